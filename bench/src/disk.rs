@@ -1,4 +1,5 @@
-//! The local disk's own figures: direct I/O at depth, and the local file system through the page cache.
+//! The local disk's own figures: direct I/O at depth, and the local file system through the page
+//! cache.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -11,7 +12,8 @@ use anyhow::Result;
 const REQUEST: usize = 1 << 20;
 const ALIGN: usize = 4096;
 
-/// Direct writes of 1 MiB, `depth` at a time, into a new preallocated file, and a sync; MiB per second.
+/// Direct writes of 1 MiB, `depth` at a time, into a new preallocated file, and a sync; MiB per
+/// second.
 pub(crate) fn direct_write(path: &Path, mib: u64, depth: usize) -> Result<f64> {
     let file = OpenOptions::new()
         .write(true)
@@ -37,7 +39,8 @@ pub(crate) fn direct_read(path: &Path, places: &[u64], size: usize, depth: usize
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Direct writes of `size` bytes at each of some places, each with a sync of its own, `depth` at a time; seconds.
+/// Direct writes of `size` bytes at each of some places, each with a sync of its own, `depth` at a
+/// time; seconds.
 pub(crate) fn direct_write_synced(
     path: &Path,
     places: &[u64],

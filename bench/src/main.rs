@@ -1,5 +1,6 @@
-//! Measurements of Weft as shares of what the machine allows, in the same run; `bench/README.md` says what is compared
-//! with what. Machines are noisy: each case runs several times, interleaved with its limit, and reports medians.
+//! Measurements of Weft as shares of what the machine allows, in the same run; `bench/README.md`
+//! says what is compared with what. Machines are noisy: each case runs several times, interleaved
+//! with its limit, and reports medians.
 
 mod disk;
 mod metadata;
@@ -56,7 +57,8 @@ enum Case {
         #[arg(long, default_value_t = 5000)]
         files: usize,
     },
-    /// One server on one disk, beside direct I/O: large and small, cold, rewritten, after checkpoints
+    /// One server on one disk, beside direct I/O: large and small, cold, rewritten, after
+    /// checkpoints
     Store {
         /// A file's size, in MiB
         #[arg(long, default_value_t = 1024)]

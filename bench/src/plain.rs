@@ -1,5 +1,6 @@
-//! A plain TCP stream between two processes that copies as often as Weft: the sender from its memory into the socket,
-//! the receiver from the socket into a buffer and from there into the caller's memory.
+//! A plain TCP stream between two processes that copies as often as Weft: the sender from its
+//! memory into the socket, the receiver from the socket into a buffer and from there into the
+//! caller's memory.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -22,10 +22,12 @@ pub(crate) fn run(setting: &Setting, mib: u64, depth: usize) -> Result<()> {
         let running = setting.volume(servers, "256 MiB")?;
         block_on(async {
             let volume = running.connect().await?;
-            // Once for the memory of caches and buffers: the first touch of a page is not what is measured.
+            // Once for the memory of caches and buffers: the first touch of a page is not what is
+            // measured.
             write_all(&volume, servers, "/warm-up", mib, depth).await?;
             for run in 0..setting.runs {
-                // Nothing is removed in between: a file system that discards would charge it to whoever syncs next.
+                // Nothing is removed in between: a file system that discards would charge it to
+                // whoever syncs next.
                 let name = format!("{servers}-{run}");
                 direct.push(disk::direct_write(
                     &folder.path().join(format!("direct-{name}")),

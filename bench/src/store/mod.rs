@@ -1,4 +1,5 @@
-//! One server on one disk beside direct I/O to that disk, in interleaved rounds: what the store costs.
+//! One server on one disk beside direct I/O to that disk, in interleaved rounds: what the store
+//! costs.
 
 mod checkpoint;
 mod large;

@@ -14,7 +14,8 @@ pub(super) async fn run(bench: &Bench, volume: &Volume, amount: &Amount) -> Resu
     after_checkpoint(bench, volume, amount, bytes).await
 }
 
-/// Requests of less than a chunk, as many bytes of them in flight: what each request costs is in it.
+/// Requests of less than a chunk, as many bytes of them in flight: what each request costs is in
+/// it.
 async fn smaller_requests(
     bench: &Bench,
     volume: &Volume,

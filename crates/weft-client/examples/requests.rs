@@ -1,5 +1,5 @@
-//! Many small pieces by one call, beside the same bytes in one piece and beside one call for each; and what a small read
-//! waits for while others stream. On a volume that runs:
+//! Many small pieces by one call, beside the same bytes in one piece and beside one call for each;
+//! and what a small read waits for while others stream. On a volume that runs:
 //!
 //! ```sh
 //! weft up /tmp/v --servers 4 --cache 256MiB

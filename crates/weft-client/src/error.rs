@@ -140,7 +140,8 @@ impl Error {
         }
     }
 
-    /// Of a write that a quota refuses, also how to find out which quota. `path`: what messages call the file.
+    /// Of a write that a quota refuses, also how to find out which quota. `path`: what messages
+    /// call the file.
     pub(crate) fn of_write(what: impl Into<String>, path: &str, error: CallError) -> Error {
         let mut error = Error::of_call(what, error);
         if let Error::Refused {

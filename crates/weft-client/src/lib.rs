@@ -17,10 +17,11 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A call sends one request to each server that holds pieces of it, whatever the view; opening a view sends none.
+//! 1. A call sends one request to each server that holds pieces of it, whatever the view; opening a
+//!    view sends none.
 //! 2. Attaching sends one request, however deep the path.
-//! 3. A lost server ends the call with a typed error; the next call looks for the server again. Reads are repeated
-//!    once by themselves, writes never: they end in [`Error::MayHaveHappened`].
+//! 3. A lost server ends the call with a typed error; the next call looks for the server again.
+//!    Reads are repeated once by themselves, writes never: they end in [`Error::MayHaveHappened`].
 //!
 //! Rooms, lowest first; each imports only from those above it:
 //!

@@ -1,19 +1,21 @@
 //! Operations in the background: posted now, looked at and waited for later.
 //!
-//! An [`Operation`] is a call that goes on by itself, on the runtime that the volume was connected on: the caller may be a
-//! task, a thread without any runtime, or foreign code. What comes of it, errors too, is told when it is waited for. Reads,
-//! writes and syncs of views have `post_…` calls of their own; [`Volume::post`] takes any call.
+//! An [`Operation`] is a call that goes on by itself, on the runtime that the volume was connected
+//! on: the caller may be a task, a thread without any runtime, or foreign code. What comes of it,
+//! errors too, is told when it is waited for. Reads, writes and syncs of views have `post_…` calls
+//! of their own; [`Volume::post`] takes any call.
 //!
 //! Invariants:
-//! 1. The view's pointer moves when the operation is posted, so operations that are posted one after the other concern
-//!    bytes that follow one another, in whatever order they end.
-//! 2. Operations in flight are in no order: a read posted after a write of the same bytes may see them or not, and a sync
-//!    covers the writes that had ended when it was posted. A caller that wants an order waits in between.
-//! 3. Any number may be posted; those that the connection's flow control does not let through yet have sent nothing and
-//!    hold the caller's bytes only.
+//! 1. The view's pointer moves when the operation is posted, so operations that are posted one
+//!    after the other concern bytes that follow one another, in whatever order they end.
+//! 2. Operations in flight are in no order: a read posted after a write of the same bytes may see
+//!    them or not, and a sync covers the writes that had ended when it was posted. A caller that
+//!    wants an order waits in between.
+//! 3. Any number may be posted; those that the connection's flow control does not let through yet
+//!    have sent nothing and hold the caller's bytes only.
 //!
-//! Deliberately absent: a queue of completions with its own thread; `wait_any` over what the caller holds does the same
-//! without one.
+//! Deliberately absent: a queue of completions with its own thread; `wait_any` over what the caller
+//! holds does the same without one.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -35,12 +37,13 @@ pub struct Outcome {
     pub buffer: Vec<u8>,
 }
 
-/// A call under way; see the `post_…` calls of [`OpenView`] and [`Collective`], and [`Volume::post`].
+/// A call under way; see the `post_…` calls of [`OpenView`] and [`Collective`], and
+/// [`Volume::post`].
 ///
 /// # Cancellation
-/// Dropped before it has ended, it is cancelled: servers stop, and what waits for its turn is never sent. A cancelled
-/// read has changed nothing. Of a cancelled write any part may have been written, as if a server had been lost; the file
-/// counts as written. A cancelled sync promises nothing.
+/// Dropped before it has ended, it is cancelled: servers stop, and what waits for its turn is never
+/// sent. A cancelled read has changed nothing. Of a cancelled write any part may have been written,
+/// as if a server had been lost; the file counts as written. A cancelled sync promises nothing.
 #[must_use = "an operation that is dropped is cancelled"]
 pub struct Operation<T = Outcome> {
     task: JoinHandle<Result<T, Error>>,
@@ -53,7 +56,8 @@ pub struct Operation<T = Outcome> {
 }
 
 impl Volume {
-    /// Posts any call: attach, create, stat, a list request, … It owns what it works on; handles are cheap to clone.
+    /// Posts any call: attach, create, stat, a list request, … It owns what it works on; handles
+    /// are cheap to clone.
     ///
     /// ```no_run
     /// # async fn example(volume: weft_client::Volume) -> Result<(), weft_client::Error> {
@@ -66,8 +70,8 @@ impl Volume {
     /// # Ok(()) }
     /// ```
     ///
-    /// `what` is for the error when the runtime is shut down meanwhile. Never waits and never fails: what goes wrong is told by
-    /// the wait.
+    /// `what` is for the error when the runtime is shut down meanwhile. Never waits and never
+    /// fails: what goes wrong is told by the wait.
     pub fn post<T: Send + 'static>(
         &self,
         what: &str,
@@ -78,15 +82,16 @@ impl Volume {
 }
 
 impl OpenView {
-    /// Posts a read of `length` bytes at the view's pointer, which moves on by as many at once. The outcome's buffer is
-    /// as long, zeros where no bytes were moved to.
+    /// Posts a read of `length` bytes at the view's pointer, which moves on by as many at once. The
+    /// outcome's buffer is as long, zeros where no bytes were moved to.
     ///
     /// Never waits and never fails: what goes wrong is told by the wait.
     pub fn post_read(&self, length: usize) -> Operation {
         self.post_read_into(vec![0; length])
     }
 
-    /// As [`OpenView::post_read`], into memory of the caller's, which keeps what no bytes were moved to.
+    /// As [`OpenView::post_read`], into memory of the caller's, which keeps what no bytes were
+    /// moved to.
     pub fn post_read_into(&self, buffer: Vec<u8>) -> Operation {
         let at = self.advance(buffer.len() as u64);
         self.post_read_at(at, buffer)
@@ -123,8 +128,8 @@ impl OpenView {
         })
     }
 
-    /// Posts [`OpenView::read_with`]: a transfer of any pattern. The outcome's buffer is the one given, which keeps what no
-    /// bytes were moved to.
+    /// Posts [`OpenView::read_with`]: a transfer of any pattern. The outcome's buffer is the one
+    /// given, which keeps what no bytes were moved to.
     pub fn post_read_with(&self, transfer: Transfer, mut buffer: Vec<u8>) -> Operation {
         let view = self.another();
         self.post("read of", None, async move {
@@ -147,7 +152,8 @@ impl OpenView {
         })
     }
 
-    /// Posts a sync of the file: when it has ended, everything written before it was posted survives power loss.
+    /// Posts a sync of the file: when it has ended, everything written before it was posted
+    /// survives power loss.
     pub fn post_sync(&self) -> Operation {
         let file = self.file.clone();
         self.post("sync of", None, async move {
@@ -225,7 +231,8 @@ impl<T: Send + 'static> Operation<T> {
 }
 
 impl<T> Operation<T> {
-    /// Whether it has ended; never waits. What came of it is told by [`Operation::wait`], at once then.
+    /// Whether it has ended; never waits. What came of it is told by [`Operation::wait`], at once
+    /// then.
     pub fn poll(&self) -> bool {
         self.ended.is_some() || self.task.is_finished()
     }
@@ -233,7 +240,8 @@ impl<T> Operation<T> {
     /// Waits until it has ended. Needs no runtime of the caller's: any executor will do.
     ///
     /// # Errors
-    /// Those of the call that was posted; [`Error::Protocol`] when the volume's runtime was shut down.
+    /// Those of the call that was posted; [`Error::Protocol`] when the volume's runtime was shut
+    /// down.
     /// # Cancellation
     /// Dropped, the operation is cancelled.
     pub async fn wait(mut self) -> Result<T, Error> {
@@ -245,7 +253,8 @@ impl<T> Operation<T> {
 
     /// As [`Operation::wait`], for a thread that may block.
     ///
-    /// The volume's runtime must have threads of its own: one that only turns inside its `block_on` would not go on.
+    /// The volume's runtime must have threads of its own: one that only turns inside its `block_on`
+    /// would not go on.
     /// # Panics
     /// Inside a runtime's task, where blocking would hold up other tasks.
     pub fn wait_blocking(self) -> Result<T, Error> {
@@ -267,10 +276,12 @@ impl<T> Operation<T> {
 
 impl<T> Drop for Operation<T> {
     fn drop(&mut self) {
-        // A task that was aborted has not finished yet, whatever it did; one that was waited for has.
+        // A task that was aborted has not finished yet, whatever it did; one that was waited for
+        // has.
         if !self.task.is_finished() {
             self.task.abort();
-            // Whatever part of it was written, closing the file must find out where the file ends now.
+            // Whatever part of it was written, closing the file must find out where the file ends
+            // now.
             if let Some(file) = &self.writes {
                 file.note_written();
             }
@@ -278,7 +289,8 @@ impl<T> Drop for Operation<T> {
     }
 }
 
-/// Waits until one of these has ended and says which; of several the first. `None` if there are none.
+/// Waits until one of these has ended and says which; of several the first. `None` if there are
+/// none.
 ///
 /// Take it out and wait for it, or the next call finds it again:
 ///
@@ -304,7 +316,8 @@ pub async fn wait_any<T>(operations: &mut [Operation<T>]) -> Option<usize> {
     Some(ended.await)
 }
 
-/// Waits until all of these have ended; what came of each, in their order. One that fails stops none of the others.
+/// Waits until all of these have ended; what came of each, in their order. One that fails stops
+/// none of the others.
 ///
 /// # Cancellation
 /// Dropped, those that have not ended are cancelled.

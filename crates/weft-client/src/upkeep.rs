@@ -13,7 +13,8 @@ pub use weft_proto::upkeep::{
 };
 
 impl Volume {
-    /// Starts, continues or stops the scrub of a server: one request. It goes on in the background whatever becomes of this client.
+    /// Starts, continues or stops the scrub of a server: one request. It goes on in the background
+    /// whatever becomes of this client.
     pub async fn scrub(
         &self,
         server: ServerId,
@@ -28,8 +29,8 @@ impl Volume {
             .await
     }
 
-    /// Takes a server, or the metadata service (`None`), in although its store is older than what it said before; whether it was
-    /// refused until now. One request.
+    /// Takes a server, or the metadata service (`None`), in although its store is older than what
+    /// it said before; whether it was refused until now. One request.
     pub async fn accept_rollback(&self, server: Option<ServerId>) -> Result<bool, Error> {
         let request = AcceptRollbackRequest {
             server: server.map(|id| id.0),
@@ -50,7 +51,8 @@ impl Volume {
             .await
     }
 
-    /// Makes zeros of what is lost of a file on a server, and shows what is not proven: one request.
+    /// Makes zeros of what is lost of a file on a server, and shows what is not proven: one
+    /// request.
     pub async fn accept_losses(
         &self,
         server: ServerId,

@@ -77,7 +77,8 @@ fn refused<T>(result: Result<T, Error>, code: Code) {
     assert_eq!(error.code(), code, "{error}");
 }
 
-/// Random writes, deletes, renames, truncates, checkpoints, rollbacks, drops and restarts of servers.
+/// Random writes, deletes, renames, truncates, checkpoints, rollbacks, drops and restarts of
+/// servers.
 async fn model(seed: u64, steps: usize) {
     let mut servers = TestVolume::start(3).await;
     let volume = servers.client().await;
@@ -206,8 +207,8 @@ async fn holes_and_copies_of_what_is_in_a_checkpoint() {
     servers.stop().await;
 }
 
-/// More files with cells on one server than one call names. A writer writes a number to the oldest, then to the youngest: what the
-/// youngest has is in the oldest, too, at every moment.
+/// More files with cells on one server than one call names. A writer writes a number to the oldest,
+/// then to the youngest: what the youngest has is in the oldest, too, at every moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_tree_is_of_one_moment() {
     const FILES: usize = TREE_BATCH_MAX + 100;

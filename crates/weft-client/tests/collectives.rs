@@ -1,4 +1,5 @@
-//! Collectives: what members of a group read and write together, against the model; and what they cost.
+//! Collectives: what members of a group read and write together, against the model; and what they
+//! cost.
 
 use crate::cases;
 use crate::common;
@@ -156,8 +157,8 @@ async fn read(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &Conten
     }
 }
 
-/// A few bytes here and there over some MiB: of several rounds, where other members' bytes are in between. What goes
-/// backwards or by columns meets in the view and not in memory.
+/// A few bytes here and there over some MiB: of several rounds, where other members' bytes are in
+/// between. What goes backwards or by columns meets in the view and not in memory.
 fn any_wide_pattern(rng: &mut SmallRng) -> Pattern {
     let length = rng.random_range(1..9u64);
     let step = length.cast_signed();
@@ -176,7 +177,8 @@ fn any_wide_pattern(rng: &mut SmallRng) -> Pattern {
     here.every(apart).times(rng.random_range(2..6))
 }
 
-/// Each case is a file and a group whose members write and read through views of their own; `WEFT_CASES` asks for more.
+/// Each case is a file and a group whose members write and read through views of their own;
+/// `WEFT_CASES` asks for more.
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_of_collectives_are_those_of_the_model() {
     against_the_model(120, 1..30, any_case).await;
@@ -791,7 +793,8 @@ async fn members_that_write_the_same_byte_are_refused_though_one_writes_its_own_
     test.stop().await;
 }
 
-/// Subfiles of whole blocks: each member goes cell after cell, in more pieces than are compared at once.
+/// Subfiles of whole blocks: each member goes cell after cell, in more pieces than are compared at
+/// once.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_pieces_that_go_cell_after_cell_are_seen_to_be_disjoint() {
     let test = TestVolume::start(1).await;

@@ -1,4 +1,5 @@
-//! Clients that die in the middle of large calls: what they held is free, and nobody waits for them.
+//! Clients that die in the middle of large calls: what they held is free, and nobody waits for
+//! them.
 
 use crate::common;
 
@@ -12,7 +13,8 @@ use weft_client::{Access, ConnectOptions, Error, Group, NewLayout, OpenView, Tra
 use weft_layout::{Pattern, ViewOffset};
 use weft_proto::Code;
 
-/// Bytes of each member of a collective: two clients that held so much for ever would leave no room for a third.
+/// Bytes of each member of a collective: two clients that held so much for ever would leave no room
+/// for a third.
 const SHARE: usize = 80 << 20;
 const PIECE: u32 = 64 << 10;
 

@@ -15,8 +15,8 @@ use weft_layout::{Pattern, ViewOffset};
 
 const BYTES: u64 = 64 << 20;
 const SMALL: usize = 4 << 10;
-/// Small calls that must end while a large one of a second or so is under way. A server that does one job after the other
-/// lets one or two pass.
+/// Small calls that must end while a large one of a second or so is under way. A server that does
+/// one job after the other lets one or two pass.
 const MANY: usize = 10;
 
 async fn fill(view: &OpenView) {
@@ -54,7 +54,8 @@ async fn write_small(view: &OpenView, done: &AtomicUsize) {
     }
 }
 
-/// How many small calls of the same client, reads of another and writes of another end while a large job is under way.
+/// How many small calls of the same client, reads of another and writes of another end while a
+/// large job is under way.
 async fn beside(
     large: impl Future<Output = ()>,
     same: &OpenView,

@@ -1,4 +1,5 @@
-//! Small files whose bytes lie with their metadata, over real sockets: what they cost, and how they get to their cells.
+//! Small files whose bytes lie with their metadata, over real sockets: what they cost, and how they
+//! get to their cells.
 
 use crate::common;
 

@@ -120,7 +120,8 @@ async fn creates_per_second(volume: &Volume, folder: &str, depth: usize, seconds
         while started.elapsed().as_secs_f64() < seconds {
             let path = format!("{folder}/{worker}-{made}");
             let access = Access::write().create_new(0o644);
-            // Dropped, not closed: the report that ends the attachment is sent beside the next create.
+            // Dropped, not closed: the report that ends the attachment is sent beside the next
+            // create.
             drop(volume.attach(&path, access).await.unwrap());
             made += 1;
         }

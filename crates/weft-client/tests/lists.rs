@@ -242,7 +242,8 @@ async fn a_list_longer_than_a_message_may_lie_anywhere_in_memory() {
     let twice = view.read_with(&same, &mut memory).await;
     assert!(matches!(twice, Err(Error::Pattern(_))), "{twice:?}");
 
-    // All runs again behind themselves: of what is written twice, the later stays, whatever the messages.
+    // All runs again behind themselves: of what is written twice, the later stays, whatever the
+    // messages.
     let ends = |i: usize| places[i % places.len()];
     let twice = Pattern::list((0..2 * places.len()).map(|i| {
         let (at, length) = ends(i);

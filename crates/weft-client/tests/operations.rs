@@ -1,4 +1,5 @@
-//! Operations in the background, against real servers whose answers a gate in front of the client can hold back.
+//! Operations in the background, against real servers whose answers a gate in front of the client
+//! can hold back.
 
 use crate::common;
 
@@ -341,7 +342,8 @@ async fn any_call_can_be_posted_polled_and_waited_for() {
         }
     }
 
-    // Collectives: a group's members may all be posted by one thread, several collectives at once, in the order of posting.
+    // Collectives: a group's members may all be posted by one thread, several collectives at once,
+    // in the order of posting.
     let groups = [0, 1].map(|member| Group::new("posted", 2, member));
     let mut writes = Vec::new();
     for round in 0..3 {

@@ -249,7 +249,8 @@ async fn data_in_a_row_is_copied_by_servers_whatever_the_layouts() {
     to.copy_range(&old, all.0, all.1, 9_000_001).await.unwrap();
     assert_holds(&to, &once[..9_000_001], "of the checkpoint").await;
 
-    // Servers that have never met find each other by the metadata service; without it, the client carries the bytes.
+    // Servers that have never met find each other by the metadata service; without it, the client
+    // carries the bytes.
     for id in 0..3 {
         test.stop_server(id).await;
     }

@@ -1,4 +1,5 @@
-//! Requests of every kind through every kind of view, against a model that touches one byte at a time.
+//! Requests of every kind through every kind of view, against a model that touches one byte at a
+//! time.
 
 use crate::cases;
 use crate::common;
@@ -57,7 +58,8 @@ async fn read(rng: &mut SmallRng, view: &OpenView, content: &Content) {
     assert_eq!(moved, count, "{:?} {:?}", view.view(), case.transfer);
 }
 
-/// Each case is a file with some writes and reads through views of its own; `WEFT_CASES` asks for more.
+/// Each case is a file with some writes and reads through views of its own; `WEFT_CASES` asks for
+/// more.
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_are_those_of_the_model_whatever_layout_view_request_and_memory() {
     let cases = std::env::var("WEFT_CASES")

@@ -1,4 +1,5 @@
-//! Many collectives at once: they share the memory that a server has for rounds, and nobody waits for ever.
+//! Many collectives at once: they share the memory that a server has for rounds, and nobody waits
+//! for ever.
 
 use crate::common;
 
@@ -80,7 +81,8 @@ async fn collectives_that_need_more_room_than_there_is_all_end() {
     test.stop().await;
 }
 
-/// Each server lets others of them begin first, and none waits for another server while it holds room.
+/// Each server lets others of them begin first, and none waits for another server while it holds
+/// room.
 #[tokio::test(flavor = "multi_thread")]
 async fn joined_reads_from_several_servers_that_need_more_room_than_there_is_all_end() {
     const JOBS: usize = 8;

@@ -1,4 +1,5 @@
-//! Members of a group that have come and then stand still: a stopped process keeps its connection open and moves nothing.
+//! Members of a group that have come and then stand still: a stopped process keeps its connection
+//! open and moves nothing.
 
 use crate::common;
 
@@ -88,7 +89,8 @@ async fn a_write_goes_on_without_a_member_that_stops_where_the_group_says_so() {
     let mut all = vec![0; PART];
     rig.sound.read_at(ViewOffset(0), &mut all).await.unwrap();
     assert!(all.iter().all(|byte| *byte == 1));
-    // Nothing is held for it any more: the file can be checkpointed, and the server takes other work.
+    // Nothing is held for it any more: the file can be checkpointed, and the server takes other
+    // work.
     rig.sound
         .write_at(ViewOffset(7), Bytes::from_static(b"on"))
         .await

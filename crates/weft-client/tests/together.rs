@@ -96,7 +96,8 @@ async fn one_writer_alone_appends_without_a_request_to_any_server() {
     test.stop().await;
 }
 
-/// A connection that is new is told what is attached; whoever closes over it ends what is its own, once.
+/// A connection that is new is told what is attached; whoever closes over it ends what is its own,
+/// once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_close_that_meets_a_new_connection_ends_no_other_attachment() {
     let mut test = volume_with_grace(Duration::from_millis(500)).await;
@@ -117,7 +118,8 @@ async fn a_close_that_meets_a_new_connection_ends_no_other_attachment() {
     third.let_go().await.unwrap();
     test.restart_meta().await;
     volume.tell_ended().await;
-    // Who tells of it in the background may have found nobody, and then nobody is asked for a while.
+    // Who tells of it in the background may have found nobody, and then nobody is asked for a
+    // while.
     while volume.server_map().await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -372,7 +374,8 @@ async fn locks_outlive_the_service_and_nobody_takes_them_meanwhile() {
     test.stop().await;
 }
 
-/// A file is made longer by one request to one server, and never shorter, however little the caller knows of its end.
+/// A file is made longer by one request to one server, and never shorter, however little the caller
+/// knows of its end.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_writes_stays_when_a_file_is_extended() {
     let test = TestVolume::start(2).await;

@@ -1,5 +1,5 @@
-//! Requests of very many pieces take processor time only as long as somebody waits for them, and none for what is not
-//! there.
+//! Requests of very many pieces take processor time only as long as somebody waits for them, and
+//! none for what is not there.
 //!
 //! Processor time is that of the whole process: tests that take none into account are elsewhere.
 

@@ -29,7 +29,8 @@ enum Heard {
 }
 
 impl Crew {
-    /// Starts one worker per job; `command` makes the command of each, this crate sees to its pipes.
+    /// Starts one worker per job; `command` makes the command of each, this crate sees to its
+    /// pipes.
     pub async fn start<J: Serialize>(
         mut command: impl FnMut() -> std::process::Command,
         jobs: &[J],

@@ -4,7 +4,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::CrewError;
 
-/// The signals by which a user ends a command. From the moment this is made they no longer end the process by themselves.
+/// The signals by which a user ends a command. From the moment this is made they no longer end the
+/// process by themselves.
 pub struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
@@ -25,8 +26,8 @@ impl Interrupts {
         })
     }
 
-    /// Completes when the user interrupts, with the word for how. Whoever waits for this beside some work drops the work
-    /// then, and cleans up.
+    /// Completes when the user interrupts, with the word for how. Whoever waits for this beside
+    /// some work drops the work then, and cleans up.
     pub async fn wait(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "interrupted",

@@ -1,16 +1,18 @@
-//! Processes of one program that work together: a leader (the process the user started) and its workers (the same
-//! program, started by the leader), with a barrier between steps.
+//! Processes of one program that work together: a leader (the process the user started) and its
+//! workers (the same program, started by the leader), with a barrier between steps.
 //!
-//! Why processes: this is how applications use a volume, each with connections of its own. Why pipes: a barrier is
-//! one line there and one back, and a worker's death is the end of its pipe, so nobody waits for the dead.
+//! Why processes: this is how applications use a volume, each with connections of its own. Why
+//! pipes: a barrier is one line there and one back, and a worker's death is the end of its pipe, so
+//! nobody waits for the dead.
 //!
-//! Lines are JSON. To a worker: its job, then one line per barrier that it may pass, which may say what comes next. From
-//! it: progress, its report at the barrier, or why it cannot go on.
+//! Lines are JSON. To a worker: its job, then one line per barrier that it may pass, which may say
+//! what comes next. From it: progress, its report at the barrier, or why it cannot go on.
 //!
 //! Invariants:
-//! 1. [`Crew::barrier`] ends when all workers have arrived, or with an error when one failed or died.
-//! 2. A crew that is dropped or stopped takes its workers with it; a worker whose leader dies exits by itself, as its
-//!    standard input ends.
+//! 1. [`Crew::barrier`] ends when all workers have arrived, or with an error when one failed or
+//!    died.
+//! 2. A crew that is dropped or stopped takes its workers with it; a worker whose leader dies exits
+//!    by itself, as its standard input ends.
 //!
 //! Deliberately absent: data. What workers give each other goes through the volume.
 

@@ -1,4 +1,5 @@
-//! Writes the seeds of every family into folders, for libFuzzer: `cargo run -p weft-fuzz --example corpus -- FOLDER`.
+//! Writes the seeds of every family into folders, for libFuzzer:
+//! `cargo run -p weft-fuzz --example corpus -- FOLDER`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

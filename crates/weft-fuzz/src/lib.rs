@@ -1,9 +1,10 @@
 //! Every decoder of bytes that come from a disk or a wire, fed with anything.
 //!
-//! A decoder is a function that decodes and encodes again; the crates that own the bytes list theirs. Here are, for each, valid
-//! bytes to begin with ([`Target::seeds`]: the golden bytes of documents and tests) and what must hold whatever it is fed
-//! ([`Target::feed`]). Two drive them: `tests/decoders.rs`, which every build runs with random and mutated bytes, and the
-//! targets of libFuzzer in `fuzz/`, which `scripts/fuzz.sh` runs for as long as one likes.
+//! A decoder is a function that decodes and encodes again; the crates that own the bytes list
+//! theirs. Here are, for each, valid bytes to begin with ([`Target::seeds`]: the golden bytes of
+//! documents and tests) and what must hold whatever it is fed ([`Target::feed`]). Two drive them:
+//! `tests/decoders.rs`, which every build runs with random and mutated bytes, and the targets of
+//! libFuzzer in `fuzz/`, which `scripts/fuzz.sh` runs for as long as one likes.
 //!
 //! Deliberately absent: bytes that other programs decode for Weft (tables of the key-value engine).
 
@@ -24,8 +25,8 @@ pub enum Form {
     One,
     /// Bytes for which it gives themselves: fields that it does not know are skipped.
     Settled,
-    /// Bytes for which it gives such bytes: runs of a request may be joined at first, and what became one run is told in
-    /// another way then.
+    /// Bytes for which it gives such bytes: runs of a request may be joined at first, and what
+    /// became one run is told in another way then.
     Converted,
 }
 

@@ -19,8 +19,8 @@ impl Dice {
     }
 }
 
-/// Some of `seed` changed; `other` gives bytes to put in. One in two gets checksums that are right, so that what is behind them
-/// is reached.
+/// Some of `seed` changed; `other` gives bytes to put in. One in two gets checksums that are right,
+/// so that what is behind them is reached.
 pub fn mutated(seed: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..=dice.below(3) {
@@ -76,7 +76,8 @@ fn reseal(bytes: &mut [u8]) {
     }
 }
 
-/// A frame of the log: length of the body at 4, its checksum at 16, the header's at 28; padded to 8 bytes, the last of them `e5`.
+/// A frame of the log: length of the body at 4, its checksum at 16, the header's at 28; padded to 8
+/// bytes, the last of them `e5`.
 fn reseal_log(bytes: &mut Vec<u8>) {
     if bytes.len() < 32 {
         return;
@@ -93,7 +94,8 @@ fn reseal_log(bytes: &mut Vec<u8>) {
     bytes.push(0xe5);
 }
 
-/// A frame of the wire: lengths at 16 and 20, the payload's checksum at 24, that of header and body at 28.
+/// A frame of the wire: lengths at 16 and 20, the payload's checksum at 24, that of header and body
+/// at 28.
 fn reseal_frame(bytes: &mut [u8]) {
     if bytes.len() < 32 {
         return;

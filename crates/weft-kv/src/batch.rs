@@ -1,8 +1,9 @@
 //! A batch of the engine's journal, read as the engine reads it.
 //!
-//! What is relied upon of fjall 3.1: a journal is batches `1 count(4) sequence(8)`, items `2 type(1) compression(1) keyspace(8)
-//! key length(2) value length(4) stored length(4) key value` or `4 keyspace(8)`, and `3 checksum(8) "FJL" 3`; behind them
-//! zeros. The checksum is XXH3 of the items' bytes: count and sequence are not under it. Sequences ascend.
+//! What is relied upon of fjall 3.1: a journal is batches `1 count(4) sequence(8)`, items
+//! `2 type(1) compression(1) keyspace(8) key length(2) value length(4) stored length(4) key value`
+//! or `4 keyspace(8)`, and `3 checksum(8) "FJL" 3`; behind them zeros. The checksum is XXH3 of the
+//! items' bytes: count and sequence are not under it. Sequences ascend.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -58,7 +59,8 @@ fn item(rest: &mut Fields<'_>) -> Option<Option<u64>> {
         2 => {
             let (_, compression, _) = (rest.u8()?, rest.u8()?, rest.u64()?);
             let (key, value, stored) = (rest.u16()?, rest.u32()?, rest.u32()?);
-            // fjall's checksum does not cover the first of the two lengths, and its debug build panics.
+            // fjall's checksum does not cover the first of the two lengths, and its debug build
+            // panics.
             if compression == 0 && value != stored {
                 return None;
             }

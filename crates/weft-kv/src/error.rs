@@ -65,8 +65,8 @@ pub enum KvError {
         /// What the engine said.
         reason: String,
     },
-    /// The file system that holds the engine's files is nearly full; nothing was written. What makes the engine smaller is not
-    /// refused.
+    /// The file system that holds the engine's files is nearly full; nothing was written. What
+    /// makes the engine smaller is not refused.
     #[error(
         "no space for the key-value engine: {available} bytes are left in the file system of {path}, and {needed} must be. Make \
          room there; deleting files of the volume works meanwhile"
@@ -79,13 +79,15 @@ pub enum KvError {
         /// What must be.
         needed: u64,
     },
-    /// The system refused the engine something: nothing is committed until that has passed, and what was refused has not happened.
+    /// The system refused the engine something: nothing is committed until that has passed, and
+    /// what was refused has not happened.
     #[error("the key-value engine refuses changes until this has passed: {reason}")]
     Suspended {
         /// What the system refused.
         reason: String,
     },
-    /// A sync could not be begun: what was committed is as durable as before, and the next sync may succeed.
+    /// A sync could not be begun: what was committed is as durable as before, and the next sync may
+    /// succeed.
     #[error("the key-value engine could not sync: {reason}")]
     NotSynced {
         /// What the system refused.

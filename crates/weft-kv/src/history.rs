@@ -1,13 +1,16 @@
 //! The incarnations of something that counts its commits: an engine, or a store's log.
 //!
-//! A process that opens such a thing begins an *incarnation*: it draws a random number, notes up to which commit it found
-//! the thing, and makes that note durable before it acknowledges anything. A position, `(incarnation, sequence)`, then names
-//! one commit for ever, although numbers are used again after a loss of power took the last ones.
+//! A process that opens such a thing begins an *incarnation*: it draws a random number, notes up to
+//! which commit it found the thing, and makes that note durable before it acknowledges anything. A
+//! position, `(incarnation, sequence)`, then names one commit for ever, although numbers are used
+//! again after a loss of power took the last ones.
 //!
-//! Whether a commit is still there follows from the notes alone: it is, if its incarnation is known and no later one began
-//! below it. A process that was only killed lost nothing, so the next incarnation begins above all that was acknowledged. A loss
-//! of power takes the commits since the last sync, and the next incarnation begins where recovery ended. An older copy of
-//! the whole thing has older notes as well, which do not know the incarnation, or begin the next one below the position.
+//! Whether a commit is still there follows from the notes alone: it is, if its incarnation is known
+//! and no later one began below it. A process that was only killed lost nothing, so the next
+//! incarnation begins above all that was acknowledged. A loss of power takes the commits since the
+//! last sync, and the next incarnation begins where recovery ended. An older copy of the whole
+//! thing has older notes as well, which do not know the incarnation, or begin the next one below
+//! the position.
 //!
 //! Deliberately absent: clocks. The time of an opening is kept for messages to people only.
 
@@ -68,8 +71,8 @@ impl History {
         self.0.last()
     }
 
-    /// Whether what was committed at a position is still there, if the thing now has commits up to `reached`. If not, the
-    /// incarnation that began without it.
+    /// Whether what was committed at a position is still there, if the thing now has commits up to
+    /// `reached`. If not, the incarnation that began without it.
     ///
     /// # Errors
     /// The incarnation that lacks it; none, if the history is empty.
@@ -93,7 +96,8 @@ impl History {
         &self.0
     }
 
-    /// The bytes to keep it in, at most 3 KiB: a count, then number, found and began of each, little-endian.
+    /// The bytes to keep it in, at most 3 KiB: a count, then number, found and began of each,
+    /// little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = (self.0.len() as u32).to_le_bytes().to_vec();
         for one in &self.0 {

@@ -1,13 +1,14 @@
 //! The ordered transactional key-value trait that the namespace and a store's index stand on,
 //! with an embedded engine (`FjallKv`) and an in-memory twin (`MemKv`).
 //!
-//! The trait is blocking: the embedded engine answers from memory in microseconds, and a distributed
-//! engine would run its operations on threads of its own. Scans visit instead of returning
-//! iterators, so that no engine's lifetimes leak.
+//! The trait is blocking: the embedded engine answers from memory in microseconds, and a
+//! distributed engine would run its operations on threads of its own. Scans visit instead of
+//! returning iterators, so that no engine's lifetimes leak.
 //!
 //! Invariants:
 //! 1. Transactions are serializable; one that returned `Ok` survives kill −9 of the process.
-//! 2. What was committed before [`OrderedKv::sync`] began survives power loss once it returned `Ok`.
+//! 2. What was committed before [`OrderedKv::sync`] began survives power loss once it returned
+//!    `Ok`.
 //! 3. Keys are ordered by their bytes.
 
 mod batch;

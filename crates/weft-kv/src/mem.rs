@@ -81,8 +81,9 @@ impl MemKv {
         kv
     }
 
-    /// Goes back to what it was before some commit since it settled last, synced or not, as an engine does whose journal is damaged
-    /// there; `seed` says before which. Snapshots must not be alive.
+    /// Goes back to what it was before some commit since it settled last, synced or not, as an
+    /// engine does whose journal is damaged there; `seed` says before which. Snapshots must not be
+    /// alive.
     pub fn lose_journal(&self, seed: u64) {
         let _writer = self.writer.lock();
         let mut state = self.state.write();

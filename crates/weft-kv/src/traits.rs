@@ -59,8 +59,8 @@ pub trait OrderedKv: Send + Sync {
     /// Commits a batch of blind writes; durable as [`OrderedKv::transact`].
     fn write(&self, batch: Batch) -> Result<(), KvError>;
 
-    /// Whether the engine has room to grow. Asked before what makes it larger; what makes it smaller is committed as long as the
-    /// disk takes it.
+    /// Whether the engine has room to grow. Asked before what makes it larger; what makes it
+    /// smaller is committed as long as the disk takes it.
     ///
     /// # Errors
     /// [`KvError::NoSpace`].
@@ -68,8 +68,8 @@ pub trait OrderedKv: Send + Sync {
         Ok(())
     }
 
-    /// As [`OrderedKv::check_room`], but for commits of so many bytes together that bring more room back, in the engine or
-    /// elsewhere: for those the last of the room is kept.
+    /// As [`OrderedKv::check_room`], but for commits of so many bytes together that bring more room
+    /// back, in the engine or elsewhere: for those the last of the room is kept.
     ///
     /// # Errors
     /// [`KvError::NoSpace`].
@@ -86,7 +86,8 @@ pub trait OrderedKv: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Verifies one of [`OrderedKv::files`], which may be gone by now: how many bytes were read, and what is wrong with it.
+    /// Verifies one of [`OrderedKv::files`], which may be gone by now: how many bytes were read,
+    /// and what is wrong with it.
     ///
     /// Cost: reads the file, some 64 MiB.
     /// # Errors
@@ -96,9 +97,9 @@ pub trait OrderedKv: Send + Sync {
         Ok((0, None))
     }
 
-    /// Brings everything committed before the call out of journals, of which there is one copy, into tables, which are copied some
-    /// seconds later.
-    /// Tables always hold what was committed up to some moment, and nothing of what came later.
+    /// Brings everything committed before the call out of journals, of which there is one copy,
+    /// into tables, which are copied some seconds later. Tables always hold what was committed up
+    /// to some moment, and nothing of what came later.
     ///
     /// Cost: what was committed since the last time is written once more.
     /// # Errors
@@ -107,13 +108,14 @@ pub trait OrderedKv: Send + Sync {
         self.sync()
     }
 
-    /// The number of the last commit: each transaction or batch that changes something has the next one. An engine that lost its
-    /// last commits counts on from the last one that it has.
+    /// The number of the last commit: each transaction or batch that changes something has the next
+    /// one. An engine that lost its last commits counts on from the last one that it has.
     fn committed(&self) -> u64;
 
     /// Blocks until everything committed before the call is on stable storage.
     ///
     /// # Errors
-    /// [`KvError::Poisoned`] from the disk's first failure on; another error where the sync could not be begun.
+    /// [`KvError::Poisoned`] from the disk's first failure on; another error where the sync could
+    /// not be begun.
     fn sync(&self) -> Result<(), KvError>;
 }

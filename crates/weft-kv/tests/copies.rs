@@ -1,6 +1,7 @@
 //! Damage of tables costs nothing where their copy is good, and is never believed where it is not.
 //!
-//! The oracle: an engine that opens holds every commit that was synced; one that does not changed nothing.
+//! The oracle: an engine that opens holds every commit that was synced; one that does not changed
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

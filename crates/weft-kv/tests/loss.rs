@@ -1,6 +1,7 @@
 //! A journal that lost what was on stable storage is never opened as if nothing had happened.
 //!
-//! The oracle: an engine that opens holds at least what was synced; one that does not changed nothing.
+//! The oracle: an engine that opens holds at least what was synced; one that does not changed
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -164,7 +165,8 @@ fn accepting() -> FjallOptions {
     }
 }
 
-/// A loss is told by checking and by opening, neither of which changes anything, and whoever wants to goes on without.
+/// A loss is told by checking and by opening, neither of which changes anything, and whoever wants
+/// to goes on without.
 fn is_told_and_can_be_accepted(folder: &Path, what: &str) -> FjallKv {
     let before = files(folder);
     let checked = FjallKv::check(folder);

@@ -1,5 +1,6 @@
-//! Failures that pass: where the system had no descriptor or no room for a moment, the engine refuses changes for that moment, and goes
-//! on by itself with everything that it acknowledged and nothing else.
+//! Failures that pass: where the system had no descriptor or no room for a moment, the engine
+//! refuses changes for that moment, and goes on by itself with everything that it acknowledged and
+//! nothing else.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,8 @@ fn check(kv: &FjallKv, acknowledged: &[u64]) {
     assert_eq!(kv.committed(), acknowledged.len() as u64);
 }
 
-/// Commits until that is refused; then `relieve` takes the trouble away, and it goes on by itself. `lasting`: it cannot before, as where it
-/// makes room on its own.
+/// Commits until that is refused; then `relieve` takes the trouble away, and it goes on by itself.
+/// `lasting`: it cannot before, as where it makes room on its own.
 fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
     let mut acknowledged = Vec::new();
     let mut refused = None;

@@ -83,8 +83,8 @@ fn pieces(c: &mut Criterion) {
     group.finish();
 }
 
-/// Pieces of patterns: the aim is 100 million of 64 bytes a second for a strided one, however many cells the
-/// file has.
+/// Pieces of patterns: the aim is 100 million of 64 bytes a second for a strided one, however many
+/// cells the file has.
 fn patterns(c: &mut Criterion) {
     let record = || Pattern::bytes(64);
     let grids = [

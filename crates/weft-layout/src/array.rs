@@ -1,7 +1,7 @@
 //! Arrays of several dimensions in a file: a shape and an element over the file's bytes.
 //!
-//! Nothing below knows of them: a part of an array is a nested-strided pattern like any other. A file may say
-//! in an attribute what array it holds ([`ATTRIBUTE`]), in the text form of [`Array`]:
+//! Nothing below knows of them: a part of an array is a nested-strided pattern like any other. A
+//! file may say in an attribute what array it holds ([`ATTRIBUTE`]), in the text form of [`Array`]:
 //!
 //! ```
 //! use weft_layout::array::{Array, Slab};
@@ -24,7 +24,8 @@ use crate::{OFFSET_MAX, Pattern, ViewOffset};
 
 /// The extended attribute that says which array a file holds.
 pub const ATTRIBUTE: &str = "user.weft.array";
-/// The most dimensions of an array: with a block and a stride in each the pattern is as deep as it may be.
+/// The most dimensions of an array: with a block and a stride in each the pattern is as deep as it
+/// may be.
 pub const DIMENSIONS_MAX: usize = 7;
 
 /// What an element is.
@@ -225,8 +226,8 @@ impl Array {
         self.order
     }
 
-    /// The part of the array that these slabs, one for each dimension, have in common: where it starts, and its
-    /// pattern, in the array's order. A part that is empty touches nothing.
+    /// The part of the array that these slabs, one for each dimension, have in common: where it
+    /// starts, and its pattern, in the array's order. A part that is empty touches nothing.
     ///
     /// # Errors
     /// [`ArrayError::Dimensions`], [`ArrayError::Slab`].

@@ -2,10 +2,10 @@
 //!
 //! A subfile spans columns, numbered from 0 without gaps; column `q` is the cell
 //! `q div hbs · hspan + left + q mod hbs`, a ghost when the file has no such cell. From each column
-//! the view takes `unit` bytes at a time, row after row: that is a block's `vbs` BSUs in the default
-//! order and one BSU in row-major order. Seen through the view a column is dense: byte `y` of column
-//! `q` is view byte `(y div unit)·band + q·unit + y mod unit`. In the cell the dense bytes lie in
-//! runs of `run` bytes, one every `period`, the first at `top`.
+//! the view takes `unit` bytes at a time, row after row: that is a block's `vbs` BSUs in the
+//! default order and one BSU in row-major order. Seen through the view a column is dense: byte `y`
+//! of column `q` is view byte `(y div unit)·band + q·unit + y mod unit`. In the cell the dense
+//! bytes lie in runs of `run` bytes, one every `period`, the first at `top`.
 //!
 //! So the canonical order, both linear orders of a subfile and partitions without gaps need one
 //! mapping, and the loops over pieces only add.

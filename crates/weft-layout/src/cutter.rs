@@ -51,7 +51,8 @@ impl<L: CellLengths> Cutter<L> {
         }
     }
 
-    /// The next bytes of the stream, at most `room` of them (at least 1): whole pieces where one fits, else a part of one.
+    /// The next bytes of the stream, at most `room` of them (at least 1): whole pieces where one
+    /// fits, else a part of one.
     ///
     /// Cost: O(1) whatever the number of pieces; no allocation.
     /// # Source
@@ -74,8 +75,9 @@ impl<L: CellLengths> Cutter<L> {
         Some(stretch.within(0, room))
     }
 
-    /// Looks for the next bytes for at most so many steps of some nanoseconds each, and counts them down: whether there are
-    /// any, or `None` if it is not known yet. Whoever must not stay too long looks before each [`Cutter::next`].
+    /// Looks for the next bytes for at most so many steps of some nanoseconds each, and counts them
+    /// down: whether there are any, or `None` if it is not known yet. Whoever must not stay too
+    /// long looks before each [`Cutter::next`].
     pub fn look(&mut self, steps: &mut u32) -> Option<bool> {
         while self.waiting.is_empty() {
             *steps = steps.checked_sub(1)?;
@@ -125,7 +127,8 @@ impl<L: CellLengths> Cutter<L> {
         }
     }
 
-    /// What of a stretch lies below its cell's length; of one that reaches beyond, the whole pieces first.
+    /// What of a stretch lies below its cell's length; of one that reaches beyond, the whole pieces
+    /// first.
     #[inline]
     fn valid(&mut self, stretch: Stretch) -> Option<Stretch> {
         let length = self.lengths.length_of(stretch.cell);

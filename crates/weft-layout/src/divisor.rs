@@ -14,8 +14,8 @@ impl Divisor {
     /// `by` is from 1 to 2⁶³ − 1.
     pub(crate) fn new(by: u64) -> Self {
         debug_assert!((1..1 << 63).contains(&by));
-        // With 2^l ≥ by the error of magic / 2^(63 + l) is below 2⁻⁶³ / by, too little to reach the next
-        // quotient from any number below 2⁶³ (Granlund and Montgomery, 1994).
+        // With 2^l ≥ by the error of magic / 2^(63 + l) is below 2⁻⁶³ / by, too little to reach the
+        // next quotient from any number below 2⁶³ (Granlund and Montgomery, 1994).
         let bits = if by == 1 {
             0
         } else {

@@ -4,8 +4,8 @@
 //!
 //! A **file** is a grid of **cells**. A **layout**, fixed when the file is created, says how many
 //! there are, on which servers they live (cell `i` on slot `i mod servers`), and the **BSU**: the
-//! number of bytes that the order of bytes counts in. A **view** is what an open descriptor can see:
-//! a linear byte space mapped onto the grid. A **request** says which bytes of a view one call
+//! number of bytes that the order of bytes counts in. A **view** is what an open descriptor can
+//! see: a linear byte space mapped onto the grid. A **request** says which bytes of a view one call
 //! touches, in a few numbers. A **piece** is one contiguous run of bytes in one cell that a request
 //! touches. A **ghost** is a cell that a view implies but the file does not have.
 //!
@@ -20,9 +20,9 @@
 //!
 //! # The way from a call to its pieces
 //!
-//! A [`Layout`] is reduced to a [`Grid`], three numbers that travel with each request. A [`Grid`] and
-//! a [`View`] make a [`Map`]. The client asks the map which slots a [`Request`] touches, sends each
-//! the same few numbers, and every server asks its own map for its own [`Piece`]s:
+//! A [`Layout`] is reduced to a [`Grid`], three numbers that travel with each request. A [`Grid`]
+//! and a [`View`] make a [`Map`]. The client asks the map which slots a [`Request`] touches, sends
+//! each the same few numbers, and every server asks its own map for its own [`Piece`]s:
 //!
 //! ```
 //! use weft_layout::{Grid, Map, Request, ServerSlot, View, ViewOffset};
@@ -51,7 +51,8 @@
 //! 4. No number panics or wraps: what a caller may choose is checked once, when a value is made.
 //!
 //! Deliberately absent: I/O, time, the lengths of cells and so holes (only a server knows them),
-//! forks (a piece lies in the same place of any fork), and the byte form of all this (`weft-proto`).
+//! forks (a piece lies in the same place of any fork), and the byte form of all this
+//! (`weft-proto`).
 //!
 //! Where to look: `layout.rs` and `view.rs` for what callers may ask for, `shape.rs` for how views
 //! are reduced to four forms, `columns.rs` for the formulas of subfiles, `pieces/` for the loops.

@@ -55,8 +55,8 @@ impl Map {
         &self.view
     }
 
-    /// Whether each run of a request is rearranged in itself, so that to join runs changes where bytes lie:
-    /// so in [`Order::Column`](crate::Order::Column).
+    /// Whether each run of a request is rearranged in itself, so that to join runs changes where
+    /// bytes lie: so in [`Order::Column`](crate::Order::Column).
     pub fn rearranges(&self) -> bool {
         matches!(self.shape, Shape::ByColumn(_))
     }
@@ -65,8 +65,8 @@ impl Map {
     /// as the rearranged one exists only within an access.
     ///
     /// # Errors
-    /// [`MapError::PastLimit`] when the place in the view, in the cell (a ghost's included) or, for a
-    /// partition, in the canonical order is not below [`OFFSET_MAX`].
+    /// [`MapError::PastLimit`] when the place in the view, in the cell (a ghost's included) or, for
+    /// a partition, in the canonical order is not below [`OFFSET_MAX`].
     /// # Source
     /// Vesta §3.2; property `locate_and_invert_agree`.
     pub fn locate(&self, offset: ViewOffset) -> Result<Place, MapError> {
@@ -84,9 +84,9 @@ impl Map {
         })
     }
 
-    /// The view byte of a cell's byte; `None` when it is not in this view, which holds too for a cell
-    /// that the grid does not have and for a byte that [`Map::locate`] would call past the limit.
-    /// With [`Order::Column`](crate::Order::Column): in the default order.
+    /// The view byte of a cell's byte; `None` when it is not in this view, which holds too for a
+    /// cell that the grid does not have and for a byte that [`Map::locate`] would call past the
+    /// limit. With [`Order::Column`](crate::Order::Column): in the default order.
     pub fn invert(&self, cell: CellIndex, offset: CellOffset) -> Option<ViewOffset> {
         if cell.0 >= self.grid.cells() {
             return None;
@@ -100,10 +100,10 @@ impl Map {
     /// server both run it and agree.
     ///
     /// Shape: pieces are disjoint and non-empty; ghosts occupy memory positions and yield nothing.
-    /// Two pieces that meet both in the cell and in memory come as one.
-    /// Cost: O(own pieces), each after O(log servers) or, for a partition with gaps, O(log band); for
-    /// such a partition on a grid whose cells do not divide evenly among the servers the distance
-    /// to the next own piece may cost that much for each own cell. No allocation.
+    /// Two pieces that meet both in the cell and in memory come as one. Cost: O(own pieces), each
+    /// after O(log servers) or, for a partition with gaps, O(log band); for such a partition on a
+    /// grid whose cells do not divide evenly among the servers the distance to the next own piece
+    /// may cost that much for each own cell. No allocation.
     /// # Errors
     /// [`MapError::NoSuchSlot`]; [`MapError::PastLimit`] when [`Map::locate`] would say so for any
     /// byte of the request, whichever slot it is on. Nothing is yielded then.
@@ -161,8 +161,9 @@ impl Map {
         Ok(slots)
     }
 
-    /// One past the largest view offset that holds data of `cell` when the cell has this length; 0 if
-    /// none, or if the grid has no such cell. The view's size is the largest over the cells. At most
+    /// One past the largest view offset that holds data of `cell` when the cell has this length; 0
+    /// if none, or if the grid has no such cell. The view's size is the largest over the cells. At
+    /// most
     /// [`OFFSET_MAX`]: data that lies farther out counts as ending there. With
     /// [`Order::Column`](crate::Order::Column): in the default order.
     ///

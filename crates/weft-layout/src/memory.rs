@@ -1,7 +1,7 @@
 //! Where the bytes of a request lie in memory.
 //!
-//! A request numbers its bytes in the caller's order; a pattern in memory numbers its own the same way.
-//! Byte `n` of the one is byte `n` of the other, whatever the two look like.
+//! A request numbers its bytes in the caller's order; a pattern in memory numbers its own the same
+//! way. Byte `n` of the one is byte `n` of the other, whatever the two look like.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ impl Memory {
     /// The memory of `request`: `pattern` from position `start` on.
     ///
     /// # Errors
-    /// A [`PatternError`] with what is not legal; [`PatternError::Unequal`] when it has another number of bytes
-    /// than the request.
+    /// A [`PatternError`] with what is not legal; [`PatternError::Unequal`] when it has another
+    /// number of bytes than the request.
     pub fn new(start: u64, pattern: &Pattern, request: &Request) -> Result<Memory, PatternError> {
         let (memory, request) = (pattern.length()?, request.memory());
         if memory != request {
@@ -42,8 +42,8 @@ impl Memory {
         self.nest.end
     }
 
-    /// Checks that no byte of memory stands for two of the request: what a read puts there would depend on
-    /// the order in which it arrives.
+    /// Checks that no byte of memory stands for two of the request: what a read puts there would
+    /// depend on the order in which it arrives.
     ///
     /// # Errors
     /// As [`Request::check_disjoint`].

@@ -13,7 +13,8 @@ pub(crate) fn first_below(start: u128, step: u128, modulus: u128, length: u128) 
     if start < length {
         return Some(0);
     }
-    // Measured from `start`, the range [0, length) lies at [modulus − start, modulus − start + length).
+    // Measured from `start`, the range [0, length) lies at [modulus − start, modulus − start +
+    // length).
     let low = modulus - start;
     first_within(step % modulus, modulus, low, low + length - 1)
 }

@@ -1,12 +1,12 @@
 //! A pattern, checked and laid out flat for walking: strips in nested loops.
 //!
-//! A **strip** is one innermost loop: `count` runs of `length` bytes, `stride` apart. A **rank** is a
-//! byte's place among the bytes of the request, in the caller's order. A nest may be walked in another
-//! order than that (see `normal.rs`), so each loop also says how ranks step.
+//! A **strip** is one innermost loop: `count` runs of `length` bytes, `stride` apart. A **rank** is
+//! a byte's place among the bytes of the request, in the caller's order. A nest may be walked in
+//! another order than that (see `normal.rs`), so each loop also says how ranks step.
 //!
 //! Invariants:
-//! 1. Every run of every strip lies in `hull`, whose end is at most [`OFFSET_MAX`]; sums on the way there
-//!    may be negative and wrap back.
+//! 1. Every run of every strip lies in `hull`, whose end is at most [`OFFSET_MAX`]; sums on the way
+//!    there may be negative and wrap back.
 //! 2. No strip and no loop is empty.
 
 mod walk;
@@ -169,7 +169,8 @@ impl Tree {
         }
     }
 
-    /// First byte and one past the last, relative to the starting point; `None` past what is countable.
+    /// First byte and one past the last, relative to the starting point; `None` past what is
+    /// countable.
     pub(crate) fn hull(&self) -> Option<(i128, i128)> {
         let far = i128::from(OFFSET_MAX) * 4;
         let hull = match self {
@@ -314,7 +315,8 @@ impl Nest {
         self.nodes.len() == 1 && strip.count == 1 && strip.rank == 0 && self.rank == 0
     }
 
-    /// Where it starts, and its tree with runs that meet joined if `join`; ranks mean nothing there.
+    /// Where it starts, and its tree with runs that meet joined if `join`; ranks mean nothing
+    /// there.
     pub(crate) fn outline(&self, join: bool) -> (u64, Option<Tree>) {
         let tree = self.root.map(|root| self.tree(root));
         (
@@ -348,7 +350,8 @@ impl Nest {
         }
     }
 
-    /// The byte of this rank and how many follow it in its run. The nest is in the caller's order, so ranks ascend.
+    /// The byte of this rank and how many follow it in its run. The nest is in the caller's order,
+    /// so ranks ascend.
     pub(crate) fn find(&self, rank: u64) -> (u64, u64) {
         debug_assert!(rank < self.bytes);
         let (mut at, mut rest) = (self.start, rank);

@@ -1,8 +1,9 @@
 //! The order in which a pattern is moved when the caller leaves it open: ascending in the view.
 //!
-//! Disks like ascending places, servers read neighbours together, and a pattern whose runs meet becomes
-//! one run. Loops are turned (a negative stride starts from the other end) and exchanged (the shortest
-//! stride innermost), lists are sorted. Ranks follow, so that the same bytes meet the same memory.
+//! Disks like ascending places, servers read neighbours together, and a pattern whose runs meet
+//! becomes one run. Loops are turned (a negative stride starts from the other end) and exchanged
+//! (the shortest stride innermost), lists are sorted. Ranks follow, so that the same bytes meet the
+//! same memory.
 
 use crate::nest::{Strip, Tree};
 
@@ -15,7 +16,8 @@ struct Round {
 }
 
 impl Tree {
-    /// The same runs, joined where they meet if `join`, with ascending places as far as loops can be exchanged.
+    /// The same runs, joined where they meet if `join`, with ascending places as far as loops can
+    /// be exchanged.
     pub(crate) fn sorted(self, join: bool) -> Tree {
         match self {
             Tree::Series(arms) => sorted_series(arms, join),
@@ -57,7 +59,8 @@ impl Tree {
     }
 }
 
-/// Loops with their longest stride outermost and none negative, and by how much what they repeat moves.
+/// Loops with their longest stride outermost and none negative, and by how much what they repeat
+/// moves.
 fn turned(mut rounds: Vec<Round>) -> (Vec<Round>, i64, i64) {
     let (mut at, mut rank) = (0i64, 0i64);
     rounds.retain(|round| round.count > 1);
@@ -161,7 +164,8 @@ fn sorted_strips(mut strips: Vec<Strip>, join: bool) -> Tree {
 }
 
 impl Tree {
-    /// The same bytes in the same order, runs that follow one another without a gap joined. Ranks are lost.
+    /// The same bytes in the same order, runs that follow one another without a gap joined. Ranks
+    /// are lost.
     pub(crate) fn joined(self) -> Tree {
         match self {
             Tree::Strips(strips) => Tree::Strips(joined_strips(strips)),

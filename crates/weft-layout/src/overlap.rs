@@ -1,7 +1,7 @@
 //! Whether a request touches a byte twice.
 //!
-//! Loops whose steps clear what is inside them cannot overlap, which settles all that is regular in no time.
-//! What is left is compared run by run, up to a bound.
+//! Loops whose steps clear what is inside them cannot overlap, which settles all that is regular in
+//! no time. What is left is compared run by run, up to a bound.
 
 use std::sync::Arc;
 
@@ -15,9 +15,11 @@ pub(crate) const RUNS_COMPARED: u64 = 4 << 20;
 impl Request {
     /// Checks that the request touches no byte of the view twice.
     ///
-    /// Cost: O(parts) where strides clear what is inside them, else O(runs · log runs) and memory for the runs.
+    /// Cost: O(parts) where strides clear what is inside them, else O(runs · log runs) and memory
+    /// for the runs.
     /// # Errors
-    /// [`PatternError::Overlap`]; [`PatternError::TooIrregular`] where there are too many runs to compare.
+    /// [`PatternError::Overlap`]; [`PatternError::TooIrregular`] where there are too many runs to
+    /// compare.
     /// # Source
     /// Property `overlap_is_found_exactly_when_a_byte_is_touched_twice`.
     pub fn check_disjoint(&self) -> Result<(), PatternError> {

@@ -68,7 +68,8 @@ impl OwnColumns {
         let drift = (servers - hspan % servers) % servers;
         let back = hspan % servers;
         let reach = hbs.min(servers);
-        // Any jump leaves a single block; and if every block has an own column, one block is a jump.
+        // Any jump leaves a single block; and if every block has an own column, one block is a
+        // jump.
         let (up, down) = if real <= hbs || reach == servers {
             (
                 Jump {

@@ -1,8 +1,8 @@
 //! A request as it travels: the parts of its tree, each before what it is made of.
 //!
-//! Only places travel. Ranks do not: the bytes on the wire are packed in the order of the parts, and what
-//! number they have for the caller concerns nobody else. So runs that meet in the view are joined here even
-//! where they do not meet in memory.
+//! Only places travel. Ranks do not: the bytes on the wire are packed in the order of the parts,
+//! and what number they have for the caller concerns nobody else. So runs that meet in the view are
+//! joined here even where they do not meet in memory.
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ pub struct Runs {
 }
 
 impl Request {
-    /// The request as it travels. `join`: runs that meet are joined, which an access in column-major order
-    /// does not allow, for there each run is rearranged in itself.
+    /// The request as it travels. `join`: runs that meet are joined, which an access in
+    /// column-major order does not allow, for there each run is rearranged in itself.
     pub fn to_parts(&self, join: bool) -> (ViewOffset, Vec<Part>) {
         match self {
             Request::Contiguous { offset, length } => {
@@ -72,7 +72,8 @@ impl Request {
     /// A request from the parts that travelled, in their order.
     ///
     /// # Errors
-    /// A [`PatternError`] with what is not legal; [`PatternError::Incomplete`] when the parts are no tree.
+    /// A [`PatternError`] with what is not legal; [`PatternError::Incomplete`] when the parts are
+    /// no tree.
     pub fn from_parts(offset: ViewOffset, parts: &[Part]) -> Result<Request, PatternError> {
         if parts.len() > PARTS_MAX {
             return Err(PatternError::TooManyParts);

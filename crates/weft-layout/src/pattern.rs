@@ -9,10 +9,10 @@
 //! assert_eq!(blocks.length(), Ok(8 * 1000 * 64));
 //! ```
 //!
-//! One tree stands for every kind of request: a contiguous one is a leaf, a strided one a repetition
-//! of a leaf, a nested-strided one a repetition of repetitions, a nested-batched one repeats a
-//! sequence, a list is a leaf of its own. Places are relative and may be negative; they become
-//! places of a view, or of memory, when a [`Request`](crate::Request) or a
+//! One tree stands for every kind of request: a contiguous one is a leaf, a strided one a
+//! repetition of a leaf, a nested-strided one a repetition of repetitions, a nested-batched one
+//! repeats a sequence, a list is a leaf of its own. Places are relative and may be negative; they
+//! become places of a view, or of memory, when a [`Request`](crate::Request) or a
 //! [`Memory`](crate::Request) is made, and everything is checked then.
 
 use thiserror::Error;
@@ -74,8 +74,8 @@ impl Pattern {
         Pattern::List(runs.into_iter().collect())
     }
 
-    /// Repeats this every `stride` bytes, [`times`](Every::times) as often as said next. A negative stride
-    /// goes backwards from the first.
+    /// Repeats this every `stride` bytes, [`times`](Every::times) as often as said next. A negative
+    /// stride goes backwards from the first.
     pub fn every(self, stride: i64) -> Every {
         Every { body: self, stride }
     }

@@ -1,9 +1,10 @@
 //! Requests: which bytes of a view one call touches.
 //!
-//! A request travels in this compact form; each server works out its own pieces. The bytes of a request
-//! are numbered in the caller's order, and pieces say which numbers they hold: as if the caller's buffer
-//! held exactly these bytes. Where they really lie in memory is the client's business
-//! ([`Memory`](crate::Request)), so file and memory may be laid out independently of one another.
+//! A request travels in this compact form; each server works out its own pieces. The bytes of a
+//! request are numbered in the caller's order, and pieces say which numbers they hold: as if the
+//! caller's buffer held exactly these bytes. Where they really lie in memory is the client's
+//! business ([`Memory`](crate::Request)), so file and memory may be laid out independently of one
+//! another.
 
 use std::sync::Arc;
 
@@ -39,9 +40,10 @@ impl Request {
         Self::of_tree(offset, tree.as_ref(), pattern.length()?)
     }
 
-    /// As [`Request::new`], moved in ascending order of the view as far as the pattern's loops can be turned
-    /// and exchanged, and with runs joined that meet if `join` ([`Map::rearranges`](crate::Map::rearranges)
-    /// tells when not). The same bytes have the same ranks: only the order in which they travel differs.
+    /// As [`Request::new`], moved in ascending order of the view as far as the pattern's loops can
+    /// be turned and exchanged, and with runs joined that meet if `join`
+    /// ([`Map::rearranges`](crate::Map::rearranges) tells when not). The same bytes have the same
+    /// ranks: only the order in which they travel differs.
     ///
     /// # Errors
     /// A [`PatternError`] with what is not legal.
@@ -68,7 +70,8 @@ impl Request {
         Ok(Request::Shaped(Shaped(Arc::new(nest))))
     }
 
-    /// One past the last byte of the view that the request touches; where it starts if it touches none.
+    /// One past the last byte of the view that the request touches; where it starts if it touches
+    /// none.
     pub fn end(&self) -> u64 {
         match self {
             Request::Contiguous { offset, length } => offset.0.saturating_add(*length),
@@ -94,8 +97,8 @@ pub struct Piece {
     pub offset: CellOffset,
     /// Bytes of the run, at least 1.
     pub length: u64,
-    /// Number of the run's first byte among the bytes of the request, in the caller's order: its position in a
-    /// buffer that holds exactly these.
+    /// Number of the run's first byte among the bytes of the request, in the caller's order: its
+    /// position in a buffer that holds exactly these.
     pub memory: u64,
 }
 

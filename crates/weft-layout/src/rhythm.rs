@@ -1,11 +1,12 @@
-//! Which members of an arithmetic progression fall into a range modulo something, one after another.
+//! Which members of an arithmetic progression fall into a range modulo something, one after
+//! another.
 //!
-//! By the three-gap theorem only two distances and their sum occur between those that do. So a step is a
-//! comparison and an addition; Euclid's algorithm is needed only to start.
+//! By the three-gap theorem only two distances and their sum occur between those that do. So a step
+//! is a comparison and an addition; Euclid's algorithm is needed only to start.
 //!
-//! Of the jumps that move the place up by less than `reach` let `up` be the shortest, of those that move it
-//! down `down`. From place `x` the shortest jump that ends in `0..reach` is `up` if it fits, else `down` if it
-//! fits, else `up + down`:
+//! Of the jumps that move the place up by less than `reach` let `up` be the shortest, of those that
+//! move it down `down`. From place `x` the shortest jump that ends in `0..reach` is `up` if it
+//! fits, else `down` if it fits, else `up + down`:
 //! - Both never fit unless they are the same jump: if they move by less than `reach` together, the
 //!   longer without the shorter is a jump of the longer's kind, and shorter.
 //! - If only `up` fits, a jump down that fits and is shorter than `up` moves by less than `down`
@@ -45,8 +46,8 @@ impl Rhythm {
         }
     }
 
-    /// The first member that falls into the range, from the one at `place` (modulo `modulus`) on: over how many
-    /// members it lies, and its place in the range.
+    /// The first member that falls into the range, from the one at `place` (modulo `modulus`) on:
+    /// over how many members it lies, and its place in the range.
     ///
     /// Cost: O(log modulus).
     pub(crate) fn first(&self, place: u64) -> Option<(u64, u64)> {
@@ -57,7 +58,8 @@ impl Rhythm {
         Some((members as u64, place as u64))
     }
 
-    /// The member after the one at `place` in the range: over how many members it lies, and its place.
+    /// The member after the one at `place` in the range: over how many members it lies, and its
+    /// place.
     ///
     /// Cost: O(1), no division.
     #[inline]

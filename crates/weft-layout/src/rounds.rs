@@ -1,9 +1,10 @@
 //! The pieces of several requests, round by round in the order of the disk.
 //!
-//! A collective's job goes once over the cells of its server. A *band* is the same range of offsets in all cells; a round
-//! is what all members have in one band or in several bands that follow one another, as much as memory allows. Where
-//! members touch the same bytes, or bytes beside each other, they do so in one round: what is read is read once, what is
-//! written fills blocks together. Each member's pieces keep their own order, so that each stream stays what it is for a
+//! A collective's job goes once over the cells of its server. A *band* is the same range of offsets
+//! in all cells; a round is what all members have in one band or in several bands that follow one
+//! another, as much as memory allows. Where members touch the same bytes, or bytes beside each
+//! other, they do so in one round: what is read is read once, what is written fills blocks
+//! together. Each member's pieces keep their own order, so that each stream stays what it is for a
 //! single request.
 //!
 //! Both sides of a joined call run the same rounds: the cuts follow from the pieces alone.
@@ -17,7 +18,8 @@ const TARGET: u64 = 4 << 20;
 const WEIGHT_MAX: u64 = 16 << 20;
 /// Pieces of a round.
 const PIECES_MAX: usize = 256 << 10;
-/// What a piece that lies alone weighs beside its bytes: the rest of the blocks at its ends is read with it.
+/// What a piece that lies alone weighs beside its bytes: the rest of the blocks at its ends is read
+/// with it.
 const ALONE: u64 = 8 << 10;
 /// Bands are not made narrower than this.
 pub(crate) const WIDTH_MIN: u64 = 4 << 10;
@@ -89,7 +91,8 @@ pub(crate) struct Cursor<I> {
 /// How wide bands are, as long as nothing makes them narrower.
 pub(crate) fn width(grid: &Grid, slot: ServerSlot) -> u64 {
     let width = (TARGET / cells(grid, slot)).max(WIDTH_MIN);
-    // Whole units, so that members that go row by row stay together; units larger than rounds are cut.
+    // Whole units, so that members that go row by row stay together; units larger than rounds are
+    // cut.
     match grid.bsu() {
         unit if unit <= width => width / unit * unit,
         unit if unit <= TARGET => unit,
@@ -112,8 +115,8 @@ impl<I: Search + Clone> Rounds<I> {
         }
     }
 
-    /// Looks for the next round for at most so many steps of some nanoseconds each, and counts them down: `None` if it is
-    /// not known yet.
+    /// Looks for the next round for at most so many steps of some nanoseconds each, and counts them
+    /// down: `None` if it is not known yet.
     #[allow(clippy::option_option)] // whether it is known, and whether there is one
     pub fn look(&mut self, steps: &mut u32) -> Option<Option<Round>> {
         let mut begun = self.begun.take().unwrap_or_else(|| Begun {
@@ -195,7 +198,8 @@ impl<I: Search + Clone> Rounds<I> {
         }))
     }
 
-    /// Takes what lies in the band, up to one piece more than there is room for; of a part, as much as each member may have.
+    /// Takes what lies in the band, up to one piece more than there is room for; of a part, as much
+    /// as each member may have.
     fn take(&mut self, begun: &mut Begun<I>, band: &mut Band<I>, steps: &mut u32) -> Option<()> {
         let count = self.members.len();
         let (most, each) = if begun.part {
@@ -263,7 +267,8 @@ impl<I: Search> Cursor<I> {
         Some(self.next)
     }
 
-    /// The next piece if it starts before `end`, cut there and after `most` bytes; `None` as of [`Cursor::look`].
+    /// The next piece if it starts before `end`, cut there and after `most` bytes; `None` as of
+    /// [`Cursor::look`].
     #[allow(clippy::option_option)] // as of `look`
     pub(crate) fn cut(&mut self, end: u64, most: u64, steps: &mut u32) -> Option<Option<Piece>> {
         let next = self.look(steps)?;

@@ -155,8 +155,8 @@ impl Shape {
         u64::try_from(columns.view_of(column, dense)).ok()
     }
 
-    /// One past the largest view byte among the first `length ≤ OFFSET_MAX` bytes of a cell that the
-    /// file has.
+    /// One past the largest view byte among the first `length ≤ OFFSET_MAX` bytes of a cell that
+    /// the file has.
     pub(crate) fn extent(&self, cell: CellIndex, length: u64) -> u64 {
         match self {
             Shape::Linear(linear) if linear.cell == u64::from(cell.0) => {

@@ -1,12 +1,14 @@
-//! Whether the pieces of several members touch the same bytes, found in bounded memory and in small steps.
+//! Whether the pieces of several members touch the same bytes, found in bounded memory and in small
+//! steps.
 //!
-//! A few pieces are sorted and compared at once. Many are compared band by band, in one pass, as long as no member goes
-//! back behind a band that was compared; bands with too many pieces are made narrower. Where members do go back (cell after
-//! cell, say) all pieces are passed again and again, and each pass compares the next [`KEPT`] in the order of the cells:
-//! time instead of memory, up to [`PASSES_MAX`].
+//! A few pieces are sorted and compared at once. Many are compared band by band, in one pass, as
+//! long as no member goes back behind a band that was compared; bands with too many pieces are made
+//! narrower. Where members do go back (cell after cell, say) all pieces are passed again and again,
+//! and each pass compares the next [`KEPT`] in the order of the cells: time instead of memory, up
+//! to [`PASSES_MAX`].
 //!
-//! Rejected: a bit for each byte (a server's cells may be sparse and of any length), and trusting any order of the pieces:
-//! views and patterns have too many.
+//! Rejected: a bit for each byte (a server's cells may be sparse and of any length), and trusting
+//! any order of the pieces: views and patterns have too many.
 
 use crate::rounds::{Cursor, Search, WIDTH_MIN, width};
 use crate::stretch::RUNS;
@@ -108,8 +110,8 @@ impl<I: Search + Clone> Comparison<I> {
 
     /// Compares all.
     ///
-    /// Cost: every piece is sorted among those near it, O(pieces · log) where members go on from band to band; else up to
-    /// [`PASSES_MAX`] passes.
+    /// Cost: every piece is sorted among those near it, O(pieces · log) where members go on from
+    /// band to band; else up to [`PASSES_MAX`] passes.
     pub fn shared(mut self) -> Shared {
         loop {
             if let Some(shared) = self.step() {
@@ -161,8 +163,8 @@ impl<I: Search + Clone> Comparison<I> {
 }
 
 impl<I: Search + Clone> Bands<I> {
-    /// Compares the next band, or finds some of its pieces; `None` if more may follow, [`Shared::Unknown`] if bands do not
-    /// settle it.
+    /// Compares the next band, or finds some of its pieces; `None` if more may follow,
+    /// [`Shared::Unknown`] if bands do not settle it.
     fn step(&mut self, width: &mut u64, own: &mut Option<Shared>) -> Option<Shared> {
         let steps = &mut { STEP };
         let mut band = if let Some(band) = self.band.take() {
@@ -222,7 +224,8 @@ impl<I: Search + Clone> Pass<I> {
         }
     }
 
-    /// Goes over the next pieces and keeps those that are first in the order of the cells; whether it has seen all.
+    /// Goes over the next pieces and keeps those that are first in the order of the cells; whether
+    /// it has seen all.
     fn walk(&mut self, mut steps: u32) -> bool {
         while let Some((member, rest)) = self.left.last_mut() {
             let Some(left) = steps.checked_sub(1) else {
@@ -277,8 +280,8 @@ fn key((member, piece): &(usize, Piece)) -> Key {
     (piece.cell, piece.offset, *member, piece.memory)
 }
 
-/// How far pieces reach that were compared, in the cell of the last: those of the member that reaches farthest, and of
-/// the one that does among the others.
+/// How far pieces reach that were compared, in the cell of the last: those of the member that
+/// reaches farthest, and of the one that does among the others.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reach {
     cell: Option<CellIndex>,
@@ -286,7 +289,8 @@ struct Reach {
 }
 
 impl Reach {
-    /// Goes on over these pieces; the first byte that two members touch. Keeps one that a member touches twice.
+    /// Goes on over these pieces; the first byte that two members touch. Keeps one that a member
+    /// touches twice.
     fn compare(
         &mut self,
         mut pieces: Vec<(usize, Piece)>,

@@ -1,12 +1,13 @@
-//! Sizes as people write them: `4096`, `64K`, `4MiB`, `1.5 GiB`, `1GB`; and counts as they read them.
+//! Sizes as people write them: `4096`, `64K`, `4MiB`, `1.5 GiB`, `1GB`; and counts as they read
+//! them.
 
 use crate::OFFSET_MAX;
 
 /// Digits behind a point: more say nothing about bytes.
 const FRACTION_MAX: usize = 18;
 
-/// Reads a size. `K`, `M`, `G`, `T`, `P` and `E`, alone or with `iB`, count in 1024s; with `B` in 1000s, as in dd. A fraction
-/// must come out as whole bytes.
+/// Reads a size. `K`, `M`, `G`, `T`, `P` and `E`, alone or with `iB`, count in 1024s; with `B` in
+/// 1000s, as in dd. A fraction must come out as whole bytes.
 pub fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = |c: char| c.is_ascii_digit() || c == '.';

@@ -1,7 +1,8 @@
 //! Copies of many small pieces at equal distances.
 //!
-//! Pieces of the usual record sizes are copied as values of that size, which the compiler turns into a few moves; a call of
-//! `memcpy` for each would cost more than the bytes (benchmark `spaced`).
+//! Pieces of the usual record sizes are copied as values of that size, which the compiler turns
+//! into a few moves; a call of `memcpy` for each would cost more than the bytes (benchmark
+//! `spaced`).
 
 /// Where pieces lie in a buffer: the first, and how far each is from the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,13 +87,15 @@ pub struct SpacedCopy {
 
 /// Pieces this far apart lie on pages of their own.
 const FAR: isize = 2048;
-/// Pieces of a window: half as many pages as a core's first translation buffer holds, because their lines crowd each other.
+/// Pieces of a window: half as many pages as a core's first translation buffer holds, because their
+/// lines crowd each other.
 const WINDOW: usize = 32;
 
 /// Does all copies of one buffer into another.
 ///
-/// Where pieces are far apart in one of the buffers (a matrix that is turned: its rows there are columns here) the
-/// copies are done side by side, a window of that buffer at a time, so that its lines and pages stay at hand.
+/// Where pieces are far apart in one of the buffers (a matrix that is turned: its rows there are
+/// columns here) the copies are done side by side, a window of that buffer at a time, so that its
+/// lines and pages stay at hand.
 ///
 /// Shape: as [`copy_spaced`]. What `to` names is disjoint. The copies are used up.
 /// Panics where a piece does not lie in its buffer.
@@ -189,7 +192,8 @@ mod tests {
     fn copies_side_by_side_are_those_one_after_the_other() {
         let bytes: Vec<u8> = (0..600_000_u32).map(|i| (i % 251) as u8).collect();
         let spaced = |at, step| Spaced { at, step };
-        // Rows that start and end anywhere, dealt into columns, and columns gathered into rows; some of them unlike.
+        // Rows that start and end anywhere, dealt into columns, and columns gathered into rows;
+        // some of them unlike.
         let copy = |row: usize, odd: isize, turn: bool| {
             let near = spaced(row * 1600 + row % 3 * 8, 8);
             let far = spaced(row * 8 + row % 5 * 3000, 3000 + odd);

@@ -1,15 +1,18 @@
-//! Pieces at equal distances, taken together: what a loop over many small pieces needs to know once.
+//! Pieces at equal distances, taken together: what a loop over many small pieces needs to know
+//! once.
 //!
-//! A [`Cutter`] hands stretches out in lengths that suit its user (a frame, a batch), so that client and server cut the
-//! same stream without looking at each piece. Rejected: handing out pieces one by one. A piece of 64 bytes costs
-//! a few nanoseconds to copy, and as much again for each layer that sees it alone.
+//! A [`Cutter`] hands stretches out in lengths that suit its user (a frame, a batch), so that
+//! client and server cut the same stream without looking at each piece. Rejected: handing out
+//! pieces one by one. A piece of 64 bytes costs a few nanoseconds to copy, and as much again for
+//! each layer that sees it alone.
 
 use crate::{CellIndex, CellOffset, Piece, Spaced};
 
 /// Runs that are looked at together.
 pub(crate) const RUNS: u32 = 64;
 
-/// `count` pieces of one cell: the first, and how the next ones follow. They are disjoint and ascend in the cell.
+/// `count` pieces of one cell: the first, and how the next ones follow. They are disjoint and
+/// ascend in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The cell.
@@ -69,7 +72,8 @@ impl Stretch {
         })
     }
 
-    /// Whether its bytes follow one another without a gap in the request's numbers: then so many from `memory` on.
+    /// Whether its bytes follow one another without a gap in the request's numbers: then so many
+    /// from `memory` on.
     pub fn in_a_row(&self) -> bool {
         self.count == 1 || self.memory_stride.cast_unsigned() == self.length
     }

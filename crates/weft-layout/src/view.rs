@@ -67,8 +67,8 @@ pub enum View {
 impl View {
     /// The canonical order of a file, however many cells it has: `{1, 1, 1, 1}`.
     ///
-    /// model.md writes it `{Vbs=1, Vn=1, Hbs=C, Hn=1}`: the same bytes in the same order, for blocks
-    /// of one BSU side by side are numbered like the BSUs of one block of height 1.
+    /// model.md writes it `{Vbs=1, Vn=1, Hbs=C, Hn=1}`: the same bytes in the same order, for
+    /// blocks of one BSU side by side are numbered like the BSUs of one block of height 1.
     pub const fn canonical() -> Self {
         View::Subfile(Subfile {
             vbs: 1,

@@ -1,5 +1,5 @@
-//! Views as people write them: the numbers of the command line's options, and the one word that names a view under a
-//! mount.
+//! Views as people write them: the numbers of the command line's options, and the one word that
+//! names a view under a mount.
 
 use crate::{CellIndex, Order, Partition, Subfile, View, size};
 
@@ -75,8 +75,9 @@ pub fn fork_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A view and a fork in one word: `subfile=Vbs,Vn,Hbs,Hn,INDEX[,ORDER]`, `partition=OFFSET,GSIZE,STRIDE` or `cell=I`,
-/// perhaps with `@FORK` behind it. ORDER is `default`, `row` or `column`.
+/// A view and a fork in one word: `subfile=Vbs,Vn,Hbs,Hn,INDEX[,ORDER]`,
+/// `partition=OFFSET,GSIZE,STRIDE` or `cell=I`, perhaps with `@FORK` behind it. ORDER is `default`,
+/// `row` or `column`.
 ///
 /// # Errors
 /// What is wrong, in words.

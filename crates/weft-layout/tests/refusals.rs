@@ -207,8 +207,8 @@ fn a_request_of_nothing_touches_no_server() {
 
 #[test]
 fn the_limit_inside_a_cell_is_exact_to_the_byte() {
-    // Every fourth BSU of 10 bytes in each of two cells. 2⁶³ − 1 is 7 modulo 40: in the last row the
-    // first seven bytes of a cell's BSU are below the limit, the other three are not.
+    // Every fourth BSU of 10 bytes in each of two cells. 2⁶³ − 1 is 7 modulo 40: in the last row
+    // the first seven bytes of a cell's BSU are below the limit, the other three are not.
     let map = Map::new(Grid::new(2, 10, 1).unwrap(), subfile(1, 4, 1, 1, 0)).unwrap();
     let row = OFFSET_MAX / 40 * 20;
     let legal = |from: u64, to: u64| {

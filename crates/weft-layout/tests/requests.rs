@@ -98,7 +98,8 @@ fn found(map: &Map, request: &Request, slot: ServerSlot) -> Vec<(u64, Byte)> {
         .collect()
 }
 
-/// As [`found`], by stretches that are cut to these rooms, again and again; bytes beyond their cell's length are left out.
+/// As [`found`], by stretches that are cut to these rooms, again and again; bytes beyond their
+/// cell's length are left out.
 fn cut(
     map: &Map,
     request: &Request,

@@ -33,8 +33,8 @@ fn path(number: u64) -> String {
     format!("home/user/d{}/file-{number:08}", number % 64)
 }
 
-/// Nanoseconds that this thread ran on a CPU: what an operation costs on a machine that is busy with
-/// other things too. The engine's background threads are not in it.
+/// Nanoseconds that this thread ran on a CPU: what an operation costs on a machine that is busy
+/// with other things too. The engine's background threads are not in it.
 fn cpu() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let first = text.split_whitespace().next();

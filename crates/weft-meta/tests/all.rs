@@ -1,4 +1,5 @@
-//! All tests of the namespace in one program: linking one for each file took most of the time of a build.
+//! All tests of the namespace in one program: linking one for each file took most of the time of a
+//! build.
 
 #[macro_use]
 mod common;

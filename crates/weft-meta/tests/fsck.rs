@@ -1,5 +1,6 @@
-//! The check of the namespace: every kind of damage is found, named and repaired; nothing that is valid is lost; a second
-//! check finds nothing. The invariants are those that the other suites check by reading the raw keys.
+//! The check of the namespace: every kind of damage is found, named and repaired; nothing that is
+//! valid is lost; a second check finds nothing. The invariants are those that the other suites
+//! check by reading the raw keys.
 
 use crate::common;
 
@@ -139,7 +140,8 @@ fn repair(volume: &Volume) -> Vec<Finding> {
 /// What is found, and of which file.
 type Expected = (Fault, fn(&Sample) -> u64);
 
-/// Damages a sample, expects these faults of these inodes, repairs, and expects the inodes to be there.
+/// Damages a sample, expects these faults of these inodes, repairs, and expects the inodes to be
+/// there.
 fn damaged(work: impl FnOnce(&Sample), expected: &[Expected]) -> Sample {
     let sample = sample();
     work(&sample);
@@ -579,11 +581,12 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-    /// Any records removed, truncated, flipped or swapped: repairs come to an end, the invariants hold then, and every
-    /// file whose inode could still be read has a name.
+    /// Any records removed, truncated, flipped or swapped: repairs come to an end, the invariants
+    /// hold then, and every file whose inode could still be read has a name.
     ///
-    /// Left out, because it is not yet repaired (`docs/design/0009-fsck.md`, "Weak"): an inode's record that was truncated,
-    /// flipped or swapped and can still be read, but says something else than before.
+    /// Left out, because it is not yet repaired (`docs/design/0009-fsck.md`, "Weak"): an inode's
+    /// record that was truncated, flipped or swapped and can still be read, but says something else
+    /// than before.
     #[test]
     fn any_damage_is_repaired_and_no_file_is_lost(
         damage in proptest::collection::vec((0..SPACES.len(), any::<u16>(), 0..4_u8, any::<u16>()), 1..6)

@@ -1,4 +1,5 @@
-//! An engine without room: what makes the namespace larger is refused and changes nothing, all else goes on.
+//! An engine without room: what makes the namespace larger is refused and changes nothing, all else
+//! goes on.
 
 use crate::common;
 

@@ -1,9 +1,11 @@
-//! Whole namespaces as earlier versions left them: every later version opens them, and everything is there.
+//! Whole namespaces as earlier versions left them: every later version opens them, and everything
+//! is there.
 //!
-//! `golden/NAME.namespace` is a packed folder (`weft-store/tests/golden/packed.rs`): below `meta` the files of the engine, and
-//! `holds/records`, every record as its bytes, `holds/names`, what the operations say of every name. An image that is there is
-//! never changed; a new kind of record, or a new way of writing one, adds images: give them a new number in
-//! `write_images_of_this_version`, and run `cargo test -p weft-meta --test all images:: -- --ignored`.
+//! `golden/NAME.namespace` is a packed folder (`weft-store/tests/golden/packed.rs`): below `meta`
+//! the files of the engine, and `holds/records`, every record as its bytes, `holds/names`, what the
+//! operations say of every name. An image that is there is never changed; a new kind of record, or
+//! a new way of writing one, adds images: give them a new number in `write_images_of_this_version`,
+//! and run `cargo test -p weft-meta --test all images:: -- --ignored`.
 
 use crate::common;
 use crate::packed;
@@ -251,7 +253,8 @@ fn story(v: &mut Volume) {
         let number = v.meta.make_checkpoint(now, &request).unwrap().number();
         v.meta.checkpoint_done(number, 0, now + 1).unwrap();
     }
-    // What is owed to the servers: a cut, and the end of a file; and a file without a name that somebody has open.
+    // What is owed to the servers: a cut, and the end of a file; and a file without a name that
+    // somebody has open.
     v.truncate(0, "/d/linked", 10).unwrap();
     v.create(0, "/gone", 0o644).unwrap();
     v.unlink(0, "/gone").unwrap();

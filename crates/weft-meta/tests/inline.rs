@@ -1,4 +1,5 @@
-//! Small files whose bytes lie with their metadata: when they stay there, when they leave, and what a crash leaves.
+//! Small files whose bytes lie with their metadata: when they stay there, when they leave, and what
+//! a crash leaves.
 
 #[path = "inline/ahead.rs"]
 mod ahead;

@@ -1,4 +1,5 @@
-//! The lock table against a model that knows nothing of ranges: who holds each byte, and who waits for what.
+//! The lock table against a model that knows nothing of ranges: who holds each byte, and who waits
+//! for what.
 
 use std::collections::BTreeMap;
 

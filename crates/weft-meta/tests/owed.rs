@@ -1,5 +1,5 @@
-//! What is owed to servers: read in pages however much there is, taken along by a delete, and taken back where a server
-//! refuses it for good.
+//! What is owed to servers: read in pages however much there is, taken along by a delete, and taken
+//! back where a server refuses it for good.
 
 use crate::common;
 

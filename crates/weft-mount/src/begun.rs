@@ -1,8 +1,10 @@
-//! A future that is polled at once where it begins, and becomes a task of the runtime only when something wakes it.
+//! A future that is polled at once where it begins, and becomes a task of the runtime only when
+//! something wakes it.
 //!
-//! A request that waits for a server is woken by the thread that takes the server's reply, which then carries it on
-//! itself: between the kernel's request and its answer nothing is handed from thread to thread. So is what a request waits
-//! for: the few bytes that a sync or a close sends off.
+//! A request that waits for a server is woken by the thread that takes the server's reply, which
+//! then carries it on itself: between the kernel's request and its answer nothing is handed from
+//! thread to thread. So is what a request waits for: the few bytes that a sync or a close sends
+//! off.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,7 +48,8 @@ impl Begun {
         Waker::from(self.clone())
     }
 
-    /// Polls `future` here, inside the runtime's context; if it waits, it goes on as a task once it is woken.
+    /// Polls `future` here, inside the runtime's context; if it waits, it goes on as a task once it
+    /// is woken.
     pub(crate) fn go_on(&self, mut future: Future, waker: &Waker) {
         if future
             .as_mut()

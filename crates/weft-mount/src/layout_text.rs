@@ -1,4 +1,5 @@
-//! Layouts as text: `cells=4 bsu=64KiB chunk=1MiB base=0 servers=0,1,2,3`, any part of it when one is asked for.
+//! Layouts as text: `cells=4 bsu=64KiB chunk=1MiB base=0 servers=0,1,2,3`, any part of it when one
+//! is asked for.
 
 use std::fmt::Write;
 

@@ -2,9 +2,11 @@
 //!
 //! Three layers, arrows downward:
 //!
-//! - `fuse/`, the door: the kernel's requests turned into calls on the file system, errors into errnos;
+//! - `fuse/`, the door: the kernel's requests turned into calls on the file system, errors into
+//!   errnos;
 //! - `fs/`, the file system: open files, directories, attributes; no kernel type in it;
-//! - `data/`, the data cache: write-behind and read-ahead over an attached file; knows nothing of names.
+//! - `data/`, the data cache: write-behind and read-ahead over an attached file; knows nothing of
+//!   names.
 
 mod begun;
 pub mod data;

@@ -1,6 +1,7 @@
 //! Services of the volume that are away: how long calls wait for one, and when they stop waiting.
 //!
-//! One state machine for each peer of a mount, whatever call finds it away (names, reads, write-back, syncs):
+//! One state machine for each peer of a mount, whatever call finds it away (names, reads,
+//! write-back, syncs):
 //!
 //! | state | a call that fails because of the peer | ends |
 //! | --- | --- | --- |
@@ -8,9 +9,10 @@
 //! | outage, younger than the patience | is repeated | the peer answers, or the patience is over |
 //! | outage, older | fails at once | the peer answers |
 //!
-//! An outage counts from the call that found it, at most the time that a silent connection takes to be noticed before it was.
-//! Whether the peer is back is asked of the connection itself, which is opened anew beside the calls ([`weft_net::Link`]), so that
-//! no call has to try. A service that answers that it is busy is not away: such a call is repeated for as long by itself.
+//! An outage counts from the call that found it, at most the time that a silent connection takes to
+//! be noticed before it was. Whether the peer is back is asked of the connection itself, which is
+//! opened anew beside the calls ([`weft_net::Link`]), so that no call has to try. A service that
+//! answers that it is busy is not away: such a call is repeated for as long by itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -72,7 +74,8 @@ impl Outages {
         self.volume.get_or_init(|| volume.clone());
     }
 
-    /// Repeats a call, whose repetition must change nothing, until it succeeds or there is nothing to wait for.
+    /// Repeats a call, whose repetition must change nothing, until it succeeds or there is nothing
+    /// to wait for.
     pub(crate) async fn wait_out<T, F>(&self, call: impl FnMut() -> F) -> Result<T, GaveUp>
     where
         F: Future<Output = Result<T, Error>>,

@@ -189,7 +189,8 @@ async fn a_strict_read_sees_what_another_client_wrote_just_now() {
     test.stop().await;
 }
 
-/// News that come between the question where a file ends and the append take the answer from nobody.
+/// News that come between the question where a file ends and the append take the answer from
+/// nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn appends_beside_news_of_the_file_overwrite_nothing() {
     let test = TestVolume::start(1).await;

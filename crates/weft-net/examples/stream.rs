@@ -1,7 +1,8 @@
-//! What framing costs, and what the protection of frames does: one connection streaming 256 KiB frames over loopback, with
-//! each setting of `wire` and through a local socket, next to a plain TCP stream with
-//! buffers of the same size. Two threads with a runtime each, as two processes on a machine would be. The CPU
-//! column is the time of both sides together: on a busy machine it says more than the rate.
+//! What framing costs, and what the protection of frames does: one connection streaming 256 KiB
+//! frames over loopback, with each setting of `wire` and through a local socket, next to a plain
+//! TCP stream with buffers of the same size. Two threads with a runtime each, as two processes on a
+//! machine would be. The CPU column is the time of both sides together: on a busy machine it says
+//! more than the rate.
 //!
 //! `cargo run --release -p weft-net --example stream [GIBIBYTES [ROUNDS]]`
 

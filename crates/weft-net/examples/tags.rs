@@ -1,5 +1,6 @@
-//! What a payload costs a processor: its checksum, and the candidates for its tag and its encryption, in segments of 64 KiB
-//! of one buffer of 256 KiB, as frames have them. The best of several rounds, because other programs only take time away.
+//! What a payload costs a processor: its checksum, and the candidates for its tag and its
+//! encryption, in segments of 64 KiB of one buffer of 256 KiB, as frames have them. The best of
+//! several rounds, because other programs only take time away.
 //!
 //! `cargo run --release -p weft-net --example tags`
 

@@ -12,8 +12,8 @@ pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
 /// The sending half of a byte stream.
 pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Tells how many of the bytes that were sent the peer's machine has taken, while more are under way; `None` when
-/// nothing is under way, or the stream is gone.
+/// Tells how many of the bytes that were sent the peer's machine has taken, while more are under
+/// way; `None` when nothing is under way, or the stream is gone.
 pub type Gauge = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
 /// A byte stream that was just opened.
@@ -62,7 +62,8 @@ pub trait Listener: Send {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<Accepted>>;
     /// Where it listens.
     fn address(&self) -> io::Result<String>;
-    /// The name under which programs on the same machine reach it without the network's detours, if there is such a way.
+    /// The name under which programs on the same machine reach it without the network's detours, if
+    /// there is such a way.
     fn local(&self) -> Option<&str> {
         None
     }
@@ -87,16 +88,17 @@ pub struct Timing {
     pub connect: Duration,
     /// Between pings on a connection where an answer is awaited.
     pub ping: Duration,
-    /// Without a byte while an answer is awaited: the connection is lost (seen at the next ping). Also how
-    /// long a closed connection may take to send what is queued.
+    /// Without a byte while an answer is awaited: the connection is lost (seen at the next ping).
+    /// Also how long a closed connection may take to send what is queued.
     pub silence: Duration,
     /// Without any frame at all: the server closes the connection.
     pub idle: Duration,
-    /// After a failed connect, before the next try, twice as long before each further one up to a quarter of a second; calls in
-    /// between fail with the same error.
+    /// After a failed connect, before the next try, twice as long before each further one up to a
+    /// quarter of a second; calls in between fail with the same error.
     pub backoff: Duration,
-    /// After a client's last connection to the metadata service has ended, before what it had open counts as closed;
-    /// and after a start of the service, before nobody can have anything open any more but those who said so.
+    /// After a client's last connection to the metadata service has ended, before what it had open
+    /// counts as closed; and after a start of the service, before nobody can have anything open any
+    /// more but those who said so.
     pub grace: Duration,
 }
 

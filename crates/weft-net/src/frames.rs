@@ -135,8 +135,8 @@ impl FrameReader {
 
     /// The next frame.
     ///
-    /// Memory: at most one body and one payload, and those only after their lengths were checked; before
-    /// [`FrameReader::proven`] no payload and a body of a few KiB.
+    /// Memory: at most one body and one payload, and those only after their lengths were checked;
+    /// before [`FrameReader::proven`] no payload and a body of a few KiB.
     ///
     /// # Cancellation
     /// Not safe to drop: a frame may be half read.
@@ -216,7 +216,8 @@ impl FrameReader {
         Ok(rest.into_inner())
     }
 
-    /// A payload that so many bytes of tags follow, checked by them, and whether it was received to stay where it is.
+    /// A payload that so many bytes of tags follow, checked by them, and whether it was received to
+    /// stay where it is.
     async fn payload(&mut self, len: usize, tags: usize) -> Result<(Bytes, bool), ReadError> {
         if len <= LARGE {
             self.fill(len + tags, false).await?;
@@ -340,7 +341,8 @@ mod tests {
         let field = Field::default();
         reader.land_in(Some(Arc::new(field.clone())));
         let out = || field.0.load(Ordering::Relaxed);
-        // Too small, received there, refused there; each begins in what was read with the frame before.
+        // Too small, received there, refused there; each begins in what was read with the frame
+        // before.
         let lengths = [LARGE, LARGE + 1, 1 << 20, 500_000, 3];
         let payload = |n| (0..n).map(|i| (i * 7 + n) as u8).collect::<Bytes>();
         let payloads = lengths.map(payload);

@@ -1,6 +1,7 @@
 //! The halves of a TCP stream, and what its kernel knows of the bytes under way.
 //!
-//! The halves of tokio's own `into_split` keep the socket to themselves; the gauge needs to look at it, too.
+//! The halves of tokio's own `into_split` keep the socket to themselves; the gauge needs to look at
+//! it, too.
 
 #![allow(unsafe_code, reason = "no library asks a socket for all of TCP_INFO")]
 
@@ -120,7 +121,8 @@ impl Drop for WriteHalf {
 fn taken(stream: &TcpStream) -> Option<u64> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the descriptor is open for as long as `stream` is borrowed, and the kernel writes at most `length` bytes.
+    // SAFETY: the descriptor is open for as long as `stream` is borrowed, and the kernel writes at
+    // most `length` bytes.
     let asked = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),

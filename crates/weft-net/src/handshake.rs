@@ -1,8 +1,9 @@
 //! Hello, challenge, proof, welcome: both sides prove the volume's key without sending it.
 //!
-//! Each proof is a BLAKE3 keyed hash over everything both sides said, nonces included, so that no message can be
-//! replayed, reflected or downgraded. The server proves itself only to a client that has proven itself. From the same bytes
-//! both derive what protects the frames that follow, the first of which is the server's welcome.
+//! Each proof is a BLAKE3 keyed hash over everything both sides said, nonces included, so that no
+//! message can be replayed, reflected or downgraded. The server proves itself only to a client that
+//! has proven itself. From the same bytes both derive what protects the frames that follow, the
+//! first of which is the server's welcome.
 
 use std::fmt;
 use std::sync::Arc;
@@ -92,7 +93,8 @@ pub(crate) struct Introduced {
     pub wire: Wire,
 }
 
-/// Over the bytes as they were sent, not as they were understood: a field that only a newer peer knows counts, too.
+/// Over the bytes as they were sent, not as they were understood: a field that only a newer peer
+/// knows counts, too.
 pub(crate) fn keyed_over(key: &VolumeKey, label: &str, hello: &[u8], challenge: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_keyed(&key.0);
     hasher.update(label.as_bytes());
@@ -115,8 +117,8 @@ fn nonce(env: &Env) -> Bytes {
     Bytes::copy_from_slice(&bytes)
 }
 
-/// Client side: returns what the server tells once both proofs are checked. `local` is the server's local socket if the
-/// stream goes there.
+/// Client side: returns what the server tells once both proofs are checked. `local` is the server's
+/// local socket if the stream goes there.
 pub(crate) async fn introduce(
     env: &Env,
     identity: &Identity,

@@ -32,9 +32,11 @@ struct Inner {
     current: tokio::sync::Mutex<Current>,
 }
 
-/// A link is connected, was never used, or away. While it is away one task tries to connect, and callers hear at once why the
-/// last try failed: a peer that takes no connections costs a caller nothing but the first time. Where the machine refuses at once, as
-/// it does when no process listens, a caller tries itself, so that a peer that was started again is there for the next call.
+/// A link is connected, was never used, or away. While it is away one task tries to connect, and
+/// callers hear at once why the last try failed: a peer that takes no connections costs a caller
+/// nothing but the first time. Where the machine refuses at once, as it does when no process
+/// listens, a caller tries itself, so that a peer that was started again is there for the next
+/// call.
 #[derive(Default)]
 enum Current {
     /// Nobody has tried, or nobody has asked for long.
@@ -62,7 +64,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(2);
 const TRY_EVERY: Duration = Duration::from_millis(250);
 /// Nobody has asked for so long: the peer is not looked for any more.
 const TRY_FOR: Duration = Duration::from_secs(30);
-/// How often a peer is asked that has no place for another connection, and the longest pause between two tries: some two seconds in all.
+/// How often a peer is asked that has no place for another connection, and the longest pause
+/// between two tries: some two seconds in all.
 const BUSY_TRIES: u32 = 10;
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
 
@@ -109,11 +112,13 @@ impl Link {
         self.0.opened.load(Ordering::Acquire)
     }
 
-    /// The connection, opened if there is none. The flag says that it is new: no call before was given it.
+    /// The connection, opened if there is none. The flag says that it is new: no call before was
+    /// given it.
     ///
     /// # Errors
-    /// [`ConnectError`]; the one of the last try, at once, while a peer that could not be reached is tried again beside the
-    /// callers. It is, at bounded intervals, until nobody has asked for 30 seconds.
+    /// [`ConnectError`]; the one of the last try, at once, while a peer that could not be reached
+    /// is tried again beside the callers. It is, at bounded intervals, until nobody has asked for
+    /// 30 seconds.
     /// # Cancellation
     /// Safe: callers that wait for the same connection go on.
     pub async fn connection(&self) -> Result<(Connection, bool), ConnectError> {
@@ -199,7 +204,8 @@ impl Inner {
             let (pool, counters) = (self.pool.clone(), self.counters.clone());
             let opened = Connection::open(&self.env, &self.identity, address, pool, counters);
             match opened.await {
-                // Its place was given to a newer one before it could prove the key: so many come that another try soon has one.
+                // Its place was given to a newer one before it could prove the key: so many come
+                // that another try soon has one.
                 Err(ConnectError::Refused { failure, .. })
                     if failure.code() == Code::Busy && tries < BUSY_TRIES =>
                 {
@@ -232,7 +238,8 @@ fn refused(began: Instant) -> Option<Instant> {
     (now.duration_since(began) < AT_ONCE).then_some(now)
 }
 
-/// Tries to reach a peer that is away, until it is back, is looked for elsewhere, or nobody asks any more.
+/// Tries to reach a peer that is away, until it is back, is looked for elsewhere, or nobody asks
+/// any more.
 async fn look_for(link: Weak<Inner>, address: String) {
     let mut pause = link
         .upgrade()

@@ -13,8 +13,8 @@ use crate::env::{Accepted, Listener, Network, Opened};
 use crate::local_half;
 use crate::tcp::TcpNetwork;
 
-/// Asked of the kernel for each direction; it may grant less. Of a large frame one half is copied in while the other is
-/// copied out.
+/// Asked of the kernel for each direction; it may grant less. Of a large frame one half is copied
+/// in while the other is copied out.
 const BUFFER: usize = 1 << 20;
 
 /// Streams over TCP, and over local sockets to and from programs of the same machine.
@@ -38,7 +38,8 @@ impl Network for SystemNetwork {
 
     fn connect_local<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Opened>> {
         async move {
-            // Whoever can look at a server's machine can listen under its name on another, and pass everything on.
+            // Whoever can look at a server's machine can listen under its name on another, and pass
+            // everything on.
             if !name.ends_with(&format!("-{}", machine()?)) {
                 return Err(io::Error::other("it is on another machine"));
             }
@@ -114,7 +115,8 @@ impl Listener for SystemListener {
     }
 }
 
-/// What names can be listened under only once: the network namespace of this process, and the start of its kernel.
+/// What names can be listened under only once: the network namespace of this process, and the start
+/// of its kernel.
 fn machine() -> io::Result<String> {
     let namespace = std::fs::metadata("/proc/self/ns/net")?.ino();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;

@@ -1,7 +1,8 @@
 //! The halves of a local socket, which wait for room only where there is none.
 //!
-//! The system's own streams are told of room after every piece that the peer takes out. Peers here share processors, so each
-//! such word costs two switches between them, and nobody waits for it but who found the socket full.
+//! The system's own streams are told of room after every piece that the peer takes out. Peers here
+//! share processors, so each such word costs two switches between them, and nobody waits for it but
+//! who found the socket full.
 
 #![allow(
     unsafe_code,
@@ -27,10 +28,12 @@ use crate::half::budget;
 /// A stream's halves.
 pub(crate) fn open(stream: UnixStream) -> io::Result<Opened> {
     stream.set_nonblocking(true)?;
-    // Now, and not when it is needed: without one, there is no connection rather than one that breaks.
+    // Now, and not when it is needed: without one, there is no connection rather than one that
+    // breaks.
     let spare = OwnedFd::from(stream.try_clone()?);
     let stream = Arc::new(stream);
-    // SAFETY: what is registered holds the stream, so its descriptor is open until that is dropped, and always the same.
+    // SAFETY: what is registered holds the stream, so its descriptor is open until that is dropped,
+    // and always the same.
     let readable = unsafe { AsyncFd::register_with_interest(stream.clone(), Interest::READABLE) }?;
     Ok(Opened {
         read: Box::new(ReadHalf(readable)),

@@ -1,5 +1,5 @@
-//! Buffers that are used again: fresh memory costs a page fault per 4 KiB, which on virtual machines is
-//! several times the cost of copying into it.
+//! Buffers that are used again: fresh memory costs a page fault per 4 KiB, which on virtual
+//! machines is several times the cost of copying into it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,7 +32,8 @@ struct Shelf {
 /// Bytes kept in the pool of one class when nobody uses them.
 const KEPT_PER_CLASS: usize = 16 << 20;
 
-/// How often memory that nobody used is given back: rarely enough that a load which pauses finds its buffers again.
+/// How often memory that nobody used is given back: rarely enough that a load which pauses finds
+/// its buffers again.
 pub(crate) const TIDYING: Duration = Duration::from_secs(5);
 
 /// A buffer taken from a pool; returns there when dropped, also as [`Bytes`].
@@ -63,7 +64,8 @@ impl BufferPool {
         }
     }
 
-    /// Gives back the memory of buffers that nobody has used since it last did; nothing within [`TIDYING`] of that.
+    /// Gives back the memory of buffers that nobody has used since it last did; nothing within
+    /// [`TIDYING`] of that.
     pub(crate) fn tidy(&self) {
         let now = Instant::now();
         let mut tidied = self.0.tidied.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,19 +1,21 @@
 //! What waits to be sent on one connection.
 //!
-//! Two lanes. In the *urgent* lane go frames that are one direction of a call by themselves and small, and the
-//! frames of the connection itself; they overtake the *bulk* lane, where large data waits for room, so that memory
-//! stays bounded and calls take turns frame by frame.
+//! Two lanes. In the *urgent* lane go frames that are one direction of a call by themselves and
+//! small, and the frames of the connection itself; they overtake the *bulk* lane, where large data
+//! waits for room, so that memory stays bounded and calls take turns frame by frame.
 //!
 //! Invariants:
-//! 1. Frames of one call's direction leave in the order they were queued: all of them are in one lane. (A failure
-//!    may overtake the data it ends; the receiver drops what comes after it.)
+//! 1. Frames of one call's direction leave in the order they were queued: all of them are in one
+//!    lane. (A failure may overtake the data it ends; the receiver drops what comes after it.)
 //! 2. Neither lane starves: after [`URGENT_RUN`] urgent bytes one bulk frame has its turn.
-//! 3. What waits is bounded: bulk by [`BULK_MAX`], calls' urgent frames by the calls in flight (a call's place is free
-//!    only when its last frame leaves), all other frames by [`CONTROL_MAX`], beyond which the peer evidently does
-//!    not read and the queue closes.
-//! 4. Frames are protected, and so counted, where they are taken out to be written: in the order in which they leave.
-//! 5. Whoever has taken the stream out of the state is the only one that writes, and puts it back: the writing task,
-//!    or a sender whose frame is the only one ([`SendQueue::urgent`]), which spares the way to that task.
+//! 3. What waits is bounded: bulk by [`BULK_MAX`], calls' urgent frames by the calls in flight (a
+//!    call's place is free only when its last frame leaves), all other frames by [`CONTROL_MAX`],
+//!    beyond which the peer evidently does not read and the queue closes.
+//! 4. Frames are protected, and so counted, where they are taken out to be written: in the order in
+//!    which they leave.
+//! 5. Whoever has taken the stream out of the state is the only one that writes, and puts it back:
+//!    the writing task, or a sender whose frame is the only one ([`SendQueue::urgent`]), which
+//!    spares the way to that task.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -214,7 +216,8 @@ impl SendQueue {
         state.sealer = sealer;
     }
 
-    /// Queues a frame in the urgent lane at once; that of a sender alone is written here if the stream takes it now.
+    /// Queues a frame in the urgent lane at once; that of a sender alone is written here if the
+    /// stream takes it now.
     pub(crate) fn urgent(
         &self,
         message: Message,
@@ -256,7 +259,8 @@ impl SendQueue {
     /// Queues a frame in the bulk lane when there is room.
     ///
     /// # Cancellation
-    /// Safe: the frame is queued whole or not at all, and in the latter case `leaving` is not called.
+    /// Safe: the frame is queued whole or not at all, and in the latter case `leaving` is not
+    /// called.
     pub(crate) async fn bulk(
         &self,
         message: Message,
@@ -337,7 +341,8 @@ impl SendQueue {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the stream with what is to be written next; `None` if there is nothing, or somebody else writes.
+    /// Takes the stream with what is to be written next; `None` if there is nothing, or somebody
+    /// else writes.
     fn take(&self) -> Take {
         let mut state = self.state();
         let Some(mut outlet) = state.idle.take() else {
@@ -377,8 +382,8 @@ impl SendQueue {
         }
     }
 
-    /// Writes what is queued until the queue is closed and empty, or the stream fails; after the close, no longer
-    /// than `linger`.
+    /// Writes what is queued until the queue is closed and empty, or the stream fails; after the
+    /// close, no longer than `linger`.
     pub(crate) async fn write_to(&self, stream: BoxWrite, linger: Duration) {
         self.state().idle = Some(Outlet {
             stream,
@@ -468,7 +473,8 @@ impl Outlet {
         }
     }
 
-    /// Writes the batch, as far as the stream takes it; ready when all of it is written, with an empty batch.
+    /// Writes the batch, as far as the stream takes it; ready when all of it is written, with an
+    /// empty batch.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let parts = || self.batch.iter().flat_map(Ready::parts);
         let total: usize = parts().map(<[u8]>::len).sum();

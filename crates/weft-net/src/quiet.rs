@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lines of one sort in each [`PERIOD`]: an administrator sees what goes on, and a flood writes a few KiB a minute.
+/// Lines of one sort in each [`PERIOD`]: an administrator sees what goes on, and a flood writes a
+/// few KiB a minute.
 const LINES: u32 = 10;
 const PERIOD: Duration = Duration::from_secs(10);
 

@@ -1,13 +1,13 @@
 //! The arithmetic of request windows, the same on both sides.
 //!
-//! A call may always have [`CALL_WINDOW`] outstanding (sent, not credited); what it has beyond is its *shared part*,
-//! and the shared parts of all calls together are bounded by the connection's window. So memory is bounded by
-//! `calls × CALL_WINDOW + window`, one call can use nearly all of the window, and no call ever waits for another
-//! to be consumed.
+//! A call may always have [`CALL_WINDOW`] outstanding (sent, not credited); what it has beyond is
+//! its *shared part*, and the shared parts of all calls together are bounded by the connection's
+//! window. So memory is bounded by `calls × CALL_WINDOW + window`, one call can use nearly all of
+//! the window, and no call ever waits for another to be consumed.
 //!
-//! The receiver counts a frame after the sender did and a credit before, so its count of any call is never above
-//! the sender's; `shared_part` does not fall as its argument rises; hence a sender within its bounds is never
-//! found outside of them.
+//! The receiver counts a frame after the sender did and a credit before, so its count of any call
+//! is never above the sender's; `shared_part` does not fall as its argument rises; hence a sender
+//! within its bounds is never found outside of them.
 
 use weft_proto::limits::CALL_WINDOW;
 

@@ -380,7 +380,8 @@ async fn random_drops_leave_a_sound_connection() {
     for task in tasks.collect::<Vec<_>>() {
         within(task).await.unwrap();
     }
-    // Every place and all of the window is there again: as many uploads at once as there are places.
+    // Every place and all of the window is there again: as many uploads at once as there are
+    // places.
     let uploads = (0..8).map(|_| {
         let connection = connection.clone();
         tokio::spawn(async move {

@@ -1,4 +1,5 @@
-//! Payload down: the reply's window holds the server, and a large transfer never blocks a small one.
+//! Payload down: the reply's window holds the server, and a large transfer never blocks a small
+//! one.
 
 use crate::common;
 

@@ -1,4 +1,5 @@
-//! Connections that prove nothing, more than a server has places for, and payload that never comes whole.
+//! Connections that prove nothing, more than a server has places for, and payload that never comes
+//! whole.
 
 use crate::common;
 
@@ -64,7 +65,8 @@ async fn silent_connections_hold_out_no_client_that_holds_the_key() {
 async fn clients_that_come_while_a_flood_is_under_way_are_served() {
     let server = server().await;
     let address = server.address.clone();
-    // Each task keeps few open, so that the flood lasts and the test's own descriptors do not run out.
+    // Each task keeps few open, so that the flood lasts and the test's own descriptors do not run
+    // out.
     let floods: Vec<_> = (0..4)
         .map(|task| {
             let address = address.clone();

@@ -1,4 +1,5 @@
-//! Peers that take more than they were granted are disconnected, at exactly the bound; the others are served on.
+//! Peers that take more than they were granted are disconnected, at exactly the bound; the others
+//! are served on.
 
 use crate::common;
 

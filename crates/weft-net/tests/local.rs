@@ -1,4 +1,5 @@
-//! Programs on a server's own machine reach it through its local socket (`docs/design/0016-local-sockets.md`).
+//! Programs on a server's own machine reach it through its local socket
+//! (`docs/design/0016-local-sockets.md`).
 
 use crate::common;
 
@@ -21,7 +22,8 @@ use common::{
     sync_reply, until, within, write,
 };
 
-/// A server that says of each `Sync` whether the caller came through its local socket: 1, or by TCP: 0.
+/// A server that says of each `Sync` whether the caller came through its local socket: 1, or by
+/// TCP: 0.
 async fn telling(options: Options) -> Server {
     Server::start(options, |call| async move {
         if call.kind != Kind::Sync {
@@ -94,7 +96,8 @@ async fn each_start_listens_under_another_name_and_tcp_alone_under_none() {
     );
     let (random, machine) = one.split_at(37);
     assert!(!two.starts_with(random), "{one} {two}");
-    // Both tell where they are, and a name of another machine leads nowhere, even if somebody listens under it here.
+    // Both tell where they are, and a name of another machine leads nowhere, even if somebody
+    // listens under it here.
     assert!(two.ends_with(machine) && machine.len() > 34, "{one} {two}");
     let elsewhere = one.replace(machine, "-f0000001-0123456789abcdef0123456789abcdef");
     let _stranger = UnixListener::bind(format!("\0{elsewhere}")).unwrap();

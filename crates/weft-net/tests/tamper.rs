@@ -1,4 +1,5 @@
-//! Whoever sits on the path between client and server: what is changed there is noticed and never delivered.
+//! Whoever sits on the path between client and server: what is changed there is noticed and never
+//! delivered.
 
 use crate::common;
 
@@ -114,7 +115,8 @@ fn kind(frame: &[u8]) -> Kind {
     Kind::from_code(frame[4]).unwrap()
 }
 
-/// The same frame with a changed body or payload whose checksums are right; `tags` follow as they were.
+/// The same frame with a changed body or payload whose checksums are right; `tags` follow as they
+/// were.
 fn changed(frame: &[u8], tagged: bool, change: impl FnOnce(&mut [u8], &mut [u8])) -> Vec<u8> {
     let (body_len, payload_len) = lengths(frame);
     let (head, rest) = frame.split_at(HEADER_BYTES);
@@ -251,7 +253,8 @@ async fn exchange(connection: &Connection, number: u64) -> Result<(), CallError>
     Ok(())
 }
 
-/// Attacks one frame in the middle of a conversation; returns how the conversation ended and which syncs were served.
+/// Attacks one frame in the middle of a conversation; returns how the conversation ended and which
+/// syncs were served.
 async fn attacked(wire: Wire, way: Way, attack: Attack) -> (Result<(), CallError>, Vec<u64>) {
     let (server, syncs) = server(wire).await;
     let target = match (attack, way) {
@@ -302,7 +305,8 @@ async fn what_is_changed_injected_repeated_left_out_or_reordered_ends_the_connec
                 // Whoever notices says so; the other side sees that the connection ends.
                 let noticed = way == Way::ToClient;
                 assert_eq!(reason.contains("does not fit its tag"), noticed, "{what}");
-                // Each at most once, in order, and none that was made up; one whose answer was forged was served.
+                // Each at most once, in order, and none that was made up; one whose answer was
+                // forged was served.
                 assert!([&[1][..], &[1, 2]].contains(&&syncs[..]), "{what}");
             }
         }

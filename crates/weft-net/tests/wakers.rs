@@ -1,5 +1,5 @@
-//! Callers whose waker carries them on at once, as those of the mount do: it spawns the caller's future into a runtime,
-//! and one that ends drops it there and then, calls in flight and all.
+//! Callers whose waker carries them on at once, as those of the mount do: it spawns the caller's
+//! future into a runtime, and one that ends drops it there and then, calls in flight and all.
 
 use crate::common;
 
@@ -57,7 +57,8 @@ fn begin(caller: impl Future<Output = ()> + Send + 'static, woken: &Arc<Semaphor
     *waker.caller.lock().unwrap() = Some(caller);
 }
 
-/// Runs a test in a thread of its own: a lock that is never let go would hold up its runtime, timers and all.
+/// Runs a test in a thread of its own: a lock that is never let go would hold up its runtime,
+/// timers and all.
 fn without_hanging<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     let (done, heard) = std::sync::mpsc::channel();
     let running = std::thread::spawn(move || {
@@ -71,7 +72,8 @@ fn without_hanging<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'st
     }
 }
 
-/// A server that answers `Sync` when `go` lets it, with one place per connection, and one caller of it.
+/// A server that answers `Sync` when `go` lets it, with one place per connection, and one caller of
+/// it.
 async fn one_place(go: Arc<Semaphore>) -> (Server, Connection) {
     let bounds = Bounds {
         calls: 1,

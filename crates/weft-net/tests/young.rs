@@ -1,4 +1,5 @@
-//! Calls that are served by their connection's own task: none waits for another, and none is lost with it.
+//! Calls that are served by their connection's own task: none waits for another, and none is lost
+//! with it.
 
 use crate::common;
 
@@ -121,8 +122,8 @@ async fn a_call_that_says_that_it_is_long_has_a_task_of_its_own() {
         async move {
             if call.request::<SyncRequest>().unwrap().file == 1 {
                 call.reply.long().await;
-                // Its task does nothing else meanwhile. Other tasks of this thread go on elsewhere: else it might be the one that
-                // looks after sockets and timers.
+                // Its task does nothing else meanwhile. Other tasks of this thread go on elsewhere:
+                // else it might be the one that looks after sockets and timers.
                 let _ = tokio::task::block_in_place(|| holding.lock().unwrap().recv());
             }
             answer(call);

@@ -1,5 +1,6 @@
-//! Messages about checkpoints of files: to I/O servers, which keep a file's cells as they are, and to the metadata service, which
-//! gives checkpoints their names and sees to it that all servers have them.
+//! Messages about checkpoints of files: to I/O servers, which keep a file's cells as they are, and
+//! to the metadata service, which gives checkpoints their names and sees to it that all servers
+//! have them.
 
 use bytes::Bytes;
 
@@ -17,8 +18,8 @@ pub struct TreeFile {
     pub grid: Grid,
 }
 
-/// Keep a file's cells on one server as they are now; with `others`, those of all these files at one moment. Done once
-/// per `op`, which is the checkpoint's number.
+/// Keep a file's cells on one server as they are now; with `others`, those of all these files at
+/// one moment. Done once per `op`, which is the checkpoint's number.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CheckpointRequest {
     /// The file.
@@ -33,8 +34,8 @@ pub struct CheckpointRequest {
     /// Further files of a tree, under the same number: at most `TREE_BATCH_MAX`.
     #[prost(message, repeated, tag = "4")]
     pub others: Vec<TreeFile>,
-    /// More files of the tree come in further calls of the same `op`: these are held, which means that no write of them begins,
-    /// until the last call keeps all of them, or for some seconds.
+    /// More files of the tree come in further calls of the same `op`: these are held, which means
+    /// that no write of them begins, until the last call keeps all of them, or for some seconds.
     #[prost(bool, tag = "5")]
     pub more: bool,
     /// Files that calls before have held for this one, which keeps them, too.
@@ -53,7 +54,8 @@ pub struct KeptFile {
     pub modified: i64,
 }
 
-/// Done, and survives power loss; where `more` was set, the files are held, and nothing is said of them.
+/// Done, and survives power loss; where `more` was set, the files are held, and nothing is said of
+/// them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CheckpointReply {
     /// The size in canonical order that the server's cells give the file in the checkpoint.
@@ -79,7 +81,8 @@ pub struct RollbackRequest {
     /// Number of this operation on the file, ascending.
     #[prost(uint64, tag = "3")]
     pub op: u64,
-    /// Further files of a tree, which have a checkpoint of the same number: at most `TREE_BATCH_MAX`.
+    /// Further files of a tree, which have a checkpoint of the same number: at most
+    /// `TREE_BATCH_MAX`.
     #[prost(uint64, repeated, tag = "4")]
     pub others: Vec<u64>,
 }
@@ -124,7 +127,8 @@ pub struct CheckpointInfo {
     /// The file's size in it; of a tree the sizes of all files.
     #[prost(uint64, tag = "4")]
     pub size: u64,
-    /// Of a directory's: the id of the directory as it was, which is read, listed and looked into as any other; else 0.
+    /// Of a directory's: the id of the directory as it was, which is read, listed and looked into
+    /// as any other; else 0.
     #[prost(uint64, tag = "5")]
     pub image: u64,
     /// Of a directory's: how many names its tree has.
@@ -179,7 +183,8 @@ pub struct ListCheckpointsReply {
     pub more: bool,
 }
 
-/// One page of the checkpoints of files that a directory names: of the files themselves, not of trees.
+/// One page of the checkpoints of files that a directory names: of the files themselves, not of
+/// trees.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListFileCheckpointsRequest {
     /// On whose behalf.

@@ -1,7 +1,8 @@
 //! Collectives: the requests of a group of processes that a server joins into one job.
 //!
-//! Either each member sends its own request to every server of the file, also to those that hold none of its bytes, so
-//! that nobody is waited for in vain; or one process sends the requests of all in one message per server.
+//! Either each member sends its own request to every server of the file, also to those that hold
+//! none of its bytes, so that nobody is waited for in vain; or one process sends the requests of
+//! all in one message per server.
 
 use crate::io::{Access, CellRun};
 
@@ -80,7 +81,8 @@ pub struct CollectiveWriteRequest {
     /// The request itself touches bytes twice, and the later stay.
     #[prost(bool, tag = "6")]
     pub ordered: bool,
-    /// Where members touch the same byte, that of the highest member stays; else such a collective is refused.
+    /// Where members touch the same byte, that of the highest member stays; else such a collective
+    /// is refused.
     #[prost(bool, tag = "7")]
     pub member_order: bool,
 }
@@ -96,8 +98,8 @@ pub struct CollectiveWriteReply {
     pub missing: Vec<u32>,
 }
 
-/// The reads of all members from one process. The payload is, for each round of the job, the bytes of each member's
-/// pieces in it, member after member.
+/// The reads of all members from one process. The payload is, for each round of the job, the bytes
+/// of each member's pieces in it, member after member.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct JoinedReadRequest {
     /// What each member reads; of the first, file, fork, grid, slot and checkpoint hold for all.
@@ -131,8 +133,8 @@ pub struct JoinedWriteRequest {
     /// Answer when all survives power loss.
     #[prost(bool, tag = "4")]
     pub sync: bool,
-    /// Members touch the same bytes, and that of the highest member stays: the payload is then one member's stream after
-    /// the other's.
+    /// Members touch the same bytes, and that of the highest member stays: the payload is then one
+    /// member's stream after the other's.
     #[prost(bool, tag = "5")]
     pub member_order: bool,
 }

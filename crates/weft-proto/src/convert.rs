@@ -115,7 +115,8 @@ impl io::Pattern {
     /// The wire form of a request. `join`: see [`Request::to_parts`].
     ///
     /// # Errors
-    /// [`ConvertError::Unknown`] for a kind of request that this version of the protocol cannot carry.
+    /// [`ConvertError::Unknown`] for a kind of request that this version of the protocol cannot
+    /// carry.
     pub fn from_request(request: &Request, join: bool) -> Result<Self, ConvertError> {
         let kind = match request {
             Request::Contiguous { offset, length } => io::PatternKind::Contiguous(io::Contiguous {

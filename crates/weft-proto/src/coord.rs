@@ -1,5 +1,5 @@
-//! Messages to the metadata service by which clients of one volume keep out of each other's way: locks, offsets for
-//! appends, news of changes, and when names are durable.
+//! Messages to the metadata service by which clients of one volume keep out of each other's way:
+//! locks, offsets for appends, news of changes, and when names are durable.
 
 use bytes::Bytes;
 
@@ -8,8 +8,8 @@ use crate::stamp::Position;
 /// Make every metadata operation acknowledged so far, to anybody, survive power loss.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SyncNamespaceRequest {
-    /// What the client was told when it changed something: with [`Lost`](crate::Code::Lost) the service answers that some of
-    /// it is gone.
+    /// What the client was told when it changed something: with [`Lost`](crate::Code::Lost) the
+    /// service answers that some of it is gone.
     #[prost(message, repeated, tag = "1")]
     pub changed: Vec<Position>,
 }
@@ -40,7 +40,8 @@ pub struct AppendReply {
     pub offset: u64,
 }
 
-/// Ask what others have changed; answered at once if there is something, else empty after two seconds.
+/// Ask what others have changed; answered at once if there is something, else empty after two
+/// seconds.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct WatchRequest {
     /// The life of the service that `cursor` is of; 0: from now on.

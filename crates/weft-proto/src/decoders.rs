@@ -1,7 +1,9 @@
-//! Every decoder of bytes from a wire, and of messages that are kept, for whoever feeds it anything.
+//! Every decoder of bytes from a wire, and of messages that are kept, for whoever feeds it
+//! anything.
 //!
-//! Each is followed by the encoder. Unknown tags are skipped, so what a decoder of messages gives may be shorter than what it
-//! was given; given that, it gives the same. A frame comes back as it was.
+//! Each is followed by the encoder. Unknown tags are skipped, so what a decoder of messages gives
+//! may be shorter than what it was given; given that, it gives the same. A frame comes back as it
+//! was.
 
 use bytes::Bytes;
 use prost::Message;

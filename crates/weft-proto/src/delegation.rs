@@ -1,11 +1,13 @@
-//! Messages about directories in which one client changes names by itself, ahead of the service (*delegated*).
+//! Messages about directories in which one client changes names by itself, ahead of the service
+//! (*delegated*).
 
 use bytes::Bytes;
 
 use crate::error::Failure;
 use crate::meta::{Attributes, Credentials, Layout};
 
-/// Let this client change names in a directory ahead of the service, until it is asked to give that back.
+/// Let this client change names in a directory ahead of the service, until it is asked to give that
+/// back.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct DelegateRequest {
     /// The directory.
@@ -48,7 +50,8 @@ pub struct NewFile {
     /// The client has it attached for writing.
     #[prost(bool, tag = "5")]
     pub writing: bool,
-    /// Its whole content, at most [`INLINE_MAX`](crate::limits::INLINE_MAX) bytes, if it was written.
+    /// Its whole content, at most [`INLINE_MAX`](crate::limits::INLINE_MAX) bytes, if it was
+    /// written.
     #[prost(bytes = "bytes", optional, tag = "6")]
     pub data: Option<Bytes>,
     /// Time of the last write, in nanoseconds since the epoch.

@@ -5,8 +5,8 @@
 //!  | WEFT | kind  | zero | flags | request id   | body len | payload len | payload crc | header crc |
 //! ```
 //!
-//! The header's CRC-32C covers its first 28 bytes and the body, so a damaged length is noticed before
-//! it is trusted with anything but the bounds of [`crate::limits`].
+//! The header's CRC-32C covers its first 28 bytes and the body, so a damaged length is noticed
+//! before it is trusted with anything but the bounds of [`crate::limits`].
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
@@ -18,7 +18,8 @@ use crate::{Kind, limits};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 32;
-/// Where a header's checksums begin. They tell of payload and body, so they are encrypted where those are.
+/// Where a header's checksums begin. They tell of payload and body, so they are encrypted where
+/// those are.
 pub const CHECKSUMS_AT: usize = 24;
 const MAGIC: [u8; 4] = *b"WEFT";
 
@@ -149,8 +150,8 @@ impl Header {
         Header::summed(kind, flags, request, body, length, sum)
     }
 
-    /// As [`Header::encode`], of a payload of this length whose checksum is known from elsewhere: what happened to its bytes
-    /// since then is noticed by whoever receives them.
+    /// As [`Header::encode`], of a payload of this length whose checksum is known from elsewhere:
+    /// what happened to its bytes since then is noticed by whoever receives them.
     pub fn summed(
         kind: Kind,
         flags: Flags,
@@ -185,7 +186,8 @@ impl Header {
         out
     }
 
-    /// Whether a frame can begin with these bytes, however few: a stranger is refused before 32 bytes came.
+    /// Whether a frame can begin with these bytes, however few: a stranger is refused before 32
+    /// bytes came.
     ///
     /// # Errors
     /// [`FrameError::Magic`], with zeros for what did not come yet.

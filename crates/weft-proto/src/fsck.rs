@@ -1,4 +1,5 @@
-//! Messages of `weft fsck`: what namespace and servers list of themselves, what they find in themselves, and repairs.
+//! Messages of `weft fsck`: what namespace and servers list of themselves, what they find in
+//! themselves, and repairs.
 
 use bytes::Bytes;
 
@@ -13,7 +14,8 @@ pub enum Fault {
     Unknown = 0,
     /// A record of the namespace cannot be read; `text` says which.
     Record = 1,
-    /// Something is there of an inode that is not: an entry, attributes, inline bytes, checkpoints, entries below it.
+    /// Something is there of an inode that is not: an entry, attributes, inline bytes, checkpoints,
+    /// entries below it.
     NoInode = 2,
     /// An entry says another kind than its inode.
     EntryKind = 3,
@@ -47,10 +49,11 @@ pub enum Fault {
     Counter = 17,
     /// A regular file has no layout that makes sense.
     NoLayout = 18,
-    /// What a user, group or tree is said to use is another number than its files amount to: `text` says of whom, `name`
-    /// whether of bytes or files.
+    /// What a user, group or tree is said to use is another number than its files amount to: `text`
+    /// says of whom, `name` whether of bytes or files.
     Usage = 19,
-    /// A server refuses what is owed for a file for a reason that does not go away by itself; `expected` is the intent's number.
+    /// A server refuses what is owed for a file for a reason that does not go away by itself;
+    /// `expected` is the intent's number.
     Refused = 20,
 
     /// Cells of a file that is not there.
@@ -69,14 +72,15 @@ pub enum Fault {
     CheckpointMissing = 38,
     /// A server has a checkpoint that is not listed; `expected` is its number.
     CheckpointUnknown = 39,
-    /// The server was formatted anew after the file was made, and what it held of the file is gone; `expected` is how many
-    /// bytes that is by the file's size.
+    /// The server was formatted anew after the file was made, and what it held of the file is gone;
+    /// `expected` is how many bytes that is by the file's size.
     Emptied = 40,
     /// The file was removed: its servers have deleted it and hold nothing of it, but it is there.
     Removed = 41,
     /// As above, but servers still hold something of it; `text` says which.
     PartRemoved = 42,
-    /// Servers have deleted what had the id of a file whose bytes lie with its metadata: it cannot get cells.
+    /// Servers have deleted what had the id of a file whose bytes lie with its metadata: it cannot
+    /// get cells.
     IdRemoved = 43,
     /// The lengths of a file's forks other than `data` are not what is charged for them.
     ForkBytes = 44,
@@ -99,11 +103,11 @@ pub enum Fault {
     Unreadable = 71,
     /// A record of a file, a checkpoint or a fork in a store's index cannot be read.
     IndexRecord = 72,
-    /// Bytes are lost, and are not taken for anything else: `expected` is where they begin in the fork, `found` how many
-    /// they are.
+    /// Bytes are lost, and are not taken for anything else: `expected` is where they begin in the
+    /// fork, `found` how many they are.
     Lost = 73,
-    /// Bytes are not proven to be as they were acknowledged, and are not shown: `expected` and `found` as of `Lost`. Without a file: forks
-    /// that a server does not have may have been there.
+    /// Bytes are not proven to be as they were acknowledged, and are not shown: `expected` and
+    /// `found` as of `Lost`. Without a file: forks that a server does not have may have been there.
     Unproven = 74,
 }
 
@@ -206,11 +210,12 @@ pub struct ListCellsReply {
     /// There are more behind the last one.
     #[prost(bool, tag = "2")]
     pub more: bool,
-    /// Cells of files before this one that the server does not have may have been there: reading them is an error. Of all files,
-    /// or of the one that was asked for; 0: none.
+    /// Cells of files before this one that the server does not have may have been there: reading
+    /// them is an error. Of all files, or of the one that was asked for; 0: none.
     #[prost(uint64, tag = "3")]
     pub doubted_below: u64,
-    /// Of the one file that was asked for: it is in doubt whether its cells are longer, or others are there.
+    /// Of the one file that was asked for: it is in doubt whether its cells are longer, or others
+    /// are there.
     #[prost(bool, tag = "4")]
     pub doubted_ends: bool,
 }
@@ -273,11 +278,12 @@ pub struct WhichDeletedReply {
 /// Check a part of a server's own store.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CheckStoreRequest {
-    /// The pass, a number that its client chose. A number that the server does not know begins a pass and ends the one
-    /// that is under way.
+    /// The pass, a number that its client chose. A number that the server does not know begins a
+    /// pass and ends the one that is under way.
     #[prost(uint64, tag = "1")]
     pub pass: u64,
-    /// How many parts of this pass the client was told; another number than the server's: [`crate::Code::Stale`].
+    /// How many parts of this pass the client was told; another number than the server's:
+    /// [`crate::Code::Stale`].
     #[prost(uint64, tag = "2")]
     pub part: u64,
     /// Read every block and compare it with its checksum.
@@ -314,8 +320,8 @@ pub struct CheckStoreReply {
 /// Check the namespace in itself. It goes on in the service; ask until it is done.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CheckNamespaceRequest {
-    /// The pass, a number that its client chose. A number that the service does not know begins a pass and ends the one
-    /// that is under way.
+    /// The pass, a number that its client chose. A number that the service does not know begins a
+    /// pass and ends the one that is under way.
     #[prost(uint64, tag = "1")]
     pub pass: u64,
     /// How many findings of this pass the client was told.
@@ -400,7 +406,8 @@ pub struct FileState {
     /// There is something of this id that is no regular file.
     #[prost(bool, tag = "12")]
     pub other: bool,
-    /// Checkpoints of trees need its cells; they are among `checkpoints`. Where the file was deleted, `layout` is theirs.
+    /// Checkpoints of trees need its cells; they are among `checkpoints`. Where the file was
+    /// deleted, `layout` is theirs.
     #[prost(bool, tag = "13")]
     pub held: bool,
     /// Its bytes are on their way to its cells.
@@ -411,7 +418,8 @@ pub struct FileState {
     pub fork_bytes: u64,
 }
 
-/// One page of the regular files, in the order of their ids; with `files`, what is known of just these.
+/// One page of the regular files, in the order of their ids; with `files`, what is known of just
+/// these.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListFilesRequest {
     /// Ids above this one.
@@ -445,8 +453,8 @@ pub struct RepairNamespaceRequest {
     /// What is wrong.
     #[prost(message, required, tag = "1")]
     pub finding: Finding,
-    /// The file as it was when its servers were asked, of a finding that takes it away or gives it another id: if it is another
-    /// now, nothing is done.
+    /// The file as it was when its servers were asked, of a finding that takes it away or gives it
+    /// another id: if it is another now, nothing is done.
     #[prost(message, optional, tag = "2")]
     pub seen: Option<FileState>,
 }
@@ -480,7 +488,8 @@ pub struct AdoptFileRequest {
     /// What is known of it, for the attribute `user.weft.lost`.
     #[prost(string, tag = "5")]
     pub known: String,
-    /// The inode is there, and has this layout, which its cells do not bear out: it gets the other, unless it has changed since.
+    /// The inode is there, and has this layout, which its cells do not bear out: it gets the other,
+    /// unless it has changed since.
     #[prost(message, optional, tag = "6")]
     pub instead_of: Option<Layout>,
 }

@@ -1,4 +1,5 @@
-//! Messages to the metadata service about small files whose bytes lie with their metadata (*inline*).
+//! Messages to the metadata service about small files whose bytes lie with their metadata
+//! (*inline*).
 
 use bytes::Bytes;
 
@@ -35,7 +36,8 @@ pub struct StoreInlineReply {
     pub attributes: Attributes,
 }
 
-/// Write the bytes of an inline file to its cells, where they stay from now on; nothing where they are there already.
+/// Write the bytes of an inline file to its cells, where they stay from now on; nothing where they
+/// are there already.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct SpillRequest {
     /// The file.

@@ -1,5 +1,5 @@
-//! Messages to I/O servers. A request carries view, layout parameters and pattern; the server works out its own
-//! pieces, so the size of a request does not grow with their number.
+//! Messages to I/O servers. A request carries view, layout parameters and pattern; the server works
+//! out its own pieces, so the size of a request does not grow with their number.
 
 use crate::stamp::{Position, ServerPosition};
 
@@ -90,7 +90,8 @@ pub struct Contiguous {
 /// Equal runs at equal distances, column by column: `gaps[i]` tells where the `i`-th begin.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Runs {
-    /// Distance of the first of the runs from the end of the last of those before (the first: from its part's place).
+    /// Distance of the first of the runs from the end of the last of those before (the first: from
+    /// its part's place).
     #[prost(sint64, repeated, tag = "1")]
     pub gaps: Vec<i64>,
     /// Bytes of each of the runs; a single entry holds for all.
@@ -230,13 +231,15 @@ pub struct CellRun {
 /// Heads the stream of a read.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReadReply {
-    /// The fork's length in each touched cell that has bytes: pieces are cut there, bytes beyond do not travel.
+    /// The fork's length in each touched cell that has bytes: pieces are cut there, bytes beyond do
+    /// not travel.
     #[prost(message, repeated, tag = "1")]
     pub lengths: Vec<CellRun>,
     /// Payload bytes that follow, in this and later frames.
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
-    /// It is in doubt whether cells of the slot are longer than that; the request asked for no byte of which it is.
+    /// It is in doubt whether cells of the slot are longer than that; the request asked for no byte
+    /// of which it is.
     #[prost(bool, tag = "3")]
     pub doubted: bool,
 }
@@ -272,11 +275,12 @@ pub struct WriteReply {
 /// Make acknowledged writes survive power loss.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SyncRequest {
-    /// The file whose lengths the reply tells; 0: none. Everything on the server is synced, whatever the file.
+    /// The file whose lengths the reply tells; 0: none. Everything on the server is synced,
+    /// whatever the file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// What the client was told when it wrote: with [`Lost`](crate::Code::Lost) the server answers that some of it is gone, and
-    /// syncs nothing.
+    /// What the client was told when it wrote: with [`Lost`](crate::Code::Lost) the server answers
+    /// that some of it is gone, and syncs nothing.
     #[prost(message, repeated, tag = "2")]
     pub written: Vec<Position>,
     /// Only say whether what was written is there.
@@ -284,7 +288,8 @@ pub struct SyncRequest {
     pub check_only: bool,
 }
 
-/// Done; also how long the cells here are now, so that sync tells the file's size without another request.
+/// Done; also how long the cells here are now, so that sync tells the file's size without another
+/// request.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SyncReply {
     /// `data` fork lengths and times of the file's cells on this server.
@@ -405,7 +410,8 @@ pub struct CreateForkRequest {
     /// Also of a file of which the server lost what it had: from then on that counts as empty.
     #[prost(bool, tag = "4")]
     pub accept_loss: bool,
-    /// With `accept_loss`: not the file, but its checkpoint of this number counts as empty, where the server has none.
+    /// With `accept_loss`: not the file, but its checkpoint of this number counts as empty, where
+    /// the server has none.
     #[prost(uint64, optional, tag = "5")]
     pub checkpoint: Option<u64>,
 }
@@ -490,7 +496,8 @@ pub struct DataRunsReply {
     /// The runs, cut at `next`.
     #[prost(message, repeated, tag = "1")]
     pub runs: Vec<DataRun>,
-    /// All data before this offset of the canonical order was told: ask again from there. Absent: all data was.
+    /// All data before this offset of the canonical order was told: ask again from there. Absent:
+    /// all data was.
     #[prost(uint64, optional, tag = "2")]
     pub next: Option<u64>,
 }
@@ -507,8 +514,8 @@ pub struct ClearRangeRequest {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ClearRangeReply {}
 
-/// Make each cell on one server so long that it holds the pieces of a request, with holes; none becomes shorter, and no
-/// byte changes.
+/// Make each cell on one server so long that it holds the pieces of a request, with holes; none
+/// becomes shorter, and no byte changes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ExtendCellsRequest {
     /// What is to be held.
@@ -554,8 +561,8 @@ pub struct AdviseReply {
     pub bytes: u64,
 }
 
-/// Copy the bytes of one request's pieces to those of another on the same server, both in view order. What is a hole
-/// there is one here; cells grow to the ends of their pieces.
+/// Copy the bytes of one request's pieces to those of another on the same server, both in view
+/// order. What is a hole there is one here; cells grow to the ends of their pieces.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CopyRangeRequest {
     /// Where the bytes come from.
@@ -569,8 +576,9 @@ pub struct CopyRangeRequest {
     pub chunk: u32,
 }
 
-/// Copy what this server has of a range to the servers of another file, or of another part of the same. Both are contiguous, in
-/// canonical order and equally long; what is a hole there becomes zeros.
+/// Copy what this server has of a range to the servers of another file, or of another part of the
+/// same. Both are contiguous, in canonical order and equally long; what is a hole there becomes
+/// zeros.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SendRangeRequest {
     /// Where the bytes come from.

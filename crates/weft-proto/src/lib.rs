@@ -1,14 +1,14 @@
 //! Weft's wire: bytes to values and back. Written up for implementers in `docs/protocol.md`.
 //!
 //! A *frame* is a fixed 32-byte [`Header`], a typed *body* (protobuf, explicit tags) and a raw
-//! *payload*. A *call* is one request frame (and, for writes, data frames behind it) answered by one
-//! reply frame (and, for reads, data frames behind it); frames of different calls interleave freely on
-//! one connection. Every kind of call is one line of the table in [`call`].
+//! *payload*. A *call* is one request frame (and, for writes, data frames behind it) answered by
+//! one reply frame (and, for reads, data frames behind it); frames of different calls interleave
+//! freely on one connection. Every kind of call is one line of the table in [`call`].
 //!
 //! Invariants:
 //! 1. `decode(encode(x)) == x` for every message; golden bytes in `tests/golden.rs` never change.
-//! 2. Nothing is allocated for a length before it was checked against a bound of [`limits`]; the lists of a body
-//!    are bounded by the body's own length.
+//! 2. Nothing is allocated for a length before it was checked against a bound of [`limits`]; the
+//!    lists of a body are bounded by the body's own length.
 //! 3. A tag is never reused; unknown tags are skipped, unknown kinds are refused.
 //!
 //! Absent on purpose: sockets, timers, the handshake's order (`weft-net`).

@@ -8,16 +8,18 @@ pub const PAYLOAD_MAX: u32 = 1 << 20;
 pub const HANDSHAKE_BODY_MAX: u32 = 4096;
 /// Bytes that the bodies of all requests in flight on one connection may have together.
 pub const BODIES_MAX: u32 = 16 << 20;
-/// Payload bytes a call may always have sent that are not yet credited, whatever other calls do; what it has beyond
-/// counts against the window that all calls of the connection share.
+/// Payload bytes a call may always have sent that are not yet credited, whatever other calls do;
+/// what it has beyond counts against the window that all calls of the connection share.
 pub const CALL_WINDOW: u32 = 64 << 10;
 /// A receiver credits a call's payload at the latest when it owes this much of it.
 pub const CREDIT_MAX: u32 = 32 << 10;
-/// A frame's payload counts at least this much against windows, so that many tiny frames are bounded, too.
+/// A frame's payload counts at least this much against windows, so that many tiny frames are
+/// bounded, too.
 pub const FRAME_COST_MIN: u32 = 512;
 /// The smallest window for a reply that a client may ask for.
 pub const REPLY_WINDOW_MIN: u32 = 2 << 20;
-/// Bytes that one call may read or write for each server of its file, wherever they lie; clients split what is larger.
+/// Bytes that one call may read or write for each server of its file, wherever they lie; clients
+/// split what is larger.
 pub const TRANSFER_MAX: u64 = 1 << 30;
 /// Runs of the lists in one request; clients split what is longer.
 pub const LIST_MAX: usize = 65_536;
@@ -55,9 +57,11 @@ pub const DETACH_MAX: usize = 4096;
 pub const NAMES_AHEAD_MAX: usize = 256;
 /// Ids for new files that one delegation of a directory brings.
 pub const IDS_AHEAD_MAX: u32 = 1024;
-/// Locks that one client may hold, so that it can tell them all in one message after a restart of the service.
+/// Locks that one client may hold, so that it can tell them all in one message after a restart of
+/// the service.
 pub const LOCKS_MAX: usize = 8192;
-/// Lock requests of one client that may wait at a time: fewer than calls, so that it can always unlock.
+/// Lock requests of one client that may wait at a time: fewer than calls, so that it can always
+/// unlock.
 pub const LOCK_WAITS_MAX: usize = 128;
 /// Bytes of the names in one answer to a watcher, and of the numbers beside them.
 pub const WATCH_BATCH_MAX: usize = 64 << 10;

@@ -1,5 +1,5 @@
-//! Messages to the metadata service. A path is resolved from a directory (`at`, the root is 1) on the service, so
-//! that any depth costs one request; names and paths are bytes, as in Unix.
+//! Messages to the metadata service. A path is resolved from a directory (`at`, the root is 1) on
+//! the service, so that any depth costs one request; names and paths are bytes, as in Unix.
 
 use bytes::Bytes;
 
@@ -117,7 +117,8 @@ pub struct Attributes {
     /// Creation.
     #[prost(int64, tag = "12")]
     pub created: i64,
-    /// When `modified` was last set by hand: a server's own time counts only if it is later than this.
+    /// When `modified` was last set by hand: a server's own time counts only if it is later than
+    /// this.
     #[prost(int64, tag = "13")]
     pub modified_set: i64,
     /// Device number of a device node.
@@ -132,7 +133,8 @@ pub struct Attributes {
     /// The bytes of this regular file lie with its metadata; its cells are empty.
     #[prost(bool, tag = "17")]
     pub inline: bool,
-    /// Of a file in a checkpoint of a tree whose bytes lie in cells: the file whose cells they are; else 0.
+    /// Of a file in a checkpoint of a tree whose bytes lie in cells: the file whose cells they are;
+    /// else 0.
     #[prost(uint64, tag = "18")]
     pub source: u64,
     /// The number of the checkpoint that the bytes of `source` are of.
@@ -198,8 +200,8 @@ pub struct AttachRequest {
     /// Create it if needed.
     #[prost(message, optional, tag = "5")]
     pub create: Option<Create>,
-    /// The client can work with an inline file; to others every file has its bytes in its cells. A file that is created
-    /// so begins inline.
+    /// The client can work with an inline file; to others every file has its bytes in its cells. A
+    /// file that is created so begins inline.
     #[prost(bool, tag = "6")]
     pub inline: bool,
 }
@@ -216,10 +218,12 @@ pub struct AttachReply {
     /// The file was created by this call.
     #[prost(bool, tag = "3")]
     pub created: bool,
-    /// All bytes of an inline file, perhaps none yet. Absent: the file's bytes are in its cells and stay there.
+    /// All bytes of an inline file, perhaps none yet. Absent: the file's bytes are in its cells and
+    /// stay there.
     #[prost(bytes = "bytes", optional, tag = "4")]
     pub inline: Option<Bytes>,
-    /// Attached for writing: size and times were exact until now, and nobody else has it open for writing.
+    /// Attached for writing: size and times were exact until now, and nobody else has it open for
+    /// writing.
     #[prost(bool, tag = "5")]
     pub sole: bool,
 }
@@ -246,8 +250,8 @@ pub struct ReportRequest {
     /// The attachment was one for writing.
     #[prost(bool, tag = "5")]
     pub write: bool,
-    /// One past the last canonical byte that this attachment wrote, if that is known: the size follows from it if nobody else
-    /// wrote meanwhile.
+    /// One past the last canonical byte that this attachment wrote, if that is known: the size
+    /// follows from it if nobody else wrote meanwhile.
     #[prost(uint64, optional, tag = "6")]
     pub end: Option<u64>,
     /// A writer that is not privileged wrote: the file loses its set-id bits.
@@ -259,7 +263,8 @@ pub struct ReportRequest {
     /// The client can ask the servers for the size, if it is wanted.
     #[prost(bool, tag = "9")]
     pub can_ask: bool,
-    /// Other forks than `data` were written or removed: how long they are the service asks the servers.
+    /// Other forks than `data` were written or removed: how long they are the service asks the
+    /// servers.
     #[prost(bool, tag = "10")]
     pub forks: bool,
 }
@@ -267,8 +272,8 @@ pub struct ReportRequest {
 /// Done, unless the size is wanted.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReportReply {
-    /// `end` does not tell the size, and no other writer is left to tell it: nothing was done; ask the servers and
-    /// report again with `size` and `turn`.
+    /// `end` does not tell the size, and no other writer is left to tell it: nothing was done; ask
+    /// the servers and report again with `size` and `turn`.
     #[prost(bool, tag = "1")]
     pub size_wanted: bool,
     /// Attributes after it, where a writer's attachment has ended and they are exact.
@@ -277,14 +282,15 @@ pub struct ReportReply {
     /// Nobody else has written it while this attachment lasted.
     #[prost(bool, tag = "3")]
     pub alone: bool,
-    /// What a size that is wanted is good for: until another writer comes, who may be gone before it is told, or the file is
-    /// truncated.
+    /// What a size that is wanted is good for: until another writer comes, who may be gone before
+    /// it is told, or the file is truncated.
     #[prost(uint64, tag = "4")]
     pub turn: u64,
 }
 
-/// End attachments that have nothing to tell: of readers, and of writers whose writes were all stored or reported; and tell of what
-/// was read. Files that are not there, or not attached, are passed over.
+/// End attachments that have nothing to tell: of readers, and of writers whose writes were all
+/// stored or reported; and tell of what was read. Files that are not there, or not attached, are
+/// passed over.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct DetachRequest {
     /// Files, once for each attachment for reading that ends.
@@ -293,7 +299,8 @@ pub struct DetachRequest {
     /// Files, once for each attachment for writing that ends.
     #[prost(uint64, repeated, tag = "2")]
     pub writing: Vec<u64>,
-    /// When files, directories and links were read last, each once: those that have an earlier time get this one.
+    /// When files, directories and links were read last, each once: those that have an earlier time
+    /// get this one.
     #[prost(message, repeated, tag = "3")]
     pub accessed: Vec<Accessed>,
 }
@@ -370,8 +377,9 @@ pub struct SetAttributesRequest {
     /// Layout for new files in a directory.
     #[prost(message, optional, tag = "8")]
     pub layout: Option<LayoutWish>,
-    /// As after a write by somebody who is not privileged: the file loses its set-id bits. A setgid bit without the group's execute
-    /// bit stays where the caller is of the file's group, and where it is root, who speaks for somebody unknown.
+    /// As after a write by somebody who is not privileged: the file loses its set-id bits. A setgid
+    /// bit without the group's execute bit stays where the caller is of the file's group, and where
+    /// it is root, who speaks for somebody unknown.
     #[prost(bool, tag = "9")]
     pub kill_priv: bool,
 }
@@ -391,8 +399,8 @@ pub struct TruncateRequest {
     /// The caller holds the file open for writing: permission was checked at attach.
     #[prost(bool, tag = "4")]
     pub attached: bool,
-    /// Never shorter: the file is charged for so much, and the caller extends its cells ([`crate::io::ExtendCellsRequest`]); an
-    /// inline file is extended by the service.
+    /// Never shorter: the file is charged for so much, and the caller extends its cells
+    /// ([`crate::io::ExtendCellsRequest`]); an inline file is extended by the service.
     #[prost(bool, tag = "5")]
     pub grow: bool,
 }
@@ -412,8 +420,8 @@ pub struct MakeDirectoryRequest {
     /// Bits that `mode` loses, unless the directory's default ACL decides.
     #[prost(uint32, tag = "4")]
     pub umask: u32,
-    /// The client wants to know all names in it for as long as others change none: whoever does is answered when this
-    /// client's watch has told it of that.
+    /// The client wants to know all names in it for as long as others change none: whoever does is
+    /// answered when this client's watch has told it of that.
     #[prost(bool, tag = "5")]
     pub lease: bool,
 }
@@ -743,7 +751,8 @@ pub struct Server {
     /// Files of smaller ids are older than its store.
     #[prost(uint64, tag = "6")]
     pub since: u64,
-    /// Of one that is refused: when the newest bytes of its store were written, in nanoseconds since the epoch; 0: there are none.
+    /// Of one that is refused: when the newest bytes of its store were written, in nanoseconds
+    /// since the epoch; 0: there are none.
     #[prost(int64, tag = "7")]
     pub newest: i64,
 }
@@ -769,7 +778,8 @@ pub struct ServerMapReply {
     /// The namespace is older than what servers heard of it: nothing else is answered.
     #[prost(bool, tag = "6")]
     pub rolled_back: bool,
-    /// The service was started after it had died, and clients may not have told yet what they have open: every file counts as open.
+    /// The service was started after it had died, and clients may not have told yet what they have
+    /// open: every file counts as open.
     #[prost(bool, tag = "7")]
     pub recovering: bool,
 }
@@ -815,7 +825,8 @@ pub struct HeartbeatRequest {
     /// How full it is.
     #[prost(message, required, tag = "4")]
     pub usage: Usage,
-    /// The id of its store, made when that was formatted; empty: it has none, or whoever asks speaks of the address only.
+    /// The id of its store, made when that was formatted; empty: it has none, or whoever asks
+    /// speaks of the address only.
     #[prost(bytes = "bytes", tag = "5")]
     pub store: bytes::Bytes,
     /// What survives power loss of its store; absent: it does not say.
@@ -830,10 +841,12 @@ pub struct HeartbeatRequest {
     /// What it last heard to be durable of the namespace; absent: nothing.
     #[prost(message, optional, tag = "9")]
     pub service: Option<Position>,
-    /// All that its store has of files below this id was put in doubt, durably, since a reply asked for it; 0: nothing was.
+    /// All that its store has of files below this id was put in doubt, durably, since a reply asked
+    /// for it; 0: nothing was.
     #[prost(uint64, tag = "10")]
     pub doubted: u64,
-    /// When the newest bytes of its store were written, in nanoseconds since the epoch: told with `rolled_back`, else 0.
+    /// When the newest bytes of its store were written, in nanoseconds since the epoch: told with
+    /// `rolled_back`, else 0.
     #[prost(int64, tag = "11")]
     pub newest: i64,
 }
@@ -844,17 +857,19 @@ pub struct HeartbeatReply {
     /// The server map's epoch.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
-    /// Files of smaller ids are older than the server's store: what it does not have of them is lost.
+    /// Files of smaller ids are older than the server's store: what it does not have of them is
+    /// lost.
     #[prost(uint64, tag = "2")]
     pub since: u64,
-    /// What the server said to be durable before: until it says that its store has all of these it takes no part.
+    /// What the server said to be durable before: until it says that its store has all of these it
+    /// takes no part.
     #[prost(message, repeated, tag = "3")]
     pub check: Vec<Position>,
     /// What survives power loss of the namespace; absent: nothing is known.
     #[prost(message, optional, tag = "4")]
     pub service: Option<Position>,
-    /// The administrator takes the server although its store lacks some of `check`: it is to put in doubt what it has of files below
-    /// this id, and to say so. 0: nobody has.
+    /// The administrator takes the server although its store lacks some of `check`: it is to put in
+    /// doubt what it has of files below this id, and to say so. 0: nobody has.
     #[prost(uint64, tag = "5")]
     pub doubt: u64,
 }
@@ -887,7 +902,8 @@ pub struct ReassertRequest {
     /// Locks that it holds.
     #[prost(message, repeated, tag = "3")]
     pub locks: Vec<crate::coord::HeldLock>,
-    /// To this client operations may be acknowledged before they survive power loss: at most about a second before.
+    /// To this client operations may be acknowledged before they survive power loss: at most about
+    /// a second before.
     #[prost(bool, tag = "4")]
     pub lazy: bool,
     /// What the client calls itself, for the administrator's eyes.

@@ -1,5 +1,5 @@
-//! Messages about quotas: what bounds the bytes and files of users, groups and directory trees, and how a file's servers
-//! are told how long it may become.
+//! Messages about quotas: what bounds the bytes and files of users, groups and directory trees, and
+//! how a file's servers are told how long it may become.
 
 use crate::io::Grid;
 use crate::meta::{Credentials, Target};
@@ -35,7 +35,8 @@ pub struct QuotaInfo {
     /// User, group, or the directory's id.
     #[prost(uint64, tag = "2")]
     pub id: u64,
-    /// Bytes of files and of their forks, holes included; what writers have not told yet is in it as far as the service knows.
+    /// Bytes of files and of their forks, holes included; what writers have not told yet is in it
+    /// as far as the service knows.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
     /// Files, directories and other inodes.
@@ -89,8 +90,8 @@ pub struct SetQuotaReply {
     pub quota: QuotaInfo,
 }
 
-/// One page of all usages and bounds that the caller may see: root all, others their own, those of their groups, and of
-/// trees whose directory they own.
+/// One page of all usages and bounds that the caller may see: root all, others their own, those of
+/// their groups, and of trees whose directory they own.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListQuotasRequest {
     /// On whose behalf.
@@ -126,7 +127,8 @@ pub struct QuotasOfRequest {
     pub target: Target,
 }
 
-/// The trees that it lies in, the nearest first; then its user and its group, as far as the caller may see them.
+/// The trees that it lies in, the nearest first; then its user and its group, as far as the caller
+/// may see them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct QuotasOfReply {
     /// See above.
@@ -143,7 +145,8 @@ pub struct GrowthLimit {
     /// Layout parameters.
     #[prost(message, required, tag = "2")]
     pub grid: Grid,
-    /// The largest size in canonical order that a write may give it; absent: no limit, only its size is asked.
+    /// The largest size in canonical order that a write may give it; absent: no limit, only its
+    /// size is asked.
     #[prost(uint64, optional, tag = "3")]
     pub limit: Option<u64>,
     /// How long its other forks may be on this server, all together; absent: there is no limit.
@@ -151,9 +154,9 @@ pub struct GrowthLimit {
     pub others: Option<u64>,
 }
 
-/// Ask for the sizes of files that grow, and limit them (from the metadata service). A limit ends when the next request of
-/// this kind does not repeat it, and after five seconds. Other files keep theirs where `keep` says so, and for a second what
-/// such a request has said of them.
+/// Ask for the sizes of files that grow, and limit them (from the metadata service). A limit ends
+/// when the next request of this kind does not repeat it, and after five seconds. Other files keep
+/// theirs where `keep` says so, and for a second what such a request has said of them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LimitGrowthRequest {
     /// At most `GROWTH_BATCH_MAX`.

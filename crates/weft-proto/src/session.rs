@@ -21,9 +21,11 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Wire {
-    /// By checksums alone: a peer that changes frames on the way is not noticed. What a peer that says nothing speaks.
+    /// By checksums alone: a peer that changes frames on the way is not noticed. What a peer that
+    /// says nothing speaks.
     Plain = 0,
-    /// Every frame carries tags: what is changed, injected, repeated, left out or reordered on the way is noticed.
+    /// Every frame carries tags: what is changed, injected, repeated, left out or reordered on the
+    /// way is noticed.
     Mac = 1,
     /// As `Mac`, and bodies and payloads are encrypted.
     Encrypted = 2,
@@ -106,10 +108,12 @@ pub struct Challenge {
     /// The volume this peer serves, 16 bytes.
     #[prost(bytes = "bytes", tag = "3")]
     pub volume: bytes::Bytes,
-    /// The name of the server's local socket, in the abstract namespace of its machine; empty if it has none.
+    /// The name of the server's local socket, in the abstract namespace of its machine; empty if it
+    /// has none.
     #[prost(string, tag = "4")]
     pub local: String,
-    /// The protection of frames that both will speak: the server's setting, or the client's least if that is more.
+    /// The protection of frames that both will speak: the server's setting, or the client's least
+    /// if that is more.
     #[prost(enumeration = "Wire", tag = "5")]
     pub wire: i32,
 }
@@ -131,14 +135,15 @@ pub struct Welcome {
     /// The server's id in the server map; absent for a pure metadata service.
     #[prost(uint32, optional, tag = "2")]
     pub server: Option<u32>,
-    /// What all calls together may have sent beyond [`CALL_WINDOW`](crate::limits::CALL_WINDOW) of each and
-    /// beyond what was credited back.
+    /// What all calls together may have sent beyond [`CALL_WINDOW`](crate::limits::CALL_WINDOW) of
+    /// each and beyond what was credited back.
     #[prost(uint32, tag = "3")]
     pub window: u32,
     /// Calls the client may have in flight.
     #[prost(uint32, tag = "4")]
     pub calls: u32,
-    /// The incarnation of the server's store, or of the namespace where it has none; 0: it does not say.
+    /// The incarnation of the server's store, or of the namespace where it has none; 0: it does not
+    /// say.
     #[prost(fixed64, tag = "5")]
     pub incarnation: u64,
 }
@@ -162,7 +167,8 @@ pub struct Credit {
     pub request: u64,
 }
 
-/// Ends interest in a call. It is answered all the same: as it would have been, or with `Cancelled`.
+/// Ends interest in a call. It is answered all the same: as it would have been, or with
+/// `Cancelled`.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Cancel {
     /// The call's request id.

@@ -1,7 +1,9 @@
-//! What ties an acknowledged change to the process that acknowledged it (`docs/design/0021-incarnations.md`).
+//! What ties an acknowledged change to the process that acknowledged it
+//! (`docs/design/0021-incarnations.md`).
 //!
-//! A change is acknowledged before it survives power loss. The reply says under which incarnation of the server, and up to
-//! which of its commits; a sync names what the client was told, and the server says whether all of that is still there.
+//! A change is acknowledged before it survives power loss. The reply says under which incarnation
+//! of the server, and up to which of its commits; a sync names what the client was told, and the
+//! server says whether all of that is still there.
 
 /// A commit of a server: which of its incarnations made it, and its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Message)]
@@ -14,7 +16,8 @@ pub struct Position {
     pub sequence: u64,
 }
 
-/// What a reply says beside its own fields, where the call changed something: field 1000 of any reply.
+/// What a reply says beside its own fields, where the call changed something: field 1000 of any
+/// reply.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Stamp {
     /// Covers the change.

@@ -1,9 +1,10 @@
-//! Text that people read. Names are bytes, and words of a peer are whatever the peer sends: a terminal and a log get none that
-//! could command them.
+//! Text that people read. Names are bytes, and words of a peer are whatever the peer sends: a
+//! terminal and a log get none that could command them.
 
 use std::fmt::Write;
 
-/// A name that is safe to show and can be told from every other: what is not printable text is escaped, a backslash doubled.
+/// A name that is safe to show and can be told from every other: what is not printable text is
+/// escaped, a backslash doubled.
 pub fn escape(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -20,7 +21,8 @@ pub fn escape(name: &[u8]) -> String {
     out
 }
 
-/// A text of which names may be a part, on one line. Backslashes stay: names in it may be escaped already.
+/// A text of which names may be a part, on one line. Backslashes stay: names in it may be escaped
+/// already.
 pub fn one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -53,8 +55,8 @@ fn push(out: &mut String, c: char) {
     }
 }
 
-/// Whether a terminal may take a character for a command: control characters, and those that turn the direction of writing or end
-/// a line.
+/// Whether a terminal may take a character for a command: control characters, and those that turn
+/// the direction of writing or end a line.
 pub fn is_command(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,4 +1,5 @@
-//! Messages about a server's own upkeep: the scrub, which reads everything again to see whether it still is what was written.
+//! Messages about a server's own upkeep: the scrub, which reads everything again to see whether it
+//! still is what was written.
 
 use prost::Message as _;
 
@@ -16,7 +17,8 @@ pub struct ScrubRequest {
     pub anew: bool,
 }
 
-/// A pass as a server keeps it beside its store: length of the place 1, place, rate 8, what is told of it (protobuf).
+/// A pass as a server keeps it beside its store: length of the place 1, place, rate 8, what is told
+/// of it (protobuf).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScrubPassRecord {
     /// How far it is, at most 255 bytes.
@@ -80,7 +82,8 @@ pub enum ScrubFault {
     Unreadable = 2,
     /// What says where the chunk lies is damaged.
     Entry = 3,
-    /// A file of the server's index, or of the copy of it, is not what was written; of no file or chunk.
+    /// A file of the server's index, or of the copy of it, is not what was written; of no file or
+    /// chunk.
     Index = 4,
     /// They are known to be lost: reading them fails until they are written anew.
     Lost = 5,
@@ -248,7 +251,8 @@ pub struct LossesReply {
     pub more: bool,
 }
 
-/// Make zeros of what is lost of a file on a server, and show what is not proven: the user's word that this is worth more than nothing.
+/// Make zeros of what is lost of a file on a server, and show what is not proven: the user's word
+/// that this is worth more than nothing.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AcceptLossesRequest {
     /// The file.

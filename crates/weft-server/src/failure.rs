@@ -1,4 +1,5 @@
-//! Each family's errors as failures on the wire: exhaustive, so that a new variant must choose its code.
+//! Each family's errors as failures on the wire: exhaustive, so that a new variant must choose its
+//! code.
 
 use std::time::{Duration, SystemTime};
 

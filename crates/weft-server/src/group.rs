@@ -1,7 +1,8 @@
 //! Group commit: callers that wait together share one sync.
 //!
-//! The thread that syncs is started with the service: one that is started when it is needed may be one that the system refuses, and
-//! then all would wait for ever. A sync that panics is an error of those that waited for it, and the next one goes on.
+//! The thread that syncs is started with the service: one that is started when it is needed may be
+//! one that the system refuses, and then all would wait for ever. A sync that panics is an error of
+//! those that waited for it, and the next one goes on.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

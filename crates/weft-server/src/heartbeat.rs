@@ -1,6 +1,6 @@
-//! What an I/O server and the metadata service say to each other every second: that the server lives, and how far
-//! each has come, so that either finds out when the other's folder was replaced by an older copy
-//! (`docs/design/0022-older-copies.md`).
+//! What an I/O server and the metadata service say to each other every second: that the server
+//! lives, and how far each has come, so that either finds out when the other's folder was replaced
+//! by an older copy (`docs/design/0022-older-copies.md`).
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -45,7 +45,8 @@ pub struct IoRole {
     pub server: u32,
     /// Its store.
     pub store: StoreConfig,
-    /// The store's id, made when it was formatted; empty: it has none, and nobody finds out when it is replaced.
+    /// The store's id, made when it was formatted; empty: it has none, and nobody finds out when it
+    /// is replaced.
     pub store_id: Vec<u8>,
     /// Where the metadata service is.
     pub meta_address: String,
@@ -114,7 +115,8 @@ impl Service for Roles {
     }
 
     fn is_brief(&self, kind: Kind) -> bool {
-        // Small reads are as brief, but what the disk has done meanwhile is taken while others are begun only where threads do both.
+        // Small reads are as brief, but what the disk has done meanwhile is taken while others are
+        // begun only where threads do both.
         matches!(kind, Kind::Write | Kind::Sync)
     }
 
@@ -150,7 +152,8 @@ impl Service for Roles {
     }
 }
 
-/// Payloads are received where the store keeps pages, so that what is large and lies well need not be copied.
+/// Payloads are received where the store keeps pages, so that what is large and lies well need not
+/// be copied.
 struct InStore(Pool);
 
 impl Landing for InStore {
@@ -175,7 +178,8 @@ impl Landed for InPages {
 impl Node {
     /// Listens, opens what the roles need, and begins to serve.
     ///
-    /// The address is bound first: a second process of the same node fails before it touches a store.
+    /// The address is bound first: a second process of the same node fails before it touches a
+    /// store.
     pub async fn start(env: Env, config: NodeConfig) -> Result<Node, NodeError> {
         let listener = env.network.listen(&config.address).await;
         let listener = listener.map_err(|e| NodeError::Listen {
@@ -278,7 +282,8 @@ impl Node {
 }
 
 impl IoRole {
-    /// Opens the store and what serves it; what tells the metadata service of it is still to be run.
+    /// Opens the store and what serves it; what tells the metadata service of it is still to be
+    /// run.
     async fn open(
         mut self,
         env: &Env,

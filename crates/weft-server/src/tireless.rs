@@ -1,4 +1,5 @@
-//! Work that goes on as long as the node does, whatever panics in it: what waits for a worker that has ended would wait for ever.
+//! Work that goes on as long as the node does, whatever panics in it: what waits for a worker that
+//! has ended would wait for ever.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Defects on purpose: a simulation that does not find them would not find those that nobody planted.
+//! Defects on purpose: a simulation that does not find them would not find those that nobody
+//! planted.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A volume inside a simulation: what outlives a process is held here, the processes are turmoil's hosts.
+//! A volume inside a simulation: what outlives a process is held here, the processes are turmoil's
+//! hosts.
 
 mod clients;
 
@@ -196,7 +197,8 @@ impl Cluster {
                     if !bad || !machine.rotten.load(Ordering::Relaxed) {
                         return Ok(ended?);
                     }
-                    // Part of a block is in the log, and the rest of it is bad: the operator gives the block up.
+                    // Part of a block is in the log, and the rest of it is bad: the operator gives
+                    // the block up.
                     let mut role = machine.role(i as u32);
                     role.store.accept_loss = true;
                     Ok(serve(env, &name, Some(role), None).await?)
@@ -214,14 +216,15 @@ impl Cluster {
             machine.index.crash_power_loss();
             machine.boot.fetch_add(1, Ordering::Relaxed);
         }
-        // The journal of its index is damaged as well, and a repair had it go back: the log has the rest.
+        // The journal of its index is damaged as well, and a repair had it go back: the log has the
+        // rest.
         if seed.is_multiple_of(3) {
             machine.index.lose_journal(seed / 3);
         }
     }
 
-    /// Turns a bit of some block of a server's disk over, as the dice say: the block may be in use, or not any more. False if
-    /// the disk has no blocks yet.
+    /// Turns a bit of some block of a server's disk over, as the dice say: the block may be in use,
+    /// or not any more. False if the disk has no blocks yet.
     pub fn rot(&self, server: usize, dice: u64) -> bool {
         let machine = &self.servers[server];
         let blocks = machine.storage.blocks(BLOCKS_FILE);

@@ -77,11 +77,13 @@ impl SimNetwork {
         }))
     }
 
-    /// Ends the process of `host`, whose network this is: its streams end in the order they were opened.
+    /// Ends the process of `host`, whose network this is: its streams end in the order they were
+    /// opened.
     ///
-    /// Left to itself, each stream ends when its task is dropped, and tokio drops a runtime's tasks in an order that
-    /// follows from their ids, which count for all simulations of the test's process together. Each end draws the
-    /// delay of its message from the simulation's generator, so the rest of the run would not follow from the seed.
+    /// Left to itself, each stream ends when its task is dropped, and tokio drops a runtime's tasks
+    /// in an order that follows from their ids, which count for all simulations of the test's
+    /// process together. Each end draws the delay of its message from the simulation's generator,
+    /// so the rest of the run would not follow from the seed.
     pub fn crash(&self, sim: &mut Sim<'_>, host: &str) {
         self.0.dying.store(true, Ordering::Relaxed);
         sim.crash(host);

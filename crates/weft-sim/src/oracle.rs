@@ -1,15 +1,18 @@
-//! What a file may hold: the bytes that some order of the acknowledged, failed and lost writes explains.
+//! What a file may hold: the bytes that some order of the acknowledged, failed and lost writes
+//! explains.
 //!
-//! The oracle keeps the history of a file, each operation with the time when it was begun and when its end was told, and
-//! works out what a read may see from the history alone. Several clients may write the same bytes at once.
+//! The oracle keeps the history of a file, each operation with the time when it was begun and when
+//! its end was told, and works out what a read may see from the history alone. Several clients may
+//! write the same bytes at once.
 //!
-//! 1. A value may be read if its write began before the read ended and nothing surely replaced it before the read began.
+//! 1. A value may be read if its write began before the read ended and nothing surely replaced it
+//!    before the read began.
 //! 2. A write surely replaces what had ended before it began, once it is acknowledged itself.
-//! 3. Power loss on the byte's server undoes 2, unless the write had ended before a sync began that was acknowledged before
-//!    the loss; or before one that its own writer was told is done, at whatever time: who wrote hears from a sync what was
-//!    lost, and hears it once.
-//! 4. A write that failed may have happened in part, up to [`LINGER`] after that was told: what was sent to other servers
-//!    may still be on its way.
+//! 3. Power loss on the byte's server undoes 2, unless the write had ended before a sync began that
+//!    was acknowledged before the loss; or before one that its own writer was told is done, at
+//!    whatever time: who wrote hears from a sync what was lost, and hears it once.
+//! 4. A write that failed may have happened in part, up to [`LINGER`] after that was told: what was
+//!    sent to other servers may still be on its way.
 //!
 //! Deliberately absent: an order between bytes, or between reads. Each byte is judged alone.
 
@@ -197,8 +200,8 @@ impl Oracle {
         self.syncs.push(Sync { by, begun, ended });
     }
 
-    /// A sync told a process that something it wrote is lost. Whether that may be: some of it lay on a machine that lost power.
-    /// Each server's loss may be told by itself.
+    /// A sync told a process that something it wrote is lost. Whether that may be: some of it lay
+    /// on a machine that lost power. Each server's loss may be told by itself.
     pub fn told_lost(&mut self, by: u64, (begun, ended): (Time, Time), losses: &Losses) -> bool {
         let own = self
             .writes
@@ -208,7 +211,8 @@ impl Oracle {
             let hit = |server| losses.of(server).iter().any(|p| *p >= write.begun);
             !write.durable && self.servers_of(&write.range()).into_iter().any(hit)
         };
-        // What was written before the file was rolled back is not known here any more, and may be lost.
+        // What was written before the file was rolled back is not known here any more, and may be
+        // lost.
         let explained = self.base.is_some() || own.filter(may_be_lost).count() > 0;
         self.told.push(Sync { by, begun, ended });
         explained

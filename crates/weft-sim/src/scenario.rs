@@ -1,5 +1,5 @@
-//! A run from a seed: clients work while nodes die and links break; then everything heals, and what is there must be explained
-//! by what was acknowledged.
+//! A run from a seed: clients work while nodes die and links break; then everything heals, and what
+//! is there must be explained by what was acknowledged.
 
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ pub struct Plan {
     pub canary: Option<Canary>,
 }
 
-/// Runs a plan, until its end or until something is wrong. It is wrong, too, if a node cannot start or the clients do not
-/// end in time.
+/// Runs a plan, until its end or until something is wrong. It is wrong, too, if a node cannot start
+/// or the clients do not end in time.
 pub fn run(plan: Plan) -> Outcome {
     let cluster = Cluster::new(plan.seed, plan.servers, plan.canary);
     let mut sim = Builder::new()

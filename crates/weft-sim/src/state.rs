@@ -26,7 +26,8 @@ pub struct Outcome {
     pub faults: BTreeMap<&'static str, usize>,
     /// A digest of everything the clients saw: the same seed gives the same.
     pub digest: u64,
-    /// A digest of all that went over the network, and when: it tells runs apart that the clients see alike.
+    /// A digest of all that went over the network, and when: it tells runs apart that the clients
+    /// see alike.
     pub network: u64,
     /// The first thing that nothing explains.
     pub wrong: Option<String>,

@@ -1,6 +1,7 @@
-//! Whole volumes from seeds, one after the other for `WEFT_SECONDS` (40). A seed that fails is named together with the
-//! command that replays it, which runs that seed alone: `WEFT_SEED=4711 cargo test -p weft-sim --test seeds …`. With both
-//! variables seeds are run from that one on; `WEFT_SIM_REPLAYS` asks for more runs that are compared with their replays.
+//! Whole volumes from seeds, one after the other for `WEFT_SECONDS` (40). A seed that fails is
+//! named together with the command that replays it, which runs that seed alone:
+//! `WEFT_SEED=4711 cargo test -p weft-sim --test seeds …`. With both variables seeds are run from
+//! that one on; `WEFT_SIM_REPLAYS` asks for more runs that are compared with their replays.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,5 @@
-//! What each rule of the cache does to the programs it is for: the same work with the rule and without it, in turns.
+//! What each rule of the cache does to the programs it is for: the same work with the rule and
+//! without it, in turns.
 //!
 //! `cargo run --release -p weft-store --example cache_rules -- FOLDER [RULE]`
 //!

@@ -6,8 +6,9 @@ use weft_kv::OrderedKv;
 
 use crate::storage::Storage;
 
-/// What the index's engine may hold in memory before it writes a table ([`weft_kv::FjallOptions`]). Opening replays as much
-/// of the engine's journal, at 2.5 µs an entry: 64 MiB of it took longer than all the rest of an opening.
+/// What the index's engine may hold in memory before it writes a table ([`weft_kv::FjallOptions`]).
+/// Opening replays as much of the engine's journal, at 2.5 µs an entry: 64 MiB of it took longer
+/// than all the rest of an opening.
 pub const INDEX_MEMTABLE: u64 = 8 << 20;
 
 /// A disk beside the store's own folder.
@@ -25,8 +26,8 @@ pub struct DiskConfig {
     pub reserve: u64,
 }
 
-/// The cache's rules, each of which may be left out, to see what it does to which program (`docs/caching.md`): a server keeps all
-/// of them.
+/// The cache's rules, each of which may be left out, to see what it does to which program
+/// (`docs/caching.md`): a server keeps all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
 pub struct CacheRules {
@@ -74,8 +75,8 @@ pub struct StoreConfig {
     /// Names this boot of the machine (`/proc/sys/kernel/random/boot_id`): a store that finds the
     /// same name after a crash knows that the kernel still held what it had been given.
     pub boot_id: String,
-    /// Names this opening of the store, drawn at random: what the store acknowledges is told together with it. 0: a
-    /// number that none of the openings before it had.
+    /// Names this opening of the store, drawn at random: what the store acknowledges is told
+    /// together with it. 0: a number that none of the openings before it had.
     pub incarnation: u64,
     /// The time, in nanoseconds since the epoch, for messages to people.
     pub now: i64,

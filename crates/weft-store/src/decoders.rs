@@ -1,7 +1,8 @@
-//! Every decoder of bytes on a disk, by the name that its record has in `docs/format.md`: for whoever feeds it anything.
+//! Every decoder of bytes on a disk, by the name that its record has in `docs/format.md`: for
+//! whoever feeds it anything.
 //!
-//! Each is followed by the encoder, so that what was understood can be compared with what was there: records have one form
-//! each, and bytes in any other are refused.
+//! Each is followed by the encoder, so that what was understood can be compared with what was
+//! there: records have one form each, and bytes in any other are refused.
 
 use std::collections::BTreeSet;
 
@@ -92,7 +93,8 @@ fn label(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A segment, as a restart reads it; what is cut off is as it was, and so are frames of an older version.
+/// A segment, as a restart reads it; what is cut off is as it was, and so are frames of an older
+/// version.
 fn log(bytes: &[u8], power_lost: bool) -> Option<Vec<u8>> {
     let segment = Bytes::copy_from_slice(bytes);
     let parsed = parse(&[segment], 0, power_lost, 0).ok()?;

@@ -52,7 +52,8 @@ pub enum StoreError {
         /// Which bytes of the fork.
         range: Range<u64>,
     },
-    /// A damaged log was cut, or an older copy accepted, and nothing proves that these bytes are as they were last acknowledged.
+    /// A damaged log was cut, or an older copy accepted, and nothing proves that these bytes are as
+    /// they were last acknowledged.
     #[error(
         "bytes {}..{} of cell {cell}, fork {fork} of file {file} are not proven to be what was written last: a part of the server's log \
          was lost, or its folder is an older copy. Write them anew, restore the file from a copy or a checkpoint, or let `weft fsck --accept FILE` show what there is",
@@ -132,8 +133,8 @@ pub enum StoreError {
         /// Bytes that writes could have.
         available: u64,
     },
-    /// The index has no room to grow, or waits until the system gives it what it needs, so the log cannot be emptied into it; nothing
-    /// was changed.
+    /// The index has no room to grow, or waits until the system gives it what it needs, so the log
+    /// cannot be emptied into it; nothing was changed.
     #[error("{reason}")]
     IndexFull {
         /// What the engine said.
@@ -217,7 +218,8 @@ pub enum StoreError {
         /// The file and offset, or the key.
         at: String,
     },
-    /// The log lacks frames that were given to the kernel or the disk, or holds what is no frame before its end.
+    /// The log lacks frames that were given to the kernel or the disk, or holds what is no frame
+    /// before its end.
     #[error(
         "{}. Nothing was changed. Restore the server's folder from a copy; or let `weft fsck --offline DIR --repair` go on \
          without them",

@@ -175,7 +175,8 @@ pub struct Usage {
     pub available: u64,
 }
 
-/// The file whose forks are the chunks: no namespace gives out this id, and calls that name it are refused.
+/// The file whose forks are the chunks: no namespace gives out this id, and calls that name it are
+/// refused.
 pub const ADDRESSED: FileId = FileId(u64::MAX);
 
 /// A chunk's name: the BLAKE3 hash of its bytes (C1).

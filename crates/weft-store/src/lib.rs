@@ -14,7 +14,8 @@
 //! 4. Bytes that do not match their checksum are never returned
 //!    (`a_wrong_block_is_a_typed_error_and_never_wrong_bytes`).
 //!
-//! Rooms, lowest first. A room imports only from rooms above it in this list, and `./check` sees to it:
+//! Rooms, lowest first. A room imports only from rooms above it in this list, and `./check` sees to
+//! it:
 //!
 //! | room | owns |
 //! | --- | --- |

@@ -1,4 +1,5 @@
-//! Writers that want more dirty pages and log than there may be: all of them end, and none holds up the small ones.
+//! Writers that want more dirty pages and log than there may be: all of them end, and none holds up
+//! the small ones.
 #![allow(missing_docs)]
 
 use crate::common;

@@ -178,7 +178,8 @@ fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
         let mut kept = machine.disk.bytes(&name).unwrap();
         kept[7] ^= 2;
         assert_eq!(kept, pattern(1, 16 << 10)[4096..8192]);
-        // The second finds the loss, now and after a loss of power, and no hole is where bytes were.
+        // The second finds the loss, now and after a loss of power, and no hole is where bytes
+        // were.
         let lost = vec![(lost.clone(), None)];
         assert_eq!(checked(&store, true).await, lost);
         machine.lose_power(5);

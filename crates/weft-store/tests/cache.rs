@@ -83,7 +83,8 @@ fn a_sweep_that_four_clients_form_together_is_read_in_long_operations() {
 
 #[test]
 fn reads_without_order_bring_nothing_that_nobody_asked_for() {
-    // A long cell; and a short one, all of which was read once, in a cache that is too small for it.
+    // A long cell; and a short one, all of which was read once, in a cache that is too small for
+    // it.
     for (slots, cache) in [(512, 64 << 20), (120, 4 << 20)] {
         for seed in 0..6 {
             run(async {
@@ -295,7 +296,8 @@ proptest! {
     }
 }
 
-/// Entries that the index does not have cannot be evicted, and what the log says of them is read again by every opening.
+/// Entries that the index does not have cannot be evicted, and what the log says of them is read
+/// again by every opening.
 #[test]
 fn small_chunks_come_into_the_index_before_they_fill_cache_and_log() {
     run(async {

@@ -55,7 +55,8 @@ fn files() -> Vec<FileId> {
     FILES.map(FileId).to_vec()
 }
 
-/// Makes a checkpoint, or rolls back to it, and dies at an operation of that; which it was, if it came so far.
+/// Makes a checkpoint, or rolls back to it, and dies at an operation of that; which it was, if it
+/// came so far.
 async fn die_at(at: u64, power: bool, back: bool) -> bool {
     let machine = Machine::new(at);
     let store = machine.open().await.unwrap();

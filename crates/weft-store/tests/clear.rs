@@ -1,4 +1,5 @@
-//! Clearing ranges of forks: space comes back, lengths stay, and it survives crashes as a write does.
+//! Clearing ranges of forks: space comes back, lengths stay, and it survives crashes as a write
+//! does.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -172,7 +173,8 @@ fn a_fork_grows_by_a_hole_and_never_shrinks() {
     });
 }
 
-/// A chunk became the fork's own by a cut that took nothing from it: that must be in the index, too, when the log is not there any more.
+/// A chunk became the fork's own by a cut that took nothing from it: that must be in the index,
+/// too, when the log is not there any more.
 #[test]
 fn what_is_cleared_in_a_chunk_that_a_replay_made_the_forks_own_stays_cleared() {
     for cut_chunks in [1, 1024] {

@@ -1,8 +1,9 @@
-//! Bytes that change behind the store's back, in every kind of record: never a wrong byte, always said, opened again where that
-//! is possible.
+//! Bytes that change behind the store's back, in every kind of record: never a wrong byte, always
+//! said, opened again where that is possible.
 //!
-//! The oracle: after any damage the store refuses to open with a typed error, or each read gives a typed error or the right
-//! bytes. A log that was damaged costs a repair what follows: then the right bytes are those after some prefix of the writes.
+//! The oracle: after any damage the store refuses to open with a typed error, or each read gives a
+//! typed error or the right bytes. A log that was damaged costs a repair what follows: then the
+//! right bytes are those after some prefix of the writes.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -50,7 +51,8 @@ async fn open(machine: &Machine) -> Result<Store, StoreError> {
 /// What is kept beside the store.
 const NOTE: [u8; 5] = [1, 2, 3, 200, 5];
 
-/// Large and small writes, a cut and a checkpoint; some in the index, some in the log only; all synced.
+/// Large and small writes, a cut and a checkpoint; some in the index, some in the log only; all
+/// synced.
 async fn history(machine: &Machine) -> States {
     let store = Store::open(config(machine, true)).await.unwrap();
     store.set_note("scrub", &NOTE).unwrap();
@@ -303,7 +305,8 @@ fn a_block_in_two_entries_stays_with_the_one_whose_checksum_it_matches() {
             store.write(all, now()).await.unwrap();
         }
         store.close().await.unwrap();
-        // The second file's entry claims the place of the first, with its own checksums and a seal that is right.
+        // The second file's entry claims the place of the first, with its own checksums and a seal
+        // that is right.
         let mut first = Vec::new();
         machine
             .index

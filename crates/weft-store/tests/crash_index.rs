@@ -1,6 +1,8 @@
-//! Deaths while the log is brought into the index: rows of the tables in `docs/design/0003-store.md` and `0007-checkpoints.md`.
+//! Deaths while the log is brought into the index: rows of the tables in
+//! `docs/design/0003-store.md` and `0007-checkpoints.md`.
 //!
-//! Each write and each sync of the index is a step at which the process may die, as each operation of a disk is.
+//! Each write and each sync of the index is a step at which the process may die, as each operation
+//! of a disk is.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -92,7 +94,8 @@ const SMALL: u32 = 4096;
 /// More than one batch of the index holds, and one step of a merge.
 const CHUNKS: u64 = 1100;
 
-/// A file whose dropped checkpoint's space is about to come back: each second chunk was written again since; its bytes.
+/// A file whose dropped checkpoint's space is about to come back: each second chunk was written
+/// again since; its bytes.
 async fn dropped(store: &Store) -> Vec<u8> {
     let mut bytes = pattern(1, CHUNKS as usize * SMALL as usize);
     let all = vec![write(&key(1, 0), SMALL, 0, bytes.clone())];

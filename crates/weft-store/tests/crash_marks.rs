@@ -1,5 +1,5 @@
-//! Deaths around what says how a store was left: rows of the table in `docs/design/0003-store.md` about `reached`, `running`
-//! and a close in good order. Those of repairs are in `log_loss.rs`.
+//! Deaths around what says how a store was left: rows of the table in `docs/design/0003-store.md`
+//! about `reached`, `running` and a close in good order. Those of repairs are in `log_loss.rs`.
 #![allow(missing_docs)]
 
 use crate::common;

@@ -1,5 +1,5 @@
-//! Tests of the rows of "Crash or loss at step k" in `docs/design/0003-store.md`; of those about the index in `crash_index.rs`,
-//! about marks, closing and repairs in `crash_marks.rs`.
+//! Tests of the rows of "Crash or loss at step k" in `docs/design/0003-store.md`; of those about
+//! the index in `crash_index.rs`, about marks, closing and repairs in `crash_marks.rs`.
 #![allow(missing_docs)]
 
 use crate::common;

@@ -134,7 +134,8 @@ async fn small_pieces(store: &Store) -> bool {
     right
 }
 
-/// Each operation of a flush fails once: where it is a write of pages, they stay dirty and go to another disk.
+/// Each operation of a flush fails once: where it is a write of pages, they stay dirty and go to
+/// another disk.
 #[test]
 fn a_disk_that_fails_while_pages_are_flushed_costs_none_of_them() {
     let (mut failed, mut at) = (0, 0);

@@ -1,5 +1,5 @@
-//! What is said of full disks. In a process of its own: who listens to one thread's warnings hears nothing of those that another
-//! thread, to which nobody listens, was the first to make.
+//! What is said of full disks. In a process of its own: who listens to one thread's warnings hears
+//! nothing of those that another thread, to which nobody listens, was the first to make.
 #![allow(missing_docs)]
 
 mod common;

@@ -1,8 +1,10 @@
-//! Whole stores as earlier versions left them: every later version opens them, and every byte is there.
+//! Whole stores as earlier versions left them: every later version opens them, and every byte is
+//! there.
 //!
-//! `golden/NAME.store` is a packed folder (`golden/packed.rs`): below `store`, `index` and `disk` the files of a store, and
-//! below `holds` what it must hold: `forks` in words, and under its name the bytes of each fork and of each checkpoint.
-//! An image that is there is never changed. `docs/format.md` says when one is added.
+//! `golden/NAME.store` is a packed folder (`golden/packed.rs`): below `store`, `index` and `disk`
+//! the files of a store, and below `holds` what it must hold: `forks` in words, and under its name
+//! the bytes of each fork and of each checkpoint. An image that is there is never changed.
+//! `docs/format.md` says when one is added.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -135,7 +137,8 @@ async fn unlocked(path: &Path) -> FolderStorage {
     panic!("{} stays locked", path.display());
 }
 
-/// What a store holds: bytes by name, and `holds/forks`, which says everything else of files and forks.
+/// What a store holds: bytes by name, and `holds/forks`, which says everything else of files and
+/// forks.
 async fn observe(store: &Store) -> Tree {
     let (mut holds, mut words) = (Tree::new(), String::new());
     for file in 0..FILES {
@@ -329,7 +332,8 @@ async fn write_image(name: &str, end: End) {
             told.tell(30).await;
             store.sync().await.unwrap();
             told.tell(40).await;
-            // What others share stays, and belongs to no checkpoint. The background, which looks after it, applies nothing.
+            // What others share stays, and belongs to no checkpoint. The background, which looks
+            // after it, applies nothing.
             index.left.store(0, Ordering::Relaxed);
             let shared = told.first_of(46);
             told.drop_checkpoint(46, shared).await;

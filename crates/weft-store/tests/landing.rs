@@ -1,4 +1,5 @@
-//! What was received into the store's own memory: large pieces of it are not copied, and nothing else is different.
+//! What was received into the store's own memory: large pieces of it are not copied, and nothing
+//! else is different.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -44,7 +45,8 @@ fn what_begins_in_a_page_as_in_memory_is_not_copied() {
         let (one, two) = (pattern(1, MIB), pattern(2, MIB));
         assert_eq!(copied(&store, 0, 0, &one).await, 0);
         assert_eq!(copied(&store, 8 << 16, 0, &two).await, 0);
-        // Ends in a page: seven whole blocks more are less than half of it, and a hundred bytes go through the log.
+        // Ends in a page: seven whole blocks more are less than half of it, and a hundred bytes go
+        // through the log.
         let end = (1 << 16) + 7 * 4096 + 100;
         let some = copied(&store, 4 << 20, 0, &one[..end]).await;
         assert_eq!(some, 7 * 4096 + 100);
@@ -88,8 +90,8 @@ fn what_was_received_does_not_change_when_its_place_is_written_again() {
             let before = places().await;
             let small = write(&key(1, 0), CHUNK, 70_000, pattern(3, 5));
             store.write(vec![small], now()).await.unwrap();
-            // The first page was copied above, when a reader had it, and nobody has by now; the second one if somebody keeps
-            // what was received.
+            // The first page was copied above, when a reader had it, and nobody has by now; the
+            // second one if somebody keeps what was received.
             assert_eq!(places().await == before, !keeps);
             let mut expected = data.clone();
             expected[10_000..10_005].copy_from_slice(&pattern(3, 5));
@@ -147,8 +149,8 @@ fn memory_that_changed_between_arrival_and_write_is_refused() {
     });
 }
 
-/// Blocks that stay where they were received are stored under the sums that they had at arrival, so no read takes for right
-/// what became of them meanwhile.
+/// Blocks that stay where they were received are stored under the sums that they had at arrival, so
+/// no read takes for right what became of them meanwhile.
 #[test]
 fn memory_that_changed_after_its_blocks_were_summed_is_told_by_every_read() {
     run(async {

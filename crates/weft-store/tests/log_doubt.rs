@@ -1,5 +1,6 @@
-//! After a repair of a damaged log no read shows bytes that are not what was acknowledged last: they are that, or an error, until they
-//! are written anew or accepted. Checkpoints stay as they were made.
+//! After a repair of a damaged log no read shows bytes that are not what was acknowledged last:
+//! they are that, or an error, until they are written anew or accepted. Checkpoints stay as they
+//! were made.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -229,7 +230,8 @@ async fn put(store: &Store, file: u64, at: u64, length: usize) {
     store.write(vec![one], common::now()).await.unwrap();
 }
 
-/// Three files in the log, each synced; the frames of the second are damaged. Returns what the repair told.
+/// Three files in the log, each synced; the frames of the second are damaged. Returns what the
+/// repair told.
 async fn with_a_hole(machine: &Machine) -> Vec<weft_store::Obstacle> {
     let store = machine.open().await.unwrap();
     for file in 1..=3 {
@@ -340,7 +342,8 @@ fn forget_touched(machine: &Machine) -> usize {
             machine.disk.damage(&name, |bytes| {
                 let sum = |bytes: &[u8]| crc(bytes).to_le_bytes();
                 let (start, end) = (at + 32, at + 32 + body.len());
-                // Many `Operation` items of a file that nobody has, or fewer bytes, would do: the item becomes one that says "any".
+                // Many `Operation` items of a file that nobody has, or fewer bytes, would do: the
+                // item becomes one that says "any".
                 bytes[start + 18] = 1;
                 let of_body = sum(&bytes[start..end]);
                 bytes[at + 16..at + 20].copy_from_slice(&of_body);
@@ -510,7 +513,8 @@ fn what_was_touched_costs_a_sync_some_ten_bytes_for_each_file() {
             let synced = store.counters();
             put(&store, 1, 0, 1).await;
             let after = store.counters();
-            // The `Synced` frame goes out with the next frame, which has 64 bytes, and had 56 without the item.
+            // The `Synced` frame goes out with the next frame, which has 64 bytes, and had 56
+            // without the item.
             let bytes = after.log_bytes - synced.log_bytes;
             assert_eq!(synced.syncs - before.syncs, 1);
             grew.push((files, bytes));

@@ -1,5 +1,5 @@
-//! A log that lost frames which it had, or holds what is no frame: never zeros without an error, told with its file and place, and
-//! a repair goes on without what cannot be read.
+//! A log that lost frames which it had, or holds what is no frame: never zeros without an error,
+//! told with its file and place, and a repair goes on without what cannot be read.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -45,7 +45,8 @@ fn segments(machine: &Machine) -> Vec<String> {
         .collect()
 }
 
-/// Files that are as they were written, from the first on, and whether the rest is empty or a beginning of what was written.
+/// Files that are as they were written, from the first on, and whether the rest is empty or a
+/// beginning of what was written.
 async fn whole(store: &Store) -> u64 {
     let mut count = 0;
     for file in 0..FILES {
@@ -176,7 +177,8 @@ fn the_files_are_named_that_frames_wrote_to_which_go() {
     });
 }
 
-/// Where a repair can die: before the log is cut, and between the removal of `reached` and the end of the cut.
+/// Where a repair can die: before the log is cut, and between the removal of `reached` and the end
+/// of the cut.
 #[test]
 fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
     let (mut uncut, mut unfinished) = (0, 0);
@@ -234,7 +236,8 @@ fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
                 assert!(kept, "{what}: nothing is beside the log of what it was");
                 let store = machine.open().await.expect(&what);
                 let whole = whole(&store).await;
-                // What frames that were not synced said of others may have gone with the power: then every file is in doubt.
+                // What frames that were not synced said of others may have gone with the power:
+                // then every file is in doubt.
                 let any = |o: &weft_store::Obstacle| o.reason.contains("nothing says which files");
                 let doubted = power && said.iter().any(any);
                 assert!(
@@ -329,7 +332,8 @@ fn without_room_for_a_segment_what_is_applied_is_not_set_back() {
         assert!(!machine.disk.names().contains(&first));
         drop(store);
         machine.kill(1);
-        // Of the removals of two segments only the second one reached the disk, and nothing that came after the last sync.
+        // Of the removals of two segments only the second one reached the disk, and nothing that
+        // came after the last sync.
         for name in segments(&machine) {
             machine.disk.damage(&name, |bytes| bytes.fill(0));
         }

@@ -95,7 +95,8 @@ async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
     operations
 }
 
-/// Seeds of a test: `count` of them where `WEFT_CASES` does not ask for others; it is how many [`MANY`] are.
+/// Seeds of a test: `count` of them where `WEFT_CASES` does not ask for others; it is how many
+/// [`MANY`] are.
 fn seeds(from: u64, count: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let from = from + number("WEFT_SEED").unwrap_or(0);

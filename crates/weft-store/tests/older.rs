@@ -1,5 +1,5 @@
-//! A store that is an older copy of one that had acknowledged more, and was accepted: all that it has is in doubt, except what was made
-//! later (`docs/design/0022-older-copies.md`).
+//! A store that is an older copy of one that had acknowledged more, and was accepted: all that it
+//! has is in doubt, except what was made later (`docs/design/0022-older-copies.md`).
 #![allow(missing_docs)]
 
 use crate::common;

@@ -1,5 +1,5 @@
-//! Small writes that have no place on the disks yet, because there is none: they stay what was acknowledged, whatever becomes of the
-//! forks that they are of.
+//! Small writes that have no place on the disks yet, because there is none: they stay what was
+//! acknowledged, whatever becomes of the forks that they are of.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -30,7 +30,8 @@ fn small(machine: &Machine) -> StoreConfig {
     config
 }
 
-/// A store on a disk without a free block, with files whose last blocks are nowhere but on the disk.
+/// A store on a disk without a free block, with files whose last blocks are nowhere but on the
+/// disk.
 async fn full(machine: &Machine) -> Store {
     let store = Store::open(small(machine)).await.unwrap();
     for file in 1..=FILES {
@@ -117,7 +118,8 @@ fn what_a_failed_disk_left_without_a_place_outlives_a_dropped_checkpoint() {
         for file in 1..=FILES {
             put(&store, file, 5_000).await.unwrap();
         }
-        // A block that it does not give: it gets no new data any more, and its free blocks are nobody's.
+        // A block that it does not give: it gets no new data any more, and its free blocks are
+        // nobody's.
         machine.disk.disk("a").set_broken(true);
         read(&store, &key(900, 0), 0, 1 << 20).await.unwrap_err();
         machine.disk.disk("a").set_broken(false);

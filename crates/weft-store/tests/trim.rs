@@ -56,7 +56,8 @@ async fn expect_rest(store: &Store, when: &str) {
     }
 }
 
-/// What the host may hold of the data: what is stored, a twentieth, what is kept for the next writes.
+/// What the host may hold of the data: what is stored, a twentieth, what is kept for the next
+/// writes.
 fn bound(store: &Store) -> u64 {
     let used = store.usage().used;
     used + used / 20 + SPARE
@@ -164,7 +165,8 @@ fn what_was_given_back_counts_as_room_only_while_the_host_has_it() {
     });
 }
 
-/// Ends a life at an operation of a trim, or of the writes into what it gave back; false: there was no such operation.
+/// Ends a life at an operation of a trim, or of the writes into what it gave back; false: there was
+/// no such operation.
 async fn crash_at(at: u64, power: bool) -> bool {
     let machine = Machine::new(1000 + at);
     let store = open(&machine).await;

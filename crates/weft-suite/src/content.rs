@@ -1,4 +1,5 @@
-//! What every byte of a benchmark's file is: it follows from its cell, its place there and the number of the write.
+//! What every byte of a benchmark's file is: it follows from its cell, its place there and the
+//! number of the write.
 //!
 //! So any view can check what any other wrote, and a byte of an earlier write is a wrong byte.
 
@@ -18,7 +19,8 @@ fn word(seed: u64, cell: u32, word: u64) -> [u8; 8] {
     (x ^ (x >> 31)).to_le_bytes()
 }
 
-/// Calls `each` with the words that a run of a cell overlaps: bytes of the run, and those of the word.
+/// Calls `each` with the words that a run of a cell overlaps: bytes of the run, and those of the
+/// word.
 fn words<T>(
     seed: u64,
     cell: u32,

@@ -1,4 +1,5 @@
-//! How busy the machine was: where its processors are the limit, bandwidth says little about servers.
+//! How busy the machine was: where its processors are the limit, bandwidth says little about
+//! servers.
 
 use serde::{Deserialize, Serialize};
 

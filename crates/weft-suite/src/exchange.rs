@@ -1,6 +1,6 @@
-//! What programs write by hand where a file system has no collectives: two-phase I/O. The processes first exchange their
-//! bytes among themselves, so that each holds one contiguous share of the file, and then each moves its share by one
-//! call; or the other way round.
+//! What programs write by hand where a file system has no collectives: two-phase I/O. The processes
+//! first exchange their bytes among themselves, so that each holds one contiguous share of the
+//! file, and then each moves its share by one call; or the other way round.
 //!
 //! Who gives whom what is worked out before the clock runs, in favour of the exchange.
 
@@ -162,7 +162,8 @@ impl Exchange {
     }
 }
 
-/// A connection to each partner: to those before this one by calling, to those after it by being called.
+/// A connection to each partner: to those before this one by calling, to those after it by being
+/// called.
 async fn streams(
     partners: &Partners,
     listener: &TcpListener,

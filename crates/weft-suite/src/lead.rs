@@ -1,4 +1,5 @@
-//! The leader of a benchmark: points one after the other, each in rounds of a write and a read by all clients.
+//! The leader of a benchmark: points one after the other, each in rounds of a write and a read by
+//! all clients.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -46,7 +47,8 @@ struct Round {
 }
 
 impl Bench {
-    /// Measures all points of a case. `progress` hears what is measured next, and which of how many points that is.
+    /// Measures all points of a case. `progress` hears what is measured next, and which of how many
+    /// points that is.
     ///
     /// # Errors
     /// A [`SuiteError`]; also where the user interrupts. What was made is removed then, too.

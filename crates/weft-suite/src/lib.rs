@@ -1,17 +1,22 @@
 //! The papers' experiments, on volumes and on any mounted path.
 //!
-//! A case makes [`Point`]s; a point says what each client moves, as a view and loops of records. A leader ([`Bench`])
-//! runs them one after the other with worker processes ([`run_worker`]) and makes [`Row`]s.
+//! A case makes [`Point`]s; a point says what each client moves, as a view and loops of records. A
+//! leader ([`Bench`]) runs them one after the other with worker processes ([`run_worker`]) and
+//! makes [`Row`]s.
 //!
 //! Invariants:
-//! 1. Every byte read is compared with what was written last; a wrong one ends the run with an error.
-//! 2. What a client moves through POSIX calls on a path is, byte for byte and call for call, what it moves through Weft; only
-//!    the sort stores its cells one after the other there.
-//! 3. Nothing stays: files, folders, volumes and namespaces that a run made are removed, also after an error or a signal.
+//! 1. Every byte read is compared with what was written last; a wrong one ends the run with an
+//!    error.
+//! 2. What a client moves through POSIX calls on a path is, byte for byte and call for call, what
+//!    it moves through Weft; only the sort stores its cells one after the other there.
+//! 3. Nothing stays: files, folders, volumes and namespaces that a run made are removed, also after
+//!    an error or a signal.
 //!
-//! Deliberately absent: what the local machine allows (`bench/`), which is about shares of limits, not about systems.
+//! Deliberately absent: what the local machine allows (`bench/`), which is about shares of limits,
+//! not about systems.
 //!
-//! Where to look: `cases/` for the experiments, `worker.rs` for what a client does, `lead.rs` for the order of events.
+//! Where to look: `cases/` for the experiments, `worker.rs` for what a client does, `lead.rs` for
+//! the order of events.
 
 mod cases;
 mod content;

@@ -103,7 +103,8 @@ pub struct Part {
     pub record: u64,
     /// Loops around the record, innermost first.
     pub levels: Vec<Level>,
-    /// How many of the loops, from the innermost on, one call covers; the others are loops of calls.
+    /// How many of the loops, from the innermost on, one call covers; the others are loops of
+    /// calls.
     pub inner: usize,
 }
 

@@ -1,4 +1,5 @@
-//! A part moved by POSIX calls: one `pread` or `pwrite` for each run of bytes that meets in the file and in memory.
+//! A part moved by POSIX calls: one `pread` or `pwrite` for each run of bytes that meets in the
+//! file and in memory.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -27,7 +28,8 @@ struct Run {
 }
 
 impl PosixFile {
-    /// Opens the file. What the kernel keeps of it is dropped before a read, so that the file system is asked.
+    /// Opens the file. What the kernel keeps of it is dropped before a read, so that the file
+    /// system is asked.
     pub(crate) fn open(
         path: &Path,
         task: &Task,
@@ -85,7 +87,8 @@ pub(crate) fn runs_of(
     Ok(runs.into_iter().map(|r| (r.at, r.memory, r.length as u64)))
 }
 
-/// Adds a piece, BSU by BSU, each at its place in canonical order; what meets the run before is joined to it.
+/// Adds a piece, BSU by BSU, each at its place in canonical order; what meets the run before is
+/// joined to it.
 fn add(grid: &Grid, runs: &mut Vec<Run>, call: usize, piece: Piece) -> Result<(), SuiteError> {
     let mut done = 0;
     while done < piece.length {

@@ -1,5 +1,5 @@
-//! Vesta §5.6 (V15): FastMeshSort, as the binary's own `weft sort` does it, on growing numbers of servers; on a path the
-//! same sort by POSIX calls.
+//! Vesta §5.6 (V15): FastMeshSort, as the binary's own `weft sort` does it, on growing numbers of
+//! servers; on a path the same sort by POSIX calls.
 
 use std::fs::File;
 use std::io::Write;
@@ -159,7 +159,8 @@ async fn fill(file: &BenchFile, round: u64, bytes: u64) -> Result<(), SuiteError
     Ok(())
 }
 
-/// A sort that runs. Dropped before its end it is interrupted, and has removed its files when the drop is done.
+/// A sort that runs. Dropped before its end it is interrupted, and has removed its files when the
+/// drop is done.
 struct Sort(Child);
 
 impl Drop for Sort {

@@ -20,7 +20,8 @@ pub struct Sweep {
     pub interfaces: Vec<Interface>,
     /// Factor of the bytes of each point.
     pub scale: f64,
-    /// Runs of each point whose median counts; with more than one, another one before them warms up.
+    /// Runs of each point whose median counts; with more than one, another one before them warms
+    /// up.
     pub runs: usize,
     /// A write ends when it is synced.
     pub sync: bool,
@@ -62,8 +63,8 @@ impl Sweep {
         self.ops.is_empty() || self.ops.contains(&op)
     }
 
-    /// Whether a point is among those that are asked for; a case may not vary all of it. Records are as large as asked for, or
-    /// a little less where they must be multiples of something.
+    /// Whether a point is among those that are asked for; a case may not vary all of it. Records
+    /// are as large as asked for, or a little less where they must be multiples of something.
     pub(crate) fn allows(&self, point: &Point) -> bool {
         let clients = u32::try_from(point.parts.len()).unwrap_or(u32::MAX);
         (self.clients.is_empty() || self.clients.contains(&clients))
@@ -86,7 +87,8 @@ impl Sweep {
         chosen(&self.clients, default)
     }
 
-    /// The numbers of servers. On a standing volume those of the default that it has; on a path one, which is a label.
+    /// The numbers of servers. On a standing volume those of the default that it has; on a path
+    /// one, which is a label.
     pub(crate) fn servers(&self, default: &[u32]) -> Vec<u32> {
         match self.place {
             _ if !self.servers.is_empty() => self.servers.clone(),
@@ -110,7 +112,8 @@ impl Sweep {
         }
     }
 
-    /// The interfaces of those that make sense for a pattern; on a path POSIX calls take the place of each.
+    /// The interfaces of those that make sense for a pattern; on a path POSIX calls take the place
+    /// of each.
     pub(crate) fn interfaces(&self, sensible: &[Interface]) -> Vec<Interface> {
         if self.place == Place::Path {
             return vec![Interface::Posix];
@@ -119,7 +122,8 @@ impl Sweep {
         sensible.iter().copied().filter(wanted).collect()
     }
 
-    /// A number of bytes, or of anything else that a larger experiment has more of, scaled; at least 1.
+    /// A number of bytes, or of anything else that a larger experiment has more of, scaled; at
+    /// least 1.
     #[allow(clippy::cast_sign_loss, reason = "a scale is above 0")]
     pub(crate) fn scaled(&self, number: u64) -> u64 {
         ((number as f64 * self.scale) as u64).max(1)

@@ -1,4 +1,5 @@
-//! Where a benchmark runs: a volume of its own, a standing one, or a mounted path; and the files it makes there.
+//! Where a benchmark runs: a volume of its own, a standing one, or a mounted path; and the files it
+//! makes there.
 
 use std::path::{Path, PathBuf};
 

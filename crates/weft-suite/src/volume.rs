@@ -18,8 +18,8 @@ pub struct OwnVolume {
 }
 
 impl OwnVolume {
-    /// Starts a fresh volume with `weft up`. `program` is the binary; the volume's folder is made in `folder`; `options`
-    /// are given to `weft up`.
+    /// Starts a fresh volume with `weft up`. `program` is the binary; the volume's folder is made
+    /// in `folder`; `options` are given to `weft up`.
     pub fn start(
         program: &Path,
         folder: &Path,
@@ -85,7 +85,8 @@ pub(crate) fn folder_in(folder: &Path) -> Result<TempDir, SuiteError> {
 /// Runs a program to its end; what it printed.
 pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>, SuiteError> {
     let program = PathBuf::from(command.get_program());
-    // In a group of its own: Ctrl-C is for this process, which cleans up with the help of such programs.
+    // In a group of its own: Ctrl-C is for this process, which cleans up with the help of such
+    // programs.
     let out = command
         .process_group(0)
         .stdin(Stdio::null())

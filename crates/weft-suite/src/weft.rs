@@ -20,7 +20,8 @@ pub(crate) struct WeftFile {
 }
 
 impl WeftFile {
-    /// Takes the attachment over and opens the view; asks every server of the file, so that connections stand.
+    /// Takes the attachment over and opens the view; asks every server of the file, so that
+    /// connections stand.
     pub(crate) async fn open(
         volume: &Volume,
         handed: &[u8],

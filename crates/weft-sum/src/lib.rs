@@ -1,11 +1,13 @@
 //! CRC-32C (iSCSI): of bytes, and of what was put together from bytes whose sums are known.
 //!
-//! The sum of `A‖B` follows from those of `A` and `B` and the length of `B`: it is `sum(A)` times `x` to the power of the bits
-//! of `B`, plus `sum(B)`, all modulo the polynomial. So bytes that were summed in blocks are never summed again because they
-//! travel in frames: `docs/design/0014-checksums.md`.
+//! The sum of `A‖B` follows from those of `A` and `B` and the length of `B`: it is `sum(A)` times
+//! `x` to the power of the bits of `B`, plus `sum(B)`, all modulo the polynomial. So bytes that
+//! were summed in blocks are never summed again because they travel in frames:
+//! `docs/design/0014-checksums.md`.
 //!
-//! The combination of the library below squares matrices, some microseconds for each call; what is here costs four lookups for
-//! a block of [`BLOCK`] bytes and some 50 ns for each bit that is set in another length.
+//! The combination of the library below squares matrices, some microseconds for each call; what is
+//! here costs four lookups for a block of [`BLOCK`] bytes and some 50 ns for each bit that is set
+//! in another length.
 
 use std::sync::Arc;
 
@@ -28,8 +30,9 @@ pub fn of(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// On processors without AVX-512 the other library is faster from this length on: a fifth at 4 KiB and above on AMD's of 2021,
-/// where each byte that is written in small pieces is summed several times. With AVX-512 this one is, several times.
+/// On processors without AVX-512 the other library is faster from this length on: a fifth at 4 KiB
+/// and above on AMD's of 2021, where each byte that is written in small pieces is summed several
+/// times. With AVX-512 this one is, several times.
 #[cfg(target_arch = "x86_64")]
 const WITHOUT_WIDE: usize = 1024;
 
@@ -45,7 +48,8 @@ pub fn joined(first: u32, second: u32, length: usize) -> u32 {
         }
 }
 
-/// The sum of bytes, and where somebody computed them so, those of its blocks: who needs both passes over the bytes once.
+/// The sum of bytes, and where somebody computed them so, those of its blocks: who needs both
+/// passes over the bytes once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     all: u32,
@@ -152,7 +156,8 @@ mod tests {
 
     #[test]
     fn lengths_that_memory_does_not_hold_are_powers_all_the_same() {
-        // The polynomial is x + 1 times a primitive one of degree 31: x to the power of 2^31 - 1 is 1.
+        // The polynomial is x + 1 times a primitive one of degree 31: x to the power of 2^31 - 1 is
+        // 1.
         assert_eq!(power(u64::from(u32::MAX >> 1)), 1 << 31);
     }
 

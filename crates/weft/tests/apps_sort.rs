@@ -1,4 +1,5 @@
-//! `weft sort` on real volumes: many processes sort as one would, and whatever fails leaves the file alone.
+//! `weft sort` on real volumes: many processes sort as one would, and whatever fails leaves the
+//! file alone.
 
 mod apps_common;
 

@@ -1,4 +1,5 @@
-//! Checkpoints of files of a real volume: named states that stay whatever is written, and whoever is killed.
+//! Checkpoints of files of a real volume: named states that stay whatever is written, and whoever
+//! is killed.
 
 mod files_support;
 
@@ -69,7 +70,8 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
         assert!(said.contains("no such checkpoint: other"), "{said}");
     }
     assert_eq!(volume.text("cat /file"), "content");
-    // A small file lies with its metadata until it gets a checkpoint; an empty one has nothing at all.
+    // A small file lies with its metadata until it gets a checkpoint; an empty one has nothing at
+    // all.
     assert_eq!(volume.text("checkpoint read /file c"), "content");
     volume.feed("put /empty", b"");
     volume.text("checkpoint create /empty c");
@@ -135,8 +137,8 @@ fn a_tree_is_kept_looked_into_rolled_back_and_deleted() {
     volume.fails(&format!("ls {kept}"), 1);
 }
 
-/// Every byte of a file is written with one value, then with the next one, by writers that each own a quarter of it, one
-/// request at a time; each request lies in one cell of one server.
+/// Every byte of a file is written with one value, then with the next one, by writers that each own
+/// a quarter of it, one request at a time; each request lies in one cell of one server.
 #[test]
 fn each_write_to_one_server_is_wholly_before_or_after_a_checkpoint() {
     const CELL: usize = 1 << 20;
@@ -199,7 +201,8 @@ fn checkpoints_of_trees_survive_kills_of_servers_and_of_the_service() {
     });
 }
 
-/// Makes checkpoints of `of`, which is or holds `path`, while processes are killed; `read` reads `path` from one.
+/// Makes checkpoints of `of`, which is or holds `path`, while processes are killed; `read` reads
+/// `path` from one.
 fn survive(path: &str, of: &str, read: impl Fn(&str) -> Vec<String>) {
     let volume = Volume::up();
     let dir = volume.path("volume");
@@ -219,7 +222,8 @@ fn survive(path: &str, of: &str, read: impl Fn(&str) -> Vec<String>) {
         kill(&volume, round as usize);
         let done = child.wait().unwrap().success();
         volume.run(["up", dir]);
-        // What was answered is there; what was not is made when all servers are back, or was never begun.
+        // What was answered is there; what was not is made when all servers are back, or was never
+        // begun.
         let name = format!("c{round}");
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut there = names(&volume, of).contains(&name);

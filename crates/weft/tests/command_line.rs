@@ -1,5 +1,5 @@
-//! What any command promises whatever it is about: exit codes, output that nobody takes, documents of one shape, and that
-//! what is refused leaves nothing behind.
+//! What any command promises whatever it is about: exit codes, output that nobody takes, documents
+//! of one shape, and that what is refused leaves nothing behind.
 
 mod files_support;
 

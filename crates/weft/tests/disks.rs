@@ -413,7 +413,8 @@ fn a_block_device_is_a_disk_that_one_server_has_alone() {
 #[test]
 fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
     let volume = Volume::up(&["--servers", "2", "--cache", "64M", "--capacity", "32M"]);
-    // What a command that failed had written is nobody's when it is removed: nothing waits for the command to come back.
+    // What a command that failed had written is nobody's when it is removed: nothing waits for the
+    // command to come back.
     let failed = volume.put("/large", &bytes(7, 70 * MIB));
     assert!(
         !failed.status.success() && text(&failed).contains("no space"),

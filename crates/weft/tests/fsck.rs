@@ -1,5 +1,5 @@
-//! `weft fsck` on real volumes: damage made in the real formats is found, named and repaired; a second run finds nothing; a
-//! volume in use gives no false alarm.
+//! `weft fsck` on real volumes: damage made in the real formats is found, named and repaired; a
+//! second run finds nothing; a volume in use gives no false alarm.
 
 mod files_support;
 mod fsck_support;

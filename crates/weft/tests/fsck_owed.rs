@@ -1,5 +1,5 @@
-//! What servers owe for a file and refuse for good, and files that checkpoints of trees hold: `weft fsck` sees both, and
-//! neither keeps a file from being used or removed.
+//! What servers owe for a file and refuse for good, and files that checkpoints of trees hold:
+//! `weft fsck` sees both, and neither keeps a file from being used or removed.
 
 mod files_support;
 
@@ -71,7 +71,8 @@ fn a_rollback_to_what_a_server_lost_is_refused_and_nothing_stays_owed() {
         assert!(error.contains("fsck"), "{error}");
     }
     nothing_is_owed(&volume);
-    // The servers that still have their part were not rolled back, and the file can be cut and removed.
+    // The servers that still have their part were not rolled back, and the file can be cut and
+    // removed.
     volume.text("truncate --size 1000000 /file");
     volume.text("rm /file");
     nothing_is_owed(&volume);
@@ -152,7 +153,8 @@ fn what_a_server_lost_of_a_trees_checkpoint_is_found_and_the_rest_can_be_used() 
     assert_eq!(fsck(&volume, &[]).1, 0);
 }
 
-/// A volume of one server with its data on one disk, which then goes; files `/f0` … of one odd length.
+/// A volume of one server with its data on one disk, which then goes; files `/f0` … of one odd
+/// length.
 fn without_its_disk(volume: &Volume, files: usize) {
     let folder = volume.path("disks");
     let (dir, disk) = (folder.to_str().unwrap().to_owned(), volume.path("disk"));

@@ -1,5 +1,5 @@
-//! Cells that are not where their file has them, and files of an engine that are not what was written: told, put where they
-//! can be had, and not found again.
+//! Cells that are not where their file has them, and files of an engine that are not what was
+//! written: told, put where they can be had, and not found again.
 
 mod files_support;
 mod fsck_support;
@@ -171,7 +171,8 @@ fn files_of_an_engine_are_put_back_from_their_copies_and_told() {
     );
     copied(&indices[0]);
     volume.run(["scrub"]);
-    // What an engine itself needs, while it is open: told until it is written anew, when the engine is closed at the latest.
+    // What an engine itself needs, while it is open: told until it is written anew, when the engine
+    // is closed at the latest.
     for own in [namespace, &indices[0]] {
         flip(&own.join("keyspaces/1/current"));
         let (report, code) = fsck(&volume, &[]);

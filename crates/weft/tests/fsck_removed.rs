@@ -1,5 +1,5 @@
-//! Files that were removed and are back in name, because the namespace is older than their removal: `weft fsck` tells of them
-//! and takes them away, and never what can still be read.
+//! Files that were removed and are back in name, because the namespace is older than their removal:
+//! `weft fsck` tells of them and takes them away, and never what can still be read.
 
 mod files_support;
 mod fsck_support;

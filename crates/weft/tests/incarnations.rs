@@ -1,5 +1,6 @@
-//! A server, or the metadata service, that comes back without what it had acknowledged: every program that wrote hears of it
-//! from its next sync, once; and no loss is made up where only processes died.
+//! A server, or the metadata service, that comes back without what it had acknowledged: every
+//! program that wrote hears of it from its next sync, once; and no loss is made up where only
+//! processes died.
 
 mod mount_support;
 
@@ -77,7 +78,8 @@ fn a_sync_after_servers_came_back_without_acknowledged_bytes_fails_once_for_each
         fs::remove_dir_all(folder).unwrap();
         copy(&aside.join(n.to_string()), folder);
     }
-    // What they said to be durable of B, if the metadata service heard it, they do not have any more.
+    // What they said to be durable of B, if the metadata service heard it, they do not have any
+    // more.
     let up = weft(&["up", text(&m.volume)]);
     if !up.status.success() {
         let said = String::from_utf8_lossy(&up.stderr).into_owned();
@@ -126,8 +128,9 @@ fn killed_processes_have_lost_nothing_and_no_sync_says_so() {
         file.write_all_at(&vec![b'a' + round; LENGTH], 0).unwrap();
         small.write_all_at(&[b'a' + round; 100], 0).unwrap();
         fs::write(m.file(&format!("name-{round}")), b"x").unwrap();
-        // A close sends what the mount holds. (The programs started below would send it otherwise, when they drop the
-        // descriptors that they inherit, and wait for the volume that they are to start.)
+        // A close sends what the mount holds. (The programs started below would send it otherwise,
+        // when they drop the descriptors that they inherit, and wait for the volume that they are
+        // to start.)
         for path in [&path, &m.file("small")] {
             drop(OpenOptions::new().write(true).open(path).unwrap());
         }

@@ -1,5 +1,5 @@
-//! kill −9 of each process of a volume in turn, then of some at random, under mixed load, against a manifest of what was
-//! acknowledged; and the loss of power.
+//! kill −9 of each process of a volume in turn, then of some at random, under mixed load, against a
+//! manifest of what was acknowledged; and the loss of power.
 
 mod power;
 

@@ -1,5 +1,5 @@
-//! What the system refuses a volume for a while, or for good: descriptors, threads, memory, room for logs. The volume serves on, and
-//! needs no restart.
+//! What the system refuses a volume for a while, or for good: descriptors, threads, memory, room
+//! for logs. The volume serves on, and needs no restart.
 
 mod cgroup_support;
 mod files_support;
@@ -237,7 +237,8 @@ async fn connect(address: &str, key: VolumeKey, client: u64) -> Connection {
 #[test]
 fn payloads_that_many_sent_in_part_take_bounded_memory_and_give_it_back() {
     const CONNECTIONS: u64 = 200;
-    // More than that is not taken from all together, whatever they send; and what tasks and sockets cost.
+    // More than that is not taken from all together, whatever they send; and what tasks and sockets
+    // cost.
     const BOUND: u64 = (128 << 20) + CONNECTIONS * (256 << 10);
     // The store has what arrived, and keeps this much of it in memory.
     const CACHE: u64 = 32 << 20;

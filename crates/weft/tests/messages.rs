@@ -1,5 +1,5 @@
-//! What commands say when something is wrong: to which file, what happened and what to do; and that nothing they say commands a
-//! terminal.
+//! What commands say when something is wrong: to which file, what happened and what to do; and that
+//! nothing they say commands a terminal.
 
 mod files_support;
 

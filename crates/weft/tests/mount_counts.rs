@@ -1,4 +1,5 @@
-//! What small files cost through a mount, counted: the kernel's requests, and the calls that they make.
+//! What small files cost through a mount, counted: the kernel's requests, and the calls that they
+//! make.
 //!
 //! The table is that of `docs/design/0005-mount.md`.
 
@@ -30,7 +31,8 @@ fn counts(mount: &Path) -> BTreeMap<String, u64> {
     text.lines().map(line).collect()
 }
 
-/// Does something to each file; what it made of requests and of calls, those apart that come by themselves.
+/// Does something to each file; what it made of requests and of calls, those apart that come by
+/// themselves.
 fn cost(
     mount: &Path,
     names: &[PathBuf],
@@ -74,7 +76,8 @@ fn small_files_cost_as_many_calls_as_they_need() {
     let names: Vec<_> = (0..FILES).map(|i| folder.join(format!("f{i}"))).collect();
     let folders: Vec<_> = (0..FILES).map(|i| folder.join(format!("d{i}"))).collect();
     let at_most = |what: &str, names: &[PathBuf], requests, calls, work: &mut dyn FnMut(&Path)| {
-        // And one more for the directory, whose attributes the kernel may ask for, and one that gives a directory back.
+        // And one more for the directory, whose attributes the kernel may ask for, and one that
+        // gives a directory back.
         let (all, asked, called) = cost(&m.path, names, work);
         println!("{what}: {all:?}");
         assert!(called <= calls + 2, "{what}: {called} calls: {all:?}");
@@ -119,7 +122,8 @@ fn small_files_cost_as_many_calls_as_they_need() {
         assert_eq!(File::open(name).unwrap().read(&mut bytes).unwrap(), 4096);
     };
     at_most("open, read, close", &names, 4, FILES, read);
-    // `ls -l`, where nothing is known yet: one listing brings the attributes of all, and that they have no extended ones.
+    // `ls -l`, where nothing is known yet: one listing brings the attributes of all, and that they
+    // have no extended ones.
     let other = m.further("other", "");
     wait_until("its watch is live", || {
         counts(&other).get("call Watch") > Some(&1)
@@ -200,7 +204,8 @@ fn synchronous_writes_past_the_kernel_s_pages_are_at_the_servers_when_they_retur
                 assert!((1..=2).contains(&of("call Write")), "{what}: {after:?}");
                 syncs += of("call Sync");
             }
-            // What others may have left is synced once, on both servers; then the writes are synced by themselves.
+            // What others may have left is synced once, on both servers; then the writes are synced
+            // by themselves.
             assert!(syncs <= 2, "{what}: {syncs}");
             assert!(name != "there" || syncs > 0, "{what}");
         }
@@ -251,7 +256,8 @@ fn access_times_cost_no_call() {
     let (again, ..) = cost(&m.path, &names, &mut *read);
     assert_eq!(times(), after, "the second read does not count");
     println!("first {first:?}, again {again:?}");
-    // But for how many closes one call tells of, which time decides, and for the bytes, which are there the second time.
+    // But for how many closes one call tells of, which time decides, and for the bytes, which are
+    // there the second time.
     let others = |counts: &BTreeMap<String, u64>| -> u64 {
         all_calls(counts) - counts["call Detach"] - counts.get("call Read").unwrap_or(&0)
     };

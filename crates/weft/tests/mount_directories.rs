@@ -1,6 +1,7 @@
 //! Large directories, listed while names come and go.
 //!
-//! `WEFT_CASES` is how many thousand names that stay: 20 in every run, 1,000 where there is time for it.
+//! `WEFT_CASES` is how many thousand names that stay: 20 in every run, 1,000 where there is time
+//! for it.
 
 mod mount_support;
 
@@ -24,8 +25,8 @@ fn thousands() -> u32 {
     asked.unwrap_or(20)
 }
 
-/// Most are links, which cost least to make; some are files and some directories. Through both mounts: the kernel lets
-/// one at a time into a directory.
+/// Most are links, which cost least to make; some are files and some directories. Through both
+/// mounts: the kernel lets one at a time into a directory.
 fn make(mounts: [&Path; 2], count: u32) {
     File::create(mounts[0].join("first")).unwrap();
     let part = |directory: &Path, start: u32| {
@@ -86,7 +87,8 @@ fn list(directory: &Path, count: u32) {
         .filter(|(_, times)| **times > 1)
         .take(5)
         .collect();
-    // What came, went and came back under the same name may be seen as often as it came; these do not.
+    // What came, went and came back under the same name may be seen as often as it came; these do
+    // not.
     assert!(
         twice.iter().all(|(name, _)| name.ends_with('x')),
         "{twice:?}"
@@ -130,7 +132,8 @@ fn seek_back(directory: &Path, count: u32) {
             File::create(passing(n, "y")).unwrap();
         }
     }
-    // `back` names before the end, or at the start: the name there, and what the first listing had behind it.
+    // `back` names before the end, or at the start: the name there, and what the first listing had
+    // behind it.
     for back in [10, 5_000, 15_000, listed.len() - 10] {
         let at = listed.len().saturating_sub(back);
         let (before, behind) = listed.split_at(at);

@@ -64,8 +64,8 @@ fn a_dead_volume_gives_errors_soon_and_nobody_hangs() {
     });
 }
 
-/// A program that is to wait for the volume. It begins in a directory of its own, where nobody else has the kernel's lock, when
-/// its standard input ends.
+/// A program that is to wait for the volume. It begins in a directory of its own, where nobody else
+/// has the kernel's lock, when its standard input ends.
 fn waiting(directory: &Path, program: &str) -> Child {
     let mut command = Command::new("sh");
     let script = format!("echo; read -r _; exec {program} > /dev/null");
@@ -83,7 +83,8 @@ fn waiting(directory: &Path, program: &str) -> Child {
     child
 }
 
-/// Lets programs begin, and kills them when they wait: each ends by that, and long before the volume would have been given up.
+/// Lets programs begin, and kills them when they wait: each ends by that, and long before the
+/// volume would have been given up.
 fn begin_and_kill(children: Vec<(Child, &str)>) {
     let mut children = children;
     for (child, program) in &mut children {
@@ -183,8 +184,8 @@ fn what_was_believed_ends_when_the_service_stands_still() {
     assert!(known().is_ok() && not_found(absent()));
     let service = [m.nodes()[0]];
     stop(&service, true);
-    // Both by what is known without asking, for some seconds; then nobody says anything any more, though the kernel might believe
-    // it for a minute.
+    // Both by what is known without asking, for some seconds; then nobody says anything any more,
+    // though the kernel might believe it for a minute.
     wait_until("attributes are not believed", || known().is_err());
     assert!(!not_found(absent()), "a name is not believed either");
     stop(&service, false);
@@ -224,8 +225,9 @@ fn took<T>(call: impl FnOnce() -> T) -> (T, Duration) {
     (call(), start.elapsed())
 }
 
-/// A server that is dead, and one that stands still: the first call that meets it fails within ten seconds, whatever it is,
-/// all others at once; other services are waited for all the same; and all is well a second after it is back.
+/// A server that is dead, and one that stands still: the first call that meets it fails within ten
+/// seconds, whatever it is, all others at once; other services are waited for all the same; and all
+/// is well a second after it is back.
 #[test]
 fn a_server_that_is_away_is_waited_for_once_and_back_within_a_second() {
     use std::io::Write;
@@ -317,14 +319,16 @@ fn starting(volume: &Path) -> Child {
     command.stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// What programs have open goes on over a service's new life: files with cells, small ones, one without a name, and a directory.
+/// What programs have open goes on over a service's new life: files with cells, small ones, one
+/// without a name, and a directory.
 #[test]
 fn what_is_open_outlives_a_restart_of_the_service_of_the_servers_and_of_all() {
     use std::io::Write;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
     let Some(m) = Mounted::new() else { return };
-    // Begun before anything is open: who starts a program closes in it what is open, and waits for the volume with that.
+    // Begun before anything is open: who starts a program closes in it what is open, and waits for
+    // the volume with that.
     let starts = [(); 3].map(|()| starting(&m.volume));
     let open = |name| {
         let mut options = fs::File::options();
@@ -615,7 +619,8 @@ fn a_strict_mount_shows_at_once_what_another_wrote() {
     }
 }
 
-/// Every program that a program starts closes what it has open, and does not look at what close says.
+/// Every program that a program starts closes what it has open, and does not look at what close
+/// says.
 #[test]
 fn a_loss_that_a_child_heard_of_is_still_told_by_fsync() {
     use std::os::unix::fs::FileExt;

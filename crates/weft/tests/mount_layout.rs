@@ -1,4 +1,5 @@
-//! Layouts and views from the shell: attributes of files and directories, and files under `.weft/views`.
+//! Layouts and views from the shell: attributes of files and directories, and files under
+//! `.weft/views`.
 
 mod mount_support;
 
@@ -167,7 +168,8 @@ fn a_view_has_each_byte_order() {
         seen.push(bytes);
     }
     assert!(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2]);
-    // An access is what the program asks for in one call: 24 bytes are a block of 2 by 2 units twice.
+    // An access is what the program asks for in one call: 24 bytes are a block of 2 by 2 units
+    // twice.
     let column = m.file("d/.weft/views/f/subfile=2,2,2,2,1,column");
     let (mut part, through) = (
         [0; 24],

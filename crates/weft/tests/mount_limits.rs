@@ -1,4 +1,5 @@
-//! Where a volume ends: long names and paths, kinds of calls that it does not have, direct I/O, large holes.
+//! Where a volume ends: long names and paths, kinds of calls that it does not have, direct I/O,
+//! large holes.
 
 mod mount_support;
 
@@ -386,7 +387,8 @@ fn a_mount_keeps_quotas_and_shows_them() {
     let refused = sh(&m.path, "! echo one byte too many 2>&1 > t/small2; ls t");
     assert!(!refused.contains("byte"), "{refused}");
     sh(&m.path, "rm -f t/small2 t/more; echo fits > t/small2");
-    // Files are counted as well: d, big, small, small2 and the tree itself are there, once nobody has the others open.
+    // Files are counted as well: d, big, small, small2 and the tree itself are there, once nobody
+    // has the others open.
     wait_until("what is removed is gone", || {
         used(&m, "quota show --tree /t --json").1 == 5
     });

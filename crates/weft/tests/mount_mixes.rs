@@ -1,8 +1,8 @@
-//! Whatever mix of reads, writes, maps, copies and cuts the programs of one machine use on one file, the file is what it would be
-//! on a local file system.
+//! Whatever mix of reads, writes, maps, copies and cuts the programs of one machine use on one
+//! file, the file is what it would be on a local file system.
 //!
-//! `WEFT_CASES` is how many operations all workers together do in each way, 30,000 where it is not said; `WEFT_SEED` chooses
-//! other ones.
+//! `WEFT_CASES` is how many operations all workers together do in each way, 30,000 where it is not
+//! said; `WEFT_SEED` chooses other ones.
 
 #[path = "mount_mixes/map.rs"]
 mod map;
@@ -89,7 +89,8 @@ fn run(mix: &Mix, by: By) {
     }
 }
 
-/// Runs the same mixes on the mount and beside it. `kept`: the descriptor that made the file stays open meanwhile.
+/// Runs the same mixes on the mount and beside it. `kept`: the descriptor that made the file stays
+/// open meanwhile.
 fn mixes(options: &str, (by, kept): (By, bool), share: u64) {
     let Some(m) = Mounted::with_options(options) else {
         return;

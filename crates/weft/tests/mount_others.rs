@@ -42,7 +42,8 @@ fn an_open_small_file_shows_what_another_mount_appends_and_never_anything_else()
             let size = follows.metadata().unwrap().size();
             let mut seen = rest(&follows, 0);
             if (seen.len() as u64) < size {
-                // The kernel drops a size that a notice overtakes: this read may end where the file ended before, once.
+                // The kernel drops a size that a notice overtakes: this read may end where the file
+                // ended before, once.
                 seen = rest(&follows, 0);
             }
             let other = seen.iter().zip(&expected).position(|(a, b)| a != b);

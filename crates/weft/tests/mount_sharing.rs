@@ -89,7 +89,8 @@ fn ranges_are_copied_between_files_and_within_one() {
     let copy = |from: &fs::File, mut at: u64, to: &fs::File, mut there: u64, length| {
         copy_file_range(from, Some(&mut at), to, Some(&mut there), length)
     };
-    // Both dirty, the target small until now; to an odd place, past the source's end, and again in place.
+    // Both dirty, the target small until now; to an odd place, past the source's end, and again in
+    // place.
     assert_eq!(copy(&from, 100_000, &to, 65_537, 9_000_000), Ok(2_900_000));
     let mut expected = b"old".to_vec();
     expected.resize(65_537, 0);
@@ -295,7 +296,8 @@ fn what_another_mount_changes_is_seen_though_names_and_attributes_are_believed_f
     wait_until("all changes are seen", || everything(&m.path) == after);
     fs::remove_file(there("d/new")).unwrap();
     wait_until("the name is gone", || !here("d/new").exists());
-    // Of a file that stays open elsewhere size and time are seen, too, when they have reached the servers.
+    // Of a file that stays open elsewhere size and time are seen, too, when they have reached the
+    // servers.
     for name in ["kept", "large"] {
         let file = open(&there(name));
         let (mut size, mut time) = (0, std::time::UNIX_EPOCH);

@@ -26,7 +26,8 @@ fn waits_for_the_mount(child: &Child) -> bool {
     place.is_ok_and(|place| place.contains("request_wait_answer"))
 }
 
-/// Gets a signal each 50 milliseconds, as programs with timers do, and expects no call to fail by it.
+/// Gets a signal each 50 milliseconds, as programs with timers do, and expects no call to fail by
+/// it.
 const PROGRAM: &str = "
 import os, signal, sys
 signal.signal(signal.SIGALRM, lambda *_: None)
@@ -135,7 +136,8 @@ fn what_a_killed_program_began_is_carried_to_its_end_and_leaves_nothing_open() {
         child.wait().unwrap();
     }
     stop(&nodes, false);
-    // Whether chmod came as far as its change depends on the machine; that nobody shows another mode does not.
+    // Whether chmod came as far as its change depends on the machine; that nobody shows another
+    // mode does not.
     std::thread::sleep(Duration::from_secs(1));
     wait_until("both mounts show one mode", || {
         match (mode(&m.path), mode(&other)) {

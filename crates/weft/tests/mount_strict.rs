@@ -1,6 +1,8 @@
-//! Two mounts with `-o strict`, one file, random operations on either: after each, both show what a model in memory holds.
+//! Two mounts with `-o strict`, one file, random operations on either: after each, both show what a
+//! model in memory holds.
 //!
-//! `WEFT_CASES` asks for more than a few thousand operations, `WEFT_SEED` for those of another seed.
+//! `WEFT_CASES` asks for more than a few thousand operations, `WEFT_SEED` for those of another
+//! seed.
 
 mod mount_support;
 

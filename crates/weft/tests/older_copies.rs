@@ -1,5 +1,5 @@
-//! Folders that are not what their nodes left: older copies, copies that run twice, folders of other servers and volumes
-//! (`docs/design/0022-older-copies.md`).
+//! Folders that are not what their nodes left: older copies, copies that run twice, folders of
+//! other servers and volumes (`docs/design/0022-older-copies.md`).
 
 mod files_support;
 
@@ -41,7 +41,8 @@ fn replace(folder: &Path, by: &Path) {
     copy(by, folder);
 }
 
-/// A volume whose file holds `new` beside a directory of that name, and copies of all its folders from when the file held `old`.
+/// A volume whose file holds `new` beside a directory of that name, and copies of all its folders
+/// from when the file held `old`.
 fn aged(old: &[u8], new: &[u8]) -> Volume {
     let v = Volume::up();
     v.feed("put /f", old);
@@ -214,7 +215,8 @@ fn a_file_that_an_accepted_copy_lacks_does_not_read_as_zeros() {
         said.contains(held[1]) && !said.contains(&format!("{} ", held[0])),
         "{said}"
     );
-    // The last one accepted, /f written anew and the others removed, a repair finds none left and ends it.
+    // The last one accepted, /f written anew and the others removed, a repair finds none left and
+    // ends it.
     let (code, said) = check(&["--accept", held[1]]);
     assert_eq!(code, Some(4), "{said}");
     v.feed("put /f", &bytes(6, LENGTH));

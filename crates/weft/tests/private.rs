@@ -1,5 +1,5 @@
-//! What a volume keeps on a machine is its owner's alone: its folder gives away no byte of a file to other users, and a key that
-//! others have is not used.
+//! What a volume keeps on a machine is its owner's alone: its folder gives away no byte of a file
+//! to other users, and a key that others have is not used.
 
 mod files_support;
 
@@ -156,7 +156,8 @@ fn a_key_that_others_can_read_is_not_used_and_the_message_says_what_to_do() {
     volume.text("ls /");
 }
 
-/// A FIFO in the place of the key made `weft up` wait for ever, and left processes that `weft down` did not know.
+/// A FIFO in the place of the key made `weft up` wait for ever, and left processes that `weft down`
+/// did not know.
 #[test]
 fn a_key_or_configuration_that_is_no_file_is_refused_at_once_and_leaves_nothing_running() {
     let volume = Volume::up();

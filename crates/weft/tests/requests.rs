@@ -1,4 +1,5 @@
-//! `docs/requests.md`: every example on the page does what the page says; and what is no request says why.
+//! `docs/requests.md`: every example on the page does what the page says; and what is no request
+//! says why.
 
 mod files_support;
 

@@ -130,7 +130,8 @@ fn what_a_repair_gives_up_is_lost_and_said_to_be_until_it_is_accepted() {
     let (volume, _) = damaged();
     let dir = volume.path("volume");
     let dir = dir.to_str().unwrap();
-    // A repair gives the block up: reads, checks, scrubs and the status say so until it is accepted.
+    // A repair gives the block up: reads, checks, scrubs and the status say so until it is
+    // accepted.
     let fsck = |code| {
         let output = volume
             .command(["fsck", "--data", "--repair"])

@@ -1,6 +1,7 @@
-//! Processes that get no more descriptors or threads, from the next one on, the one after that, and so on: wherever one is wanted, it is
-//! refused once. What is asked meanwhile is done or fails with a reason; when there are some again, everything works as before, in the
-//! same processes, and what was acknowledged is there.
+//! Processes that get no more descriptors or threads, from the next one on, the one after that, and
+//! so on: wherever one is wanted, it is refused once. What is asked meanwhile is done or fails with
+//! a reason; when there are some again, everything works as before, in the same processes, and what
+//! was acknowledged is there.
 
 mod cgroup_support;
 mod files_support;

@@ -1,4 +1,5 @@
-//! Transfers in parts by several processes at once: one file comes of them, and nothing stays behind.
+//! Transfers in parts by several processes at once: one file comes of them, and nothing stays
+//! behind.
 
 mod files_support;
 

@@ -1,4 +1,5 @@
-//! Starting and stopping a volume: again, twice at once, with another configuration, and with none that can be read.
+//! Starting and stopping a volume: again, twice at once, with another configuration, and with none
+//! that can be read.
 
 mod files_support;
 

@@ -6,15 +6,17 @@ use super::Group;
 use crate::{Access, Error, File, Place, Volume};
 
 impl Group {
-    /// Attaches a file for the whole group, creating it if `access` says so: one request to the metadata service, by
-    /// member 0.
+    /// Attaches a file for the whole group, creating it if `access` says so: one request to the
+    /// metadata service, by member 0.
     ///
-    /// `share` is how the processes of this group tell each other something (a broadcast of MPI, a pipe, a file): in
-    /// member 0 it is given the attachment, in the others nothing; in all it returns what member 0 gave. The file stays
-    /// attached until member 0 closes it, which reports what all have written: it is the last to do so.
+    /// `share` is how the processes of this group tell each other something (a broadcast of MPI, a
+    /// pipe, a file): in member 0 it is given the attachment, in the others nothing; in all it
+    /// returns what member 0 gave. The file stays attached until member 0 closes it, which reports
+    /// what all have written: it is the last to do so.
     ///
     /// # Errors
-    /// In member 0 those of [`Volume::attach`]; the others are told that it failed. [`Error::Protocol`] when `share` fails.
+    /// In member 0 those of [`Volume::attach`]; the others are told that it failed.
+    /// [`Error::Protocol`] when `share` fails.
     /// # Source
     /// Vesta §4.1.
     pub async fn attach(

@@ -1,4 +1,5 @@
-//! The requests of a whole group from one process, which has the memory of all members: one message to each server.
+//! The requests of a whole group from one process, which has the memory of all members: one message
+//! to each server.
 
 use bytes::Bytes;
 use futures_util::future::{TryFutureExt, ready, try_join_all};
@@ -37,12 +38,13 @@ pub struct JoinedWrite<'a> {
     pub data: Bytes,
 }
 
-/// Reads what all members want: one message to each server that holds any of it; there it is one job, and what several
-/// members want is read from disk once.
+/// Reads what all members want: one message to each server that holds any of it; there it is one
+/// job, and what several members want is read from disk once.
 ///
 /// Returns the number of bytes moved, of all members together.
 /// # Errors
-/// Those of [`OpenView::read_with`]; [`Error::Refused`] when the views are not of one file and fork.
+/// Those of [`OpenView::read_with`]; [`Error::Refused`] when the views are not of one file and
+/// fork.
 /// # Source
 /// PVFS §2.3.1.
 pub async fn read_joined(members: Vec<JoinedRead<'_>>) -> Result<u64, Error> {
@@ -55,7 +57,8 @@ pub async fn read_joined(members: Vec<JoinedRead<'_>>) -> Result<u64, Error> {
     }
     let joined = Joined::new(parts)?;
     let mut deals: Vec<_> = joined.slots.iter().map(|_| None).collect();
-    // Each server's bytes are taken as they come, whatever the others do: their rounds hold room until then.
+    // Each server's bytes are taken as they come, whatever the others do: their rounds hold room
+    // until then.
     let streams = joined.slots.iter().enumerate().map(|(i, slot)| {
         let stream = joined.server_stream(*slot);
         Box::pin(stream.map(move |item| (i, item)))
@@ -85,14 +88,16 @@ pub async fn read_joined(members: Vec<JoinedRead<'_>>) -> Result<u64, Error> {
     Ok(moved)
 }
 
-/// Writes what all members bring: one message to each server that holds any of it; there it is one job.
+/// Writes what all members bring: one message to each server that holds any of it; there it is one
+/// job.
 ///
 /// Returns the number of bytes moved, of all members together.
 /// # Durability
 /// As of [`OpenView::write_with`], of all if any is [`Transfer::synced`].
 /// # Errors
-/// Those of [`OpenView::write_with`]; [`Error::Refused`] when the views are not of one file and fork, or when members write
-/// the same bytes and `overlaps` does not allow it: nothing is written then.
+/// Those of [`OpenView::write_with`]; [`Error::Refused`] when the views are not of one file and
+/// fork, or when members write the same bytes and `overlaps` does not allow it: nothing is written
+/// then.
 /// # Source
 /// PVFS §2.3.1.
 pub async fn write_joined(members: Vec<JoinedWrite<'_>>, overlaps: Overlaps) -> Result<u64, Error> {
@@ -139,8 +144,8 @@ struct Part<'a> {
     /// With the caller's numbers of its bytes.
     own: Request,
     pattern: Pattern,
-    /// What the server makes of the pattern: the same bytes in the same order, perhaps in other pieces. Rounds are cut of
-    /// this on both sides.
+    /// What the server makes of the pattern: the same bytes in the same order, perhaps in other
+    /// pieces. Rounds are cut of this on both sides.
     travels: Request,
 }
 

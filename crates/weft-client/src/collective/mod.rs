@@ -1,4 +1,5 @@
-//! Collectives: what the members of a group read or write at the same time becomes one job on each server.
+//! Collectives: what the members of a group read or write at the same time becomes one job on each
+//! server.
 //!
 //! ```no_run
 //! # async fn example(view: weft_client::OpenView, mut memory: Vec<u8>) -> Result<(), weft_client::Error> {
@@ -14,11 +15,12 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A member sends one request to each server of the file, of constant size, also to those that hold none of its bytes:
-//!    so a server knows when all have come.
-//! 2. A request that is sent again after a lost connection carries the same nonce: it is not taken for another one.
-//! 3. A call takes the collective's number before anything of it is checked: a member that is refused by itself is still
-//!    in step with the others, who wait for it in vain.
+//! 1. A member sends one request to each server of the file, of constant size, also to those that
+//!    hold none of its bytes: so a server knows when all have come.
+//! 2. A request that is sent again after a lost connection carries the same nonce: it is not taken
+//!    for another one.
+//! 3. A call takes the collective's number before anything of it is checked: a member that is
+//!    refused by itself is still in step with the others, who wait for it in vain.
 //!
 //! See `docs/design/0008-collectives.md`.
 
@@ -68,7 +70,8 @@ pub enum Overlaps {
     MemberOrder,
 }
 
-/// A member's place in a group. All members say the same of the group and call its collectives in the same order.
+/// A member's place in a group. All members say the same of the group and call its collectives in
+/// the same order.
 #[derive(Debug)]
 pub struct Group {
     id: String,
@@ -85,14 +88,16 @@ pub struct Group {
 pub struct Collected {
     /// Bytes moved for this member.
     pub bytes: u64,
-    /// Members without which it was done, by any of the servers; ascending. Always empty with [`Missing::Fail`].
+    /// Members without which it was done, by any of the servers; ascending. Always empty with
+    /// [`Missing::Fail`].
     pub missing: Vec<u32>,
 }
 
 impl Group {
     /// Member `member` (from 0) of the group `id` of so many members. Local: no message.
     ///
-    /// What is not legal (no members, more than 1,024, an id of more than 64 bytes) is refused by the first collective.
+    /// What is not legal (no members, more than 1,024, an id of more than 64 bytes) is refused by
+    /// the first collective.
     pub fn new(id: impl Into<String>, members: u32, member: u32) -> Group {
         Group {
             id: id.into(),
@@ -105,15 +110,16 @@ impl Group {
         }
     }
 
-    /// The next collective has this number; each has one more than that before. Processes that each do one collective of
-    /// a series say so which.
+    /// The next collective has this number; each has one more than that before. Processes that each
+    /// do one collective of a series say so which.
     #[must_use]
     pub fn sequence(self, sequence: u64) -> Group {
         self.sequence.store(sequence, Ordering::Release);
         self
     }
 
-    /// How long a server waits after the first member's arrival; 30 s if it is not said, at most an hour.
+    /// How long a server waits after the first member's arrival; 30 s if it is not said, at most an
+    /// hour.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Group {
         Group { wait, ..self }
@@ -175,21 +181,25 @@ pub struct Collective<'a> {
 }
 
 impl OpenView {
-    /// This view for collectives of a group. Members may have different views of the file. Local: no message.
+    /// This view for collectives of a group. Members may have different views of the file. Local:
+    /// no message.
     pub fn collective<'a>(&'a self, group: &'a Group) -> Collective<'a> {
         Collective { view: self, group }
     }
 }
 
 impl Collective<'_> {
-    /// Reads the bytes of this member's transfer while the others read theirs: as [`OpenView::read_with`], but each server
-    /// waits until all members have come and goes over its cells once for all; what several members want is read once.
+    /// Reads the bytes of this member's transfer while the others read theirs: as
+    /// [`OpenView::read_with`], but each server waits until all members have come and goes over its
+    /// cells once for all; what several members want is read once.
     ///
     /// # Errors
-    /// Those of [`OpenView::read_with`], for the others a member that does not come; [`Error::Refused`] with
-    /// [`Code::MembersMissing`], which says who, when members did not come to a group that does not go on without.
+    /// Those of [`OpenView::read_with`], for the others a member that does not come;
+    /// [`Error::Refused`] with [`Code::MembersMissing`], which says who, when members did not come
+    /// to a group that does not go on without.
     /// # Cancellation
-    /// Dropped, this member's part is free: another request may take its place until the job begins.
+    /// Dropped, this member's part is free: another request may take its place until the job
+    /// begins.
     pub async fn read(&self, transfer: &Transfer, buffer: &mut [u8]) -> Result<Collected, Error> {
         // Refused or not, this was the collective of that number.
         let membership = self.join();
@@ -203,18 +213,20 @@ impl Collective<'_> {
         self.read(&all, buffer).await
     }
 
-    /// Writes the bytes of this member's transfer while the others write theirs: as [`OpenView::write_with`], but each
-    /// server waits until all members have come and writes what they bring together: blocks that they fill between them
-    /// are written whole, without being read first.
+    /// Writes the bytes of this member's transfer while the others write theirs: as
+    /// [`OpenView::write_with`], but each server waits until all members have come and writes what
+    /// they bring together: blocks that they fill between them are written whole, without being
+    /// read first.
     ///
     /// # Durability
-    /// On return the bytes *of all members* survive the death of any server's process, and power loss if any member's
-    /// transfer is [`Transfer::synced`].
+    /// On return the bytes *of all members* survive the death of any server's process, and power
+    /// loss if any member's transfer is [`Transfer::synced`].
     /// # Errors
-    /// Those of [`OpenView::write_with`]; [`Code::Invalid`] when members write the same bytes and the group is not
-    /// [`Overlaps::MemberOrder`] (a server on which they do has then written nothing); [`Code::MembersMissing`], which
-    /// says who, when members did not come or were lost in the middle and the group does not go on without. In the middle
-    /// means that any part of what all wrote may be written.
+    /// Those of [`OpenView::write_with`]; [`Code::Invalid`] when members write the same bytes and
+    /// the group is not [`Overlaps::MemberOrder`] (a server on which they do has then written
+    /// nothing); [`Code::MembersMissing`], which says who, when members did not come or were lost
+    /// in the middle and the group does not go on without. In the middle means that any part of
+    /// what all wrote may be written.
     /// # Cancellation
     /// Dropped before the job begins, this member's part is free; later it counts as lost.
     pub async fn write(&self, transfer: &Transfer, data: Bytes) -> Result<Collected, Error> {

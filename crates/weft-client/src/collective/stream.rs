@@ -1,8 +1,8 @@
-//! The stream between a server and the process that speaks for all members: cut into, and put together from, the memory of
-//! each.
+//! The stream between a server and the process that speaks for all members: cut into, and put
+//! together from, the memory of each.
 //!
-//! Both sides cut rounds of the requests as they travel; in which pieces a member's bytes lie in its memory is another
-//! matter, which the server does not know.
+//! Both sides cut rounds of the requests as they travel; in which pieces a member's bytes lie in
+//! its memory is another matter, which the server does not know.
 
 use bytes::{Bytes, BytesMut};
 use weft_layout::{CellLengths, Cutter, Endless, Piece, Rounds, Search, Stretch};

@@ -12,8 +12,8 @@ use super::{Collected, Collective, Overlaps, Patience, add_missing, slots};
 use crate::Error;
 use crate::io::{Durability, Gather, Writing, send_frames};
 
-/// All answers, or the first error. Where members are missing, each server is to say so by itself: whoever goes away before it
-/// does would count as one who did not come.
+/// All answers, or the first error. Where members are missing, each server is to say so by itself:
+/// whoever goes away before it does would count as one who did not come.
 async fn all_heard<T>(
     mut calls: FuturesUnordered<impl Future<Output = Result<T, Error>>>,
 ) -> Result<Vec<T>, Error> {

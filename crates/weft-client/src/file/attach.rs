@@ -39,7 +39,8 @@ impl Volume {
                 attaching.answered();
                 return self.opened(&path.to_string(), reply, write, true);
             }
-            // The service believes this attachment to be gone. The file is there now, whatever its path leads to.
+            // The service believes this attachment to be gone. The file is there now, whatever its
+            // path leads to.
             request.target = Target {
                 at: id,
                 ..Target::default()
@@ -51,7 +52,8 @@ impl Volume {
         }
     }
 
-    /// Takes over an attachment that another process handed over with [`File::hand_over`]. No message.
+    /// Takes over an attachment that another process handed over with [`File::hand_over`]. No
+    /// message.
     ///
     /// The file stays attached as long as the process that attached it keeps it.
     pub fn adopt(&self, handed: &[u8]) -> Result<File, Error> {

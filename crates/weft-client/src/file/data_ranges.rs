@@ -1,7 +1,8 @@
 //! Where a file has data, in canonical order: what the servers tell of their cells, merged.
 //!
 //! Invariants:
-//! 1. Every byte that was data when its server was asked is in a range; ranges are ascending and disjoint.
+//! 1. Every byte that was data when its server was asked is in a range; ranges are ascending and
+//!    disjoint.
 //! 2. Nothing is given out beyond the place that every server has told up to.
 
 use std::cmp::Reverse;
@@ -15,8 +16,8 @@ use weft_proto::io::{DataRun, DataRunsReply, DataRunsRequest, Grid};
 use crate::volume::Repeat;
 use crate::{Error, File};
 
-/// Below this BSU, less than a server's block, ranges are made of whole rows of the grid: exact ones would be many, and
-/// shorter than the request that fetches them.
+/// Below this BSU, less than a server's block, ranges are made of whole rows of the grid: exact
+/// ones would be many, and shorter than the request that fetches them.
 const EXACT_BSU: u64 = 4096;
 
 /// The ranges of a file that hold data, in ascending order; see [`File::data_ranges`].
@@ -43,8 +44,9 @@ struct Rest {
 impl File {
     /// Where the `data` forks hold data at or after `from`, in canonical order. Local: no message.
     ///
-    /// Holes are told as the servers' blocks of 4 KiB know them; those shorter than `hole` bytes may be told as data, and
-    /// so may the rest of a row of the grid where BSUs are smaller than a block.
+    /// Holes are told as the servers' blocks of 4 KiB know them; those shorter than `hole` bytes
+    /// may be told as data, and so may the rest of a row of the grid where BSUs are smaller than a
+    /// block.
     pub fn data_ranges(&self, from: FileOffset, hole: u64) -> DataRanges {
         let layout = self.layout();
         let used = layout.servers().len().min(layout.cells() as usize);
@@ -59,9 +61,11 @@ impl File {
 }
 
 impl DataRanges {
-    /// The next range of canonical bytes; `None` when there is no more data. Two ranges that touch are possible.
+    /// The next range of canonical bytes; `None` when there is no more data. Two ranges that touch
+    /// are possible.
     ///
-    /// Cost: one request to each server for about 1,024 of its chunks with data, however far apart they are.
+    /// Cost: one request to each server for about 1,024 of its chunks with data, however far apart
+    /// they are.
     /// # Errors
     /// After an error the next call asks the same again.
     /// # Cancellation

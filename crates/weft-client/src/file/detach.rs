@@ -1,10 +1,13 @@
-//! Attachments that end without anything to tell: told to the service together, some milliseconds later.
+//! Attachments that end without anything to tell: told to the service together, some milliseconds
+//! later.
 //!
-//! Programs open and close files by the thousand; a call for each close would cost as much as the one for each open.
-//! Until it is told an attachment counts as one: a file that is removed meanwhile goes a moment later.
+//! Programs open and close files by the thousand; a call for each close would cost as much as the
+//! one for each open. Until it is told an attachment counts as one: a file that is removed
+//! meanwhile goes a moment later.
 //!
-//! Times of access travel with them, so that reading a file costs no call of its own; those of what has no attachment, such as
-//! directories, go by themselves after a second. They may be lost: with the connection, with this process.
+//! Times of access travel with them, so that reading a file costs no call of its own; those of what
+//! has no attachment, such as directories, go by themselves after a second. They may be lost: with
+//! the connection, with this process.
 
 use std::time::Duration;
 
@@ -34,7 +37,8 @@ impl Volume {
         }
     }
 
-    /// A file, directory or link was read at this time; the service hears of it soon, with whatever attachments end.
+    /// A file, directory or link was read at this time; the service hears of it soon, with whatever
+    /// attachments end.
     pub fn note_access(&self, file: u64, time: i64) {
         let begin = self.shared.detaches.lock().add_access(file, time);
         if begin {
@@ -49,7 +53,8 @@ impl Volume {
         }
     }
 
-    /// The time of access of a file is about to be set by hand: one that was noted before is not told any more.
+    /// The time of access of a file is about to be set by hand: one that was noted before is not
+    /// told any more.
     pub async fn forget_access(&self, file: u64) {
         let detaches = &self.shared.detaches;
         detaches.lock().forget_access(file);
@@ -57,14 +62,16 @@ impl Volume {
         drop(detaches.telling().await);
     }
 
-    /// Tells the service of all attachments that [`File::let_go`](crate::File::let_go) has ended so far.
+    /// Tells the service of all attachments that [`File::let_go`](crate::File::let_go) has ended so
+    /// far.
     pub async fn tell_ended(&self) {
         while self.tell_detached().await {}
     }
 
-    /// Waits until the service was told of the end of every attachment, also of files that were dropped and not closed. For who
-    /// is about to end: what the service is not told it notices when the connection has been away for its grace. A file that is
-    /// still held keeps this waiting.
+    /// Waits until the service was told of the end of every attachment, also of files that were
+    /// dropped and not closed. For who is about to end: what the service is not told it notices
+    /// when the connection has been away for its grace. A file that is still held keeps this
+    /// waiting.
     pub async fn all_ended(&self) {
         loop {
             let mut ended = std::pin::pin!(self.shared.ended.notified());
@@ -76,8 +83,8 @@ impl Volume {
         }
     }
 
-    /// Tells of ends of writers, if there are any: one that was not told looks like somebody else who writes, for whom a
-    /// small file's bytes would have to go to its cells.
+    /// Tells of ends of writers, if there are any: one that was not told looks like somebody else
+    /// who writes, for whom a small file's bytes would have to go to its cells.
     pub(crate) async fn tell_ended_writers(&self) {
         if self.shared.detaches.lock().has_writers() {
             self.tell_ended().await;

@@ -25,15 +25,16 @@ pub struct Store {
 }
 
 impl File {
-    /// All bytes of a file that is inline, as of the attach or of this attachment's last store; `None`: they are in
-    /// its cells, and views work. Local.
+    /// All bytes of a file that is inline, as of the attach or of this attachment's last store;
+    /// `None`: they are in its cells, and views work. Local.
     pub fn inline_data(&self) -> Option<Bytes> {
         let inline = self.0.inline.lock();
         inline.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks again for the bytes of an inline file, which others may have changed: what [`File::inline_data`] says from then on. No
-    /// permission is asked for, as of a read by a descriptor that is open. One request.
+    /// Asks again for the bytes of an inline file, which others may have changed: what
+    /// [`File::inline_data`] says from then on. No permission is asked for, as of a read by a
+    /// descriptor that is open. One request.
     pub async fn ask_inline(&self) -> Result<Option<Bytes>, Error> {
         let a = &self.0;
         let volume = a.volume.on_behalf_of(Credentials::default());
@@ -45,14 +46,16 @@ impl File {
         Ok(data)
     }
 
-    /// Replaces the whole content of an inline file, which must be attached for writing; sets its size and its time of
-    /// modification (nanoseconds since the epoch). With `close` the attachment ends with it. One request.
+    /// Replaces the whole content of an inline file, which must be attached for writing; sets its
+    /// size and its time of modification (nanoseconds since the epoch). With `close` the attachment
+    /// ends with it. One request.
     ///
     /// # Durability
-    /// As of every operation of the namespace: survives power loss on return, unless the volume is connected lazily.
+    /// As of every operation of the namespace: survives power loss on return, unless the volume is
+    /// connected lazily.
     /// # Errors
-    /// With [`Code::Spilled`] nothing was stored, nor closed: the file's bytes are in its cells now, where the caller
-    /// writes what it wanted to write; views work from then on.
+    /// With [`Code::Spilled`] nothing was stored, nor closed: the file's bytes are in its cells
+    /// now, where the caller writes what it wanted to write; views work from then on.
     pub async fn store_inline(
         &self,
         data: impl Into<Bytes>,
@@ -67,7 +70,8 @@ impl File {
         self.store_inline_with(data, &store).await.map(drop)
     }
 
-    /// As [`File::store_inline`], with more to do in the same request. Returns the attributes after it.
+    /// As [`File::store_inline`], with more to do in the same request. Returns the attributes after
+    /// it.
     pub async fn store_inline_with(
         &self,
         data: impl Into<Bytes>,
@@ -110,8 +114,9 @@ impl File {
         }
     }
 
-    /// Moves the bytes of an inline file to its cells, where they stay: views work from then on. What the caller has not
-    /// stored yet it writes there afterwards. One request; none if they are there already.
+    /// Moves the bytes of an inline file to its cells, where they stay: views work from then on.
+    /// What the caller has not stored yet it writes there afterwards. One request; none if they are
+    /// there already.
     ///
     /// # Durability
     /// What was stored before survives power loss.

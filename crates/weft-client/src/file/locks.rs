@@ -1,10 +1,11 @@
 //! Locks of files and of ranges of bytes, between all clients of a volume.
 //!
-//! The service holds the table; what this client holds is kept here, too, so that it can be told again after a
-//! restart of the service. Locks that others took meanwhile are lost, which is logged: POSIX has no word for it.
+//! The service holds the table; what this client holds is kept here, too, so that it can be told
+//! again after a restart of the service. Locks that others took meanwhile are lost, which is
+//! logged: POSIX has no word for it.
 //!
-//! Locks advise: data can be accessed without. A writer whose data is to be seen by the next holder writes it
-//! out before it unlocks.
+//! Locks advise: data can be accessed without. A writer whose data is to be seen by the next holder
+//! writes it out before it unlocks.
 
 use weft_proto::coord::{LockFamily, LockOutcome, LockReply, LockRequest, TestLockRequest};
 
@@ -50,7 +51,8 @@ pub enum Locked {
     TooMany,
 }
 
-/// Puts things right when the caller of a lock goes away before the answer: it may be granted at that moment.
+/// Puts things right when the caller of a lock goes away before the answer: it may be granted at
+/// that moment.
 struct Unanswered {
     file: File,
     lock: HeldLock,
@@ -81,14 +83,15 @@ impl Drop for Unanswered {
 }
 
 impl File {
-    /// Locks a range, or converts what the owner holds there; `wait`s until it can be granted. One request.
+    /// Locks a range, or converts what the owner holds there; `wait`s until it can be granted. One
+    /// request.
     ///
-    /// In the first seconds after a restart of the service a file that was there before can only be locked by
-    /// waiting: without, it fails with `Busy`.
+    /// In the first seconds after a restart of the service a file that was there before can only be
+    /// locked by waiting: without, it fails with `Busy`.
     ///
     /// # Cancellation
-    /// The wait ends; the owner then holds what it held before, except that converting a lock of the whole file
-    /// lets go first.
+    /// The wait ends; the owner then holds what it held before, except that converting a lock of
+    /// the whole file lets go first.
     pub async fn lock(
         &self,
         kind: LockKind,
@@ -139,8 +142,8 @@ impl File {
         Ok(())
     }
 
-    /// Lets go of all that an owner holds of this file, in both families. One request, none if this owner has
-    /// never asked for a lock of it.
+    /// Lets go of all that an owner holds of this file, in both families. One request, none if this
+    /// owner has never asked for a lock of it.
     pub async fn release_locks(&self, owner: u64) -> Result<(), Error> {
         let asked = self.with_locks(|locks| locks.release(owner));
         if !asked {

@@ -39,8 +39,8 @@ pub use weft_proto::io::ForkState as Fork;
 
 /// An attached file. Cheap to clone; clones share the attachment.
 ///
-/// Dropping the last clone of a file that was written without [`File::close`] leaves its size to be asked of the
-/// servers until somebody closes it.
+/// Dropping the last clone of a file that was written without [`File::close`] leaves its size to be
+/// asked of the servers until somebody closes it.
 #[derive(Clone)]
 pub struct File(pub(crate) Arc<Attachment>);
 
@@ -60,8 +60,9 @@ pub(crate) struct Attachment {
     detached: AtomicBool,
     /// Time of the last write through this attachment; `i64::MIN`: none.
     written: AtomicI64,
-    /// One past the last canonical byte written through this attachment, or [`END_UNKNOWN`]: something was written through a
-    /// view whose end in canonical order was not worked out, or by another process.
+    /// One past the last canonical byte written through this attachment, or [`END_UNKNOWN`]:
+    /// something was written through a view whose end in canonical order was not worked out, or by
+    /// another process.
     end: AtomicU64,
     /// Other forks than `data` were written or removed through this attachment.
     forks: AtomicBool,
@@ -142,7 +143,8 @@ impl File {
         self.0.reply.created
     }
 
-    /// Whether nobody else had it open for writing when it was attached for writing, and its size was exact until then.
+    /// Whether nobody else had it open for writing when it was attached for writing, and its size
+    /// was exact until then.
     pub fn sole(&self) -> bool {
         self.0.reply.sole
     }
@@ -156,7 +158,8 @@ impl File {
         Err(Error::invalid(what, "it is attached for reading only"))
     }
 
-    /// What another process needs to [`Volume::adopt`] this attachment without a request of its own.
+    /// What another process needs to [`Volume::adopt`] this attachment without a request of its
+    /// own.
     pub fn hand_over(&self) -> Vec<u8> {
         let mut out = vec![u8::from(self.0.write)];
         let reply = AttachReply {
@@ -183,8 +186,9 @@ impl File {
         a.volume.exact(&what, reply.attributes).await
     }
 
-    /// The file's size now, asked of its servers: one request to each; of an inline file one request to the service. Where a server is
-    /// in doubt of how much it had, it is at least what the service knows, asked for by one more request.
+    /// The file's size now, asked of its servers: one request to each; of an inline file one
+    /// request to the service. Where a server is in doubt of how much it had, it is at least what
+    /// the service knows, asked for by one more request.
     pub async fn size(&self) -> Result<u64, Error> {
         let a = &self.0;
         if self.inline_data().is_some() {
@@ -253,7 +257,8 @@ impl File {
             .map(drop)
     }
 
-    /// Sets the file's size in canonical order; the metadata service carries it through to the servers.
+    /// Sets the file's size in canonical order; the metadata service carries it through to the
+    /// servers.
     ///
     /// # Durability
     /// Survives power loss.
@@ -286,12 +291,12 @@ impl File {
         Ok(reply.attributes)
     }
 
-    /// Makes everything written so far, by anybody, survive power loss: one request to each server; of an inline file
-    /// one to the service.
+    /// Makes everything written so far, by anybody, survive power loss: one request to each server;
+    /// of an inline file one to the service.
     ///
     /// # Errors
-    /// With [`Code::Lost`], once for each attachment of the file, when a server came back without something that this
-    /// client had been told was written.
+    /// With [`Code::Lost`], once for each attachment of the file, when a server came back without
+    /// something that this client had been told was written.
     pub async fn sync(&self) -> Result<(), Error> {
         let a = &self.0;
         if self.inline_data().is_some() {
@@ -305,8 +310,8 @@ impl File {
         synced
     }
 
-    /// Whether something that was written through any attachment of this client is known to be lost, and this attachment has not
-    /// told it yet. Local.
+    /// Whether something that was written through any attachment of this client is known to be
+    /// lost, and this attachment has not told it yet. Local.
     ///
     /// # Errors
     /// With [`Code::Lost`]; the next call does not tell it again.
@@ -316,8 +321,9 @@ impl File {
         untold.map_or(Ok(()), |message| Err(Error::lost(&a.path, message)))
     }
 
-    /// Asks servers whether they have what this client wrote, and, unless `check_only`, to make it survive power loss. Repeated when
-    /// a connection is lost: what the server lost meanwhile it says.
+    /// Asks servers whether they have what this client wrote, and, unless `check_only`, to make it
+    /// survive power loss. Repeated when a connection is lost: what the server lost meanwhile it
+    /// says.
     async fn ask_for_written(
         &self,
         what: &str,
@@ -352,8 +358,8 @@ impl File {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Finds out whether servers that began another incarnation since have lost what this client wrote. A server that cannot be
-    /// reached is not waited for: no promise was made for it.
+    /// Finds out whether servers that began another incarnation since have lost what this client
+    /// wrote. A server that cannot be reached is not waited for: no promise was made for it.
     async fn look_for_losses(&self) {
         let a = &self.0;
         let mut doubtful = Vec::new();
@@ -394,15 +400,16 @@ impl File {
         self.0.volume.shared.unsynced.note(self.0.id, server, stamp);
     }
 
-    /// Ends the attachment and tells the metadata service what was written: one request. If the size does not follow
-    /// from what this attachment wrote (others wrote, too, or through a view), the servers are asked: one request to
-    /// each, and one more to the service.
+    /// Ends the attachment and tells the metadata service what was written: one request. If the
+    /// size does not follow from what this attachment wrote (others wrote, too, or through a view),
+    /// the servers are asked: one request to each, and one more to the service.
     pub async fn close(&self) -> Result<(), Error> {
         self.end().await.map(drop)
     }
 
-    /// As [`File::close`], but where there is nothing to tell no request of its own: the service hears of it together
-    /// with other ends, some milliseconds later. Tells what the service knows of a file that was written.
+    /// As [`File::close`], but where there is nothing to tell no request of its own: the service
+    /// hears of it together with other ends, some milliseconds later. Tells what the service knows
+    /// of a file that was written.
     pub async fn let_go(&self) -> Result<Option<Closed>, Error> {
         let a = &self.0;
         let changed =
@@ -452,7 +459,8 @@ impl File {
                 break reply;
             }
             if tries == SIZE_TRIES {
-                // Others come and go all the time: the service asks for the size when they are gone.
+                // Others come and go all the time: the service asks for the size when they are
+                // gone.
                 (request.end, request.can_ask) = (None, false);
                 continue;
             }
@@ -492,27 +500,30 @@ impl File {
         Ok(self.0.layout.server_of(cell))
     }
 
-    /// Notes that bytes were written just now by a process that this attachment was handed over to, so that
-    /// [`File::close`] reports size and time. What this process writes itself is noted by itself.
+    /// Notes that bytes were written just now by a process that this attachment was handed over to,
+    /// so that [`File::close`] reports size and time. What this process writes itself is noted by
+    /// itself.
     pub fn note_written(&self) {
         self.note_write(None);
     }
 
-    /// Notes that bytes up to canonical offset `end` were written at `time` (nanoseconds since the epoch) for this
-    /// attachment through another one of this process, so that [`File::close`] reports size and time. `None`: how far they
-    /// reach the servers know.
+    /// Notes that bytes up to canonical offset `end` were written at `time` (nanoseconds since the
+    /// epoch) for this attachment through another one of this process, so that [`File::close`]
+    /// reports size and time. `None`: how far they reach the servers know.
     pub fn note_written_to(&self, end: Option<u64>, time: i64) {
         self.note_write_at(end, time);
     }
 
-    /// Notes that forks of this name were written or removed, so that the service asks how long they are.
+    /// Notes that forks of this name were written or removed, so that the service asks how long
+    /// they are.
     pub(crate) fn note_fork(&self, fork: &str) {
         if fork != "data" {
             self.0.forks.store(true, Ordering::Release);
         }
     }
 
-    /// Notes a write through this attachment; `end` is one past its last canonical byte, where that is known.
+    /// Notes a write through this attachment; `end` is one past its last canonical byte, where that
+    /// is known.
     pub(crate) fn note_write(&self, end: Option<u64>) {
         self.note_write_at(end, self.0.volume.shared.env.clock.now());
     }
@@ -552,7 +563,8 @@ impl Drop for Attachment {
                 forks: *self.forks.get_mut(),
             };
             let volume = self.volume.clone();
-            // Outside a runtime there is nobody to send it: the service notices when the connection ends.
+            // Outside a runtime there is nobody to send it: the service notices when the connection
+            // ends.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(async move {
                     volume
@@ -565,8 +577,8 @@ impl Drop for Attachment {
 }
 
 impl Volume {
-    /// Makes everything written so far, by anybody, to any file on these servers survive power loss: one request to
-    /// each.
+    /// Makes everything written so far, by anybody, to any file on these servers survive power
+    /// loss: one request to each.
     pub async fn sync(&self, servers: impl IntoIterator<Item = ServerId>) -> Result<(), Error> {
         // File 0 is no file: a server syncs all it has, and has no cells to report.
         let unsynced = &self.shared.unsynced;
@@ -650,7 +662,8 @@ impl Volume {
         Ok(self.shared.servers.link(server)?.connection().await?.0)
     }
 
-    /// Whether a call that failed like this may be sent once more; learns where servers are if that may help.
+    /// Whether a call that failed like this may be sent once more; learns where servers are if that
+    /// may help.
     pub(crate) async fn try_again(&self, error: &CallError, repeat: Repeat) -> bool {
         match error {
             CallError::Lost { .. } => repeat == Repeat::Safe,

@@ -1,15 +1,17 @@
-//! Names that are made and removed ahead of the service, in directories that it has *delegated* to this client.
+//! Names that are made and removed ahead of the service, in directories that it has *delegated* to
+//! this client.
 //!
-//! Programs make and remove files by the thousand in a directory in which nobody else works. A call for each costs more
-//! than everything else together, so the service lends the directory: what is done there is acknowledged here and told
-//! some milliseconds later, many changes in one call. Another client that looks into the directory waits until it is
-//! given back, and sees all.
+//! Programs make and remove files by the thousand in a directory in which nobody else works. A call
+//! for each costs more than everything else together, so the service lends the directory: what is
+//! done there is acknowledged here and told some milliseconds later, many changes in one call.
+//! Another client that looks into the directory waits until it is given back, and sees all.
 //!
 //! Invariants:
-//! 1. No call to the metadata service overtakes what was done ahead before it ([`Volume::catch_up`] begins every call),
-//!    so whatever the service says to this client covers it.
-//! 2. What was done ahead is told, in order, until the service has answered or does not for as long as it takes to call
-//!    it dead; then, and where it refuses a change, [`Volume::on_refused`] hears of it.
+//! 1. No call to the metadata service overtakes what was done ahead before it ([`Volume::catch_up`]
+//!    begins every call), so whatever the service says to this client covers it.
+//! 2. What was done ahead is told, in order, until the service has answered or does not for as long
+//!    as it takes to call it dead; then, and where it refuses a change, [`Volume::on_refused`]
+//!    hears of it.
 //! 3. A directory is given back after everything that was done in it.
 //!
 //! A client that dies loses what it has not told: the last [`LINGER`].
@@ -44,9 +46,9 @@ impl Volume {
         self.shared.ahead.hear(Box::new(hear));
     }
 
-    /// Makes sure that names in a directory may be changed ahead, with `make` that files may be made; asks the service
-    /// for it if it is worth that: names there change often. The caller must be following a [`Watch`](crate::Watch),
-    /// by which the directory is asked back.
+    /// Makes sure that names in a directory may be changed ahead, with `make` that files may be
+    /// made; asks the service for it if it is worth that: names there change often. The caller must
+    /// be following a [`Watch`](crate::Watch), by which the directory is asked back.
     pub async fn may_change_ahead(&self, directory: u64, make: bool) -> bool {
         let ahead = &self.shared.ahead;
         if ahead.with(|table| table.may_change(directory, make)) {
@@ -84,9 +86,10 @@ impl Volume {
         held
     }
 
-    /// Makes a regular file, whose bytes will lie with its metadata, in a directory of which the caller knows that the
-    /// name is not there, that its creator may make it, and that neither an ACL nor a set-group-id bit decides what it
-    /// gets. `None` where [`Volume::may_change_ahead`] does not hold any more. Messages call it `shown`. No message.
+    /// Makes a regular file, whose bytes will lie with its metadata, in a directory of which the
+    /// caller knows that the name is not there, that its creator may make it, and that neither an
+    /// ACL nor a set-group-id bit decides what it gets. `None` where [`Volume::may_change_ahead`]
+    /// does not hold any more. Messages call it `shown`. No message.
     pub fn make_ahead(
         &self,
         (directory, name): (u64, &[u8]),
@@ -156,8 +159,9 @@ impl Volume {
         }
     }
 
-    /// Removes a name of which the caller knows that it names this regular file and may be removed. Tells the time of
-    /// the removal; `None` where [`Volume::may_change_ahead`] does not hold any more. No message.
+    /// Removes a name of which the caller knows that it names this regular file and may be removed.
+    /// Tells the time of the removal; `None` where [`Volume::may_change_ahead`] does not hold any
+    /// more. No message.
     pub fn remove_ahead(&self, directory: u64, name: &[u8], file: u64) -> Option<i64> {
         let time = self.shared.env.clock.now();
         let change = self.name_change(directory, name, (file, time), None);

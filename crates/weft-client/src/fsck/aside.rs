@@ -1,4 +1,5 @@
-//! Cells that belong to no place of their file: copied to a file in `/lost+found`, on the server where they are, then removed.
+//! Cells that belong to no place of their file: copied to a file in `/lost+found`, on the server
+//! where they are, then removed.
 
 use weft_layout::{
     BSU_DEFAULT, CHUNK_DEFAULT, CellIndex, Layout, LayoutSpec, ServerId, Storage, View,
@@ -24,7 +25,8 @@ const KNOWN: &str = "user.weft.lost";
 const NAMES: u32 = 100;
 
 impl Fsck<'_> {
-    /// Puts the cell of a finding aside, all its forks: each is removed when its copy is on stable storage.
+    /// Puts the cell of a finding aside, all its forks: each is removed when its copy is on stable
+    /// storage.
     pub(super) async fn set_aside(&self, known: &Known, finding: &Finding) -> Result<Done, Error> {
         let (Some(server), Some(place)) = (finding.server, &finding.place) else {
             return Ok(Done::Left);

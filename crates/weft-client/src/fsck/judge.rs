@@ -141,7 +141,8 @@ impl Known {
             let mut held = self.cells.iter();
             held.any(|(server, held)| *server == on && held.cell == cell.0 && held.fork == "data")
         };
-        // Forks beside `data` are not known by name: where some of their bytes are nowhere, any cell may have had them.
+        // Forks beside `data` are not known by name: where some of their bytes are nowhere, any
+        // cell may have had them.
         let forks_absent = self.other_forks(&layout) < state.fork_bytes;
         let absent = cells.filter(|(server, cell)| forks_absent || !there(*server, *cell));
         let findings = absent.filter_map(|(server, cell)| {
@@ -204,8 +205,9 @@ impl Known {
         text
     }
 
-    /// The layout that the file should have by its cells, if most of those that hold bytes are against the one that it has: with
-    /// servers that put each where it is, and of their chunk size where all have the same.
+    /// The layout that the file should have by its cells, if most of those that hold bytes are
+    /// against the one that it has: with servers that put each where it is, and of their chunk size
+    /// where all have the same.
     pub(super) fn fitting_layout(&self, servers: &[u32]) -> Option<meta::Layout> {
         let old = self.state.layout.as_ref()?;
         let layout = self.layout().filter(|_| !self.state.inline)?;
@@ -279,7 +281,8 @@ impl Known {
                 && !self.cells.iter().any(|(s, _)| *s == server.0)
         });
         gone.map(|(slot, server)| {
-            // The bytes of an inline file lie with its metadata; that it has cells is still to come.
+            // The bytes of an inline file lie with its metadata; that it has cells is still to
+            // come.
             let size = if self.state.inline {
                 0
             } else {

@@ -6,8 +6,9 @@ use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, LayoutSpec, ServerId, Storage};
 use weft_proto::fsck::CellState;
 use weft_proto::meta;
 
-/// The layout with the fewest servers that has each of these cells where it is; the BSU, of which the cells tell nothing, is
-/// the one that files have by default. `None` where a cell is on two servers, or no layout puts them where they are.
+/// The layout with the fewest servers that has each of these cells where it is; the BSU, of which
+/// the cells tell nothing, is the one that files have by default. `None` where a cell is on two
+/// servers, or no layout puts them where they are.
 pub(super) fn fitting(cells: &[(u32, CellState)], servers: &[u32]) -> Option<meta::Layout> {
     let mut places: BTreeMap<u32, u32> = BTreeMap::new();
     for (server, cell) in cells {
@@ -34,7 +35,8 @@ pub(super) fn fitting(cells: &[(u32, CellState)], servers: &[u32]) -> Option<met
         .map(|layout| meta::Layout::from(&layout))
 }
 
-/// The list of `n` servers that puts each cell where it is; slots without a cell get servers that are left.
+/// The list of `n` servers that puts each cell where it is; slots without a cell get servers that
+/// are left.
 fn slots(places: &BTreeMap<u32, u32>, n: usize, servers: &[u32]) -> Option<Vec<u32>> {
     let mut slots: Vec<Option<u32>> = vec![None; n];
     for (cell, server) in places {

@@ -1,7 +1,9 @@
-//! Checking a whole volume: the namespace in itself, each store in itself, and one against the other.
+//! Checking a whole volume: the namespace in itself, each store in itself, and one against the
+//! other.
 //!
-//! `docs/design/0009-fsck.md` says what is compared with what, and why what is found beside a busy volume is so: what the join of
-//! namespace and cells finds is a suspect, which is looked at again in the order namespace, servers, namespace.
+//! `docs/design/0009-fsck.md` says what is compared with what, and why what is found beside a busy
+//! volume is so: what the join of namespace and cells finds is a suspect, which is looked at again
+//! in the order namespace, servers, namespace.
 //!
 //! Memory: a page of each stream, the cells of one file, and at most [`FINDINGS_MAX`] findings.
 
@@ -47,7 +49,8 @@ pub struct FsckOptions {
 pub struct FsckProgress {
     /// Inodes of the namespace looked at, and how many there are.
     pub inodes: (u64, u64),
-    /// Bytes of stores whose maps were looked at (twice as many with their data), and how many there are.
+    /// Bytes of stores whose maps were looked at (twice as many with their data), and how many
+    /// there are.
     pub bytes: (u64, u64),
     /// Files compared with their cells.
     pub files: u64,
@@ -102,7 +105,8 @@ struct Fsck<'a> {
 }
 
 impl Volume {
-    /// Checks the whole volume while it is used, and with `repair` repairs it. `show` is told how far it is.
+    /// Checks the whole volume while it is used, and with `repair` repairs it. `show` is told how
+    /// far it is.
     ///
     /// # Errors
     /// When the metadata service cannot be asked. A server that cannot be is in the report.
@@ -149,7 +153,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Fsck<'_> {
-    /// Looks through the volume once and repairs; whether anything was repaired, so that it is worth another look.
+    /// Looks through the volume once and repairs; whether anything was repaired, so that it is
+    /// worth another look.
     async fn round(&mut self, round: usize) -> Result<bool, Error> {
         let first = round == 0;
         let (namespace, joined, stores) = futures_util::join!(
@@ -196,7 +201,8 @@ impl Fsck<'_> {
         Ok(repaired)
     }
 
-    /// Ends that servers do not know whether they had cells that they do not have, where no file is concerned any more.
+    /// Ends that servers do not know whether they had cells that they do not have, where no file is
+    /// concerned any more.
     async fn end_doubt(&mut self) -> Result<(), Error> {
         if self.in_use > 0 || self.report.not_kept > 0 {
             return Ok(());

@@ -7,7 +7,8 @@ use crate::volume::Repeat;
 use crate::{Error, Volume};
 
 impl Volume {
-    /// Paths of inodes: the id and one name each, at most a thousand. The service looks through all names for them.
+    /// Paths of inodes: the id and one name each, at most a thousand. The service looks through all
+    /// names for them.
     pub async fn names_of(&self, files: &[u64]) -> Result<Vec<(u64, Bytes)>, Error> {
         let request = NamesOfRequest {
             files: files.to_vec(),

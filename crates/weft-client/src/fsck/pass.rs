@@ -1,4 +1,5 @@
-//! Looking through the volume once: the namespace and the stores by themselves, and the join of both.
+//! Looking through the volume once: the namespace and the stores by themselves, and the join of
+//! both.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -172,7 +173,8 @@ impl Fsck<'_> {
         }
     }
 
-    /// Joins what the namespace and the servers list, in the order of the files' ids, and looks at suspects again.
+    /// Joins what the namespace and the servers list, in the order of the files' ids, and looks at
+    /// suspects again.
     pub(super) async fn join(&self) -> Result<Looked, Error> {
         let mut looked = Looked::default();
         let mut cells: Vec<Stream<CellState>> =
@@ -276,7 +278,8 @@ impl Fsck<'_> {
         self.volume.meta("list files", &request, Repeat::Safe).await
     }
 
-    /// Which servers have deleted which of these files: each is asked once, about those that it should have something of.
+    /// Which servers have deleted which of these files: each is asked once, about those that it
+    /// should have something of.
     async fn deleted(&self, files: &[FileState]) -> BTreeMap<u64, BTreeSet<u32>> {
         let down: BTreeSet<u32> = locked(&self.down).keys().copied().collect();
         let mut asked: BTreeMap<u32, Vec<u64>> = BTreeMap::new();

@@ -1,8 +1,10 @@
-//! Files that were removed, by the word of their servers, and are there: the namespace is older than their removal.
+//! Files that were removed, by the word of their servers, and are there: the namespace is older
+//! than their removal.
 //!
-//! Servers delete only what the namespace has given up for good before, and never forget it (`weft_store`'s `deleted_of`), so there
-//! is no false alarm in it. What they still hold is another matter: a delete that had not reached all of them may be forgotten
-//! with the rest, and then a server has bytes that can be read.
+//! Servers delete only what the namespace has given up for good before, and never forget it
+//! (`weft_store`'s `deleted_of`), so there is no false alarm in it. What they still hold is another
+//! matter: a delete that had not reached all of them may be forgotten with the rest, and then a
+//! server has bytes that can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

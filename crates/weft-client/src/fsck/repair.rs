@@ -86,8 +86,8 @@ impl Fsck<'_> {
         Ok(known.filter(|known| known.judge(&servers).contains(finding)))
     }
 
-    /// Cells and layout of a file do not agree: the layout is given up for one that fits if most cells are against it, else the
-    /// cell is put aside.
+    /// Cells and layout of a file do not agree: the layout is given up for one that fits if most
+    /// cells are against it, else the cell is put aside.
     async fn place(&self, finding: &Finding) -> Result<Done, Error> {
         let all = self.servers.iter().copied().collect();
         let Some(known) = self.still(finding, all).await? else {
@@ -97,8 +97,8 @@ impl Fsck<'_> {
         if !locked(&self.down).is_empty() {
             return Ok(Done::Left);
         }
-        // What its servers have was seen between two looks at it: bytes that were on their way to its cells then are told by their
-        // time later.
+        // What its servers have was seen between two looks at it: bytes that were on their way to
+        // its cells then are told by their time later.
         let now = self.files(0, vec![finding.file]).await?.files;
         if now.first() != Some(&known.state) {
             return Ok(Done::Left);
@@ -128,7 +128,8 @@ impl Fsck<'_> {
         Ok(outcome(reply.await?))
     }
 
-    /// Lets what a server lost of a file, or of one of its checkpoints, count as empty, so that the rest can be used again.
+    /// Lets what a server lost of a file, or of one of its checkpoints, count as empty, so that the
+    /// rest can be used again.
     async fn accept(&self, finding: &Finding, checkpoint: Option<u64>) -> Result<Done, Error> {
         let server = finding.server.unwrap_or_default();
         let Some(known) = self.still(finding, [server].into()).await? else {
@@ -171,7 +172,8 @@ impl Fsck<'_> {
         )))
     }
 
-    /// A file that its servers have deleted goes, or gets another id, if no server holds anything of it.
+    /// A file that its servers have deleted goes, or gets another id, if no server holds anything
+    /// of it.
     async fn let_go(&self, finding: &Finding) -> Result<Done, Error> {
         let all = self.servers.iter().copied().collect();
         let Some(known) = self.still(finding, all).await? else {
@@ -203,7 +205,8 @@ impl Fsck<'_> {
         servers
     }
 
-    /// Gives cells that have none an inode, unless a server that cannot be asked may have more of them.
+    /// Gives cells that have none an inode, unless a server that cannot be asked may have more of
+    /// them.
     async fn adopt(&self, file: u64) -> Result<Done, Error> {
         let known = self
             .look(&[(file, self.servers.iter().copied().collect())])

@@ -8,16 +8,18 @@ use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
 impl OpenView {
-    /// Brings view bytes `offset..offset + length` into the caches of their servers, as far as these are large; returns how
-    /// many bytes came from disks. One request to each server that holds pieces; no data travel.
+    /// Brings view bytes `offset..offset + length` into the caches of their servers, as far as
+    /// these are large; returns how many bytes came from disks. One request to each server that
+    /// holds pieces; no data travel.
     /// # Source
     /// Vesta §4.2, explicit prefetch.
     pub async fn prefetch(&self, offset: ViewOffset, length: u64) -> Result<u64, Error> {
         self.advise(offset, length, Advice::Fetch).await
     }
 
-    /// Says that view bytes `offset..offset + length` will not be touched soon: their servers write what is dirty to its place,
-    /// and their pages are the first to go. One request to each server that holds pieces.
+    /// Says that view bytes `offset..offset + length` will not be touched soon: their servers write
+    /// what is dirty to its place, and their pages are the first to go. One request to each server
+    /// that holds pieces.
     /// # Durability
     /// None: that is [`OpenView::sync`].
     /// # Source

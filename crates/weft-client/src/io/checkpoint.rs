@@ -13,9 +13,9 @@ use crate::{Error, OpenView, Place, Volume};
 pub use weft_proto::checkpoint::CheckpointInfo;
 
 impl Volume {
-    /// Makes a checkpoint of a file on all its servers, or of all that is below a directory: one request, whatever the size
-    /// of the files. Each write to one server is
-    /// wholly before or wholly after it.
+    /// Makes a checkpoint of a file on all its servers, or of all that is below a directory: one
+    /// request, whatever the size of the files. Each write to one server is wholly before or wholly
+    /// after it.
     pub async fn make_checkpoint(
         &self,
         path: impl Into<Place>,
@@ -32,7 +32,8 @@ impl Volume {
         Ok(reply.checkpoint)
     }
 
-    /// All checkpoints of a file or directory, in the order in which they were made: one request for a thousand of them.
+    /// All checkpoints of a file or directory, in the order in which they were made: one request
+    /// for a thousand of them.
     pub async fn checkpoints(&self, path: impl Into<Place>) -> Result<Vec<CheckpointInfo>, Error> {
         let place = path.into();
         let what = format!("list the checkpoints of {place}");
@@ -53,7 +54,8 @@ impl Volume {
         }
     }
 
-    /// Makes a file, or all that is below a directory, what it is in a checkpoint: one request, whatever its size. Other checkpoints stay.
+    /// Makes a file, or all that is below a directory, what it is in a checkpoint: one request,
+    /// whatever its size. Other checkpoints stay.
     pub async fn roll_back(&self, path: impl Into<Place>, name: &str) -> Result<Attributes, Error> {
         let place = path.into();
         let request = RollBackRequest {
@@ -89,7 +91,8 @@ impl Volume {
         }
     }
 
-    /// Drops a checkpoint of a file or directory: one request; the servers free its space in the background.
+    /// Drops a checkpoint of a file or directory: one request; the servers free its space in the
+    /// background.
     pub async fn remove_checkpoint(&self, path: impl Into<Place>, name: &str) -> Result<(), Error> {
         let place = path.into();
         let request = RemoveCheckpointRequest {

@@ -8,16 +8,17 @@ use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
 impl OpenView {
-    /// Makes view bytes `offset..offset + length` zeros; one request to each server that holds pieces. Blocks of 4 KiB that
-    /// lie in them wholly give their space back. No cell changes its length, so the file keeps its size: to extend it,
-    /// [`crate::File::extend`].
+    /// Makes view bytes `offset..offset + length` zeros; one request to each server that holds
+    /// pieces. Blocks of 4 KiB that lie in them wholly give their space back. No cell changes its
+    /// length, so the file keeps its size: to extend it, [`crate::File::extend`].
     ///
-    /// In canonical order and in one cell it costs the same whatever the length; through other views one call clears at
-    /// most 1 GiB for each server of the file.
+    /// In canonical order and in one cell it costs the same whatever the length; through other
+    /// views one call clears at most 1 GiB for each server of the file.
     /// # Durability
     /// As [`OpenView::write_at`].
     /// # Errors
-    /// When a server is lost the request is sent once more: that clears again what others wrote there in between.
+    /// When a server is lost the request is sent once more: that clears again what others wrote
+    /// there in between.
     /// # Cancellation
     /// Dropped, any part of the bytes may have been cleared.
     pub async fn clear(&self, offset: ViewOffset, length: u64) -> Result<(), Error> {

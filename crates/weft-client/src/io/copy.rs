@@ -1,9 +1,10 @@
 //! Copying between files, by the servers.
 //!
-//! Each does it alone when the grids have the same cells and BSUs, the distance is a whole number of BSUs, and every cell's
-//! server is that of the cell where its BSUs arrive; equal layouts and a distance of whole rows are such a case. Else
-//! servers send each other what they have. What is short, or of servers that do not reach each other, is read and written
-//! here, several windows at a time.
+//! Each does it alone when the grids have the same cells and BSUs, the distance is a whole number
+//! of BSUs, and every cell's server is that of the cell where its BSUs arrive; equal layouts and a
+//! distance of whole rows are such a case. Else servers send each other what they have. What is
+//! short, or of servers that do not reach each other, is read and written here, several windows at
+//! a time.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,26 +24,28 @@ use crate::{Error, File, OpenView};
 const SERVER_PART: u64 = 256 << 20;
 /// Bytes read and written at a time when they go through this process.
 const WINDOW: u64 = 1 << 20;
-/// Windows of a stretch of data under way at once, and stretches: 8 MiB of memory for one, 64 MiB for as many long ones.
+/// Windows of a stretch of data under way at once, and stretches: 8 MiB of memory for one, 64 MiB
+/// for as many long ones.
 const DEPTH: usize = 8;
-/// Shorter stretches of data go through this process: two requests for each server, too, and one way less.
+/// Shorter stretches of data go through this process: two requests for each server, too, and one
+/// way less.
 const SEND_MIN: u64 = 256 << 10;
 /// How long servers that were found not to reach each other are not asked to.
 const APART: Duration = Duration::from_mins(1);
 
 impl File {
-    /// Copies bytes of `from`, as far as it reaches, to this file, both in canonical order. Returns how many. Holes stay
-    /// holes, in blocks of 4 KiB.
+    /// Copies bytes of `from`, as far as it reaches, to this file, both in canonical order. Returns
+    /// how many. Holes stay holes, in blocks of 4 KiB.
     ///
-    /// Cost: one request to each server of `from` for its size; then one to each for every 256 MiB of its own, where servers can
-    /// copy alone, or for each stretch of data between holes, of 1 GiB at most, where they send. Stretches of less than 256 KiB,
-    /// and all if servers do not reach each other, cost two for each server and MiB, eight MiB of a stretch
-    /// at a time.
+    /// Cost: one request to each server of `from` for its size; then one to each for every 256 MiB
+    /// of its own, where servers can copy alone, or for each stretch of data between holes, of 1
+    /// GiB at most, where they send. Stretches of less than 256 KiB, and all if servers do not
+    /// reach each other, cost two for each server and MiB, eight MiB of a stretch at a time.
     /// # Durability
     /// As [`OpenView::write_at`].
     /// # Errors
-    /// `Invalid` when both ranges are of one file and overlap. [`Error::MayHaveHappened`] when a server was lost: any
-    /// part of the bytes may have been copied.
+    /// `Invalid` when both ranges are of one file and overlap. [`Error::MayHaveHappened`] when a
+    /// server was lost: any part of the bytes may have been copied.
     /// # Cancellation
     /// Dropped, any part of the bytes may have been copied.
     pub async fn copy_range(
@@ -105,7 +108,8 @@ fn meet(from: &Layout, to: &Layout, from_offset: u64, to_offset: u64) -> bool {
             .all(|cell| from.server_of(CellIndex(cell as u32)) == to.server_of(arrives(cell)))
 }
 
-/// Copies the first bytes of a view to those of another, both of files that have one server only, and the same. Holes stay holes.
+/// Copies the first bytes of a view to those of another, both of files that have one server only,
+/// and the same. Holes stay holes.
 pub(crate) async fn copy_there(from: &OpenView, to: &OpenView, length: u64) -> Result<(), Error> {
     let (source, target) = (&from.file.0, &to.file.0);
     let server = source.layout.servers()[0];
@@ -118,7 +122,8 @@ pub(crate) async fn copy_there(from: &OpenView, to: &OpenView, length: u64) -> R
             to: access(to, done, now, ServerSlot(0))?,
             chunk: target.layout.chunk(),
         };
-        // Not repeated: one that is on its way still may come when the source is gone, and copy that.
+        // Not repeated: one that is on its way still may come when the source is gone, and copy
+        // that.
         let reply = to.file.change(&what, server, &request, Repeat::Unsafe);
         all_copied(&what, server, reply.await?.bytes, now)?;
         done += now;
@@ -225,7 +230,8 @@ impl Copy {
             let sends = slots
                 .iter()
                 .map(|slot| self.sent_by(*slot, from + done, to + done, now));
-            // All of them, whatever becomes of one: what a server still sends must not come after what is written from here.
+            // All of them, whatever becomes of one: what a server still sends must not come after
+            // what is written from here.
             let sent = join_all(sends).await;
             let (mut all, mut failed) = (true, None);
             for error in sent.into_iter().filter_map(Result::err) {

@@ -7,14 +7,16 @@ use crate::volume::Repeat;
 use crate::{Error, File, OpenView};
 
 impl File {
-    /// Makes the file at least `size` bytes long, with a hole at its end. One that is as long stays as it is: unlike
-    /// [`File::truncate`] it cuts off nothing that others write meanwhile. One request to the service, which charges the growth,
-    /// and one to the server of the last byte; of an inline file only the first.
+    /// Makes the file at least `size` bytes long, with a hole at its end. One that is as long stays
+    /// as it is: unlike [`File::truncate`] it cuts off nothing that others write meanwhile. One
+    /// request to the service, which charges the growth, and one to the server of the last byte; of
+    /// an inline file only the first.
     ///
     /// # Durability
     /// As [`OpenView::write_at`].
     /// # Errors
-    /// [`weft_proto::Code::QuotaExceeded`], and then nothing has changed; those of a write of the last byte.
+    /// [`weft_proto::Code::QuotaExceeded`], and then nothing has changed; those of a write of the
+    /// last byte.
     /// # Cancellation
     /// Dropped, the file is longer or is not.
     pub async fn extend(&self, size: u64) -> Result<(), Error> {

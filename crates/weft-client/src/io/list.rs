@@ -9,14 +9,15 @@ use weft_proto::limits;
 use super::span::{Durability, Source, Target};
 use crate::{Error, OpenView};
 
-/// Runs of one message, equal ones at equal distances counted once: with the longest encodings of all their numbers they fit
-/// a body.
+/// Runs of one message, equal ones at equal distances counted once: with the longest encodings of
+/// all their numbers they fit a body.
 pub(crate) const RUNS_MAX: usize = 16 << 10;
 const _: () = assert!(RUNS_MAX <= limits::LIST_MAX && RUNS_MAX * 50 < limits::BODY_MAX as usize);
 
 impl OpenView {
-    /// Reads many runs, each into its own memory: one request to each server that holds any of them (for more than
-    /// some ten thousand runs without any order, one for each so many). Ghosts and holes as for [`OpenView::read_at`].
+    /// Reads many runs, each into its own memory: one request to each server that holds any of them
+    /// (for more than some ten thousand runs without any order, one for each so many). Ghosts and
+    /// holes as for [`OpenView::read_at`].
     ///
     /// Returns the number of bytes moved.
     /// # Cancellation
@@ -31,23 +32,25 @@ impl OpenView {
         Ok(moved)
     }
 
-    /// Writes many runs: one request to each server that holds any of them (for more than some ten thousand runs without any
-    /// order, one for each so many). The runs may be in any order; they must not overlap.
+    /// Writes many runs: one request to each server that holds any of them (for more than some ten
+    /// thousand runs without any order, one for each so many). The runs may be in any order; they
+    /// must not overlap.
     ///
     /// Returns the number of bytes moved.
     /// # Durability
-    /// On return the bytes survive the death of any server's process; [`File::sync`](crate::File::sync) makes them
-    /// survive power loss.
+    /// On return the bytes survive the death of any server's process;
+    /// [`File::sync`](crate::File::sync) makes them survive power loss.
     /// # Errors
-    /// [`Error::Pattern`] when runs overlap; nothing was written then. [`Error::MayHaveHappened`] as for
-    /// [`OpenView::write_at`].
+    /// [`Error::Pattern`] when runs overlap; nothing was written then. [`Error::MayHaveHappened`]
+    /// as for [`OpenView::write_at`].
     /// # Cancellation
     /// Dropped, any part of the bytes may have been written.
     pub async fn write_list(&self, list: &[(ViewOffset, Bytes)]) -> Result<u64, Error> {
         self.write_runs(list, Durability::Process, false).await
     }
 
-    /// As [`OpenView::write_list`], and on return the bytes survive power loss; still one request to each server.
+    /// As [`OpenView::write_list`], and on return the bytes survive power loss; still one request
+    /// to each server.
     pub async fn write_list_synced(&self, list: &[(ViewOffset, Bytes)]) -> Result<u64, Error> {
         self.write_runs(list, Durability::Power, false).await
     }
@@ -77,7 +80,8 @@ impl OpenView {
         Ok(moved)
     }
 
-    /// The messages that these runs need, in their order: one, unless so many runs follow no rhythm that they do not fit it.
+    /// The messages that these runs need, in their order: one, unless so many runs follow no rhythm
+    /// that they do not fit it.
     pub(crate) fn messages(
         &self,
         places: &[(ViewOffset, usize)],

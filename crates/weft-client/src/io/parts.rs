@@ -1,4 +1,5 @@
-//! Reads and writes of memory in parts: what arrives is handed on, and what is sent is taken, without a copy.
+//! Reads and writes of memory in parts: what arrives is handed on, and what is sent is taken,
+//! without a copy.
 
 use std::ops::Range;
 
@@ -8,14 +9,15 @@ use weft_layout::{Grid, Request, View, ViewOffset};
 use super::span::{Durability, Place, Source};
 use crate::{Error, OpenView};
 
-/// Pieces from this size on are handed on as slices of what arrived; smaller ones are copied together.
+/// Pieces from this size on are handed on as slices of what arrived; smaller ones are copied
+/// together.
 const SLICE_MIN: u64 = 8 << 10;
 
 /// The bytes of a read, as they arrived.
 #[derive(Clone, Debug, Default)]
 pub struct ReadParts {
-    /// Bytes and their positions relative to the read's offset: ascending, disjoint. What lies between them, and
-    /// after them up to the file's end, is zeros.
+    /// Bytes and their positions relative to the read's offset: ascending, disjoint. What lies
+    /// between them, and after them up to the file's end, is zeros.
     pub parts: Vec<(u64, Bytes)>,
     /// The file's size, if the read touched every cell of the file in canonical order.
     pub size: Option<u64>,
@@ -42,8 +44,8 @@ impl Place for &mut Kept {
 }
 
 impl OpenView {
-    /// Reads view bytes `offset..offset + length`; one request to each server that holds pieces. Nothing is copied
-    /// where the layout's striping unit is 8 KiB or more.
+    /// Reads view bytes `offset..offset + length`; one request to each server that holds pieces.
+    /// Nothing is copied where the layout's striping unit is 8 KiB or more.
     ///
     /// # Cancellation
     /// Dropped, the servers stop.
@@ -85,7 +87,8 @@ impl OpenView {
         })
     }
 
-    /// As [`OpenView::write_at`], of bytes that are scattered in memory: they are written one after the other.
+    /// As [`OpenView::write_at`], of bytes that are scattered in memory: they are written one after
+    /// the other.
     pub async fn write_parts(&self, offset: ViewOffset, parts: &[Bytes]) -> Result<u64, Error> {
         let source = Source::parts(parts.iter().cloned());
         self.write_contiguous(offset, source, Durability::Process)
@@ -98,7 +101,8 @@ fn touches_all(grid: &Grid, offset: u64, length: u64) -> bool {
     length > 0 && last / grid.bsu() - offset / grid.bsu() + 1 >= u64::from(grid.cells())
 }
 
-/// Leaves each byte once, as it arrived first; all of them were what the file held while it was read.
+/// Leaves each byte once, as it arrived first; all of them were what the file held while it was
+/// read.
 fn without_repeats(sorted: Vec<(u64, Bytes)>) -> Vec<(u64, Bytes)> {
     let mut out: Vec<(u64, Bytes)> = Vec::with_capacity(sorted.len());
     for (at, bytes) in sorted {

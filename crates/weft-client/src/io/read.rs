@@ -1,4 +1,5 @@
-//! Fan-out of a read: one request per server, each answered by one stream, dealt into the caller's memory by one owner.
+//! Fan-out of a read: one request per server, each answered by one stream, dealt into the caller's
+//! memory by one owner.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -45,7 +46,8 @@ pub(crate) struct Scatter {
     moved: u64,
 }
 
-/// The lengths of cells; the one last looked up is remembered, because neighbours mostly lie in one.
+/// The lengths of cells; the one last looked up is remembered, because neighbours mostly lie in
+/// one.
 #[derive(Default)]
 struct Lengths {
     all: HashMap<CellIndex, u64>,

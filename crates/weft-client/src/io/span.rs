@@ -1,4 +1,5 @@
-//! Where the bytes of a call lie in the caller's memory, by their number among the bytes of the request.
+//! Where the bytes of a call lie in the caller's memory, by their number among the bytes of the
+//! request.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl Source {
         }
     }
 
-    /// The bytes from `number` on, at most `length` and as many as lie in a row: where they are in which buffer.
+    /// The bytes from `number` on, at most `length` and as many as lie in a row: where they are in
+    /// which buffer.
     pub(crate) fn find(&self, number: u64, length: u64) -> (&Bytes, Range<usize>) {
         let (bytes, at, row) = match self {
             Source::Packed(bytes) => (bytes, number, length),

@@ -23,8 +23,8 @@ use crate::{Error, OpenView};
 
 /// Which bytes of a view one call moves, and where they lie in memory.
 ///
-/// The bytes of both patterns are numbered in the order in which each names them; byte `n` of the one is byte
-/// `n` of the other. In what order they travel is left to Weft.
+/// The bytes of both patterns are numbered in the order in which each names them; byte `n` of the
+/// one is byte `n` of the other. In what order they travel is left to Weft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
     pattern: Pattern,
@@ -174,13 +174,13 @@ fn check_room(given: usize, needed: u64) -> Result<(), Error> {
 }
 
 impl OpenView {
-    /// Reads the bytes of a transfer: one request to each server that holds any, whatever their number. Ghosts and
-    /// holes as for [`OpenView::read_at`].
+    /// Reads the bytes of a transfer: one request to each server that holds any, whatever their
+    /// number. Ghosts and holes as for [`OpenView::read_at`].
     ///
     /// Returns the number of bytes moved.
     /// # Errors
-    /// [`Error::Pattern`] when the transfer is not legal or two of its bytes have one place in memory;
-    /// [`Error::Buffer`] when the buffer is too small. Nothing is read then.
+    /// [`Error::Pattern`] when the transfer is not legal or two of its bytes have one place in
+    /// memory; [`Error::Buffer`] when the buffer is too small. Nothing is read then.
     /// # Cancellation
     /// Dropped, the servers stop; the buffer may be partly filled.
     pub async fn read_with(&self, transfer: &Transfer, buffer: &mut [u8]) -> Result<u64, Error> {
@@ -191,17 +191,17 @@ impl OpenView {
         Ok(self.read_request(&request, target).await?.bytes)
     }
 
-    /// Writes the bytes of a transfer: one request to each server that holds any, whatever their number. Ghosts
-    /// swallow their bytes and count nothing.
+    /// Writes the bytes of a transfer: one request to each server that holds any, whatever their
+    /// number. Ghosts swallow their bytes and count nothing.
     ///
     /// Returns the number of bytes moved.
     /// # Durability
-    /// On return the bytes survive the death of any server's process, and power loss if the transfer is
-    /// [`Transfer::synced`].
+    /// On return the bytes survive the death of any server's process, and power loss if the
+    /// transfer is [`Transfer::synced`].
     /// # Errors
-    /// [`Error::Pattern`] when the transfer is not legal, or touches a byte of the view twice without
-    /// [`Transfer::last_wins`]; [`Error::Buffer`] when `data` is too small. Nothing is written then.
-    /// [`Error::MayHaveHappened`] as for [`OpenView::write_at`].
+    /// [`Error::Pattern`] when the transfer is not legal, or touches a byte of the view twice
+    /// without [`Transfer::last_wins`]; [`Error::Buffer`] when `data` is too small. Nothing is
+    /// written then. [`Error::MayHaveHappened`] as for [`OpenView::write_at`].
     /// # Cancellation
     /// Dropped, any part of the bytes may have been written.
     pub async fn write_with(&self, transfer: &Transfer, data: Bytes) -> Result<u64, Error> {
@@ -218,7 +218,8 @@ impl OpenView {
             .await
     }
 
-    /// Reads a list of many runs, in as many messages as they need. All of it is checked before the first.
+    /// Reads a list of many runs, in as many messages as they need. All of it is checked before the
+    /// first.
     async fn read_long(
         &self,
         transfer: &Transfer,

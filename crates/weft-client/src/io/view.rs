@@ -73,8 +73,9 @@ impl OpenView {
 
     /// Reads view bytes `offset..` into `buffer`; one request to each server that holds pieces.
     ///
-    /// Ghosts, and holes beyond their cell's end, leave the buffer as it was and count nothing; holes before it are
-    /// zeros and count. So the count is not always a prefix: a caller that wants zeros there clears the buffer first.
+    /// Ghosts, and holes beyond their cell's end, leave the buffer as it was and count nothing;
+    /// holes before it are zeros and count. So the count is not always a prefix: a caller that
+    /// wants zeros there clears the buffer first.
     ///
     /// Returns the number of bytes moved.
     /// # Cancellation
@@ -92,14 +93,16 @@ impl OpenView {
             .bytes)
     }
 
-    /// Writes `data` at view bytes `offset..`; one request to each server that holds pieces. Ghosts swallow their
-    /// bytes and count nothing.
+    /// Writes `data` at view bytes `offset..`; one request to each server that holds pieces. Ghosts
+    /// swallow their bytes and count nothing.
     ///
     /// Returns the number of bytes moved.
     /// # Durability
-    /// On return the bytes survive the death of any server's process; [`File::sync`] makes them survive power loss.
+    /// On return the bytes survive the death of any server's process; [`File::sync`] makes them
+    /// survive power loss.
     /// # Errors
-    /// [`Error::MayHaveHappened`] when a server was lost: any part of the bytes may have been written.
+    /// [`Error::MayHaveHappened`] when a server was lost: any part of the bytes may have been
+    /// written.
     /// # Cancellation
     /// Dropped, any part of the bytes may have been written.
     pub async fn write_at(&self, offset: ViewOffset, data: Bytes) -> Result<u64, Error> {
@@ -107,7 +110,8 @@ impl OpenView {
             .await
     }
 
-    /// As [`OpenView::write_at`], and on return the bytes survive power loss; still one request to each server.
+    /// As [`OpenView::write_at`], and on return the bytes survive power loss; still one request to
+    /// each server.
     pub async fn write_at_synced(&self, offset: ViewOffset, data: Bytes) -> Result<u64, Error> {
         self.write_contiguous(offset, Source::Packed(data), Durability::Power)
             .await
@@ -127,13 +131,15 @@ impl OpenView {
             .await
     }
 
-    /// Reads at the view's pointer and advances it by the buffer's length, at the start of the operation.
+    /// Reads at the view's pointer and advances it by the buffer's length, at the start of the
+    /// operation.
     pub async fn read(&self, buffer: &mut [u8]) -> Result<u64, Error> {
         let at = self.advance(buffer.len() as u64);
         self.read_at(at, buffer).await
     }
 
-    /// Writes at the view's pointer and advances it by the data's length, at the start of the operation.
+    /// Writes at the view's pointer and advances it by the data's length, at the start of the
+    /// operation.
     pub async fn write(&self, data: Bytes) -> Result<u64, Error> {
         let at = self.advance(data.len() as u64);
         self.write_at(at, data).await
@@ -157,7 +163,8 @@ impl OpenView {
     /// One past the last view byte that holds data: one request to each server of the file.
     ///
     /// # Errors
-    /// Refused with [`weft_proto::Code::Lost`] where a server is in doubt of how much it had, and the file's size does not tell.
+    /// Refused with [`weft_proto::Code::Lost`] where a server is in doubt of how much it had, and
+    /// the file's size does not tell.
     pub async fn size(&self) -> Result<u64, Error> {
         let a = &self.file.0;
         let cells = Cells {

@@ -1,5 +1,5 @@
-//! Fan-out of a write: one request and one stream per server, cut from the caller's memory without copying large
-//! pieces.
+//! Fan-out of a write: one request and one stream per server, cut from the caller's memory without
+//! copying large pieces.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
@@ -160,7 +160,8 @@ impl Frame<'_> {
 }
 
 impl OpenView {
-    /// Writes what `request` touches. `ordered`: it touches bytes more than once, and the later stay.
+    /// Writes what `request` touches. `ordered`: it touches bytes more than once, and the later
+    /// stay.
     pub(crate) async fn write_request(
         &self,
         request: &Request,
@@ -180,7 +181,8 @@ impl OpenView {
         // First: whoever is cancelled has changed it, too.
         self.file.note_fork(&self.fork);
         let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
-        // All of them to their end: what is asked of the servers after a failure must not change any more.
+        // All of them to their end: what is asked of the servers after a failure must not change
+        // any more.
         let moved: Result<Vec<u64>, Error> = join_all(writes).await.into_iter().collect();
         // Even a failed write may have moved the end of the file; where to, the servers know.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
@@ -226,7 +228,8 @@ impl OpenView {
     }
 }
 
-/// Sends a call with its payload and waits for the answer, and for what the server says of the change.
+/// Sends a call with its payload and waits for the answer, and for what the server says of the
+/// change.
 pub(crate) async fn send_frames<C: Call>(
     connection: &Connection,
     call: &C,

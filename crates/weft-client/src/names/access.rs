@@ -100,8 +100,9 @@ impl Access {
         self
     }
 
-    /// The caller can work with a file whose bytes lie with its metadata: see [`File::inline_data`]. Without it, such a
-    /// file's bytes are moved to its cells by the attach, and a new one has them there from the start.
+    /// The caller can work with a file whose bytes lie with its metadata: see
+    /// [`File::inline_data`]. Without it, such a file's bytes are moved to its cells by the attach,
+    /// and a new one has them there from the start.
     #[must_use]
     pub fn inline(mut self) -> Access {
         self.inline = true;

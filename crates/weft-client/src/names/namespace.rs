@@ -104,7 +104,8 @@ pub enum XattrMode {
     Replace,
 }
 
-/// A name in a directory and what it names. The size of a file that is being written is the one last reported.
+/// A name in a directory and what it names. The size of a file that is being written is the one
+/// last reported.
 pub type Listed = Entry;
 
 /// A directory being listed, a page per request.
@@ -182,9 +183,9 @@ impl Volume {
         Ok(directory.attributes)
     }
 
-    /// As [`Volume::make_directory`]; with `lease`, asks for the lease of it: for as long as no other client changes a
-    /// name in it, only what this client makes is there. Who changes one is answered when this client's [`Watch`] has
-    /// told of it and is asked for more.
+    /// As [`Volume::make_directory`]; with `lease`, asks for the lease of it: for as long as no
+    /// other client changes a name in it, only what this client makes is there. Who changes one is
+    /// answered when this client's [`Watch`] has told of it and is asked for more.
     ///
     /// [`Watch`]: crate::Watch
     pub async fn make_directory_leased(
@@ -257,7 +258,8 @@ impl Volume {
             .await
     }
 
-    /// Removes a name that is no directory. The file goes when its last name and its last attachment have gone.
+    /// Removes a name that is no directory. The file goes when its last name and its last
+    /// attachment have gone.
     pub async fn unlink(&self, path: impl Into<Place>) -> Result<Removed, Error> {
         let path = path.into();
         let request = UnlinkRequest {

@@ -47,7 +47,8 @@ impl Place {
         self
     }
 
-    /// As it goes over the wire. There an empty path means the start itself; from a user it means a mistake.
+    /// As it goes over the wire. There an empty path means the start itself; from a user it means a
+    /// mistake.
     pub(crate) fn target(&self, follow: bool) -> Result<Target, Error> {
         let (at, path) = match &self.kind {
             Kind::Id(id) => (*id, Bytes::new()),

@@ -34,7 +34,8 @@ pub struct Quota {
     pub kind: QuotaKind,
     /// Its number; of a tree the directory's id.
     pub id: u64,
-    /// Of a tree its path from the root, as bytes; empty: the directory is removed, and files of it are still open.
+    /// Of a tree its path from the root, as bytes; empty: the directory is removed, and files of it
+    /// are still open.
     pub path: Vec<u8>,
     /// Bytes of regular files, holes included.
     pub bytes: u64,
@@ -69,7 +70,8 @@ impl From<QuotaInfo> for Quota {
 }
 
 impl Volume {
-    /// Sets or changes bounds; only root may. They may be lower than what is used: then nothing more is allowed. One request.
+    /// Sets or changes bounds; only root may. They may be lower than what is used: then nothing
+    /// more is allowed. One request.
     ///
     /// # Durability
     /// As of every operation of the namespace.
@@ -84,7 +86,8 @@ impl Volume {
         Ok(reply.quota.into())
     }
 
-    /// Removes bounds; what lies below a directory then counts for the next quota above only. One request.
+    /// Removes bounds; what lies below a directory then counts for the next quota above only. One
+    /// request.
     pub async fn clear_quota(&self, payer: &Payer) -> Result<Quota, Error> {
         let request = SetQuotaRequest {
             clear: true,
@@ -109,8 +112,8 @@ impl Volume {
         })
     }
 
-    /// All usages and bounds that the caller may see: root all, others their own, those of their groups, and of trees whose
-    /// directory they own. One request for a thousand of them.
+    /// All usages and bounds that the caller may see: root all, others their own, those of their
+    /// groups, and of trees whose directory they own. One request for a thousand of them.
     pub async fn quotas(&self) -> Result<Vec<Quota>, Error> {
         let (mut found, mut last): (Vec<Quota>, _) = (Vec::new(), None);
         loop {
@@ -139,8 +142,8 @@ impl Volume {
         Ok((reply.quotas.into_iter().map(Quota::from).collect(), more))
     }
 
-    /// What a user or group uses and may use; of a tree what its directory counts for itself. One request. `None`: nothing is
-    /// used and nothing bounded, or the caller may not see it.
+    /// What a user or group uses and may use; of a tree what its directory counts for itself. One
+    /// request. `None`: nothing is used and nothing bounded, or the caller may not see it.
     pub async fn quota(&self, payer: &Payer) -> Result<Option<Quota>, Error> {
         let (kind, id) = match payer {
             Payer::User(id) => (QuotaKind::User, u64::from(*id)),
@@ -155,8 +158,8 @@ impl Volume {
         Ok(page.into_iter().find(mine))
     }
 
-    /// What a file or directory counts for: the trees that it lies in, the nearest first, then its user and its group, as far
-    /// as the caller may see them. One request.
+    /// What a file or directory counts for: the trees that it lies in, the nearest first, then its
+    /// user and its group, as far as the caller may see them. One request.
     pub async fn quotas_of(&self, path: impl Into<Place>) -> Result<Vec<Quota>, Error> {
         let place = path.into();
         let request = QuotasOfRequest {

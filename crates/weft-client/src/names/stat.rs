@@ -1,4 +1,5 @@
-//! Attributes, exact: what the metadata service has, and the servers' lengths where somebody writes.
+//! Attributes, exact: what the metadata service has, and the servers' lengths where somebody
+//! writes.
 
 use futures_util::future::try_join_all;
 use weft_layout::{CellIndex, Layout};
@@ -67,8 +68,8 @@ pub(crate) fn size_of(layout: &Layout, forks: &[ForkState]) -> u64 {
 }
 
 impl Volume {
-    /// Attributes of what a path leads to, symbolic links followed. One request, and one to each server of the file
-    /// while somebody has it attached for writing.
+    /// Attributes of what a path leads to, symbolic links followed. One request, and one to each
+    /// server of the file while somebody has it attached for writing.
     pub async fn stat(&self, path: impl Into<Place>) -> Result<Attributes, Error> {
         self.stat_target(&path.into(), true).await
     }
@@ -78,8 +79,8 @@ impl Volume {
         self.stat_target(&path.into(), false).await
     }
 
-    /// Attributes as the metadata service knows them, symbolic links not followed: one request. Where the size is not
-    /// exact, [`Volume::exact`] completes them.
+    /// Attributes as the metadata service knows them, symbolic links not followed: one request.
+    /// Where the size is not exact, [`Volume::exact`] completes them.
     pub async fn known_attributes(&self, place: impl Into<Place>) -> Result<Attributes, Error> {
         self.known(&place.into(), false).await
     }
@@ -121,8 +122,8 @@ impl Volume {
         Ok(attributes)
     }
 
-    /// Every fork of every cell of the file with these attributes, ascending by cell and name, without attaching it:
-    /// one request to each server. Nothing for what is no regular file.
+    /// Every fork of every cell of the file with these attributes, ascending by cell and name,
+    /// without attaching it: one request to each server. Nothing for what is no regular file.
     pub async fn forks(&self, attributes: &Attributes) -> Result<Vec<ForkState>, Error> {
         let what = "list the forks of a file";
         let Some(layout) = attributes
@@ -137,7 +138,8 @@ impl Volume {
         Ok(states.await?.forks)
     }
 
-    /// Lengths and times of a file's forks on all its servers, ascending by cell and name; `fork` empty: all forks.
+    /// Lengths and times of a file's forks on all its servers, ascending by cell and name; `fork`
+    /// empty: all forks.
     pub(crate) async fn fork_states(
         &self,
         what: &str,

@@ -1,7 +1,8 @@
 //! What other clients change, as they change it.
 //!
-//! Between a change and its message lie milliseconds. What another client writes into a file is news when it
-//! reports it, at the latest when it closes the file. A client is not told what it did itself.
+//! Between a change and its message lie milliseconds. What another client writes into a file is
+//! news when it reports it, at the latest when it closes the file. A client is not told what it did
+//! itself.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ pub use weft_proto::coord::ChangedEntry;
 /// Between two tries to reach a service that does not answer.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// The service answers within two seconds, also where nothing has happened; one that does not may have forgotten us.
+/// The service answers within two seconds, also where nothing has happened; one that does not may
+/// have forgotten us.
 const SILENCE: Duration = Duration::from_secs(4);
 
 /// What others changed.
@@ -28,12 +30,13 @@ pub enum Changed {
         /// Names whose entry changed, ascending.
         entries: Vec<ChangedEntry>,
     },
-    /// Anything may have changed: watching has just begun, the service could not be reached, or this client is too
-    /// slow.
+    /// Anything may have changed: watching has just begun, the service could not be reached, or
+    /// this client is too slow.
     Everything,
 }
 
-/// A stream of changes. What happens between two calls of [`Watch::next`] is kept by the service, within bounds.
+/// A stream of changes. What happens between two calls of [`Watch::next`] is kept by the service,
+/// within bounds.
 pub struct Watch {
     volume: Volume,
     boot: u64,
@@ -55,13 +58,15 @@ impl Volume {
 }
 
 impl Watch {
-    /// Whether what is not told has not changed: false from the loss of the service until it answers again.
+    /// Whether what is not told has not changed: false from the loss of the service until it
+    /// answers again.
     pub fn is_live(&self) -> bool {
         !self.lost && self.boot != 0
     }
 
-    /// Waits for changes. Tells [`Changed::Everything`] once when the service cannot be reached, then goes on
-    /// trying, and once more when it answers again. One request every two seconds while nothing happens.
+    /// Waits for changes. Tells [`Changed::Everything`] once when the service cannot be reached,
+    /// then goes on trying, and once more when it answers again. One request every two seconds
+    /// while nothing happens.
     ///
     /// # Cancellation
     /// Safe: no change is lost.

@@ -1,4 +1,5 @@
-//! The files that this client has attached, so that they can be told again after a restart of the service.
+//! The files that this client has attached, so that they can be told again after a restart of the
+//! service.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +47,8 @@ impl AttachedFiles {
         }
     }
 
-    /// Adds an attachment of which the service told over connection `run`; false if another connection was told meanwhile of
-    /// what is attached, without it.
+    /// Adds an attachment of which the service told over connection `run`; false if another
+    /// connection was told meanwhile of what is attached, without it.
     pub(crate) fn add_over(&self, run: u64, file: u64, write: bool) -> bool {
         let current = self.0.lock().told == run;
         if current {

@@ -61,8 +61,8 @@ impl LocksHeld {
 }
 
 impl FileLocks {
-    /// An owner has asked for a lock: the service may know of one of its locks. Whether it converts a lock of the whole file
-    /// that it holds; then that lock is let go.
+    /// An owner has asked for a lock: the service may know of one of its locks. Whether it converts
+    /// a lock of the whole file that it holds; then that lock is let go.
     pub(crate) fn asks(&mut self, lock: HeldLock, whole: bool) {
         self.owners.insert(lock.owner);
         let converts = |held: &HeldLock| same_owner(held, &lock) && held.kind != lock.kind;

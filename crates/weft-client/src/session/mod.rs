@@ -1,8 +1,8 @@
 //! What this client holds of the metadata service and of the servers, and what it owes them.
 //!
 //! Owns the attached files, the locks held, the names changed ahead of the service, the attachments
-//! that have ended, and the writes that may not survive power loss yet. Each part has its own mutex;
-//! none is held across an await.
+//! that have ended, and the writes that may not survive power loss yet. Each part has its own
+//! mutex; none is held across an await.
 //!
 //! Invariant: what a restarted service forgets can be told again from these parts.
 

@@ -1,9 +1,11 @@
-//! What this client has done ahead of the service and not told, and the directories in which it may: pure.
+//! What this client has done ahead of the service and not told, and the directories in which it
+//! may: pure.
 //!
 //! Invariants:
 //! 1. Changes are told in the order in which they were made, each in one batch.
 //! 2. No batch makes a file and removes it.
-//! 3. A file counts as attached from the moment when a batch takes its making, unless it was closed before.
+//! 3. A file counts as attached from the moment when a batch takes its making, unless it was closed
+//!    before.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -125,7 +127,8 @@ impl Table {
         *count >= WORTH
     }
 
-    /// Whether names in this directory may be changed ahead; with `make`, whether there is an id for a new file, too.
+    /// Whether names in this directory may be changed ahead; with `make`, whether there is an id
+    /// for a new file, too.
     pub(crate) fn may_change(&self, directory: u64, make: bool) -> bool {
         let held = self.held.get(&directory);
         self.queue.len() < QUEUE_MAX && held.is_some_and(|held| !make || !held.ids.is_empty())
@@ -182,7 +185,8 @@ impl Table {
         })
     }
 
-    /// The content of a file that the service does not know yet goes to it with its name. `None`: it knows the file.
+    /// The content of a file that the service does not know yet goes to it with its name. `None`:
+    /// it knows the file.
     pub(crate) fn store(
         &mut self,
         file: u64,

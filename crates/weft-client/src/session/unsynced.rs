@@ -1,12 +1,14 @@
-//! What this client was told of changes that may not survive power loss yet, and which of them were lost
-//! (`docs/design/0021-incarnations.md`).
+//! What this client was told of changes that may not survive power loss yet, and which of them were
+//! lost (`docs/design/0021-incarnations.md`).
 //!
-//! Every acknowledged change comes with a position: the incarnation of the server, and a commit of it that covers the
-//! change. Positions are kept by file until a sync of the file, or until the server says by the way that they survive. A sync
-//! names them, and a server that came back without some of them says so. Such a loss is counted, and each
-//! attachment, which remembers how many losses it was told of, tells its program once.
+//! Every acknowledged change comes with a position: the incarnation of the server, and a commit of
+//! it that covers the change. Positions are kept by file until a sync of the file, or until the
+//! server says by the way that they survive. A sync names them, and a server that came back without
+//! some of them says so. Such a loss is counted, and each attachment, which remembers how many
+//! losses it was told of, tells its program once.
 //!
-//! Invariant: a position is dropped only when a server has said that it survives power loss, or that it is lost.
+//! Invariant: a position is dropped only when a server has said that it survives power loss, or
+//! that it is lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +17,8 @@ use parking_lot::Mutex;
 use weft_layout::ServerId;
 use weft_proto::stamp::{Position, ServerPosition, Stamp};
 
-/// Files of which positions are kept one by one; those of more are kept together, and any file's sync asks for them.
+/// Files of which positions are kept one by one; those of more are kept together, and any file's
+/// sync asks for them.
 const FILES_MAX: usize = 1 << 16;
 
 /// The last commit by server and incarnation.
@@ -68,7 +71,8 @@ impl Losses {
         self.seen = false;
     }
 
-    /// How many an attachment that begins now counts as told of: a loss that no program has heard of is for the next one.
+    /// How many an attachment that begins now counts as told of: a loss that no program has heard
+    /// of is for the next one.
     fn baseline(&self) -> u64 {
         self.count - u64::from(self.count > 0 && !self.seen)
     }

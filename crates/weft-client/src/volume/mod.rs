@@ -1,10 +1,11 @@
 //! An open volume: the link to the metadata service and those to the servers.
 //!
-//! Owns the links, the parts of [`crate::session`], and what a new connection to the service was told.
+//! Owns the links, the parts of [`crate::session`], and what a new connection to the service was
+//! told.
 //!
 //! Invariants:
-//! 1. No call passes over a connection to the service before that connection was told what is attached
-//!    and locked.
+//! 1. No call passes over a connection to the service before that connection was told what is
+//!    attached and locked.
 //! 2. A call that was lost is repeated only where a repetition changes nothing more ([`Repeat`]).
 
 mod options;
@@ -66,8 +67,9 @@ pub(crate) struct Shared {
     pub(crate) unsynced: Unsynced,
     /// Where operations in the background go on.
     pub(crate) runtime: tokio::runtime::Handle,
-    /// The service was told over this connection what there is to tell. Held while it is told, so that no call
-    /// comes before: what such a call attached or locked would be forgotten again; and while what has ended is taken out.
+    /// The service was told over this connection what there is to tell. Held while it is told, so
+    /// that no call comes before: what such a call attached or locked would be forgotten again; and
+    /// while what has ended is taken out.
     told: tokio::sync::Mutex<Told>,
 }
 
@@ -139,7 +141,8 @@ impl Volume {
             .await
     }
 
-    /// How many connections to this peer, by its address, were opened so far: more than before when it was away and is back.
+    /// How many connections to this peer, by its address, were opened so far: more than before when
+    /// it was away and is back.
     pub fn connections_to(&self, peer: &str) -> u64 {
         let meta = &self.shared.meta;
         let of_service = if meta.address() == peer {
@@ -174,7 +177,8 @@ impl Volume {
         Ok(())
     }
 
-    /// One call to the metadata service, after what was done ahead of it. `what` says what it is for, should it fail.
+    /// One call to the metadata service, after what was done ahead of it. `what` says what it is
+    /// for, should it fail.
     pub(crate) async fn meta<C: Call>(
         &self,
         what: &str,
@@ -223,8 +227,9 @@ impl Volume {
         }
     }
 
-    /// As [`Volume::meta`], a call that ends attachments if its answer is `done`. Until then every new connection is told of
-    /// them, so that a repetition ends these and not others of the same files.
+    /// As [`Volume::meta`], a call that ends attachments if its answer is `done`. Until then every
+    /// new connection is told of them, so that a repetition ends these and not others of the same
+    /// files.
     pub(crate) async fn meta_ending<C: Call>(
         &self,
         what: &str,
@@ -287,11 +292,13 @@ impl Volume {
         Ok((connection, told.run))
     }
 
-    /// Makes every metadata operation acknowledged so far, to anybody, survive power loss. One request. Without
-    /// [`ConnectOptions::lazy`] each operation does that itself before it is acknowledged.
+    /// Makes every metadata operation acknowledged so far, to anybody, survive power loss. One
+    /// request. Without [`ConnectOptions::lazy`] each operation does that itself before it is
+    /// acknowledged.
     ///
     /// # Errors
-    /// With [`Code::Lost`], once, when the service came back without changes that this client was told of.
+    /// With [`Code::Lost`], once, when the service came back without changes that this client was
+    /// told of.
     pub async fn sync_namespace(&self) -> Result<(), Error> {
         self.catch_up().await;
         let request = SyncNamespaceRequest {
@@ -309,7 +316,8 @@ impl Volume {
         synced.map(drop)
     }
 
-    /// How many losses of names a descriptor that is opened now counts as told of, for [`Volume::name_loss_since`].
+    /// How many losses of names a descriptor that is opened now counts as told of, for
+    /// [`Volume::name_loss_since`].
     pub fn name_losses(&self) -> u64 {
         self.shared.unsynced.names_baseline()
     }
@@ -344,7 +352,8 @@ impl Drop for Telling<'_> {
     }
 }
 
-/// An attach under way; dropped before its answer it may have been made, and the next connection is told that it is not.
+/// An attach under way; dropped before its answer it may have been made, and the next connection is
+/// told that it is not.
 pub(crate) struct Attaching<'a> {
     shared: &'a Shared,
     answered: bool,
@@ -376,8 +385,9 @@ impl Drop for Attaching<'_> {
 /// How often a call that ends attachments is repeated because the connection was lost.
 const ENDING_TRIES: u32 = 2;
 
-/// Attachments that end, and are told to new connections until the service was told so. Dropped before, they end all the same:
-/// those that are certainly there are told later, of others the next connection is told that they are not.
+/// Attachments that end, and are told to new connections until the service was told so. Dropped
+/// before, they end all the same: those that are certainly there are told later, of others the next
+/// connection is told that they are not.
 pub(crate) struct Ending {
     volume: Volume,
     files: Vec<(u64, bool)>,
@@ -419,8 +429,8 @@ impl Drop for Ending {
 }
 
 impl Shared {
-    /// Notes an attachment of which the service told over connection `run`; false if another connection was told meanwhile of
-    /// what is attached, without it.
+    /// Notes an attachment of which the service told over connection `run`; false if another
+    /// connection was told meanwhile of what is attached, without it.
     pub(crate) fn note_attached_over(&self, run: u64, file: u64, write: bool) -> bool {
         self.attached.add_over(run, file, write)
     }

@@ -26,9 +26,9 @@ pub struct ConnectOptions {
     pub env: Env,
     /// The least protection of the frames of its connections; servers may be set to more.
     pub wire: Wire,
-    /// Metadata operations may be acknowledged before they survive power loss (they survive the death of any
-    /// process): they do about a second later, in the order in which they were done, or after
-    /// [`Volume::sync_namespace`](crate::Volume::sync_namespace).
+    /// Metadata operations may be acknowledged before they survive power loss (they survive the
+    /// death of any process): they do about a second later, in the order in which they were done,
+    /// or after [`Volume::sync_namespace`](crate::Volume::sync_namespace).
     pub lazy: bool,
     /// What `weft status` calls this client; empty: nothing.
     pub name: String,
@@ -78,8 +78,8 @@ impl ConnectOptions {
     /// A volume by address and the file that holds its key.
     ///
     /// # Errors
-    /// [`Error::Configuration`] where the file is no regular one, holds no key, or is open to others: whoever has the key may do
-    /// everything.
+    /// [`Error::Configuration`] where the file is no regular one, holds no key, or is open to
+    /// others: whoever has the key may do everything.
     pub fn from_address(
         address: &str,
         key_file: impl AsRef<Path>,
@@ -98,8 +98,8 @@ impl ConnectOptions {
     }
 }
 
-/// The key that a file holds, if none but its owner can read it. As with ssh, the owner of a key must keep it so; a key of another
-/// user, say root's for a group, may be readable by that group.
+/// The key that a file holds, if none but its owner can read it. As with ssh, the owner of a key
+/// must keep it so; a key of another user, say root's for a group, may be readable by that group.
 fn key_of(path: &Path, text: &str, metadata: &Metadata) -> Result<VolumeKey, Error> {
     let mode = metadata.mode() & 0o7777;
     let own = metadata.uid() == rustix::process::geteuid().as_raw();
@@ -142,7 +142,8 @@ fn parse_key(text: &str) -> Option<VolumeKey> {
     Some(VolumeKey(key))
 }
 
-/// A file of a volume's folder could not be read. Only one that is not there says that the folder is none.
+/// A file of a volume's folder could not be read. Only one that is not there says that the folder
+/// is none.
 fn unreadable(folder: &Path, file: &Path, error: &io::Error) -> String {
     let (folder, file) = (folder.display(), file.display());
     match error.kind() {

@@ -1,7 +1,7 @@
 //! Small files that are named by a person: keys, addresses, configurations.
 //!
-//! A name may stand for anything. Opening a FIFO waits for its other end, and a device may never end, so a file is opened
-//! without waiting, must be a regular one, and is read up to a bound.
+//! A name may stand for anything. Opening a FIFO waits for its other end, and a device may never
+//! end, so a file is opened without waiting, must be a regular one, and is read up to a bound.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -16,7 +16,8 @@ const LENGTH_MAX: u64 = 32 << 20;
 /// Opens a regular file for reading; never waits for anything else.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] with what it is, where it is no regular file; what the system says.
+/// [`io::ErrorKind::InvalidInput`] with what it is, where it is no regular file; what the system
+/// says.
 pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = File::options();
@@ -40,7 +41,8 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
 /// Reads the text of a small regular file.
 ///
 /// # Errors
-/// As [`open_regular`]; [`io::ErrorKind::InvalidData`] where it is no text; [`io::ErrorKind::FileTooLarge`].
+/// As [`open_regular`]; [`io::ErrorKind::InvalidData`] where it is no text;
+/// [`io::ErrorKind::FileTooLarge`].
 pub fn read_small(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(read_with_metadata(path.as_ref())?.0)
 }

@@ -1,4 +1,5 @@
-//! A whole volume inside the test's process: real sockets on loopback, real stores in a temporary folder.
+//! A whole volume inside the test's process: real sockets on loopback, real stores in a temporary
+//! folder.
 
 #![allow(dead_code)] // each test file uses its own part
 
@@ -82,8 +83,9 @@ async fn start_server(env: Env, folder: &Path, id: u32, address: &str, meta: &st
         .unwrap()
 }
 
-/// A loopback address with any port. Hardly anybody else has the address: whoever stops finds the port free when it starts
-/// again, which an outgoing connection, always from 127.0.0.1, might otherwise have taken.
+/// A loopback address with any port. Hardly anybody else has the address: whoever stops finds the
+/// port free when it starts again, which an outgoing connection, always from 127.0.0.1, might
+/// otherwise have taken.
 fn own_address() -> String {
     let bits = Env::system().random_u64();
     let [a, b, c, ..] = bits.to_le_bytes();

@@ -15,7 +15,8 @@ use weft_net::{BoxRead, BoxWrite, Listener, Network, Opened, TcpNetwork};
 
 use super::TestVolume;
 
-/// What a process that is stopped still does, each way: once it is on, three steps more and then nothing.
+/// What a process that is stopped still does, each way: once it is on, three steps more and then
+/// nothing.
 #[derive(Default)]
 pub struct Stop {
     pub reads: Way,

@@ -1,4 +1,5 @@
-//! Files that are being written, against bounds of those who pay for them; over real sockets and real stores.
+//! Files that are being written, against bounds of those who pay for them; over real sockets and
+//! real stores.
 
 use std::time::{Duration, Instant};
 
@@ -150,7 +151,8 @@ async fn other_forks_stop_at_the_bound_count_when_closed_and_give_back_what_is_r
     test.stop().await;
 }
 
-/// Waits until the tree is charged so many bytes: the service asks for the lengths of other forks when the last writer has gone.
+/// Waits until the tree is charged so many bytes: the service asks for the lengths of other forks
+/// when the last writer has gone.
 async fn wait_for(volume: &Volume, bytes: u64) {
     let started = Instant::now();
     loop {
@@ -166,8 +168,8 @@ async fn wait_for(volume: &Volume, bytes: u64) {
     }
 }
 
-/// A file is made longer without a byte on its way, so nothing is left to rounds: the bound is so far away here that the
-/// servers know of none.
+/// A file is made longer without a byte on its way, so nothing is left to rounds: the bound is so
+/// far away here that the servers know of none.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_file_is_extended_beyond_a_bound() {
     const GIB: u64 = 1 << 30;
@@ -190,8 +192,8 @@ async fn no_file_is_extended_beyond_a_bound() {
     test.stop().await;
 }
 
-/// Overshoot is what is written in a round of half a second and on its way; more only where the machine is too busy for
-/// rounds to come in time.
+/// Overshoot is what is written in a round of half a second and on its way; more only where the
+/// machine is too busy for rounds to come in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_writers_pass_a_bound_by_what_they_write_in_a_round() {
     const WRITERS: u64 = 6;
@@ -240,7 +242,8 @@ async fn many_writers_pass_a_bound_by_what_they_write_in_a_round() {
     test.stop().await;
 }
 
-/// Who has what open is known for sure after a grace of 20 seconds only. What was written counts before that.
+/// Who has what open is known for sure after a grace of 20 seconds only. What was written counts
+/// before that.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_written_before_a_restart_and_whoever_closes_after_it_counts_at_once() {
     let mut test = TestVolume::start(2).await;

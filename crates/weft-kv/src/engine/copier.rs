@@ -1,7 +1,7 @@
 //! Makes the second copy of the tables of an engine that is open (`copies.rs`).
 //!
-//! A pass copies the tables that are new, then the list that names them, then what says which list counts; tables that the copied
-//! list does not name go last. So the copy is whole at each moment.
+//! A pass copies the tables that are new, then the list that names them, then what says which list
+//! counts; tables that the copied list does not name go last. So the copy is whole at each moment.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -137,7 +137,8 @@ impl Drop for Copier {
         if self.abandoned || !self.shared.folder.exists() {
             return;
         }
-        // An engine that was open for seconds only has no copy yet, nor one that was busy of what came last.
+        // An engine that was open for seconds only has no copy yet, nor one that was busy of what
+        // came last.
         let until = Instant::now() + LAST_MAX;
         if let Err(error) = self.shared.pass(&mut |_| Instant::now() < until) {
             let folder = self.shared.folder.display();
@@ -194,8 +195,8 @@ impl Shared {
         }
     }
 
-    /// Makes the copy that of now, as long as `go_on` lets it and there is room: the last is not for copies, unless there is
-    /// more of them that goes then.
+    /// Makes the copy that of now, as long as `go_on` lets it and there is room: the last is not
+    /// for copies, unless there is more of them that goes then.
     fn pass(&self, go_on: &mut dyn FnMut(usize) -> bool) -> io::Result<Pass> {
         let mut work = self.work.lock();
         let damaged = std::mem::take(&mut *self.renew.lock());

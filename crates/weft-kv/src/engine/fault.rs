@@ -1,8 +1,10 @@
-//! Failures of the engine: which of them pass, and what is refused until they have (`docs/design/0029-engine-errors.md`).
+//! Failures of the engine: which of them pass, and what is refused until they have
+//! (`docs/design/0029-engine-errors.md`).
 //!
-//! A failure passes if the system refused something before anything was changed: it had no descriptor, no memory, no thread or no
-//! room. Commits are refused then, and reads go on, until the engine was opened again behind everything that was committed. A sync that
-//! the disk failed never passes: the kernel may have dropped the bytes, so a later success would prove nothing.
+//! A failure passes if the system refused something before anything was changed: it had no
+//! descriptor, no memory, no thread or no room. Commits are refused then, and reads go on, until
+//! the engine was opened again behind everything that was committed. A sync that the disk failed
+//! never passes: the kernel may have dropped the bytes, so a later success would prove nothing.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,8 +42,8 @@ fn commit_passes(error: &fjall::Error) -> bool {
         fjall::Error::Io(error) | fjall::Error::Storage(lsm_tree::Error::Io(error)) => {
             passes(error)
         }
-        // A thread of the engine's failed, and does not say at what. Opening it again finds out whether it lasts, and writes anew what
-        // a sync of that thread may have lost.
+        // A thread of the engine's failed, and does not say at what. Opening it again finds out
+        // whether it lasts, and writes anew what a sync of that thread may have lost.
         fjall::Error::Poisoned => true,
         _ => false,
     }
@@ -95,7 +97,8 @@ impl Fault {
         }
     }
 
-    /// A commit failed: it has not happened, and none is accepted before the engine was opened again.
+    /// A commit failed: it has not happened, and none is accepted before the engine was opened
+    /// again.
     pub(crate) fn commit_failed(&self, error: &fjall::Error) {
         if !commit_passes(error) {
             self.group.poison(format!("a commit failed: {error}"));

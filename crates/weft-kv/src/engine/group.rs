@@ -3,9 +3,10 @@
 //! A sync that began before a caller arrived may miss that caller's commit, so the caller waits
 //! for the next one. Whoever finds no sync running runs it, for everybody who has arrived by then.
 //!
-//! Invariant: once the disk has failed a sync nothing here reports success again. The kernel may have
-//! dropped the dirty pages, so a later success would prove nothing. A sync that was not begun, because there was no descriptor for it,
-//! is an error of its callers, and the next one may succeed.
+//! Invariant: once the disk has failed a sync nothing here reports success again. The kernel may
+//! have dropped the dirty pages, so a later success would prove nothing. A sync that was not begun,
+//! because there was no descriptor for it, is an error of its callers, and the next one may
+//! succeed.
 
 use std::io;
 

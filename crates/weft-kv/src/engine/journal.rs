@@ -1,12 +1,14 @@
 //! Syncs fjall's journal through a file handle of our own, so that commits go on meanwhile.
 //!
-//! fjall's own `persist` holds the journal's lock while the disk works: every commit would wait for every sync.
-//! What is relied upon, of fjall 3.1: a commit with `PersistMode::Buffer` has written its bytes to the newest journal
-//! `N.jnl` when it returns; before `N.jnl` is created its predecessor was synced, and the folder is synced before
-//! anything is written to it; a journal is deleted only when its contents are in tables on stable storage.
+//! fjall's own `persist` holds the journal's lock while the disk works: every commit would wait for
+//! every sync. What is relied upon, of fjall 3.1: a commit with `PersistMode::Buffer` has written
+//! its bytes to the newest journal `N.jnl` when it returns; before `N.jnl` is created its
+//! predecessor was synced, and the folder is synced before anything is written to it; a journal is
+//! deleted only when its contents are in tables on stable storage.
 //!
-//! So everything committed before a sync begins is in the newest journal that it finds, or safe already. The handle
-//! is kept between syncs: a write error that the kernel noted for the file is reported to it once.
+//! So everything committed before a sync begins is in the newest journal that it finds, or safe
+//! already. The handle is kept between syncs: a write error that the kernel noted for the file is
+//! reported to it once.
 
 use std::fs::File;
 use std::io;

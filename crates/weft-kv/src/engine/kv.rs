@@ -10,12 +10,13 @@
 //!
 //! Invariants:
 //! 1. A commit has handed its journal entry to the kernel when it returns: it survives kill −9.
-//! 2. After a commit or sync that the disk failed everything is refused until the engine is opened again by another process: what
-//!    the disk holds is unknown, and only recovery can find out.
-//! 3. After a commit that the system refused (`fault.rs`) nothing is committed until this one has opened its engine again, behind
-//!    all that was committed and nothing else.
+//! 2. After a commit or sync that the disk failed everything is refused until the engine is opened
+//!    again by another process: what the disk holds is unknown, and only recovery can find out.
+//! 3. After a commit that the system refused (`fault.rs`) nothing is committed until this one has
+//!    opened its engine again, behind all that was committed and nothing else.
 //! 4. An engine whose journal lacks what was on stable storage is not opened (`loss.rs`).
-//! 5. Nor one with a table that is not what was written, unless there is a good copy of it (`copies.rs`).
+//! 5. Nor one with a table that is not what was written, unless there is a good copy of it
+//!    (`copies.rs`).
 //!
 //! A sync does not hold up commits: it goes past fjall's journal lock (`journal.rs`).
 
@@ -47,7 +48,8 @@ const DESCRIPTORS: usize = 32;
 const READS: Duration = Duration::from_millis(200);
 /// How often a sync asks for what the system refuses, and how long after the last time.
 const SYNC_TRIES: (u32, Duration) = (20, Duration::from_millis(25));
-/// A commit is in the journal, in a table and, for a moment, in the table that this one is merged into.
+/// A commit is in the journal, in a table and, for a moment, in the table that this one is merged
+/// into.
 const TIMES: u64 = 3;
 
 /// The embedded engine.
@@ -71,9 +73,9 @@ impl FjallKv {
     /// Opens the engine whose files are in the folder `path`, or creates it there.
     ///
     /// # Errors
-    /// [`KvError::Open`] when the folder is in use by another process, of another format, or cannot be written.
-    /// [`KvError::Lost`] when its journal lacks what was on stable storage; [`KvError::Damaged`] when its other files are
-    /// not what it wrote.
+    /// [`KvError::Open`] when the folder is in use by another process, of another format, or cannot
+    /// be written. [`KvError::Lost`] when its journal lacks what was on stable storage;
+    /// [`KvError::Damaged`] when its other files are not what it wrote.
     pub fn open(path: impl AsRef<Path>, options: FjallOptions) -> Result<FjallKv, KvError> {
         let path = path.as_ref().to_path_buf();
         let around = Around {
@@ -99,14 +101,16 @@ impl FjallKv {
     /// Whether the journals in a folder have what they must; nothing is changed.
     ///
     /// # Errors
-    /// [`KvError::Lost`] where they have not; [`KvError::Damaged`] where that cannot be said, because tables are damaged.
+    /// [`KvError::Lost`] where they have not; [`KvError::Damaged`] where that cannot be said,
+    /// because tables are damaged.
     pub fn check(path: impl AsRef<Path>) -> Result<(), KvError> {
         let _lock = lock(path.as_ref())?;
         let found = loss::find(path.as_ref())?;
         found.loss.map_or(Ok(()), |loss| Err(lost_error(&loss)))
     }
 
-    /// Looks at each table and list of a folder of which no engine is open, and at their copies; nothing is changed.
+    /// Looks at each table and list of a folder of which no engine is open, and at their copies;
+    /// nothing is changed.
     ///
     /// Cost: reads all of them.
     /// # Errors
@@ -116,8 +120,8 @@ impl FjallKv {
         copies::verify_all(path.as_ref())
     }
 
-    /// Puts copies in the place of files of a folder that are not what was written, as an opening does, but looks at all of them.
-    /// Damaged copies are made anew when the engine is open.
+    /// Puts copies in the place of files of a folder that are not what was written, as an opening
+    /// does, but looks at all of them. Damaged copies are made anew when the engine is open.
     ///
     /// # Errors
     /// [`KvError::Damaged`] where there is no good copy; nothing is changed then.
@@ -136,7 +140,8 @@ impl FjallKv {
         Ok(())
     }
 
-    /// Copies the tables that are not copied yet, which otherwise happens some seconds after they were written.
+    /// Copies the tables that are not copied yet, which otherwise happens some seconds after they
+    /// were written.
     ///
     /// # Errors
     /// [`KvError::Engine`].
@@ -185,11 +190,12 @@ impl FjallKv {
         engine.ok_or_else(|| self.around.fault.suspended())
     }
 
-    /// Opens the engine again after a failure, if that has passed, with all commits that succeeded and none that failed. The caller
-    /// holds the writer lock.
+    /// Opens the engine again after a failure, if that has passed, with all commits that succeeded
+    /// and none that failed. The caller holds the writer lock.
     ///
     /// # Errors
-    /// [`KvError::Poisoned`] where the failure turns out to be one that lasts; none where it has not passed yet.
+    /// [`KvError::Poisoned`] where the failure turns out to be one that lasts; none where it has
+    /// not passed yet.
     fn open_again(&self) -> Result<(), KvError> {
         let fault = &self.around.fault;
         if !fault.is_due() {
@@ -248,7 +254,8 @@ impl FjallKv {
         let committed = self.around.committed.load(Ordering::Acquire);
         {
             let _lock = lock(&self.path)?;
-            // A commit that failed may be in the journal all the same, and its caller was told that it is not.
+            // A commit that failed may be in the journal all the same, and its caller was told that
+            // it is not.
             let beyond = loss::beyond(&self.path, committed).map_err(unread)?;
             loss::trim(&beyond).map_err(unread)?;
         }

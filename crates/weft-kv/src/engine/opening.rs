@@ -155,7 +155,8 @@ impl Engine {
     }
 }
 
-/// Makes journals such as fjall can read them; true: they lack what was on stable storage, and that is accepted.
+/// Makes journals such as fjall can read them; true: they lack what was on stable storage, and that
+/// is accepted.
 fn prepare(path: &Path, on_loss: OnLoss) -> Result<bool, KvError> {
     let _lock = lock(path)?;
     copies::heal(path, on_loss != OnLoss::Refuse, false)?;

@@ -8,7 +8,8 @@ pub struct FjallOptions {
     /// Bytes of writes held in memory before they go to a table; the journal is kept until then.
     /// What counts is the value when the engine was created; on a small file system it is less.
     pub memtable: u64,
-    /// Bytes of the disk kept for what makes the engine smaller when others have filled it; 0: none.
+    /// Bytes of the disk kept for what makes the engine smaller when others have filled it; 0:
+    /// none.
     pub reserve: u64,
     /// What becomes of an engine whose journals lack commits that were on stable storage.
     pub loss: OnLoss,
@@ -22,7 +23,8 @@ pub enum OnLoss {
     Refuse,
     /// It goes on without what cannot be read, and keeps what later journals hold.
     Skip,
-    /// It goes back to what it was before the first commit that is missing: for whoever can say again what came after.
+    /// It goes back to what it was before the first commit that is missing: for whoever can say
+    /// again what came after.
     GoBack,
 }
 

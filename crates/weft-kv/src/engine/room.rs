@@ -1,10 +1,12 @@
 //! Room on the file system that holds an engine's files.
 //!
-//! An engine whose commit finds the disk full is closed until it is opened again: what the disk holds is unknown. So those who
-//! would make it larger are refused before they change anything ([`Room::check`]), while less than the *margin* is free. Who
-//! brings more room back than it takes may go on down to the *last* of it, a quarter of the margin ([`Room::check_last`]). Whoever
-//! makes it smaller at once is not asked. For them a *reserve* is kept on the disk where the engine is opened with one: it is given
-//! back when others have nearly filled the disk, and set aside anew when there is room again.
+//! An engine whose commit finds the disk full is closed until it is opened again: what the disk
+//! holds is unknown. So those who would make it larger are refused before they change anything
+//! ([`Room::check`]), while less than the *margin* is free. Who brings more room back than it takes
+//! may go on down to the *last* of it, a quarter of the margin ([`Room::check_last`]). Whoever
+//! makes it smaller at once is not asked. For them a *reserve* is kept on the disk where the engine
+//! is opened with one: it is given back when others have nearly filled the disk, and set aside anew
+//! when there is room again.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,7 +24,8 @@ const MARGIN_PART: u64 = 16;
 const RESERVE_PART: u64 = 64;
 /// Of the margin, the part that is left to those who make room; below it the reserve goes.
 const LAST_PART: u64 = 4;
-/// Of small file systems, the part that may wait in memory, and in journals, to go to a table; and the least.
+/// Of small file systems, the part that may wait in memory, and in journals, to go to a table; and
+/// the least.
 const MEMTABLE_PART: u64 = 64;
 const MEMTABLE_MIN: u64 = 4 << 20;
 /// How long what was measured counts. In that time no engine writes as much as a margin.
@@ -55,7 +58,8 @@ impl Space {
     }
 }
 
-/// What may wait in memory to go to a table, of what is wished for: twice that must fit into the margin.
+/// What may wait in memory to go to a table, of what is wished for: twice that must fit into the
+/// margin.
 pub(crate) fn memtable(folder: &Path, wished: u64) -> u64 {
     let most = Space::of(folder).map_or(u64::MAX, |space| space.total / MEMTABLE_PART);
     wished.min(most.max(MEMTABLE_MIN))
@@ -126,7 +130,8 @@ impl Room {
         }
     }
 
-    /// What is free, as of a moment ago; gives the reserve back, or sets it aside, where that is due.
+    /// What is free, as of a moment ago; gives the reserve back, or sets it aside, where that is
+    /// due.
     pub(crate) fn look(&self) -> Option<Space> {
         let mut seen = self.seen.lock();
         if let Some((at, space)) = *seen
@@ -182,7 +187,8 @@ mod tests {
 
     const TOTAL: u64 = 64 << 30;
 
-    /// Room on a disk of which so much is free as is said; nothing that was measured counts for long.
+    /// Room on a disk of which so much is free as is said; nothing that was measured counts for
+    /// long.
     fn room(folder: &Path, free: &Arc<AtomicU64>) -> Room {
         let free = Arc::clone(free);
         let measure = move |_: &Path| {

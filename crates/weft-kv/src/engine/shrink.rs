@@ -1,12 +1,14 @@
 //! Makes an engine smaller while its disk is short of room.
 //!
-//! What was deleted stays in tables until they are merged, which the engine does when enough was written. On a disk that is nearly
-//! full nothing more may be written: then deletions would never bring any room back. So as long as there is less than twice the
-//! margin, all tables are merged into new ones, if what is left of them fits and that is much less than they take.
+//! What was deleted stays in tables until they are merged, which the engine does when enough was
+//! written. On a disk that is nearly full nothing more may be written: then deletions would never
+//! bring any room back. So as long as there is less than twice the margin, all tables are merged
+//! into new ones, if what is left of them fits and that is much less than they take.
 //!
-//! The engine drops what no snapshot may see any more, and removes files that no version of the tree names, as of the last time that it
-//! sealed what is in memory. So something is committed and sealed before a merge, and again after it; and where the engine has merged by
-//! itself and keeps the tables of before, too.
+//! The engine drops what no snapshot may see any more, and removes files that no version of the
+//! tree names, as of the last time that it sealed what is in memory. So something is committed and
+//! sealed before a merge, and again after it; and where the engine has merged by itself and keeps
+//! the tables of before, too.
 
 use std::collections::HashSet;
 use std::fs;
@@ -62,7 +64,8 @@ pub(crate) struct Looks {
     /// The last commit of which nothing more can be gained.
     done: Option<u64>,
     next: Option<Instant>,
-    /// Bytes of tables that no list names and that stayed all the same: of a merge that failed, say.
+    /// Bytes of tables that no list names and that stayed all the same: of a merge that failed,
+    /// say.
     stay: u64,
     /// What was said last.
     said: Option<String>,
@@ -104,7 +107,8 @@ impl Shrinker {
                 None
             }
             Err(error) => {
-                // What it left is removed when the engine is opened the next time: not much more of it.
+                // What it left is removed when the engine is opened the next time: not much more of
+                // it.
                 looks.next = Some(Instant::now() + VAIN);
                 Some(error)
             }
@@ -116,7 +120,8 @@ impl Shrinker {
         looks.said = trouble;
     }
 
-    /// Has the engine let go of tables that only versions before the present one name. `stay`: bytes of such that did not go.
+    /// Has the engine let go of tables that only versions before the present one name. `stay`:
+    /// bytes of such that did not go.
     fn let_go(&self, stay: &mut u64, stopped: &dyn Fn() -> bool) -> Result<(), String> {
         let before = self.tables().1;
         let waiting = self.keyspace.tree.active_memtable().size();
@@ -169,7 +174,8 @@ impl Shrinker {
                 return Ok(Shrunk::Not);
             }
         }
-        // Tables are compressed: what is left of them takes no more than they do, and no more than its part of all entries.
+        // Tables are compressed: what is left of them takes no more than they do, and no more than
+        // its part of all entries.
         live = live.min(tables);
         let part = u128::from(tables) * u128::from(items) / u128::from(all.max(1));
         let gain = tables.saturating_sub(live.min(part as u64));

@@ -1,12 +1,14 @@
-//! A second copy of the engine's tables: what tables hold is nowhere else, and a bit that flips in one would cost the engine.
+//! A second copy of the engine's tables: what tables hold is nowhere else, and a bit that flips in
+//! one would cost the engine.
 //!
-//! Tables are never changed once they are written, and the list that names them has the checksum of each (`lists.rs`). So a copy of
-//! them is made in the background, in a folder beside them (`copier.rs`), and whatever is not what the list says when the engine is
-//! opened is put back from there: a table with the same checksum is the same table. What is taken away is kept, too.
+//! Tables are never changed once they are written, and the list that names them has the checksum of
+//! each (`lists.rs`). So a copy of them is made in the background, in a folder beside them
+//! (`copier.rs`), and whatever is not what the list says when the engine is opened is put back from
+//! there: a table with the same checksum is the same table. What is taken away is kept, too.
 //!
-//! The list itself is copied with them. One that is put back may be older than the one that was lost, and name older tables; they are
-//! in the copy, which is always whole. Whether anything that was synced is missing then is told by the numbers of the commits, as ever
-//! (`loss.rs`).
+//! The list itself is copied with them. One that is put back may be older than the one that was
+//! lost, and name older tables; they are in the copy, which is always whole. Whether anything that
+//! was synced is missing then is told by the numbers of the commits, as ever (`loss.rs`).
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,7 +27,8 @@ const UNFINISHED: &str = "unfinished";
 const SUSPECT: &str = "weft.suspect";
 /// The file that tells fjall its own version, and what it holds in this one.
 const VERSION: (&str, &[u8; 4]) = ("version", b"FJL\x03");
-/// Bytes of tables that an opening reads; whether the rest is right is found out by whoever verifies it.
+/// Bytes of tables that an opening reads; whether the rest is right is found out by whoever
+/// verifies it.
 const OPENING_MAX: u64 = 4 << 30;
 
 /// A file of the engine's tables, or of their copy, that can be verified.
@@ -127,7 +130,8 @@ impl EngineFile {
     }
 }
 
-/// Verifies a file, also of an engine that is open; answers how many bytes were read, and what is wrong.
+/// Verifies a file, also of an engine that is open; answers how many bytes were read, and what is
+/// wrong.
 ///
 /// # Errors
 /// When it cannot be read for another reason than damage.
@@ -166,10 +170,12 @@ pub(crate) fn verify(folder: &Path, file: &EngineFile) -> Result<(u64, Option<Ba
     Ok((read, Some(BadFile { path, mend })))
 }
 
-/// All that is wrong in a folder of which no engine is open: with what an opening would mend, and with the copies.
+/// All that is wrong in a folder of which no engine is open: with what an opening would mend, and
+/// with the copies.
 pub(crate) fn verify_all(folder: &Path) -> Result<Vec<BadFile>, KvError> {
     let mut bad = look(folder, u64::MAX)?;
-    // A list that is put back may be older: tables that were merged since come back with it, and are no damage of their own.
+    // A list that is put back may be older: tables that were merged since come back with it, and
+    // are no damage of their own.
     let lists: Vec<PathBuf> = bad
         .iter()
         .filter(|bad| bad.is_list())
@@ -199,8 +205,8 @@ pub(crate) fn forget_copy(folder: &Path, tree: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts copies in the place of files that are not what they must be; before the engine is opened. With `all`, looks at every
-/// table, else at as many as an opening does.
+/// Puts copies in the place of files that are not what they must be; before the engine is opened.
+/// With `all`, looks at every table, else at as many as an opening does.
 ///
 /// # Errors
 /// [`KvError::Damaged`] where there is no good copy, unless `accept_loss`; nothing is changed then.
@@ -208,7 +214,8 @@ pub(crate) fn heal(folder: &Path, accept_loss: bool, all: bool) -> Result<(), Kv
     let suspect = folder.join(SUSPECT);
     let all = all || suspect.exists();
     let bad = look(folder, if all { u64::MAX } else { OPENING_MAX })?;
-    // A list without a copy is somebody else's finding (`tables.rs`): it may be of an engine that was never used.
+    // A list without a copy is somebody else's finding (`tables.rs`): it may be of an engine that
+    // was never used.
     let mut hopeless = bad
         .iter()
         .filter(|bad| bad.good.is_none() && !bad.is_list());
@@ -253,7 +260,8 @@ fn look(folder: &Path, most: u64) -> Result<Vec<Bad>, KvError> {
     let (version, known) = VERSION;
     let own = fs::read(folder.join(version)).unwrap_or_default();
     let told = own.len() == known.len() && own[..3] == known[..3];
-    // Where all else is as this version writes it, and so is the copy of it, it is the number that is not what was written.
+    // Where all else is as this version writes it, and so is the copy of it, it is the number that
+    // is not what was written.
     let whole = told && (own == known || !is_known(folder, &second)?);
     if whole && own != known {
         // Of another version of the engine: it is not for this one to judge.
@@ -306,7 +314,8 @@ pub(crate) fn table_path(tree: &Path, table: &Table) -> PathBuf {
     tree.join(TABLES).join(table.id.to_string())
 }
 
-/// The list of a tree, unless it is damaged. One that says nothing of tables is, where the copy of it does.
+/// The list of a tree, unless it is damaged. One that says nothing of tables is, where the copy of
+/// it does.
 fn sound_list(tree: &Path, kept: Option<&List>) -> Result<Option<List>, KvError> {
     let says_nothing = |list: &List| list.tables.is_none() && kept.is_some();
     loop {
@@ -323,7 +332,8 @@ fn sound_list(tree: &Path, kept: Option<&List>) -> Result<Option<List>, KvError>
     }
 }
 
-/// Whether a tree's list names a table still: an engine that is open removes those that it does not need.
+/// Whether a tree's list names a table still: an engine that is open removes those that it does not
+/// need.
 fn names(tree: &Path, table: &Table) -> bool {
     let now = sound_list(tree, None).ok().flatten();
     let tables = now.and_then(|list| list.tables);
@@ -381,7 +391,8 @@ impl Bad {
                 match copy(&copies, &from, &to, *sum, &mut |_| true) {
                     Ok(Copied::Done) => Ok(()),
                     Ok(_) => Err(io::ErrorKind::InvalidData.into()),
-                    // There is no room for two of it: the copy becomes the file, and a copy of that is made when there is.
+                    // There is no room for two of it: the copy becomes the file, and a copy of that
+                    // is made when there is.
                     Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                         install(&from, &to)?;
                         forget_copy(folder, &self.tree())

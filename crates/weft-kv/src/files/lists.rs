@@ -1,8 +1,9 @@
 //! Which tables belong to a tree of the engine, and what they must be.
 //!
-//! A tree is a folder. Its file `current` says which list of tables counts, and what the list's checksum is; the list names the
-//! tables, and the checksum of each. fjall looks at neither of the two: it believes the list, removes tables that it does not
-//! name, and verifies a table's blocks one by one, so that blocks that have changed places pass.
+//! A tree is a folder. Its file `current` says which list of tables counts, and what the list's
+//! checksum is; the list names the tables, and the checksum of each. fjall looks at neither of the
+//! two: it believes the list, removes tables that it does not name, and verifies a table's blocks
+//! one by one, so that blocks that have changed places pass.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,8 +13,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::KvError;
 
-/// The trees: number 0 has the names of the others. The one with all pairs is number 1, but where the first opening of the engine
-/// was interrupted.
+/// The trees: number 0 has the names of the others. The one with all pairs is number 1, but where
+/// the first opening of the engine was interrupted.
 const TREES: &str = "keyspaces";
 /// Says which list counts.
 pub(crate) const CURRENT: &str = "current";

@@ -1,17 +1,19 @@
 //! Finding out that the engine's journal lost what it had promised.
 //!
-//! fjall takes whatever it cannot read in a journal for the torn end of a crash: it cuts the file there, without a word, and
-//! everything behind is gone. After a crash of the process or the machine a torn end is legal, but only behind what was
-//! synced. So
+//! fjall takes whatever it cannot read in a journal for the torn end of a crash: it cuts the file
+//! there, without a word, and everything behind is gone. After a crash of the process or the
+//! machine a torn end is legal, but only behind what was synced. So
 //!
 //! - every commit carries its number, in a key that belongs to no space;
-//! - after every sync the number up to which it reached is written to the file `weft.synced` in the engine's folder. That is
-//!   not synced itself: after power loss it may say less than is true, never more;
-//! - before fjall opens (and cuts) the journals they are read here (`batch.rs`). The numbers must go on without a gap, from what
-//!   the tables hold (`tables.rs`), and at least as far as `weft.synced` says. Else the engine is not opened, and nothing is
-//!   changed.
+//! - after every sync the number up to which it reached is written to the file `weft.synced` in the
+//!   engine's folder. That is not synced itself: after power loss it may say less than is true,
+//!   never more;
+//! - before fjall opens (and cuts) the journals they are read here (`batch.rs`). The numbers must
+//!   go on without a gap, from what the tables hold (`tables.rs`), and at least as far as
+//!   `weft.synced` says. Else the engine is not opened, and nothing is changed.
 //!
-//! Tables are looked at only where journals alone do not suffice: where the oldest are gone, or something cannot be read.
+//! Tables are looked at only where journals alone do not suffice: where the oldest are gone, or
+//! something cannot be read.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -61,8 +63,8 @@ impl Watermark {
 /// Decodes bytes and encodes what they say; `None`: they were refused.
 pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// The decoders of bytes on a disk, for whoever feeds them anything; what they give is what they were given. Of a journal's
-/// batch only its length and its number are understood.
+/// The decoders of bytes on a disk, for whoever feeds them anything; what they give is what they
+/// were given. Of a journal's batch only its length and its number are understood.
 pub const DECODERS: &[(&str, Decoder)] = &[
     ("watermark", |bytes| Some(encode(decode(bytes)?).to_vec())),
     ("batch of a journal", |bytes| {
@@ -130,8 +132,8 @@ pub(crate) fn find(folder: &Path) -> Result<Found, KvError> {
     let torn: Torn = torn.map(|j| (j.path.clone(), j.end)).collect();
     let mut loss = missing(folder, &journals, 0, must);
     if loss.is_some() || !torn.is_empty() {
-        // Where nobody can look, the tables are believed to have what is before the journals: the engine's own number is compared
-        // with what was synced once it is open.
+        // Where nobody can look, the tables are believed to have what is before the journals: the
+        // engine's own number is compared with what was synced once it is open.
         let before = journals.iter().flat_map(|j| &j.numbers).next();
         let before = before.map_or(must, |(first, _)| first.saturating_sub(1));
         let held = tables::number(folder)?.unwrap_or(before);
@@ -146,7 +148,8 @@ pub(crate) fn find(folder: &Path) -> Result<Found, KvError> {
     Ok(Found { torn, behind, loss })
 }
 
-/// Where in which journals commits begin that have a higher number than this one, and are not to be.
+/// Where in which journals commits begin that have a higher number than this one, and are not to
+/// be.
 pub(crate) fn beyond(folder: &Path, committed: u64) -> io::Result<Torn> {
     let mut beyond = Torn::new();
     for journal in read_all(folder)? {
@@ -161,8 +164,9 @@ pub(crate) fn beyond(folder: &Path, committed: u64) -> io::Result<Torn> {
     Ok(beyond)
 }
 
-/// Makes an empty journal for an engine that has none: fjall takes the numbers of commits from its tables only where it has a
-/// journal to read, and else begins anew below what they hold, so that nobody would see it, and it would hide what is new.
+/// Makes an empty journal for an engine that has none: fjall takes the numbers of commits from its
+/// tables only where it has a journal to read, and else begins anew below what they hold, so that
+/// nobody would see it, and it would hide what is new.
 pub(crate) fn have_one(folder: &Path) -> io::Result<()> {
     let is_engine = folder.join("version").exists();
     if is_engine && paths(folder)?.is_empty() {
@@ -222,7 +226,8 @@ fn missing(folder: &Path, journals: &[Journal], held: u64, must: u64) -> Option<
     for journal in journals {
         for (number, at) in &journal.numbers {
             if *number > reached + 1 {
-                // Between two journals the first has lost its end: it was synced before the second was begun.
+                // Between two journals the first has lost its end: it was synced before the second
+                // was begun.
                 let (path, at) = end.unwrap_or((&journal.path, *at));
                 return Some(Loss {
                     path: path.to_owned(),
@@ -259,7 +264,8 @@ pub(crate) fn trim(torn: &[(PathBuf, u64)]) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts copies of journals beside them before they are cut: `N.damaged`, then `N.damaged-1` and so on.
+/// Puts copies of journals beside them before they are cut: `N.damaged`, then `N.damaged-1` and so
+/// on.
 pub(crate) fn keep(torn: &[(PathBuf, u64)]) -> io::Result<()> {
     for (path, _) in torn {
         let bytes = std::fs::read(path)?;

@@ -1,5 +1,5 @@
-//! The engine's files, read without the engine: its lists of tables, the tables, their second copies,
-//! and which commits are lost.
+//! The engine's files, read without the engine: its lists of tables, the tables, their second
+//! copies, and which commits are lost.
 //!
 //! Owns no state. Whatever bytes the files hold, reading them returns an error at worst.
 

@@ -1,8 +1,9 @@
 //! What the engine's tables hold, found out without opening the engine.
 //!
-//! Opening them changes their folder: files that the newest version does not name are removed, and a folder without the file
-//! `current` is taken for one that was never used and removed as a whole. So a folder of links to them is opened instead,
-//! and goes again; and where something was synced, the files must be there that say what belongs to the engine.
+//! Opening them changes their folder: files that the newest version does not name are removed, and
+//! a folder without the file `current` is taken for one that was never used and removed as a whole.
+//! So a folder of links to them is opened instead, and goes again; and where something was synced,
+//! the files must be there that say what belongs to the engine.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -33,8 +34,8 @@ pub(crate) fn complete(folder: &Path) -> Result<(), KvError> {
         .try_for_each(|tree| list(&folder.join(tree)).map(drop))
 }
 
-/// The last commit that the tables hold; 0 where they hold none. Nothing where nothing can be written to look: on a full disk,
-/// say, on which the engine itself can be opened.
+/// The last commit that the tables hold; 0 where they hold none. Nothing where nothing can be
+/// written to look: on a full disk, say, on which the engine itself can be opened.
 pub(crate) fn number(folder: &Path) -> Result<Option<u64>, KvError> {
     let look = folder.join(LOOK);
     let held = match clear(&look).and_then(|()| link_all(folder, &look)) {

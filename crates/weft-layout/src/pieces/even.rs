@@ -1,5 +1,5 @@
-//! Where the next bytes of one server are, for views whose columns are the file's cells in order: the
-//! canonical order and all that is like it. Found without a division.
+//! Where the next bytes of one server are, for views whose columns are the file's cells in order:
+//! the canonical order and all that is like it. Found without a division.
 
 use super::window::Window;
 use crate::columns::Columns;
@@ -78,16 +78,16 @@ impl EvenRows {
         }
     }
 
-    /// By how much the offset in the cell grows from a run to the one `stride` further, where that is a
-    /// place in the same column of another row.
+    /// By how much the offset in the cell grows from a run to the one `stride` further, where that
+    /// is a place in the same column of another row.
     pub(crate) fn lift(&self, stride: i64) -> Option<u64> {
         let stride = u64::try_from(stride).ok()?;
         let (rows, rest) = self.band.divide(stride);
         (rest == 0 && rows > 0 && self.run.value() == self.period).then(|| rows * self.unit.value())
     }
 
-    /// By how many cells a place moves that goes `stride` further, a multiple of the spacing of own units, and how
-    /// often it stands in the row of `window` that way; `None` when only once.
+    /// By how many cells a place moves that goes `stride` further, a multiple of the spacing of own
+    /// units, and how often it stands in the row of `window` that way; `None` when only once.
     #[inline]
     pub(crate) fn along_row(&self, window: &Window, stride: u64) -> Option<(u32, u64)> {
         let (columns, rest) = self.unit.divide(stride);

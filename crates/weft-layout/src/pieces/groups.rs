@@ -11,8 +11,8 @@ use crate::request::Span;
 use crate::stretch::Stretch;
 use crate::{CellIndex, CellOffset, Grid, OFFSET_MAX, Piece, ServerSlot};
 
-/// Groups that may miss for each own cell of a period before the next hit is computed: about the cost
-/// of computing it.
+/// Groups that may miss for each own cell of a period before the next hit is computed: about the
+/// cost of computing it.
 const MISSES: u64 = 8;
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,8 @@ pub(crate) struct GroupPieces {
 }
 
 impl GroupPieces {
-    /// `None` when no cell is own. The span is not empty and its file locations are below the limit.
+    /// `None` when no cell is own. The span is not empty and its file locations are below the
+    /// limit.
     pub(crate) fn new(groups: &Groups, grid: &Grid, slot: ServerSlot, span: Span) -> Option<Self> {
         let (cells, slot) = (u64::from(grid.cells()), u64::from(slot.0));
         if slot >= cells {

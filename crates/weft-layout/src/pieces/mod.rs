@@ -79,8 +79,8 @@ impl Pieces {
 }
 
 impl Pieces {
-    /// Looks for the next piece among so many runs of the request, of which other servers may have any number; whether the
-    /// next call finds it, or its absence, at once.
+    /// Looks for the next piece among so many runs of the request, of which other servers may have
+    /// any number; whether the next call finds it, or its absence, at once.
     pub fn look(&mut self, runs: u32) -> bool {
         match &mut self.0 {
             Kind::Strips(pieces) => pieces.look(runs),
@@ -89,8 +89,8 @@ impl Pieces {
         }
     }
 
-    /// Leaves out what it can of the pieces that lie at `end` of the view or after it, where nobody wants them. Others of
-    /// these may still come.
+    /// Leaves out what it can of the pieces that lie at `end` of the view or after it, where nobody
+    /// wants them. Others of these may still come.
     #[must_use]
     pub fn below(mut self, end: u64) -> Pieces {
         if let Kind::Strips(pieces) = &mut self.0 {
@@ -99,7 +99,8 @@ impl Pieces {
         self
     }
 
-    /// The next pieces of one cell that lie at equal distances; of what [`Iterator::next`] has begun, the rest.
+    /// The next pieces of one cell that lie at equal distances; of what [`Iterator::next`] has
+    /// begun, the rest.
     #[inline]
     pub fn next_stretch(&mut self) -> Option<Stretch> {
         match &mut self.0 {

@@ -77,7 +77,8 @@ impl RowPieces {
 }
 
 impl RowPieces {
-    /// The next pieces of one cell at equal distances: where one own column is all there is, the rows of its run.
+    /// The next pieces of one cell at equal distances: where one own column is all there is, the
+    /// rows of its run.
     #[inline]
     pub(crate) fn next_stretch(&mut self) -> Option<Stretch> {
         let (at, row) = (self.at.column, self.row);
@@ -86,7 +87,8 @@ impl RowPieces {
         if self.row != row + self.band || self.at.column != at || piece.length < self.unit {
             return Some(stretch);
         }
-        // Where no gap comes between runs, or one after every row, all rows are alike; else those of a run.
+        // Where no gap comes between runs, or one after every row, all rows are alike; else those
+        // of a run.
         let alike = self.rows_of_run == 1 || self.gap == 0;
         let unit_end = self.row + at * self.unit + self.unit;
         if unit_end > self.span.end || (!alike && self.rows_left == self.rows_of_run) {

@@ -1,11 +1,13 @@
 //! Pieces of patterns: strip by strip, within a strip from own run to own run.
 //!
-//! A window of own bytes is kept while runs fall into it, so a run costs a comparison and additions. Runs
-//! that end before the next window are passed with one division. Where own units are evenly spaced, which
-//! runs touch one is a rhythm of two jumps and their sum (`rhythm.rs`), so that runs of other servers cost
-//! nothing at all; and where a run falls into the same column as the one before, the window moves with it.
+//! A window of own bytes is kept while runs fall into it, so a run costs a comparison and
+//! additions. Runs that end before the next window are passed with one division. Where own units
+//! are evenly spaced, which runs touch one is a rhythm of two jumps and their sum (`rhythm.rs`), so
+//! that runs of other servers cost nothing at all; and where a run falls into the same column as
+//! the one before, the window moves with it.
 //!
-//! In column-major order each run is rearranged in itself, and costs what a contiguous access costs.
+//! In column-major order each run is rearranged in itself, and costs what a contiguous access
+//! costs.
 
 use std::sync::Arc;
 
@@ -40,7 +42,8 @@ pub(crate) struct StripPieces {
     ready: Alike,
 }
 
-/// Pieces that follow one another at equal distances. Offsets step by `stride`, cells by `cells`; one of them is 0.
+/// Pieces that follow one another at equal distances. Offsets step by `stride`, cells by `cells`;
+/// one of them is 0.
 #[derive(Clone, Copy, Debug)]
 struct Alike {
     piece: Piece,
@@ -96,7 +99,8 @@ impl StripPieces {
         }
     }
 
-    /// Goes to the first run that touches an own unit, if there is a rhythm in that; false when none does.
+    /// Goes to the first run that touches an own unit, if there is a rhythm in that; false when
+    /// none does.
     fn find_beat(&mut self) -> bool {
         let Finder::Even(even) = &self.finder else {
             return true;
@@ -169,7 +173,8 @@ impl StripPieces {
         let end = self.strip.at + self.strip.length;
         let ahead = self.window.start - end;
         let stride = self.strip.stride.cast_unsigned();
-        // Runs that overlap this one may have bytes before the place from which the window was sought.
+        // Runs that overlap this one may have bytes before the place from which the window was
+        // sought.
         let clear = self.strip.stride > 0 && self.strip.at.wrapping_add(stride) >= self.window.from;
         if self.rhythm.is_none() && clear && ahead >= stride {
             let runs = ahead / stride;
@@ -276,7 +281,8 @@ impl StripPieces {
         }
     }
 
-    /// The current run is one piece: takes along those after it that are pieces like it, and goes on behind them.
+    /// The current run is one piece: takes along those after it that are pieces like it, and goes
+    /// on behind them.
     #[inline]
     fn take_alike(&mut self, end: u64) {
         let stride = self.strip.stride.cast_unsigned();

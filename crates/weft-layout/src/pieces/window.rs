@@ -2,7 +2,8 @@
 
 use crate::CellIndex;
 
-/// Own bytes `start..end` of the view, from `offset` on in a cell. Nothing from `from` to `start` is own.
+/// Own bytes `start..end` of the view, from `offset` on in a cell. Nothing from `from` to `start`
+/// is own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) from: u64,

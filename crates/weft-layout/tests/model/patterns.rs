@@ -26,7 +26,8 @@ fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
     }
 }
 
-/// Where a pattern must start to touch nothing before byte `spare`, and the runs that it then has, empty ones left out.
+/// Where a pattern must start to touch nothing before byte `spare`, and the runs that it then has,
+/// empty ones left out.
 pub fn placed(pattern: &Pattern, spare: u64) -> (ViewOffset, Vec<Vec<usize>>) {
     let runs = runs(pattern, 0);
     let first = runs.iter().flatten().copied().min().unwrap_or(0);

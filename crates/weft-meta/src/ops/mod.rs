@@ -3,8 +3,8 @@
 //! An operation is a function of a [`Volume`](crate::tx::Volume) and a request. This room owns no
 //! state: an operation changes records through its transaction, and the parts in memory through
 //! their methods. The method of [`Namespace`](crate::Namespace) that passes a call on documents its
-//! costs, errors and durability. The method of [`Namespace`](crate::Namespace) that passes a call on documents its
-//! costs, errors and durability.
+//! costs, errors and durability. The method of [`Namespace`](crate::Namespace) that passes a call
+//! on documents its costs, errors and durability.
 
 mod attributes;
 mod checkpoints;

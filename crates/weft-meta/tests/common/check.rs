@@ -163,8 +163,9 @@ pub fn invariants(kv: &dyn OrderedKv) {
     );
 }
 
-/// The ids of regular files that have an inode and may have cells, and of those a delete is owed for. A small file whose
-/// bytes lie in the namespace goes in one transaction, and nobody is owed anything.
+/// The ids of regular files that have an inode and may have cells, and of those a delete is owed
+/// for. A small file whose bytes lie in the namespace goes in one transaction, and nobody is owed
+/// anything.
 pub fn regular_and_owed(kv: &dyn OrderedKv) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let reader = &*kv.snapshot().unwrap();
     let inodes = all::<InodeRecord>(reader, "inodes");
@@ -189,7 +190,8 @@ pub fn regular_and_owed(kv: &dyn OrderedKv) -> (BTreeSet<u64>, BTreeSet<u64>) {
     )
 }
 
-/// What users, groups and trees are said to use is what the inodes amount to; trees are those that directories say.
+/// What users, groups and trees are said to use is what the inodes amount to; trees are those that
+/// directories say.
 fn usage(reader: &dyn Reader, inodes: &BTreeMap<u64, InodeRecord>) {
     let records: BTreeMap<Vec<u8>, QuotaRecord> =
         all::<QuotaRecord>(reader, "quotas").into_iter().collect();
@@ -231,7 +233,8 @@ fn usage(reader: &dyn Reader, inodes: &BTreeMap<u64, InodeRecord>) {
     );
 }
 
-/// What checkpoints of trees keep fits together; `images`: root of each, and its directory and number.
+/// What checkpoints of trees keep fits together; `images`: root of each, and its directory and
+/// number.
 fn trees(
     reader: &dyn Reader,
     inodes: &BTreeMap<u64, InodeRecord>,

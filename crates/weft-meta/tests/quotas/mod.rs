@@ -1,5 +1,5 @@
-//! What users, groups and trees use, and what bounds do. The check of the namespace's invariants compares every usage with
-//! the inodes, so each test's end proves that all was counted.
+//! What users, groups and trees use, and what bounds do. The check of the namespace's invariants
+//! compares every usage with the inodes, so each test's end proves that all was counted.
 
 use prost::Message;
 use weft_kv::{Batch, MemKv, OrderedKv, Space};

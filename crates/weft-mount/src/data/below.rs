@@ -1,5 +1,5 @@
-//! What the servers do by themselves with bytes that the cache may have: clearing, copying; and what another mount may
-//! have done with them.
+//! What the servers do by themselves with bytes that the cache may have: clearing, copying; and
+//! what another mount may have done with them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use super::state::Home;
 use super::{DataError, OpenData};
 
 impl FileData {
-    /// Everything dirty has been sent, nothing takes off, and the bytes are in the cells, while what is returned lives.
+    /// Everything dirty has been sent, nothing takes off, and the bytes are in the cells, while
+    /// what is returned lives.
     async fn rest(self: &Arc<Self>, file: &File) -> Result<Hold<'_>, DataError> {
         let hold = Hold::new(self);
         self.wait_until(|state| state.flights == 0).await;
@@ -48,7 +49,8 @@ impl OpenData {
         Ok(cleared?)
     }
 
-    /// Makes the file at least this long, with a hole at its end; one that is as long stays as it is, whoever writes it meanwhile.
+    /// Makes the file at least this long, with a hole at its end; one that is as long stays as it
+    /// is, whoever writes it meanwhile.
     ///
     /// # Durability
     /// As of a write that has reached the servers.
@@ -68,8 +70,9 @@ impl OpenData {
         Ok(extended?)
     }
 
-    /// Copies bytes of another open file to this one, as far as that one reaches; returns how many. By the servers, but
-    /// for files so small that their bytes lie with their metadata: `None`, they are to be read and written.
+    /// Copies bytes of another open file to this one, as far as that one reaches; returns how many.
+    /// By the servers, but for files so small that their bytes lie with their metadata: `None`,
+    /// they are to be read and written.
     ///
     /// # Durability
     /// As of a write that has reached the servers.
@@ -111,7 +114,8 @@ impl OpenData {
         }
     }
 
-    /// The file's bytes are with its metadata, or were when it was opened: the cells tell nothing of them.
+    /// The file's bytes are with its metadata, or were when it was opened: the cells tell nothing
+    /// of them.
     pub fn may_be_inline(&self) -> bool {
         let inline = !matches!(self.data().state.lock().home, Home::Cells);
         inline || self.file().inline_data().is_some()
@@ -122,7 +126,8 @@ impl OpenData {
         self.data().flush().await;
     }
 
-    /// Forgets whatever is clean: another mount may have written the file, and what it has written is to be seen.
+    /// Forgets whatever is clean: another mount may have written the file, and what it has written
+    /// is to be seen.
     pub async fn see_others(&self) -> Result<(), DataError> {
         let data = self.data();
         if self.may_be_inline() {

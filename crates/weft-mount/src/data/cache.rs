@@ -19,8 +19,8 @@ use crate::outage::Outages;
 /// How much is held back, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct DataConfig {
-    /// A write is acknowledged when it is in the cache; otherwise (strict) when it is at the servers, and nothing is read
-    /// ahead.
+    /// A write is acknowledged when it is in the cache; otherwise (strict) when it is at the
+    /// servers, and nothing is read ahead.
     pub write_behind: bool,
     /// Dirty bytes of one file that start a flush.
     pub file_dirty: usize,
@@ -56,8 +56,8 @@ pub(super) const TICKS: u32 = 4;
 /// Files whose changes are remembered after their last close.
 const CHANGED_MAX: usize = 4096;
 
-/// A moment in a data cache's life: before a file is attached, so that it is seen whether what the answer says of its bytes is
-/// still true.
+/// A moment in a data cache's life: before a file is attached, so that it is seen whether what the
+/// answer says of its bytes is still true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
@@ -157,8 +157,8 @@ impl DataCache {
         Moment(self.clock.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// Opens an attached file that was not open before. No message. All opens of a file share its dirty bytes while any is
-    /// open.
+    /// Opens an attached file that was not open before. No message. All opens of a file share its
+    /// dirty bytes while any is open.
     ///
     /// # Errors
     /// [`DataError::ShuttingDown`].
@@ -166,9 +166,9 @@ impl DataCache {
         Ok(self.opened(file, None)?.expect("nothing is asked of it"))
     }
 
-    /// As [`DataCache::open`], of a file that was attached after the moment `asked`. Nothing where this mount has changed the
-    /// file since: another open, which has ended by now, may have written what the service did not know yet when it answered.
-    /// Who is told so attaches again.
+    /// As [`DataCache::open`], of a file that was attached after the moment `asked`. Nothing where
+    /// this mount has changed the file since: another open, which has ended by now, may have
+    /// written what the service did not know yet when it answered. Who is told so attaches again.
     ///
     /// # Errors
     /// [`DataError::ShuttingDown`].
@@ -218,12 +218,14 @@ impl DataCache {
         self.dirty.used.load(Ordering::Acquire)
     }
 
-    /// Writes all dirty bytes of the mount to the servers. Failures are told to the opens of the file.
+    /// Writes all dirty bytes of the mount to the servers. Failures are told to the opens of the
+    /// file.
     pub async fn flush_all(&self) {
         join_all(self.files().iter().map(FileData::flush)).await;
     }
 
-    /// Forgets what was read ahead and what is known of sizes: anything may have been changed by others.
+    /// Forgets what was read ahead and what is known of sizes: anything may have been changed by
+    /// others.
     pub fn invalidate_all(&self) {
         for file in self.files() {
             file.invalidate();

@@ -14,7 +14,8 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How often servers are asked while one write after the other is lost.
 const ASK_TRIES: u32 = 4;
 
-/// A question to the servers whose answer tells the size; under way until it is answered or dropped.
+/// A question to the servers whose answer tells the size; under way until it is answered or
+/// dropped.
 #[must_use = "dropped, the question counts as given up"]
 pub struct Asking<'a> {
     data: &'a FileData,
@@ -31,8 +32,9 @@ impl Drop for Asking<'_> {
 }
 
 impl Asking<'_> {
-    /// What the servers said, `None` if nothing. Returns the end as known now. Of two answers that arrive in the other order the
-    /// later question's stays: what a program has seen of a growing file never goes back.
+    /// What the servers said, `None` if nothing. Returns the end as known now. Of two answers that
+    /// arrive in the other order the later question's stays: what a program has seen of a growing
+    /// file never goes back.
     pub fn answered(self, size: Option<u64>) -> u64 {
         let mut state = self.data.state.lock();
         let ends = &mut state.ends;
@@ -46,7 +48,8 @@ impl Asking<'_> {
             ends.known = Some(Instant::now());
         }
         ends.asking -= 1;
-        // Later news may have taken back what was known since: who asked before them goes by this answer all the same.
+        // Later news may have taken back what was known since: who asked before them goes by this
+        // answer all the same.
         let end = match size {
             Some(size) if ends.known.is_none() && ends.generation == self.generation => {
                 size.max(ends.grown)
@@ -80,7 +83,8 @@ impl FileData {
         }
     }
 
-    /// One request to each server; again where something was lost meanwhile: what the answer was taken to lack is not to come.
+    /// One request to each server; again where something was lost meanwhile: what the answer was
+    /// taken to lack is not to come.
     pub(super) async fn ask_size(&self, file: &File) -> Result<u64, DataError> {
         self.to_cells(file).await?;
         let mut tries = 0;
@@ -97,8 +101,8 @@ impl FileData {
         }
     }
 
-    /// Must come before the question is sent: what is on its way now, or is written until the answer is here, the answer
-    /// may or may not tell of.
+    /// Must come before the question is sent: what is on its way now, or is written until the
+    /// answer is here, the answer may or may not tell of.
     pub(super) fn begin_asking(&self) -> Asking<'_> {
         let mut state = self.state.lock();
         let unsent = state.extents.end();

@@ -85,7 +85,8 @@ impl FileData {
         self.cut_at_end(file, range, whole).await
     }
 
-    /// Short at the file's end: where nothing was found up to the end of the range, only the size tells a hole from it.
+    /// Short at the file's end: where nothing was found up to the end of the range, only the size
+    /// tells a hole from it.
     async fn cut_at_end(
         &self,
         file: &File,
@@ -103,7 +104,8 @@ impl FileData {
         Ok(whole.rope)
     }
 
-    /// Follows the open's streams; starts to read ahead. Returns what was read ahead of this range, ascending.
+    /// Follows the open's streams; starts to read ahead. Returns what was read ahead of this range,
+    /// ascending.
     async fn advance(
         self: &Arc<Self>,
         file: &File,
@@ -156,7 +158,8 @@ impl FileData {
         else {
             return;
         };
-        // What is on its way is taken under the same lock under which a write drops what was read ahead.
+        // What is on its way is taken under the same lock under which a write drops what was read
+        // ahead.
         let over = Over::of(&state, start..end);
         let (tell, fetched) = watch::channel(None);
         let (data, file) = (self.clone(), file.clone());
@@ -179,7 +182,8 @@ impl FileData {
         }
     }
 
-    /// Reads a range: one request to each server that holds any of it, unless all of it is on its way.
+    /// Reads a range: one request to each server that holds any of it, unless all of it is on its
+    /// way.
     async fn fetch(&self, file: &File, range: Range<u64>) -> Result<Fetched, DataError> {
         let over = Over::of(&self.state.lock(), range.clone());
         self.fetch_under(file, range, over, Wait::Yes).await

@@ -25,7 +25,8 @@ pub(super) struct FileData {
     pub(super) landed: Notify,
     /// Truncates and the like go one after another.
     turn: Semaphore,
-    /// Syncs of the cells, too: who comes during one must not take for survived what that one still asks for.
+    /// Syncs of the cells, too: who comes during one must not take for survived what that one still
+    /// asks for.
     syncs: tokio::sync::Mutex<()>,
 }
 
@@ -60,7 +61,8 @@ impl FileData {
         self.turn.acquire().await.ok()
     }
 
-    /// Sets the size by a call that is made while the file is at rest: one of the attachment `own`, or of somebody else.
+    /// Sets the size by a call that is made while the file is at rest: one of the attachment `own`,
+    /// or of somebody else.
     async fn truncate<E>(
         self: &Arc<Self>,
         own: Option<&File>,
@@ -137,7 +139,8 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// While it lives, what takes off survives power loss when it lands; not where a sync of everything follows anyway.
+/// While it lives, what takes off survives power loss when it lands; not where a sync of everything
+/// follows anyway.
 #[must_use = "dropped, it has no effect"]
 pub struct Syncing<'a>(&'a FileData, bool);
 
@@ -178,7 +181,8 @@ pub struct OpenData {
 }
 
 impl OpenData {
-    /// `asked`: when the file was about to be attached, where others of this mount may have changed it since.
+    /// `asked`: when the file was about to be attached, where others of this mount may have changed
+    /// it since.
     pub(super) fn new(data: Arc<FileData>, file: File, asked: Option<Moment>) -> OpenData {
         let read_ahead = if data.cache.config.write_behind {
             data.cache.config.read_ahead
@@ -227,8 +231,8 @@ impl OpenData {
         self.data.read(&self.file, self.open, offset..end).await
     }
 
-    /// Writes. Returns when the bytes are in the cache, or (strict) at the servers. Waits while the mount has too many
-    /// dirty bytes.
+    /// Writes. Returns when the bytes are in the cache, or (strict) at the servers. Waits while the
+    /// mount has too many dirty bytes.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), DataError> {
         let length = data.len() as u64;
         let end = offset.checked_add(length).filter(|end| *end <= OFFSET_MAX);
@@ -279,20 +283,21 @@ impl OpenData {
         Ok(())
     }
 
-    /// Writes behind all bytes of the file, whoever else appends at the same time, and tells where: at
-    /// [`OpenData::append_offset`].
+    /// Writes behind all bytes of the file, whoever else appends at the same time, and tells where:
+    /// at [`OpenData::append_offset`].
     pub async fn append(&self, data: Bytes) -> Result<u64, DataError> {
         let offset = self.append_offset(data.len() as u64).await?;
         self.write(offset, data).await?;
         Ok(offset)
     }
 
-    /// A place of this length behind all bytes of the file, for whoever asks only. One request to the metadata service; where
-    /// writes go through also one to each server.
+    /// A place of this length behind all bytes of the file, for whoever asks only. One request to
+    /// the metadata service; where writes go through also one to each server.
     pub async fn append_offset(&self, length: u64) -> Result<u64, DataError> {
         self.data.ask_again(&self.file).await?;
-        // The service takes this mount's word for where the file ends, as long as nobody else writes it: so it must know, also
-        // what opens of it have written that have ended since. Where writes go through, somebody may have truncated it.
+        // The service takes this mount's word for where the file ends, as long as nobody else
+        // writes it: so it must know, also what opens of it have written that have ended since.
+        // Where writes go through, somebody may have truncated it.
         let (known, generation) = {
             let state = self.data.state.lock();
             let known = state.knows_end().then_some(state.ends.end);
@@ -304,7 +309,8 @@ impl OpenData {
         };
         let deal = || {
             let state = self.data.state.lock();
-            // News that come after the question take back what was known, not what is there; a truncate does.
+            // News that come after the question take back what was known, not what is there; a
+            // truncate does.
             let end = if state.knows_end() || state.ends.generation != generation {
                 0
             } else {
@@ -315,16 +321,19 @@ impl OpenData {
         Ok(self.data.cache.outages.wait_out(deal).await?)
     }
 
-    /// Everything that any open of this file has written is at the servers when it returns; tells, once, what could not
-    /// be written since this open was last told by a flush or a sync. Returns what the service says of a file whose bytes it
-    /// has, all of those written until now, if it was told by this flush.
+    /// Everything that any open of this file has written is at the servers when it returns; tells,
+    /// once, what could not be written since this open was last told by a flush or a sync. Returns
+    /// what the service says of a file whose bytes it has, all of those written until now, if it
+    /// was told by this flush.
     ///
-    /// A sync tells it again: whoever closes a copy of the descriptor, a child of the program for instance, may not look.
+    /// A sync tells it again: whoever closes a copy of the descriptor, a child of the program for
+    /// instance, may not look.
     pub async fn flush(&self) -> Result<Option<Attributes>, DataError> {
         self.flushed(State::untold).await
     }
 
-    /// As [`OpenData::flush`]; tells, once, what could not be written since a sync last told this open.
+    /// As [`OpenData::flush`]; tells, once, what could not be written since a sync last told this
+    /// open.
     pub async fn flush_to_sync(&self) -> Result<Option<Attributes>, DataError> {
         self.flushed(State::untold_by_sync).await
     }
@@ -352,14 +361,16 @@ impl OpenData {
         self.data.state.lock().written
     }
 
-    /// What is written while it lives survives power loss when it is sent, so that an [`OpenData::sync`] that follows has nothing
-    /// more to ask for, where everything else survives already.
+    /// What is written while it lives survives power loss when it is sent, so that an
+    /// [`OpenData::sync`] that follows has nothing more to ask for, where everything else survives
+    /// already.
     pub fn syncing(&self) -> Syncing<'_> {
         Syncing::begin(&self.data)
     }
 
-    /// As [`OpenData::flush`], and survives power loss, as does whatever this mount wrote before. What is dirty is sent
-    /// with the wish to survive: no further request, where everything else survives already.
+    /// As [`OpenData::flush`], and survives power loss, as does whatever this mount wrote before.
+    /// What is dirty is sent with the wish to survive: no further request, where everything else
+    /// survives already.
     pub async fn sync(&self) -> Result<(), DataError> {
         let syncing = Syncing::begin(&self.data);
         self.flush_to_sync().await?;
@@ -429,7 +440,8 @@ impl OpenData {
         self.data.truncate(None, size, cut).await
     }
 
-    /// The service has said this of the file. Where its content here is another one, others have changed it.
+    /// The service has said this of the file. Where its content here is another one, others have
+    /// changed it.
     pub fn compare(&self, told: &Attributes) {
         let mut state = self.data.state.lock();
         let state = &mut *state;
@@ -445,8 +457,9 @@ impl OpenData {
         }
     }
 
-    /// One past the last byte that this cache knows of; the file may be longer, if others write it, and shorter if they
-    /// have truncated it. Nothing where writes go through (strict): then the servers know better. No message.
+    /// One past the last byte that this cache knows of; the file may be longer, if others write it,
+    /// and shorter if they have truncated it. Nothing where writes go through (strict): then the
+    /// servers know better. No message.
     pub fn known_end(&self) -> Option<u64> {
         if !self.data.cache.config.write_behind {
             return None;
@@ -458,14 +471,14 @@ impl OpenData {
         (state.knows_end() || state.ends.end > 0).then_some(state.ends.end)
     }
 
-    /// The file's size, what was written here included: one request to each server, unless it was known within the last
-    /// second (strict: always).
+    /// The file's size, what was written here included: one request to each server, unless it was
+    /// known within the last second (strict: always).
     pub async fn size(&self) -> Result<u64, DataError> {
         self.data.size(&self.file).await
     }
 
-    /// Must come before somebody asks the servers for the size past this cache. What they say is told to what is returned: reads
-    /// go as far from then on.
+    /// Must come before somebody asks the servers for the size past this cache. What they say is
+    /// told to what is returned: reads go as far from then on.
     pub fn begin_asking(&self) -> Asking<'_> {
         self.data.begin_asking()
     }
@@ -475,8 +488,8 @@ impl OpenData {
         self.data.invalidate();
     }
 
-    /// What opens before this one know of the file's cells is older: as [`OpenData::invalidate`], if there were any. What lies with
-    /// the metadata comes with every open. No message.
+    /// What opens before this one know of the file's cells is older: as [`OpenData::invalidate`],
+    /// if there were any. What lies with the metadata comes with every open. No message.
     pub fn forget_older(&self) {
         let older = {
             let state = self.data.state.lock();
@@ -487,7 +500,8 @@ impl OpenData {
         }
     }
 
-    /// Flushes, reports size and time, detaches. The open is closed also when it fails. A second call does nothing.
+    /// Flushes, reports size and time, detaches. The open is closed also when it fails. A second
+    /// call does nothing.
     ///
     /// Tells what the service knows of a file that was written to its cells.
     pub async fn close(&self) -> Result<Option<Closed>, DataError> {

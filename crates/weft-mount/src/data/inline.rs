@@ -1,4 +1,5 @@
-//! Small files whose bytes lie with their metadata: they are stored whole, or moved to the cells once they grow.
+//! Small files whose bytes lie with their metadata: they are stored whole, or moved to the cells
+//! once they grow.
 
 use bytes::Bytes;
 use weft_client::{File, Store};
@@ -66,7 +67,8 @@ impl FileData {
         Ok(())
     }
 
-    /// Asks again for the content of an inline file, if others may have changed it. One request then.
+    /// Asks again for the content of an inline file, if others may have changed it. One request
+    /// then.
     pub(super) async fn ask_again(&self, file: &File) -> Result<(), GaveUp> {
         while self.state.lock().is_doubtful() {
             let asked = self.cache.now();
@@ -112,7 +114,8 @@ impl FileData {
                 if matches!(state.home, Home::Inline(_)) {
                     state.home = Home::Inline(content.clone());
                     if state.heard > began {
-                        // Somebody else may have stored after this, and the answer to a question have told it already.
+                        // Somebody else may have stored after this, and the answer to a question
+                        // have told it already.
                         state.doubted = self.cache.tick();
                     }
                 }

@@ -84,7 +84,8 @@ impl Rope {
         }
     }
 
-    /// Covers `start..start + length` with `pieces` (absolute offsets, ascending, disjoint) over zeros.
+    /// Covers `start..start + length` with `pieces` (absolute offsets, ascending, disjoint) over
+    /// zeros.
     pub(super) fn from_pieces(start: u64, length: usize, pieces: Vec<(u64, Bytes)>) -> Rope {
         let mut rope = Rope::default();
         for (at, bytes) in pieces {
@@ -95,7 +96,8 @@ impl Rope {
         rope
     }
 
-    /// Replaces what `pieces` (absolute offsets, ascending, disjoint, inside) have; the rope begins at `start`.
+    /// Replaces what `pieces` (absolute offsets, ascending, disjoint, inside) have; the rope begins
+    /// at `start`.
     pub(super) fn overlay(&mut self, start: u64, pieces: Vec<(u64, Bytes)>) {
         if pieces.is_empty() {
             return;

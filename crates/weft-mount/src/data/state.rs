@@ -30,7 +30,8 @@ pub(super) struct State {
     /// Nothing may take off: a truncate is under way.
     pub(super) held: bool,
     pub(super) ends: Ends,
-    /// When it was last written here: a time that is set by hand after it must win, whenever the bytes are sent.
+    /// When it was last written here: a time that is set by hand after it must win, whenever the
+    /// bytes are sent.
     pub(super) written: i64,
     /// When its content was last stored with the metadata, or truncated, by this mount.
     pub(super) changed: Moment,
@@ -38,10 +39,12 @@ pub(super) struct State {
     pub(super) syncing: usize,
     /// Bytes in the cells may not survive power loss yet.
     pub(super) unsynced: bool,
-    /// When the content of an inline file was asked for, and when it last became doubtful: others may have changed it.
+    /// When the content of an inline file was asked for, and when it last became doubtful: others
+    /// may have changed it.
     pub(super) heard: Moment,
     pub(super) doubted: Moment,
-    /// What the service said when all bytes as of this time of writing were stored with the metadata.
+    /// What the service said when all bytes as of this time of writing were stored with the
+    /// metadata.
     pub(super) stored: Option<(i64, Attributes)>,
     pub(super) opens: BTreeMap<u64, Open>,
     pub(super) next_open: u64,
@@ -133,8 +136,8 @@ impl State {
         }
     }
 
-    /// Where the bytes are, and what they are if they lie with the metadata, as was asked then. False, and nothing is learned, if
-    /// this mount has changed them since.
+    /// Where the bytes are, and what they are if they lie with the metadata, as was asked then.
+    /// False, and nothing is learned, if this mount has changed them since.
     pub(super) fn learn_home(&mut self, asked: Moment, inline: Option<Bytes>) -> bool {
         // What was stored since then the service may not have known when it answered.
         if self.changed > asked {
@@ -200,8 +203,8 @@ impl State {
         }
     }
 
-    /// Where written bytes were refused because there is no room for them, or no more is allowed: the next write is told so,
-    /// once, instead of being taken. Sync and close tell it, too.
+    /// Where written bytes were refused because there is no room for them, or no more is allowed:
+    /// the next write is told so, once, instead of being taken. Sync and close tell it, too.
     pub(super) fn warned(&mut self, open: u64) -> Result<(), DataError> {
         let Some(failure) = &self.last_failure else {
             return Ok(());

@@ -1,8 +1,10 @@
-//! Which reads of an open file follow each other, and what to read ahead of them. Decisions only: no lock, no message.
+//! Which reads of an open file follow each other, and what to read ahead of them. Decisions only:
+//! no lock, no message.
 //!
-//! A read that begins where an earlier one ended makes a *stream* of them; several streams of one open may be
-//! interleaved. The kernel sends the parts of what it reads ahead itself side by side, so that they arrive in any order:
-//! within what was asked ahead of an established stream a read may come early.
+//! A read that begins where an earlier one ended makes a *stream* of them; several streams of one
+//! open may be interleaved. The kernel sends the parts of what it reads ahead itself side by side,
+//! so that they arrive in any order: within what was asked ahead of an established stream a read
+//! may come early.
 
 use std::ops::Range;
 
@@ -132,7 +134,8 @@ impl Stream {
         while let Some(i) = self.early.iter().position(|r| r.start <= self.next) {
             self.next = self.next.max(self.early.swap_remove(i).end);
         }
-        // A stream is one from its second read on; at a file's beginning from its first, if that is large.
+        // A stream is one from its second read on; at a file's beginning from its first, if that is
+        // large.
         self.established |= self.reads > 1 || (range.start == 0 && range.end >= PIECE / 8);
         self.established
     }

@@ -1,9 +1,10 @@
-//! Names that are known not to be there: those in directories that this mount has made and has the lease of.
+//! Names that are known not to be there: those in directories that this mount has made and has the
+//! lease of.
 //!
-//! A new directory is empty. Whatever is made in it is made by this mount, until the watch tells that somebody else has
-//! made something, which ends the lease; so a name that this mount has not mentioned is not there, and a program that
-//! makes thousands of files in a new directory need not ask for each. Names are kept as hashes: two that collide cost a
-//! question, never a wrong answer.
+//! A new directory is empty. Whatever is made in it is made by this mount, until the watch tells
+//! that somebody else has made something, which ends the lease; so a name that this mount has not
+//! mentioned is not there, and a program that makes thousands of files in a new directory need not
+//! ask for each. Names are kept as hashes: two that collide cost a question, never a wrong answer.
 //!
 //! Invariant: of a directory that is kept every name that is there is kept.
 

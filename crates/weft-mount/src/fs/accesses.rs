@@ -1,9 +1,10 @@
 //! Access times: which reads count, and who hears of it. The kernel leaves both to the mount.
 //!
-//! A read counts as the options of the mount say, which are `relatime` unless others are named: the first since the last change, and
-//! the first in a day. What counts is shown at once here, and told to the service with the ends of attachments, so that it costs no
-//! call; another mount sees it when it next asks the service. A read that the kernel serves from its pages it tells nobody: an open
-//! for reading whose pages are kept counts as a read. See `docs/design/0028-atime.md`.
+//! A read counts as the options of the mount say, which are `relatime` unless others are named: the
+//! first since the last change, and the first in a day. What counts is shown at once here, and told
+//! to the service with the ends of attachments, so that it costs no call; another mount sees it
+//! when it next asks the service. A read that the kernel serves from its pages it tells nobody: an
+//! open for reading whose pages are kept counts as a read. See `docs/design/0028-atime.md`.
 
 use super::FileSystem;
 use super::attr::Attr;
@@ -18,8 +19,8 @@ fn is_due(attr: &Attr, now: i64) -> bool {
         || now.saturating_sub(attr.accessed) >= DAY
 }
 
-/// What a read at this time makes of a time of access that it counts for: never before the last change, whose time another clock may
-/// have told, else the next read would count, too.
+/// What a read at this time makes of a time of access that it counts for: never before the last
+/// change, whose time another clock may have told, else the next read would count, too.
 fn time_of(attr: &Attr, now: i64) -> i64 {
     now.max(attr.modified.max(attr.changed).saturating_add(1))
 }

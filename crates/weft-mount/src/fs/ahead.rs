@@ -1,9 +1,11 @@
-//! Names that are made and removed ahead of the service, in directories that it has delegated to this mount.
+//! Names that are made and removed ahead of the service, in directories that it has delegated to
+//! this mount.
 //!
-//! Only what certainly succeeds is done ahead: a file is made where the name is known not to be there, in a directory
-//! whose attributes are known and which gives a new file nothing but what its creator asks for; a name is removed that
-//! is known to name a regular file with no other name. The kernel has checked that the caller may. What is refused all
-//! the same (a quota, a full disk) is told by the next sync, and what the kernel believes of it is taken back.
+//! Only what certainly succeeds is done ahead: a file is made where the name is known not to be
+//! there, in a directory whose attributes are known and which gives a new file nothing but what its
+//! creator asks for; a name is removed that is known to name a regular file with no other name. The
+//! kernel has checked that the caller may. What is refused all the same (a quota, a full disk) is
+//! told by the next sync, and what the kernel believes of it is taken back.
 
 use std::sync::Arc;
 
@@ -114,7 +116,8 @@ impl FileSystem {
         true
     }
 
-    /// A directory has one name less since: the kernel asks for its attributes before it removes the next.
+    /// A directory has one name less since: the kernel asks for its attributes before it removes
+    /// the next.
     fn left(&self, asked: Asked, directory: u64, time: i64) {
         self.directory_changed(asked, directory, |attr| {
             attr.size = attr.size.saturating_sub(1);
@@ -122,7 +125,8 @@ impl FileSystem {
         });
     }
 
-    /// This mount has changed the names of a directory, and knows what that makes of its attributes, if it knew them.
+    /// This mount has changed the names of a directory, and knows what that makes of its
+    /// attributes, if it knew them.
     pub(super) fn directory_changed(
         &self,
         asked: Asked,

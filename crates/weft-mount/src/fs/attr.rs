@@ -67,7 +67,8 @@ impl From<&Attributes> for Attr {
             accessed: a.accessed,
             modified: a.modified,
             changed: a.changed,
-            // Device numbers as Linux packs them into 32 bits are the lower half of those of the C library.
+            // Device numbers as Linux packs them into 32 bits are the lower half of those of the C
+            // library.
             device: a.device as u32,
         }
     }

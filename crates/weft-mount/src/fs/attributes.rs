@@ -97,8 +97,9 @@ impl FileSystem {
         Ok(self.told(asked, &answer))
     }
 
-    /// What a node that the volume does not have any more, because this mount removed it, was at last; `None` for a regular file, which
-    /// the volume has as long as it is open, and where another removed it: `ESTALE` makes the kernel look its path up again.
+    /// What a node that the volume does not have any more, because this mount removed it, was at
+    /// last; `None` for a regular file, which the volume has as long as it is open, and where
+    /// another removed it: `ESTALE` makes the kernel look its path up again.
     fn nameless(&self, id: u64) -> Option<Entry> {
         let last = self.nodes.last(id);
         let attr = last.filter(|attr| attr.kind != FileKind::Regular)?;
@@ -121,7 +122,8 @@ impl FileSystem {
             if is_kept(id) {
                 return Err(read_only());
             }
-            // A view ends where its file does: programs that empty a file before they write it mean no harm.
+            // A view ends where its file does: programs that empty a file before they write it mean
+            // no harm.
             return self.view_attributes(id).await;
         }
         if let Some(size) = change.size {
@@ -218,7 +220,8 @@ impl FileSystem {
         }
     }
 
-    /// How full the volume is for a file or directory: where it lies in a tree with a quota, what that has left.
+    /// How full the volume is for a file or directory: where it lies in a tree with a quota, what
+    /// that has left.
     pub async fn space(&self, id: u64) -> Result<Space, FsError> {
         if let Some((when, of, space)) = *self.space.0.lock()
             && of == id

@@ -1,8 +1,9 @@
 //! What is believed of names and attributes, here and in the kernel, and for how long.
 //!
-//! While the watch is live, what was told stays true until news of it comes, and is taken back then; so the kernel may
-//! believe it for long. What news overtook on its way, and what nobody knows for certain (the size of a file that
-//! somebody is writing to its cells), is believed for a moment or not at all.
+//! While the watch is live, what was told stays true until news of it comes, and is taken back
+//! then; so the kernel may believe it for long. What news overtook on its way, and what nobody
+//! knows for certain (the size of a file that somebody is writing to its cells), is believed for a
+//! moment or not at all.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -43,7 +44,8 @@ impl Answer {
 }
 
 impl FileSystem {
-    /// Files and names that somebody else has changed: what was told about them, and read of them, is dropped.
+    /// Files and names that somebody else has changed: what was told about them, and read of them,
+    /// is dropped.
     ///
     /// The one place where such news arrives.
     pub fn changed<'a>(
@@ -97,8 +99,8 @@ impl FileSystem {
         self.changed([id], []);
     }
 
-    /// The kernel has no pages of this range of a file any more when this returns. It may wait for pages that are being read or
-    /// written: never to be awaited by what those wait for.
+    /// The kernel has no pages of this range of a file any more when this returns. It may wait for
+    /// pages that are being read or written: never to be awaited by what those wait for.
     pub(super) async fn drop_pages(&self, id: u64, range: Range<u64>) -> Result<(), FsError> {
         let Some(holder) = self.holder.get().cloned() else {
             return Ok(());
@@ -107,15 +109,16 @@ impl FileSystem {
         told.map_err(|_| FsError::wrong("the kernel could not be told", Errno::IO))
     }
 
-    /// This mount has changed a file's attributes, or a directory's names: what was asked before is overtaken.
+    /// This mount has changed a file's attributes, or a directory's names: what was asked before is
+    /// overtaken.
     pub(super) fn touched(&self, id: u64) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         self.news.changed(Subject::File(id));
         self.nodes.doubt(id, false);
     }
 
-    /// This mount has made something in a directory, which has one name more since: the kernel asks for its attributes
-    /// before it makes the next.
+    /// This mount has made something in a directory, which has one name more since: the kernel asks
+    /// for its attributes before it makes the next.
     pub(super) fn entered(&self, asked: Asked, directory: u64, made: &Attr) {
         self.directory_changed(asked, directory, |attr| {
             attr.size += 1;
@@ -125,8 +128,9 @@ impl FileSystem {
         });
     }
 
-    /// This mount has changed a file, and this is what the service says of it since. `pages`: nobody else writes it, so
-    /// the kernel's pages are of this state. Returns when the answer counts as asked.
+    /// This mount has changed a file, and this is what the service says of it since. `pages`:
+    /// nobody else writes it, so the kernel's pages are of this state. Returns when the answer
+    /// counts as asked.
     pub(super) fn touched_to(&self, asked: Asked, answer: &Answer, pages: bool) -> Asked {
         let id = answer.attr.id;
         let overtaken = self.news.since(asked, Subject::File(id));
@@ -184,7 +188,8 @@ impl FileSystem {
         }
     }
 
-    /// The attributes of a file, where they are certain, with what this mount has written and not sent.
+    /// The attributes of a file, where they are certain, with what this mount has written and not
+    /// sent.
     pub(super) fn known(&self, id: u64) -> Option<Answer> {
         let mut attr = self.nodes.known(id).filter(|_| self.news.is_live())?;
         self.cover(&mut attr);
@@ -206,7 +211,8 @@ impl FileSystem {
     /// How long the kernel may believe what a name names, or that it names nothing.
     pub(super) fn name_valid(&self, asked: Asked, parent: u64, name: &[u8]) -> Duration {
         let subject = self.news.name(parent, name);
-        // The names of a whole volume cannot be enumerated: who cannot take all of them back must not give them long.
+        // The names of a whole volume cannot be enumerated: who cannot take all of them back must
+        // not give them long.
         let revocable = self.holder.get().is_some_and(|h| h.takes_all_names_back());
         let long = if revocable { LONG } else { SHORT };
         self.valid(self.options.names_valid, long, asked, subject)

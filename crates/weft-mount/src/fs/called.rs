@@ -1,7 +1,9 @@
-//! What messages call a file: its path in the volume, by the names under which the kernel looked it up and its directories.
+//! What messages call a file: its path in the volume, by the names under which the kernel looked it
+//! up and its directories.
 //!
-//! For people only, never to find anything by: other clients rename without a word here. Where a name is not known, as that of a file
-//! whose directory the kernel has forgotten, messages have the number.
+//! For people only, never to find anything by: other clients rename without a word here. Where a
+//! name is not known, as that of a file whose directory the kernel has forgotten, messages have the
+//! number.
 
 use weft_client::Place;
 use weft_proto::meta::ROOT;
@@ -10,7 +12,8 @@ use weft_proto::text::escape;
 use super::FileSystem;
 use super::nodes::Nodes;
 
-/// Directories on the way, at most. Names that were heard at different times may even go in a circle.
+/// Directories on the way, at most. Names that were heard at different times may even go in a
+/// circle.
 const DEPTH_MAX: usize = 256;
 
 impl Nodes {

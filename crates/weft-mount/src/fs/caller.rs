@@ -1,4 +1,5 @@
-//! On whose behalf: a request tells user, group and thread; the thread's further groups are asked of the kernel.
+//! On whose behalf: a request tells user, group and thread; the thread's further groups are asked
+//! of the kernel.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ pub struct Caller {
     pub pid: u32,
 }
 
-/// How long a thread's groups are believed. A program that drops groups mostly changes its user, too, and is then
-/// somebody else here.
+/// How long a thread's groups are believed. A program that drops groups mostly changes its user,
+/// too, and is then somebody else here.
 const BELIEVED: Duration = Duration::from_millis(200);
 /// Callers remembered.
 const REMEMBERED: usize = 1024;

@@ -1,8 +1,10 @@
-//! Open directories: a listing that goes on where it was, however often it is asked, in bounded memory.
+//! Open directories: a listing that goes on where it was, however often it is asked, in bounded
+//! memory.
 //!
-//! Each entry has a number, its *cookie*: `.` is 1, `..` is 2, that of any other stays the entry's as long as the directory is open
-//! (`places`). An open directory keeps the last few pages whole. Who reads on within one of them is given what it was, and meets
-//! each entry exactly once. Who seeks, or comes to a page anew, is given what is there now, behind the name that it had reached.
+//! Each entry has a number, its *cookie*: `.` is 1, `..` is 2, that of any other stays the entry's
+//! as long as the directory is open (`places`). An open directory keeps the last few pages whole.
+//! Who reads on within one of them is given what it was, and meets each entry exactly once. Who
+//! seeks, or comes to a page anew, is given what is there now, behind the name that it had reached.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -96,7 +98,8 @@ impl Listing {
         }
     }
 
-    /// From its start it is what is there now. Cookies stay good: a seek to the start is no other call.
+    /// From its start it is what is there now. Cookies stay good: a seek to the start is no other
+    /// call.
     fn rewind(&mut self) {
         self.parent = None;
         self.kept.clear();
@@ -122,7 +125,8 @@ impl Listing {
         self.kept.push_back((self.places.id(stretch), leaf));
     }
 
-    /// Whether a reader that goes on behind a cookie was given what is behind it by the page as it is kept.
+    /// Whether a reader that goes on behind a cookie was given what is behind it by the page as it
+    /// is kept.
     fn goes_on(&self, stretch: usize, cookie: u64) -> bool {
         let Some(leaf) = self.kept(stretch) else {
             return false;
@@ -151,8 +155,8 @@ impl FileSystem {
         }))
     }
 
-    /// The entries behind a cookie; 0 starts anew. Empty at the end. A directory that was removed has none, not even `.`: ENOENT,
-    /// as on local file systems.
+    /// The entries behind a cookie; 0 starts anew. Empty at the end. A directory that was removed
+    /// has none, not even `.`: ENOENT, as on local file systems.
     pub async fn list(&self, handle: u64, cookie: u64) -> Result<Page, FsError> {
         let listed = self.list_open(handle, cookie).await;
         listed.map_err(|error| {
@@ -186,7 +190,8 @@ impl FileSystem {
             return Ok(Page::default());
         }
         let place = sought.and_then(|cookie| listing.places.find(cookie));
-        // A name that has gone so long ago that its place is forgotten: from the start rather than miss one.
+        // A name that has gone so long ago that its place is forgotten: from the start rather than
+        // miss one.
         sought = sought.filter(|_| place.is_some());
         let mut stretch = place.map_or(0, |place| place.stretch);
         while stretch < listing.places.stretches() {
@@ -340,7 +345,8 @@ impl FileSystem {
         Ok(leaf)
     }
 
-    /// What the kernel is told of an entry that a listing brings along, as if it had looked the name up.
+    /// What the kernel is told of an entry that a listing brings along, as if it had looked the
+    /// name up.
     pub fn listed(&self, page: &Page, listed: &Listed) -> Option<Entry> {
         let mut attr = listed.attr?;
         self.cover(&mut attr);
@@ -370,8 +376,9 @@ impl FileSystem {
         self.sync_names(&directory.told).await
     }
 
-    /// Makes every change of the namespace that this mount has made so far survive power loss. No request, if it does. A
-    /// descriptor hears once that some were lost; `told` counts what it heard.
+    /// Makes every change of the namespace that this mount has made so far survive power loss. No
+    /// request, if it does. A descriptor hears once that some were lost; `told` counts what it
+    /// heard.
     pub(super) async fn sync_names(&self, told: &AtomicU64) -> Result<(), FsError> {
         let changes = self.changes.load(Ordering::Acquire);
         let stable = self.options.durable || self.synced.load(Ordering::Acquire) >= changes;

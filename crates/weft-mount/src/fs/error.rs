@@ -101,7 +101,8 @@ fn program_errno(code: Code, errno: i32) -> i32 {
     }
 }
 
-/// Whether the same call may do better in a moment: nothing was done, because somebody is away or not ready.
+/// Whether the same call may do better in a moment: nothing was done, because somebody is away or
+/// not ready.
 pub(crate) fn may_do_better(error: &VolumeError) -> bool {
     match error {
         VolumeError::Unreachable { .. } => true,

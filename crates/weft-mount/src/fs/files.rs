@@ -20,7 +20,8 @@ use crate::data::OpenData;
 pub(super) struct PastPages {
     /// Reads and writes, as all opens of the file for writing do.
     pub(super) all: bool,
-    /// All, or appends only: what this open reads and writes. The kernel asks for no sync after a write by `O_SYNC` then.
+    /// All, or appends only: what this open reads and writes. The kernel asks for no sync after a
+    /// write by `O_SYNC` then.
     pub(super) direct: bool,
 }
 
@@ -38,7 +39,8 @@ pub(super) struct Handle {
     pub(super) pages: Arc<Pages>,
     /// Who has asked for locks by it.
     pub(super) lockers: Mutex<BTreeSet<u64>>,
-    /// Taken for reading by who writes: a write that its program does not wait for any more ends before the open does.
+    /// Taken for reading by who writes: a write that its program does not wait for any more ends
+    /// before the open does.
     pub(super) at_work: RwLock<()>,
     /// A descriptor of it was closed, perhaps the last: then its locks are about to end.
     closing: AtomicBool,
@@ -46,9 +48,11 @@ pub(super) struct Handle {
     letting_go: AtomicBool,
     /// It was opened to read it, which counted as an access, and the kernel does not know yet.
     presumed: AtomicBool,
-    /// It was written by this open and not settled since: see [`FileSystem::settle`](super::FileSystem).
+    /// It was written by this open and not settled since: see
+    /// [`FileSystem::settle`](super::FileSystem).
     wrote: AtomicBool,
-    /// Since it was opened, or attributes of the file were set, nothing was found to be taken away: see `privileges`.
+    /// Since it was opened, or attributes of the file were set, nothing was found to be taken away:
+    /// see `privileges`.
     pub(super) stripped: AtomicBool,
     /// What the pages show that are read from now on, until the first is.
     pub(super) opening: Mutex<Option<Content>>,
@@ -112,7 +116,8 @@ impl Handle {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Whether that it was opened counts as an access of which the kernel is to be told; returns whether it did.
+    /// Whether that it was opened counts as an access of which the kernel is to be told; returns
+    /// whether it did.
     pub(super) fn presume_read(&self, presumed: bool) -> bool {
         self.presumed.swap(presumed, Ordering::Relaxed)
     }

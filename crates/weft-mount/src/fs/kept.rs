@@ -1,8 +1,9 @@
-//! Checkpoints under a mount: `.weft/checkpoints/NAME` in a directory is the directory as it was, if its tree has a checkpoint of
-//! this name; else it holds the files of the directory that have one, as they were.
+//! Checkpoints under a mount: `.weft/checkpoints/NAME` in a directory is the directory as it was,
+//! if its tree has a checkpoint of this name; else it holds the files of the directory that have
+//! one, as they were.
 //!
-//! The former are nodes like all others, with ids of their own, which the service refuses to change. The latter are made as
-//! they are looked up, as views are, and read at the servers.
+//! The former are nodes like all others, with ids of their own, which the service refuses to
+//! change. The latter are made as they are looked up, as views are, and read at the servers.
 
 use std::time::Duration;
 

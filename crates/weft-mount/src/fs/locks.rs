@@ -1,10 +1,11 @@
 //! Locks between all mounts of a volume, of files (`flock`) and of bytes (`fcntl`).
 //!
-//! Dirty data goes out before a lock is let go, and a lock's grant drops what is cached: lock, read, write, unlock shows
-//! everybody what the one before has written. Files that nobody locks pay nothing.
+//! Dirty data goes out before a lock is let go, and a lock's grant drops what is cached: lock,
+//! read, write, unlock shows everybody what the one before has written. Files that nobody locks pay
+//! nothing.
 //!
-//! The kernel tells of the end of an open after its program has gone on: who then finds the file locked by an open of which
-//! a descriptor was closed waits some milliseconds for that.
+//! The kernel tells of the end of an open after its program has gone on: who then finds the file
+//! locked by an open of which a descriptor was closed waits some milliseconds for that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use super::files::Handle;
 use super::views::{is_view, unsupported};
 use super::{FileSystem, FsError};
 
-/// How long the kernel may take to tell of the end of an open; what this mount takes then to let its locks go is waited for.
+/// How long the kernel may take to tell of the end of an open; what this mount takes then to let
+/// its locks go is waited for.
 const CLOSING: Duration = Duration::from_millis(100);
 
 impl FileSystem {
@@ -97,7 +99,8 @@ impl FileSystem {
         self.drop_pages(handle.id, 0..u64::MAX).await
     }
 
-    /// A process has closed a descriptor of a file: its locks of bytes end, whichever descriptor they came by.
+    /// A process has closed a descriptor of a file: its locks of bytes end, whichever descriptor
+    /// they came by.
     pub(super) async fn unlock_process(&self, id: u64, owner: u64) {
         let handles = self.files.all(id);
         let asked = |handle: &&Arc<Handle>| handle.lockers.lock().remove(&owner);
@@ -118,7 +121,8 @@ impl FileSystem {
     }
 }
 
-/// Waits for the end of opens that seem to be closing; false if there are none. Those that go on are not waited for again.
+/// Waits for the end of opens that seem to be closing; false if there are none. Those that go on
+/// are not waited for again.
 async fn let_go(closing: &[Arc<Handle>]) -> bool {
     let deadline = Instant::now() + CLOSING;
     while closing.iter().any(|handle| handle.is_letting_go())

@@ -1,15 +1,19 @@
 //! The file system: what programs ask for, turned into calls to the volume and to the data cache.
 //!
-//! Files are known by their id, which is their inode number; a name is resolved in its directory, a path never.
-//! Nothing here knows the kernel's interface, so that other doors and tests without a kernel use the same code.
+//! Files are known by their id, which is their inode number; a name is resolved in its directory, a
+//! path never. Nothing here knows the kernel's interface, so that other doors and tests without a
+//! kernel use the same code.
 //!
 //! Invariants:
-//! 1. No function holds a lock over a call to the volume, so that any number of requests are under way at once.
-//! 2. A call that was not carried out because a service is away waits for it as all calls of the mount do (`outage`).
+//! 1. No function holds a lock over a call to the volume, so that any number of requests are under
+//!    way at once.
+//! 2. A call that was not carried out because a service is away waits for it as all calls of the
+//!    mount do (`outage`).
 //! 3. What a file's attributes say covers what this mount has written and not yet sent.
 //! 4. What the kernel is told for long is true until it is taken back (`belief`).
-//! 5. A file opened after somebody else closed it shows what was written (close-to-open): [`FileSystem::open`] compares
-//!    it with what the kernel was told and with the pages that it has.
+//! 5. A file opened after somebody else closed it shows what was written (close-to-open):
+//!    [`FileSystem::open`] compares it with what the kernel was told and with the pages that it
+//!    has.
 
 mod absent;
 mod accesses;
@@ -77,23 +81,25 @@ pub struct Options {
     pub volume: String,
     /// What [`OPTIONS_XATTR`] says: those of its options that stay as they are while it is mounted.
     pub fixed: String,
-    /// Nothing is cached, here or in the kernel, and a write has reached the servers when it returns.
+    /// Nothing is cached, here or in the kernel, and a write has reached the servers when it
+    /// returns.
     pub strict: bool,
     /// How long the kernel may believe attributes; `None`: as long as they are true.
     pub attributes_valid: Option<Duration>,
     /// How long the kernel may believe names; `None`: as long as they are true.
     pub names_valid: Option<Duration>,
-    /// Names survive power loss when an operation returns; else when they are synced, and within a second.
+    /// Names survive power loss when an operation returns; else when they are synced, and within a
+    /// second.
     pub durable: bool,
 }
 
-/// Who holds copies of what the file system told, and must hear when it is no longer true. Calls do not wait but where
-/// they say so.
+/// Who holds copies of what the file system told, and must hear when it is no longer true. Calls do
+/// not wait but where they say so.
 pub trait Holder: Send + Sync {
     /// Attributes of a file are no longer true, and with `data` neither are its bytes.
     fn file_changed(&self, id: u64, data: bool);
-    /// As [`Holder::file_changed`] with the bytes of this range, and true when it returns. It may wait for pages that are being
-    /// read, and for what was changed in others to be written.
+    /// As [`Holder::file_changed`] with the bytes of this range, and true when it returns. It may
+    /// wait for pages that are being read, and for what was changed in others to be written.
     fn pages_gone(&self, id: u64, range: Range<u64>);
     /// A name in a directory is no longer true.
     fn name_changed(&self, directory: u64, name: &[u8]);
@@ -129,10 +135,12 @@ pub struct FileSystem {
     news: News,
     nodes: Nodes,
     absent: Absent,
-    /// Changes of the namespace that this mount has made, and how many of them survive power loss for certain.
+    /// Changes of the namespace that this mount has made, and how many of them survive power loss
+    /// for certain.
     changes: AtomicU64,
     synced: AtomicU64,
-    /// The errno of something that was done ahead of the service and came to nothing; nobody was told yet.
+    /// The errno of something that was done ahead of the service and came to nothing; nobody was
+    /// told yet.
     came_to_nothing: Mutex<Option<i32>>,
     files: Files,
     handles: Table<Handle>,
@@ -217,7 +225,8 @@ impl FileSystem {
         done.map_err(|gave_up| gave_up.error.into())
     }
 
-    /// Attributes with what this mount has written, and asked of the servers where somebody else may be writing.
+    /// Attributes with what this mount has written, and asked of the servers where somebody else
+    /// may be writing.
     async fn complete(&self, attributes: Attributes) -> Result<Answer, FsError> {
         let exact = attributes.size_exact;
         let open = self.files.any(attributes.id);

@@ -50,7 +50,8 @@ impl FileSystem {
         Ok(Found::Node(self.entry(asked, &answer, (parent, name))))
     }
 
-    /// Makes a name with what it names. The parent's names may be one more from before it is asked for.
+    /// Makes a name with what it names. The parent's names may be one more from before it is asked
+    /// for.
     async fn make<F>(
         &self,
         (parent, name): (u64, &[u8]),
@@ -67,8 +68,8 @@ impl FileSystem {
         Ok((asked, answer))
     }
 
-    /// A name that this mount took away is absent, unless somebody has made it again; the service says what its
-    /// directory is since: the kernel asks for it before it removes the next.
+    /// A name that this mount took away is absent, unless somebody has made it again; the service
+    /// says what its directory is since: the kernel asks for it before it removes the next.
     fn removed(&self, asked: Asked, (parent, name): (u64, &[u8]), removed: &Removed) {
         self.nodes.unnamed(removed.file);
         self.touched(removed.file);

@@ -1,11 +1,13 @@
-//! What has changed lately, so that an answer that was under way meanwhile is not taken for true for long.
+//! What has changed lately, so that an answer that was under way meanwhile is not taken for true
+//! for long.
 //!
-//! Whoever asks the service notes the time first ([`News::now`]); when the answer is here, [`News::since`] says whether
-//! what it tells may have changed in between. While the watch is live, an answer that nothing overtook is true until
-//! news of it comes; else nothing is known for certain.
+//! Whoever asks the service notes the time first ([`News::now`]); when the answer is here,
+//! [`News::since`] says whether what it tells may have changed in between. While the watch is live,
+//! an answer that nothing overtook is true until news of it comes; else nothing is known for
+//! certain.
 //!
-//! Time is a counter of changes. Changes are kept in two generations of bounded size; what asked before the older one
-//! is taken for overtaken.
+//! Time is a counter of changes. Changes are kept in two generations of bounded size; what asked
+//! before the older one is taken for overtaken.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

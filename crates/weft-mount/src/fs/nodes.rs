@@ -1,6 +1,7 @@
-//! What is known of each file that the kernel knows: how often it looked it up, which attributes it was told, of which
-//! state of the file the pages in its cache are, and the attributes as long as they are certain. Bounded by the kernel's
-//! own memory of nodes: an entry goes when it forgets one.
+//! What is known of each file that the kernel knows: how often it looked it up, which attributes it
+//! was told, of which state of the file the pages in its cache are, and the attributes as long as
+//! they are certain. Bounded by the kernel's own memory of nodes: an entry goes when it forgets
+//! one.
 
 use std::collections::HashMap;
 
@@ -32,7 +33,8 @@ impl From<&Attr> for Stamp {
     }
 }
 
-/// A state of a file's data. The time of the last change is of it, because the time of the last write can be set back.
+/// A state of a file's data. The time of the last change is of it, because the time of the last
+/// write can be set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Content {
     size: u64,
@@ -55,7 +57,8 @@ struct Node {
     lookups: u64,
     told: Option<Stamp>,
     pages: Option<Content>,
-    /// The state at the last open that had the kernel drop its pages, until one of them is read anew.
+    /// The state at the last open that had the kernel drop its pages, until one of them is read
+    /// anew.
     opening: Option<Content>,
     /// The attributes as they were told last.
     last: Option<Attr>,
@@ -65,9 +68,11 @@ struct Node {
     unnamed: bool,
     /// It has no extended attributes and no access control list.
     bare: bool,
-    /// Its directory and its name there, as this mount heard last. For messages: others may have renamed it since.
+    /// Its directory and its name there, as this mount heard last. For messages: others may have
+    /// renamed it since.
     name: Option<(u64, Box<[u8]>)>,
-    /// When this mount read it last; the service may not know yet, or an answer of it be on its way that does not tell.
+    /// When this mount read it last; the service may not know yet, or an answer of it be on its way
+    /// that does not tell.
     accessed: Option<i64>,
 }
 
@@ -78,7 +83,8 @@ pub(super) struct Verdict {
     pub(super) keep_pages: bool,
     /// The attributes that the kernel was told are those of the file as it is.
     pub(super) keep_attributes: bool,
-    /// Where the pages are not kept: the state that the next ones are of, for [`Nodes::first_read`].
+    /// Where the pages are not kept: the state that the next ones are of, for
+    /// [`Nodes::first_read`].
     pub(super) opening: Option<Content>,
 }
 
@@ -107,7 +113,8 @@ impl Nodes {
         shard.get_mut(&id).map(look).unwrap_or_default()
     }
 
-    /// The kernel is told of a node in answer to a lookup, a create or a listing: it will forget it.
+    /// The kernel is told of a node in answer to a lookup, a create or a listing: it will forget
+    /// it.
     pub(super) fn looked_up(&self, attr: &Attr) {
         let mut shard = self.shard(attr.id).lock();
         let node = shard.entry(attr.id).or_default();
@@ -154,10 +161,12 @@ impl Nodes {
         self.with(attr.id, |node| node.told = Some(attr.into()));
     }
 
-    /// The attributes are these, if nothing has overtaken the answer that tells it; `bare` as of [`Nodes::is_bare`].
+    /// The attributes are these, if nothing has overtaken the answer that tells it; `bare` as of
+    /// [`Nodes::is_bare`].
     pub(super) fn learn(&self, news: &News, asked: Asked, attr: &Attr, bare: bool) {
         self.with(attr.id, |node| {
-            // Under the lock, so that whoever notes a change either is seen here or takes this away again.
+            // Under the lock, so that whoever notes a change either is seen here or takes this away
+            // again.
             if !news.since(asked, Subject::File(attr.id)) {
                 (node.last, node.certain) = (Some(*attr), true);
                 node.bare = bare;
@@ -186,7 +195,8 @@ impl Nodes {
         self.with(id, |node| node.unnamed = true);
     }
 
-    /// The attributes that this mount was told last of a node of which it took a name away; others may have changed them since.
+    /// The attributes that this mount was told last of a node of which it took a name away; others
+    /// may have changed them since.
     pub(super) fn last(&self, id: u64) -> Option<Attr> {
         self.with(id, |node| node.last.filter(|_| node.unnamed))
     }
@@ -241,8 +251,8 @@ impl Nodes {
         self.with(attr.id, |node| node.told == Some(attr.into()))
     }
 
-    /// The file seems to end here, where reads found no more. True if the kernel was told that it is longer: it now takes it
-    /// for as short, whatever becomes of it, and does not count as told.
+    /// The file seems to end here, where reads found no more. True if the kernel was told that it
+    /// is longer: it now takes it for as short, whatever becomes of it, and does not count as told.
     pub(super) fn ends_at(&self, id: u64, end: u64) -> bool {
         self.with(id, |node| {
             let longer = node.told.is_some_and(|told| told.size > end);
@@ -266,8 +276,8 @@ impl Nodes {
         self.with(id, |node| node.told.map(|stamp| stamp.mode))
     }
 
-    /// A file is opened in this state. Pages read from now on are of this state or a later one; `exact` says that
-    /// nobody else is writing it.
+    /// A file is opened in this state. Pages read from now on are of this state or a later one;
+    /// `exact` says that nobody else is writing it.
     pub(super) fn opened(&self, attr: &Attr, exact: bool) -> Verdict {
         let mut shard = self.shard(attr.id).lock();
         let Some(node) = shard.get_mut(&attr.id) else {
@@ -280,7 +290,8 @@ impl Nodes {
         let now = exact.then_some(Content::from(attr));
         let keep_pages = now.is_some() && node.pages == now;
         if !keep_pages {
-            // The kernel drops them when it hears of it: whoever opens the file meanwhile must not have them kept.
+            // The kernel drops them when it hears of it: whoever opens the file meanwhile must not
+            // have them kept.
             (node.pages, node.opening) = (None, now);
         }
         Verdict {
@@ -299,7 +310,8 @@ impl Nodes {
         });
     }
 
-    /// The file has this content for certain, and the pages show it; or it is not known what they show.
+    /// The file has this content for certain, and the pages show it; or it is not known what they
+    /// show.
     pub(super) fn settled(&self, id: u64, content: Option<Content>) {
         self.with(id, |node| (node.pages, node.opening) = (content, None));
     }

@@ -61,7 +61,8 @@ pub enum WriteWay {
     Back,
 }
 
-/// How long the kernel may believe that a file ends where a read found no more: it says so to the reader first.
+/// How long the kernel may believe that a file ends where a read found no more: it says so to the
+/// reader first.
 const SHORT: Duration = Duration::from_millis(10);
 
 /// When a file was asked for: by the mount's news, and by the data cache.
@@ -87,7 +88,8 @@ pub(super) fn writes(flags: i32) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
-/// Whether an open goes past the kernel's pages that would gain by it: not where programs could not map the file then.
+/// Whether an open goes past the kernel's pages that would gain by it: not where programs could not
+/// map the file then.
 fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
     gains && holder.is_none_or(Holder::maps_past_pages)
 }
@@ -208,8 +210,8 @@ impl FileSystem {
         }
     }
 
-    /// Takes an attached file among the open ones. Nothing where another open of this mount has changed it since it was asked
-    /// for: then the attachment is let go.
+    /// Takes an attached file among the open ones. Nothing where another open of this mount has
+    /// changed it since it was asked for: then the attachment is let go.
     async fn adopt(
         &self,
         asked: Asking,
@@ -233,8 +235,8 @@ impl FileSystem {
             ..Answer::exact(attributes)
         };
         self.learn(asked.news, &answer);
-        // Who attaches for writing ends the certainty of the size: what the kernel was told is taken back, unless it is
-        // true; but pages are true if nobody else may write.
+        // Who attaches for writing ends the certainty of the size: what the kernel was told is
+        // taken back, unless it is true; but pages are true if nobody else may write.
         let verdict = self.nodes.opened(&answer.attr, exact || file.sole());
         if !verdict.keep_pages && !file.created() {
             data.forget_older();
@@ -244,8 +246,9 @@ impl FileSystem {
             self.attributes_changed(id);
         }
         let (append, write) = (flags & libc::O_APPEND != 0, writes(flags));
-        // Who makes a file to read it back has buffers of its own, and is often one of many: the kernel lets one at a
-        // time write pages, and any number write past them. Whoever else writes the file joins.
+        // Who makes a file to read it back has buffers of its own, and is often one of many: the
+        // kernel lets one at a time write pages, and any number write past them. Whoever else
+        // writes the file joins.
         let made = file.created() && flags & libc::O_ACCMODE == libc::O_RDWR;
         let past_pages = self.options.strict
             || past_pages(
@@ -278,8 +281,8 @@ impl FileSystem {
         }))
     }
 
-    /// Reads, in the parts in which it arrived; fewer bytes than asked for only at the end of the file. `pages`: for the kernel's
-    /// pages of the file.
+    /// Reads, in the parts in which it arrived; fewer bytes than asked for only at the end of the
+    /// file. `pages`: for the kernel's pages of the file.
     pub async fn read(
         &self,
         handle: u64,
@@ -309,8 +312,8 @@ impl FileSystem {
         Ok(rope.parts().cloned().collect())
     }
 
-    /// A read found no more from here on. If the kernel believed the file to be longer, it will believe it to be as short
-    /// as that: not for long.
+    /// A read found no more from here on. If the kernel believed the file to be longer, it will
+    /// believe it to be as short as that: not for long.
     fn found_end(&self, id: u64, end: u64) {
         if self.nodes.ends_at(id, end)
             && let Some(holder) = self.holder.get().cloned()
@@ -322,8 +325,9 @@ impl FileSystem {
         }
     }
 
-    /// Writes. When it returns the bytes are in the data cache, or at the servers if nothing is cached; they survive power loss
-    /// where that is wished and the kernel does not ask for it itself.
+    /// Writes. When it returns the bytes are in the data cache, or at the servers if nothing is
+    /// cached; they survive power loss where that is wished and the kernel does not ask for it
+    /// itself.
     pub async fn write(
         &self,
         handle: u64,
@@ -380,8 +384,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Makes a change of a range past the kernel's pages: no page shows what was there before when it returns, and none brings it
-    /// back. Why like this: `pages`.
+    /// Makes a change of a range past the kernel's pages: no page shows what was there before when
+    /// it returns, and none brings it back. Why like this: `pages`.
     pub(super) async fn beside_pages<T>(
         &self,
         handle: &Handle,
@@ -407,8 +411,8 @@ impl FileSystem {
         self.files.wrote(handle.id, handle.data.written());
     }
 
-    /// This mount has changed a file's size, or bytes of it at the servers, by a call that `began` then: what service and
-    /// servers note is later, and must not seem to go back.
+    /// This mount has changed a file's size, or bytes of it at the servers, by a call that `began`
+    /// then: what service and servers note is later, and must not seem to go back.
     pub(super) fn resized(&self, id: u64, began: i64) {
         self.cache.note_changed(id);
         self.touched(id);
@@ -416,7 +420,8 @@ impl FileSystem {
         self.files.wrote(id, began);
     }
 
-    /// A descriptor of the file is closed: what was written goes to the servers, and what failed is told.
+    /// A descriptor of the file is closed: what was written goes to the servers, and what failed is
+    /// told.
     ///
     /// Locks of bytes that `owner` holds of it end.
     pub async fn flush(&self, handle: u64, owner: u64) -> Result<(), FsError> {

@@ -1,26 +1,30 @@
 //! Changes of a file past the kernel's pages, beside those pages.
 //!
-//! Before the kernel sends a write that goes past its pages (direct I/O, `fallocate`, `copy_file_range`), it drops the pages of
-//! the range. A program that has mapped the file may read one of them again before the mount has taken the write: the
-//! page then shows old bytes. And because a page is written back whole, a byte that the program changes in it takes the
-//! old ones with it to the servers, over what was just written. So a change past the pages
+//! Before the kernel sends a write that goes past its pages (direct I/O, `fallocate`,
+//! `copy_file_range`), it drops the pages of the range. A program that has mapped the file may read
+//! one of them again before the mount has taken the write: the page then shows old bytes. And
+//! because a page is written back whole, a byte that the program changes in it takes the old ones
+//! with it to the servers, over what was just written. So a change past the pages
 //!
 //! 1. *masks* its range, and waits for what pages are writing there already;
 //! 2. is made;
-//! 3. has the kernel drop the pages of its range again, if any was read since the file was opened. Pages that were changed are
-//!    written back by that; what they say of the masked range is left out;
+//! 3. has the kernel drop the pages of its range again, if any was read since the file was opened.
+//!    Pages that were changed are written back by that; what they say of the masked range is left
+//!    out;
 //! 4. ends the mask, and is answered.
 //!
-//! A page that is read after step 2 shows the change; one that was read before is gone after step 3. Programs that write the
-//! same bytes at the same time get either's, as everywhere.
+//! A page that is read after step 2 shows the change; one that was read before is gone after step
+//! 3. Programs that write the same bytes at the same time get either's, as everywhere.
 //!
-//! Rejected: direct I/O only where every descriptor is for writing only. Programs that share a file open it with `O_RDWR` to
-//! write and read it back, and a descriptor that was opened direct stays so when another program maps the file.
+//! Rejected: direct I/O only where every descriptor is for writing only. Programs that share a file
+//! open it with `O_RDWR` to write and read it back, and a descriptor that was opened direct stays
+//! so when another program maps the file.
 //!
 //! Invariants:
 //! 1. No part of a page write touches a masked range while it is masked.
-//! 2. Step 3 is left out only where no page was read before the change was made: [`Pages::note_read`] comes before the
-//!    bytes are looked up, [`Pages::were_read`] after they were changed.
+//! 2. Step 3 is left out only where no page was read before the change was made:
+//!    [`Pages::note_read`] comes before the bytes are looked up, [`Pages::were_read`] after they
+//!    were changed.
 //! 3. Page writes wait for no change, so that a change may wait for page writes.
 
 use std::ops::Range;
@@ -85,7 +89,8 @@ impl Pages {
         self.read.load(Ordering::SeqCst)
     }
 
-    /// Masks a range, until what is returned is dropped. Returns when no page write that began before touches it.
+    /// Masks a range, until what is returned is dropped. Returns when no page write that began
+    /// before touches it.
     pub(super) async fn mask(&self, range: Range<u64>) -> Mask<'_> {
         let mask = {
             let mut ranges = self.ranges.lock();

@@ -1,23 +1,29 @@
-//! What the cookies of an open directory mean: each is the place behind one name, for as long as the directory is open.
+//! What the cookies of an open directory mean: each is the place behind one name, for as long as
+//! the directory is open.
 //!
-//! Names have an order, the service's, and a name gets a number, its *cookie*, when it is listed first. The order is cut into
-//! *stretches*, each about a page of the service's; a stretch knows the name behind which it begins, and of every name that was
-//! listed in it the number and a hash. So who seeks to a cookie goes on exactly behind the name that it was given for: what is listed
-//! again is laid beside what was, and a name that has gone keeps its place between those that stayed. A million names take 16 MiB.
+//! Names have an order, the service's, and a name gets a number, its *cookie*, when it is listed
+//! first. The order is cut into *stretches*, each about a page of the service's; a stretch knows
+//! the name behind which it begins, and of every name that was listed in it the number and a hash.
+//! So who seeks to a cookie goes on exactly behind the name that it was given for: what is listed
+//! again is laid beside what was, and a name that has gone keeps its place between those that
+//! stayed. A million names take 16 MiB.
 //!
-//! Rejected: the place of a name in its page as its cookie, which means another place when names before it come and go; and an order
-//! by hashes as the service's own, which other file systems use, but which would have had to be on the disk from the start.
+//! Rejected: the place of a name in its page as its cookie, which means another place when names
+//! before it come and go; and an order by hashes as the service's own, which other file systems
+//! use, but which would have had to be on the disk from the start.
 //!
 //! Invariants:
 //! 1. No number is given to two names. A name that goes and comes back may get its number again.
-//! 2. Within a stretch names are in order, those that are there and those that were; stretches are in order.
+//! 2. Within a stretch names are in order, those that are there and those that were; stretches are
+//!    in order.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use bytes::Bytes;
 
-/// Names that have gone of which one stretch remembers the places: who is behind an older one goes on at the start of all.
+/// Names that have gone of which one stretch remembers the places: who is behind an older one goes
+/// on at the start of all.
 const GONE_MAX: usize = 4096;
 
 /// Where a cookie is: in which stretch, behind how many names that are or were there.
@@ -79,7 +85,8 @@ impl Places {
         self.stretches[stretch].id
     }
 
-    /// The names of a stretch are behind the first of these, up to the second; without it, all that follow.
+    /// The names of a stretch are behind the first of these, up to the second; without it, all that
+    /// follow.
     pub(super) fn bounds(&self, stretch: usize) -> (Bytes, Option<Bytes>) {
         let next = self.stretches.get(stretch + 1);
         let after = self.stretches[stretch].after.clone();
@@ -104,7 +111,8 @@ impl Places {
         cookie < self.cookie
     }
 
-    /// A stretch has these names, in order, and with `more` further ones: those become a stretch of their own. Returns their cookies.
+    /// A stretch has these names, in order, and with `more` further ones: those become a stretch of
+    /// their own. Returns their cookies.
     pub(super) fn listed<'a>(
         &mut self,
         stretch: usize,
@@ -136,7 +144,8 @@ impl Places {
         cookies
     }
 
-    /// A stretch has no names any more: it becomes one with the next, whose id it loses. False if it is the last.
+    /// A stretch has no names any more: it becomes one with the next, whose id it loses. False if
+    /// it is the last.
     pub(super) fn join(&mut self, stretch: usize) -> bool {
         if stretch + 1 >= self.stretches.len() {
             return false;
@@ -211,7 +220,8 @@ impl<'a> Merged<'a> {
         self.cookies.push(cookie);
     }
 
-    /// All that is or was there up to the last name that was listed, the cookies of those, and what was there behind it.
+    /// All that is or was there up to the last name that was listed, the cookies of those, and what
+    /// was there behind it.
     fn done(self) -> (Vec<Seen>, Vec<u64>, Vec<Seen>) {
         let rest = self.old[self.at..].iter();
         let rest = rest.filter(|seen| !self.listed.contains(&seen.hash));

@@ -1,9 +1,12 @@
-//! What a change of a file's bytes takes from the file: the bits by which it runs as somebody else, and its capabilities.
+//! What a change of a file's bytes takes from the file: the bits by which it runs as somebody else,
+//! and its capabilities.
 //!
-//! The kernel leaves this to the mount (`HANDLE_KILLPRIV_V2`). With a write, a truncate or an open it says whether the bits must
-//! go; with `fallocate` and `copy_file_range` it does not, so there everybody but root loses them. As on local file systems a
-//! setgid bit without the group's execute bit, which runs nothing, stays where the caller is of the file's group. A capability goes with every
-//! change, whoever makes it; where the kernel writes through its pages it removes the attribute itself.
+//! The kernel leaves this to the mount (`HANDLE_KILLPRIV_V2`). With a write, a truncate or an open
+//! it says whether the bits must go; with `fallocate` and `copy_file_range` it does not, so there
+//! everybody but root loses them. As on local file systems a setgid bit without the group's execute
+//! bit, which runs nothing, stays where the caller is of the file's group. A capability goes with
+//! every change, whoever makes it; where the kernel writes through its pages it removes the
+//! attribute itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,13 +21,14 @@ use super::{Caller, FileSystem, FsError};
 pub(super) const CAPABILITY: &[u8] = b"security.capability";
 
 impl FileSystem {
-    /// Before bytes are changed past the kernel's pages; `from`: by a caller who must not keep the set-id bits.
+    /// Before bytes are changed past the kernel's pages; `from`: by a caller who must not keep the
+    /// set-id bits.
     pub(super) async fn strip(&self, handle: &Handle, from: Option<Caller>) -> Result<(), FsError> {
         self.strip_file((handle.id, &handle.stripped), from).await
     }
 
-    /// As [`FileSystem::strip`], of an open of a file, whatever it is: its id, and whether nothing was found to be taken away
-    /// since it was opened.
+    /// As [`FileSystem::strip`], of an open of a file, whatever it is: its id, and whether nothing
+    /// was found to be taken away since it was opened.
     pub(super) async fn strip_file(
         &self,
         (id, stripped): (u64, &AtomicBool),
@@ -82,8 +86,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Removes a file's capabilities. The kernel asks for it on behalf of whoever may write the file, and lets nobody else ask
-    /// who may not.
+    /// Removes a file's capabilities. The kernel asks for it on behalf of whoever may write the
+    /// file, and lets nobody else ask who may not.
     pub(super) async fn drop_capability(&self, id: u64) -> Result<(), FsError> {
         let volume = self.volume.on_behalf_of(root());
         match self

@@ -96,7 +96,8 @@ impl FileSystem {
             return Err(nothing);
         }
         if handle.data.is_inline() {
-            // Its bytes say what they are: where they lie there are no holes, and its servers know nothing of it.
+            // Its bytes say what they are: where they lie there are no holes, and its servers know
+            // nothing of it.
             let content = handle.data.read(0, INLINE_MAX).await?;
             if handle.data.is_inline() {
                 return seek_in(&content, offset, whence);
@@ -196,7 +197,8 @@ impl FileSystem {
     }
 }
 
-/// As [`FileSystem::seek`], in all bytes of a small file: a block of zeros is a hole, as it would be had nothing been written there.
+/// As [`FileSystem::seek`], in all bytes of a small file: a block of zeros is a hole, as it would
+/// be had nothing been written there.
 fn seek_in(content: &[u8], offset: u64, whence: i32) -> Result<u64, FsError> {
     let size = content.len() as u64;
     let is_hole = |offset: u64| {
@@ -219,8 +221,9 @@ fn seek_in(content: &[u8], offset: u64, whence: i32) -> Result<u64, FsError> {
     Ok(at.min(size))
 }
 
-/// Whether a range has none of a page's bytes, or all that it has within the file. After a copy the kernel drops the range's pages
-/// whole, with what was changed in them meanwhile; where the mount does not copy, the kernel copies through its pages.
+/// Whether a range has none of a page's bytes, or all that it has within the file. After a copy the
+/// kernel drops the range's pages whole, with what was changed in them meanwhile; where the mount
+/// does not copy, the kernel copies through its pages.
 async fn leaves_pages_whole(handle: &Handle, range: &Range<u64>) -> Result<bool, FsError> {
     let whole = |offset: u64| offset.is_multiple_of(PAGE);
     if whole(range.start) && whole(range.end) {

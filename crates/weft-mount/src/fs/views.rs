@@ -1,10 +1,12 @@
-//! Views (and checkpoints, `kept.rs`) under a mount: every directory has a hidden directory `.weft`, in which `views/FILE/VIEW` is the file `FILE`
-//! through a view: `dd if=.weft/views/FILE/subfile=1,1,1,4,2` reads one subfile.
+//! Views (and checkpoints, `kept.rs`) under a mount: every directory has a hidden directory
+//! `.weft`, in which `views/FILE/VIEW` is the file `FILE` through a view:
+//! `dd if=.weft/views/FILE/subfile=1,1,1,4,2` reads one subfile.
 //!
-//! Nothing of it is listed beside real files; it is found by name. Nodes are made as they are looked up and go when the
-//! kernel forgets them. Views are read and written at the servers: the data cache and the kernel's pages belong to the
-//! canonical order. So every `read` and `write` is one access of the view, whose bytes the order `column` rearranges, unless
-//! it is longer than the kernel's largest request: then it is several.
+//! Nothing of it is listed beside real files; it is found by name. Nodes are made as they are
+//! looked up and go when the kernel forgets them. Views are read and written at the servers: the
+//! data cache and the kernel's pages belong to the canonical order. So every `read` and `write` is
+//! one access of the view, whose bytes the order `column` rearranges, unless it is longer than the
+//! kernel's largest request: then it is several.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -101,14 +103,16 @@ pub(super) struct ViewHandle {
     view: OpenView,
     size: AtomicU64,
     write: bool,
-    /// Counts the beginnings and ends of writes, and how many of them the file's own readers were told of.
+    /// Counts the beginnings and ends of writes, and how many of them the file's own readers were
+    /// told of.
     writes: AtomicU64,
     told: AtomicU64,
     /// Nothing was found to be taken away from the file since it was opened: see `privileges`.
     stripped: AtomicBool,
 }
 
-/// Counts a write's beginning, and its end however it comes about: a part may be there also where it fails.
+/// Counts a write's beginning, and its end however it comes about: a part may be there also where
+/// it fails.
 struct Writing<'a>(&'a AtomicU64);
 
 impl Writing<'_> {
@@ -268,7 +272,8 @@ impl FileSystem {
         Ok(attr)
     }
 
-    /// The names in a directory of views or checkpoints, as far as they can be enumerated, and what they name.
+    /// The names in a directory of views or checkpoints, as far as they can be enumerated, and what
+    /// they name.
     pub(super) async fn view_names(
         &self,
         caller: Caller,
@@ -407,7 +412,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// After writes: the file's own data, as anybody here has it, is old, and nobody reads it any more when this returns.
+    /// After writes: the file's own data, as anybody here has it, is old, and nobody reads it any
+    /// more when this returns.
     pub(super) async fn flush_view(&self, handle: u64) -> Result<(), FsError> {
         let handle = self.view_handle(handle)?;
         let writes = handle.writes.load(Ordering::Acquire);

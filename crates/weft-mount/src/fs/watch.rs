@@ -8,7 +8,8 @@ use weft_client::Changed as Told;
 
 use super::FileSystem;
 
-/// How long the kernel may take to hear of changes before others go on: it may wait for a page that is being read.
+/// How long the kernel may take to hear of changes before others go on: it may wait for a page that
+/// is being read.
 const TELL: Duration = Duration::from_secs(1);
 
 /// Hears of changes for ever; dropped when the mount ends.

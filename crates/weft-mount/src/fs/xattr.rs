@@ -1,4 +1,5 @@
-//! Extended attributes, the layout among them: `user.weft.layout` is text that people can read and write.
+//! Extended attributes, the layout among them: `user.weft.layout` is text that people can read and
+//! write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,10 +18,11 @@ use crate::layout_text;
 
 /// The layout of a file, or what a directory gives to new files, as text.
 const LAYOUT: &[u8] = b"user.weft.layout";
-/// On the root directory: the number of the process behind the mount, so that who unmounts can wait for it.
+/// On the root directory: the number of the process behind the mount, so that who unmounts can wait
+/// for it.
 pub const PROCESS_XATTR: &str = "user.weft.process";
-/// On the root directory: [`Options::volume`](super::Options::volume). Not under `user.`, where the kernel asks for permissions
-/// first, and those may have to come from a service that is away.
+/// On the root directory: [`Options::volume`](super::Options::volume). Not under `user.`, where the
+/// kernel asks for permissions first, and those may have to come from a service that is away.
 pub const VOLUME_XATTR: &str = "system.weft.volume";
 /// On the root directory: [`Options::fixed`](super::Options::fixed).
 pub const OPTIONS_XATTR: &str = "system.weft.options";
@@ -36,10 +38,12 @@ const SPACES: [&[u8]; 3] = [ACL, b"security.", b"user."];
 /// Whether an attribute that is to be set must be there already.
 pub use weft_client::XattrMode as SetMode;
 
-/// How long a file may still count as open after the last program has closed it: the kernel tells a mount later.
+/// How long a file may still count as open after the last program has closed it: the kernel tells a
+/// mount later.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Whether the service has access control lists; the kernel asks for them before most permission checks.
+/// Whether the service has access control lists; the kernel asks for them before most permission
+/// checks.
 #[derive(Debug, Default)]
 pub(super) struct AclSupport {
     missing: AtomicBool,
@@ -95,7 +99,8 @@ impl FileSystem {
         value
     }
 
-    /// Whether a file certainly does not have this attribute: the kernel asks for some before each write.
+    /// Whether a file certainly does not have this attribute: the kernel asks for some before each
+    /// write.
     pub(super) fn lacks(&self, id: u64, name: &[u8]) -> bool {
         let space = SPACES.iter().any(|space| name.starts_with(space));
         space && self.news.is_live() && self.nodes.is_bare(id)
@@ -230,7 +235,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// A file gets another layout only where nothing would have to move; the service looks at the rest.
+    /// A file gets another layout only where nothing would have to move; the service looks at the
+    /// rest.
     async fn may_be_laid_out(&self, attributes: &Attributes) -> Result<(), FsError> {
         let forks = self.call(|| self.volume.forks(attributes)).await?;
         if forks.iter().any(|fork| fork.length > 0) {

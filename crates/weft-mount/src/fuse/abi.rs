@@ -1,4 +1,5 @@
-//! The kernel's side of the door as bytes: `include/uapi/linux/fuse.h`, version 7.31 and later, as far as it is used.
+//! The kernel's side of the door as bytes: `include/uapi/linux/fuse.h`, version 7.31 and later, as
+//! far as it is used.
 //!
 //! Fields are named as there, so that the two can be laid side by side.
 
@@ -103,7 +104,8 @@ pub(super) const OPEN_KILL_SUIDGID: u32 = 1;
 pub(super) const READ_LOCKOWNER: u32 = 1 << 1;
 /// WRITE: of pages that were changed by a map.
 pub(super) const WRITE_CACHE: u32 = 1;
-/// WRITE: by direct I/O; without it, and without [`WRITE_CACHE`], the kernel has written its pages first.
+/// WRITE: by direct I/O; without it, and without [`WRITE_CACHE`], the kernel has written its pages
+/// first.
 pub(super) const WRITE_LOCKOWNER: u32 = 1 << 1;
 /// WRITE: the set-id bits go.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;

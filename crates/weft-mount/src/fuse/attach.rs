@@ -1,4 +1,5 @@
-//! Puts `/dev/fuse` under a path: by mount(2) as root, by the helper `fusermount3` for everybody else.
+//! Puts `/dev/fuse` under a path: by mount(2) as root, by the helper `fusermount3` for everybody
+//! else.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,15 +1,17 @@
 //! Requests for a file's attributes that have no reply yet.
 //!
-//! The kernel discards the attributes of a reply when a notice about the file arrives between the request and the reply. The
-//! program that called `stat` still sees the new size, but the kernel keeps the old one and cuts the next read there. So a
-//! notice waits, within a bound, for the requests that came before it.
+//! The kernel discards the attributes of a reply when a notice about the file arrives between the
+//! request and the reply. The program that called `stat` still sees the new size, but the kernel
+//! keeps the old one and cuts the next read there. So a notice waits, within a bound, for the
+//! requests that came before it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// A reply that takes longer waits for a service that is away; others must still hear their notices.
+/// A reply that takes longer waits for a service that is away; others must still hear their
+/// notices.
 const NOTICE_DELAY_MAX: Duration = Duration::from_millis(20);
 
 /// The requests of a mount.
@@ -46,7 +48,8 @@ impl AttributeRequests {
         }
     }
 
-    /// Returns once every earlier request about the file has its reply, or after [`NOTICE_DELAY_MAX`].
+    /// Returns once every earlier request about the file has its reply, or after
+    /// [`NOTICE_DELAY_MAX`].
     pub(super) fn wait_for_replies(&self, file: u64) {
         let deadline = Instant::now() + NOTICE_DELAY_MAX;
         let mut in_flight = self.in_flight.lock();

@@ -1,4 +1,5 @@
-//! One file descriptor of `/dev/fuse`: requests come out of it, replies and notifications go into it.
+//! One file descriptor of `/dev/fuse`: requests come out of it, replies and notifications go into
+//! it.
 
 #![allow(
     unsafe_code,
@@ -17,8 +18,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::abi::{InHeader, OutHeader, WRITE_HEAD, WriteIn, opcode};
 use super::buffers::{Buffer, Buffers};
 
-/// Data of a write that is shorter, or fills less than half of its buffer, is copied: a write keeps at most twice its
-/// size.
+/// Data of a write that is shorter, or fills less than half of its buffer, is copied: a write keeps
+/// at most twice its size.
 const HANDED_ON: usize = 512 << 10;
 
 /// A descriptor of the mount. Replies go through the one that the request came from.
@@ -76,7 +77,8 @@ impl Device {
         const CLONE: rustix::ioctl::Opcode = opcode::read::<u32>(229, 0);
         let further = Device::open()?;
         let own = self.number().cast_unsigned();
-        // SAFETY: the kernel reads one u32, the number of a descriptor that is open as long as `self`.
+        // SAFETY: the kernel reads one u32, the number of a descriptor that is open as long as
+        // `self`.
         unsafe { ioctl(further.0.as_fd(), Setter::<CLONE, u32>::new(own))? };
         Ok(further)
     }

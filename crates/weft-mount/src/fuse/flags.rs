@@ -1,9 +1,9 @@
-//! Options that are the kernel's own (`ro`, `nosuid`, `noatime`, …): as words, as it keeps them, and their change while the volume is
-//! mounted.
+//! Options that are the kernel's own (`ro`, `nosuid`, `noatime`, …): as words, as it keeps them,
+//! and their change while the volume is mounted.
 //!
-//! A remount changes them without a word to the mount: the kernel keeps to them by itself, but for those of access times, which are
-//! the mount's to keep. [`Current`] asks the kernel's table of mounts for those, and reads it only when the kernel says that it has
-//! changed.
+//! A remount changes them without a word to the mount: the kernel keeps to them by itself, but for
+//! those of access times, which are the mount's to keep. [`Current`] asks the kernel's table of
+//! mounts for those, and reads it only when the kernel says that it has changed.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -109,7 +109,8 @@ impl MountFlags {
     }
 }
 
-/// Changes how a volume is mounted, by words of a list of options; what they do not name stays as it is.
+/// Changes how a volume is mounted, by words of a list of options; what they do not name stays as
+/// it is.
 pub fn remount(path: &Path, words: &[&str]) -> Result<(), MountError> {
     let refused = |source: Errno| MountError::Refused {
         doing: "remount",
@@ -156,7 +157,8 @@ impl Current {
         }
     }
 
-    /// The flags as they are now. One system call, which does not wait, unless the table has changed.
+    /// The flags as they are now. One system call, which does not wait, unless the table has
+    /// changed.
     pub(super) fn flags(&self) -> MountFlags {
         let mut table = self.table.lock();
         if table.has_changed() {

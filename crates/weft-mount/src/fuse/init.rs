@@ -24,10 +24,12 @@ pub struct Negotiated {
 
 /// What the mount wants where the kernel has it.
 ///
-/// Not `WRITEBACK_CACHE`: with it the kernel believes only itself about a file's size and times, so that what others
-/// append stays invisible. Not `AUTO_INVAL_DATA`: pages are dropped when a file has changed, which is looked at when it is
-/// opened. Not `EXPLICIT_INVAL_DATA`: whoever is told that a file is longer must not find the page in which it ended before, and
-/// zeros behind that. No file is opened with `NOFLUSH`, not even those that are only read: a close must tell whose locks end.
+/// Not `WRITEBACK_CACHE`: with it the kernel believes only itself about a file's size and times, so
+/// that what others append stays invisible. Not `AUTO_INVAL_DATA`: pages are dropped when a file
+/// has changed, which is looked at when it is opened. Not `EXPLICIT_INVAL_DATA`: whoever is told
+/// that a file is longer must not find the page in which it ended before, and zeros behind that. No
+/// file is opened with `NOFLUSH`, not even those that are only read: a close must tell whose locks
+/// end.
 const WANTED: u64 = init::ASYNC_READ
     | init::POSIX_LOCKS
     | init::FLOCK_LOCKS
@@ -45,7 +47,8 @@ const WANTED: u64 = init::ASYNC_READ
     | init::DIRECT_IO_ALLOW_MMAP;
 
 impl Negotiated {
-    /// Whether programs can map a file for all of them that is read and written by direct I/O: from Linux 6.6 on.
+    /// Whether programs can map a file for all of them that is read and written by direct I/O: from
+    /// Linux 6.6 on.
     pub(super) fn maps_past_pages(&self) -> bool {
         self.flags & init::DIRECT_IO_ALLOW_MMAP != 0
     }
@@ -57,7 +60,8 @@ const PAGES_MAX: u32 = 1024;
 /// Requests that the kernel may have under way for nobody in particular: read-ahead, and releases.
 const BACKGROUND: u16 = 256;
 
-/// Bytes that a reader's buffer must hold: the data of the largest write, or the longest extended attribute.
+/// Bytes that a reader's buffer must hold: the data of the largest write, or the longest extended
+/// attribute.
 fn buffer_length(pages: u32) -> usize {
     (pages * PAGE) as usize + 2 * PAGE as usize
 }

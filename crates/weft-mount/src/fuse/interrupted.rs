@@ -1,8 +1,9 @@
 //! Requests whose program was interrupted: when to give one up, and what then becomes of it.
 //!
-//! The kernel tells of the first signal that its program gets, whatever it is, and lets it wait on; what is local would
-//! neither hear of it nor fail. So a request is given up only for a program that is killed, by whichever signal came later. What
-//! it has begun is carried to its end all the same: whoever is left must see what was done.
+//! The kernel tells of the first signal that its program gets, whatever it is, and lets it wait on;
+//! what is local would neither hear of it nor fail. So a request is given up only for a program
+//! that is killed, by whichever signal came later. What it has begun is carried to its end all the
+//! same: whoever is left must see what was done.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -19,7 +20,8 @@ use crate::fs::FileSystem;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a request of a program that was killed may go on.
 const LINGER: Duration = Duration::from_millis(400);
-/// How long a request may go on whose program cannot be looked at: longer than calls wait for a service that is away.
+/// How long a request may go on whose program cannot be looked at: longer than calls wait for a
+/// service that is away.
 const UNKNOWN: Duration = Duration::from_secs(20);
 
 /// What becomes of a program.
@@ -50,7 +52,8 @@ pub(super) async fn given_up(interrupted: oneshot::Receiver<()>, number: u32, th
     }
 }
 
-/// Whether what nobody waits for any more is carried to its end: all but locks, which are asked for no longer.
+/// Whether what nobody waits for any more is carried to its end: all but locks, which are asked for
+/// no longer.
 pub(super) fn goes_on(number: u32) -> bool {
     !matches!(number, opcode::GETLK | opcode::SETLK | opcode::SETLKW)
 }
@@ -71,7 +74,8 @@ fn fate(thread: u32) -> Fate {
     }
 }
 
-/// The kernel marks all threads of a program that is going to end with SIGKILL, whichever signal ends it.
+/// The kernel marks all threads of a program that is going to end with SIGKILL, whichever signal
+/// ends it.
 fn parse(status: &str) -> Fate {
     const KILL: u64 = 1 << (libc::SIGKILL - 1);
     let pending = |name| {
@@ -85,7 +89,8 @@ fn parse(status: &str) -> Fate {
     }
 }
 
-/// Takes back what an answer gives out that nobody got: nodes that the kernel would forget, and opens that it would release.
+/// Takes back what an answer gives out that nobody got: nodes that the kernel would forget, and
+/// opens that it would release.
 pub(super) async fn take_back(fs: &FileSystem, number: u32, answer: &Answer) {
     let Answer::Packed(bytes) = answer else {
         return;

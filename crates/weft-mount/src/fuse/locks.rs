@@ -8,7 +8,8 @@ use super::device::Incoming;
 use super::operations::{Answer, Result, broken};
 use crate::fs::{FileSystem, FsError};
 
-/// The largest offset that the kernel knows: a lock to there is one to the end, however long the file gets.
+/// The largest offset that the kernel knows: a lock to there is one to the end, however long the
+/// file gets.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Carries out GETLK, SETLK and SETLKW.

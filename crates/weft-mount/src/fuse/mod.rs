@@ -1,17 +1,21 @@
 //! The door: the kernel's FUSE interface.
 //!
-//! Why not a ready-made crate. `fuser` 0.18 answers every `FUSE_INTERRUPT` with "not supported", so that a program
-//! waiting for a dead server cannot be killed; does not tell `flock` from `fcntl` locks; keeps the flags that say when
-//! set-id bits must go to itself; and lends a write's bytes from its one buffer, so that each is copied once more. What
-//! is left of the interface is a table of structures and a loop, which is here.
+//! Why not a ready-made crate. `fuser` 0.18 answers every `FUSE_INTERRUPT` with "not supported", so
+//! that a program waiting for a dead server cannot be killed; does not tell `flock` from `fcntl`
+//! locks; keeps the flags that say when set-id bits must go to itself; and lends a write's bytes
+//! from its one buffer, so that each is copied once more. What is left of the interface is a table
+//! of structures and a loop, which is here.
 //!
-//! Each reader thread has a descriptor of its own and never waits: a request is begun on it, and if it is not finished
-//! at once (what is cached is), it goes on as a task. Any number of requests is under way.
+//! Each reader thread has a descriptor of its own and never waits: a request is begun on it, and if
+//! it is not finished at once (what is cached is), it goes on as a task. Any number of requests is
+//! under way.
 //!
 //! Invariants:
 //! 1. Every request but a forget is answered exactly once, also if its task is cancelled.
-//! 2. Whoever is killed waits no longer than a second for a request (`interrupted`); other signals end none, but a wait for a lock.
-//! 3. What a request has begun is carried to its end and noted, also if nobody waits for it any more.
+//! 2. Whoever is killed waits no longer than a second for a request (`interrupted`); other signals
+//!    end none, but a wait for a lock.
+//! 3. What a request has begun is carried to its end and noted, also if nobody waits for it any
+//!    more.
 
 mod abi;
 mod attach;

@@ -1,7 +1,7 @@
 //! What the kernel is told unasked: that something it has cached is no longer true.
 //!
-//! From a thread of its own: the kernel may have to wait until a page that is being read is there, and whoever reads
-//! pages for it must not be the one that waits.
+//! From a thread of its own: the kernel may have to wait until a page that is being read is there,
+//! and whoever reads pages for it must not be the one that waits.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -24,12 +24,13 @@ use super::flags::Current;
 use super::init::Negotiated;
 use crate::fs::{AccessTimes, Holder};
 
-/// Names that wait to be told; instead of more of them the kernel is told, where it understands that, that none is true.
+/// Names that wait to be told; instead of more of them the kernel is told, where it understands
+/// that, that none is true.
 const NAMES: usize = 4096;
 /// Notices that are told again.
 const AGAIN: usize = 4096;
-/// How often, and how far apart, the kernel is told of a file that it does not know yet: the answer that tells it of
-/// the file may be on its way.
+/// How often, and how far apart, the kernel is told of a file that it does not know yet: the answer
+/// that tells it of the file may be on its way.
 const TRIES: u32 = 5;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
@@ -49,8 +50,8 @@ enum Task {
     Say(oneshot::Sender<()>),
 }
 
-/// What waits for the thread. Nobody waits for room in it: whoever adds may be the one that the kernel waits for. Each notice waits
-/// once, so that files are no more than the kernel knows.
+/// What waits for the thread. Nobody waits for room in it: whoever adds may be the one that the
+/// kernel waits for. Each notice waits once, so that files are no more than the kernel knows.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Mutex<Waiting>,

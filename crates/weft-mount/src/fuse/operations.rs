@@ -1,4 +1,5 @@
-//! One request at a time: what the kernel asks for becomes a call on the file system, and its result an answer.
+//! One request at a time: what the kernel asks for becomes a call on the file system, and its
+//! result an answer.
 
 use bytes::Bytes;
 use rustix::io::Errno;

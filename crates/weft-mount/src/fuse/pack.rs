@@ -18,7 +18,8 @@ fn seconds(nanos: i64) -> (u64, u32) {
     )
 }
 
-/// Nanoseconds since the epoch from what the kernel says; beyond what 64 bits hold, the end of that.
+/// Nanoseconds since the epoch from what the kernel says; beyond what 64 bits hold, the end of
+/// that.
 pub(super) fn nanos(seconds: u64, nanos: u32) -> i64 {
     let seconds = seconds.cast_signed();
     seconds.saturating_mul(NANOS).saturating_add(nanos.into())

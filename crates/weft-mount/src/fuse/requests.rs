@@ -23,7 +23,8 @@ impl Requests {
 
     /// Interrupts a request; false if it is not known (yet, or any more).
     pub(super) fn interrupt(&self, unique: u64) -> bool {
-        // It stays known until it is answered, so that the kernel is not told to interrupt it again.
+        // It stays known until it is answered, so that the kernel is not told to interrupt it
+        // again.
         let sender = self.0.lock().get_mut(&unique).map(|sender| {
             let (nobody, _) = oneshot::channel();
             std::mem::replace(sender, nobody)

@@ -133,7 +133,8 @@ impl Running {
     }
 }
 
-/// The kernel's own idea of read-ahead is 128 KiB, too little for several servers. Only root may change it.
+/// The kernel's own idea of read-ahead is 128 KiB, too little for several servers. Only root may
+/// change it.
 fn read_ahead(path: &Path, kib: u32) {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -198,7 +199,8 @@ fn forget(fs: &FileSystem, request: &Incoming) {
     }
 }
 
-/// An interrupt that comes before its request is known is sent again by the kernel if it is told so.
+/// An interrupt that comes before its request is known is sent again by the kernel if it is told
+/// so.
 fn interrupt(door: &Door, device: &Device, request: &Incoming) {
     let known = request
         .argument::<InterruptIn>()
@@ -211,8 +213,8 @@ fn interrupt(door: &Door, device: &Device, request: &Incoming) {
 type Outcome = Result<Answer, FsError>;
 type Task = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// Begins a request here. What waits for nobody, such as what is cached, is done at once; what waits for a server goes on
-/// where the server's reply arrives.
+/// Begins a request here. What waits for nobody, such as what is cached, is done at once; what
+/// waits for a server goes on where the server's reply arrives.
 fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
     let unique = request.header.unique;
     let (number, thread) = (request.header.opcode, request.header.pid);
@@ -248,8 +250,8 @@ fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
     begun.go_on(Box::pin(rest), &waker);
 }
 
-/// A request that goes on somewhere and has had no answer. One whose task panics, or ends with the runtime, is refused: the program that
-/// asked would wait for ever.
+/// A request that goes on somewhere and has had no answer. One whose task panics, or ends with the
+/// runtime, is refused: the program that asked would wait for ever.
 struct Unanswered(Option<(Arc<Device>, u64)>);
 
 impl Drop for Unanswered {
@@ -281,7 +283,8 @@ fn answer(door: &Door, device: &Device, unique: u64, (number, outcome): (u32, Ou
         Ok(answer) => device.reply(unique, &answer.parts()),
         Err(error) => {
             if error.is_failure() {
-                // A program that tries on and on must not turn over a log that says what was lost, nor keep that out of it.
+                // A program that tries on and on must not turn over a log that says what was lost,
+                // nor keep that out of it.
                 let quiet = if error.is_loss() {
                     &door.losses
                 } else {

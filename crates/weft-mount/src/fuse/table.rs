@@ -109,8 +109,8 @@ pub enum Look {
 /// How long a mount may take to answer: what is asked of it here it need not ask anybody.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Looks at a path that may be a mount whose process is gone or does not answer. Asks for the space left, which the kernel never
-/// answers from what it remembers, as it does with attributes.
+/// Looks at a path that may be a mount whose process is gone or does not answer. Asks for the space
+/// left, which the kernel never answers from what it remembers, as it does with attributes.
 pub fn look(path: &Path) -> Look {
     let path = path.to_owned();
     let space = within_limit(move || rustix::fs::statfs(path.as_os_str().as_bytes()).err());
@@ -127,7 +127,8 @@ pub fn is_dead(path: &Path) -> bool {
     look(path) == Look::Dead
 }
 
-/// What a mount says of itself by this extended attribute of its root; nothing where it does not answer in time.
+/// What a mount says of itself by this extended attribute of its root; nothing where it does not
+/// answer in time.
 pub fn told(path: &Path, name: &'static str) -> Option<String> {
     let path = path.to_owned();
     let value = within_limit(move || {
@@ -138,8 +139,8 @@ pub fn told(path: &Path, name: &'static str) -> Option<String> {
     value.flatten()
 }
 
-/// Makes a call that may never return. Its thread stays behind then, and ends with this process. Where no thread can be started there
-/// is no answer.
+/// Makes a call that may never return. Its thread stays behind then, and ends with this process.
+/// Where no thread can be started there is no answer.
 fn within_limit<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, answer) = mpsc::channel();
     let call = move || {
@@ -149,8 +150,8 @@ fn within_limit<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) ->
     answer.recv_timeout(ANSWERS_WITHIN).ok()
 }
 
-/// The process behind a mount, found without asking it: by its descriptor of `/dev/fuse`, of which Linux 6.6 and later say to which
-/// mount it belongs.
+/// The process behind a mount, found without asking it: by its descriptor of `/dev/fuse`, of which
+/// Linux 6.6 and later say to which mount it belongs.
 pub fn process_of(mounted: &Mounted) -> Option<i32> {
     let (_, minor) = mounted.device.split_once(':')?;
     let pids = entries("/proc".into()).filter_map(|e| e.file_name()?.to_str()?.parse().ok());
@@ -160,8 +161,8 @@ pub fn process_of(mounted: &Mounted) -> Option<i32> {
     })
 }
 
-/// The process behind a mount, if it is stopped (`kill -STOP`, a debugger): the mount does not answer before it goes on. Where
-/// [`process_of`] knows no process, none is known to be stopped.
+/// The process behind a mount, if it is stopped (`kill -STOP`, a debugger): the mount does not
+/// answer before it goes on. Where [`process_of`] knows no process, none is known to be stopped.
 pub fn stopped_process(mounted: &Mounted) -> Option<i32> {
     process_of(mounted).filter(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));

@@ -81,8 +81,8 @@ impl OpenCall {
         Ok(())
     }
 
-    /// Sends `payload` frame by frame as the windows allow, the first frame of this kind and with this body. Ends
-    /// early, without an error, when the server has answered.
+    /// Sends `payload` frame by frame as the windows allow, the first frame of this kind and with
+    /// this body. Ends early, without an error, when the server has answered.
     pub(super) async fn stream(
         &mut self,
         mut kind: Kind,
@@ -124,7 +124,8 @@ impl OpenCall {
         }
     }
 
-    /// Takes window for at most `wanted` bytes and returns for how many; 0 when the server has answered.
+    /// Takes window for at most `wanted` bytes and returns for how many; 0 when the server has
+    /// answered.
     ///
     /// Never waits for other calls alone: what the server credits of this call is enough to go on.
     async fn grant(&self, wanted: usize) -> Result<usize, CallError> {
@@ -170,7 +171,8 @@ impl OpenCall {
                     let Some(waiting) = calls.open.get_mut(&self.id) else {
                         return Ok(0);
                     };
-                    // Credit that came meanwhile makes it cheaper; the rest of the permit goes back.
+                    // Credit that came meanwhile makes it cheaper; the rest of the permit goes
+                    // back.
                     let out = waiting.outstanding;
                     let now = shared_part(out + cost) - shared_part(out);
                     if let Some(used) = permit.split(now as usize) {
@@ -295,8 +297,9 @@ impl<C: Call> Outgoing<C> {
         }
     }
 
-    /// Sends more of the payload, of any length; `last` says that it is the end. Waits while the server grants no
-    /// window; what the server would throw away because it has answered is not sent.
+    /// Sends more of the payload, of any length; `last` says that it is the end. Waits while the
+    /// server grants no window; what the server would throw away because it has answered is not
+    /// sent.
     ///
     /// # Cancellation
     /// The call can only be dropped then: nobody knows how much of `payload` went.

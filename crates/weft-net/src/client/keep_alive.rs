@@ -1,10 +1,12 @@
-//! Pings while answers are awaited, and now and then otherwise; declares the connection lost after silence.
+//! Pings while answers are awaited, and now and then otherwise; declares the connection lost after
+//! silence.
 //!
-//! What the peer's machine takes of a large payload is a sign of life, too: behind a slow link the answer to a ping
-//! comes after all that was sent before it.
+//! What the peer's machine takes of a large payload is a sign of life, too: behind a slow link the
+//! answer to a ping comes after all that was sent before it.
 //!
-//! Silence is counted in rounds of this task rather than read off a clock: a process that was stopped or starved for
-//! a while finds the answers that came meanwhile before it may call the peer silent.
+//! Silence is counted in rounds of this task rather than read off a clock: a process that was
+//! stopped or starved for a while finds the answers that came meanwhile before it may call the peer
+//! silent.
 
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
@@ -34,7 +36,8 @@ pub(super) async fn run(weak: Weak<Inner>, gauge: Option<Gauge>, timing: Timing,
         }
         let arrived = connection.0.arrived.load(Ordering::Relaxed);
         let quiet = std::mem::replace(&mut heard, arrived) == arrived;
-        // While nothing is under way it counts for nothing: the machine of a stopped process takes pings.
+        // While nothing is under way it counts for nothing: the machine of a stopped process takes
+        // pings.
         let before = std::mem::replace(&mut taken, gauge.as_ref().and_then(|gauge| gauge()));
         let taking = taken.is_some() && taken != before;
         silent = if waiting && quiet && !taking {

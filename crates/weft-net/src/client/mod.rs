@@ -1,9 +1,11 @@
 //! The calling side of a connection.
 //!
-//! State has one owner, the table of calls under one lock that is never held across an await; the semaphores beside it
-//! only make callers wait. Nothing is sent, notified or dropped under that lock that may wake a caller: a waker may drop
-//! its future at once (one that spawns into a runtime that ends does), and the calls in it take the lock. A call holds its place from its request until its *last* reply frame, also when its
-//! caller has lost interest: the server answers cancelled calls, too, so both sides always agree on what is in flight.
+//! State has one owner, the table of calls under one lock that is never held across an await; the
+//! semaphores beside it only make callers wait. Nothing is sent, notified or dropped under that
+//! lock that may wake a caller: a waker may drop its future at once (one that spawns into a runtime
+//! that ends does), and the calls in it take the lock. A call holds its place from its request
+//! until its *last* reply frame, also when its caller has lost interest: the server answers
+//! cancelled calls, too, so both sides always agree on what is in flight.
 
 mod call;
 mod keep_alive;
@@ -33,8 +35,9 @@ use crate::pool::BufferPool;
 use crate::queue::{Lane, Message, SendQueue};
 use crate::window::shared_part;
 
-/// Payload bytes of one reply that may be under way before the caller takes them. With twice as much, buffers no
-/// longer come from the processor's caches and a stream costs a third more CPU (`examples/stream.rs`).
+/// Payload bytes of one reply that may be under way before the caller takes them. With twice as
+/// much, buffers no longer come from the processor's caches and a stream costs a third more CPU
+/// (`examples/stream.rs`).
 const REPLY_WINDOW: u32 = limits::REPLY_WINDOW_MIN;
 
 /// An open, proven connection to one server. Cheap to clone; clones share it.
@@ -85,7 +88,8 @@ struct Place {
     _body: OwnedSemaphorePermit,
 }
 
-/// Closes the queue, and with it the stream, of a connection that was given up before it was proven.
+/// Closes the queue, and with it the stream, of a connection that was given up before it was
+/// proven.
 struct Unproven(Option<SendQueue>);
 
 impl Drop for Unproven {
@@ -97,12 +101,12 @@ impl Drop for Unproven {
 }
 
 impl Connection {
-    /// Opens a connection and proves both sides; to a server of this machine through its local socket
-    /// (`docs/design/0016-local-sockets.md`).
+    /// Opens a connection and proves both sides; to a server of this machine through its local
+    /// socket (`docs/design/0016-local-sockets.md`).
     ///
     /// # Errors
-    /// [`ConnectError`], within [`Timing::connect`](crate::Timing::connect); a local socket that does not answer takes a third of it
-    /// more.
+    /// [`ConnectError`], within [`Timing::connect`](crate::Timing::connect); a local socket that
+    /// does not answer takes a third of it more.
     /// # Cancellation
     /// Safe: the stream is closed.
     pub async fn open(
@@ -149,7 +153,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// A connection over a stream, and the server's local socket; `local` if that is where the stream goes.
+    /// A connection over a stream, and the server's local socket; `local` if that is where the
+    /// stream goes.
     async fn over(
         env: &Env,
         identity: &Identity,
@@ -247,7 +252,8 @@ impl Connection {
         self.0.incarnation
     }
 
-    /// How the connection's frames are protected; where it goes through a local socket, their heads only.
+    /// How the connection's frames are protected; where it goes through a local socket, their heads
+    /// only.
     pub fn wire(&self) -> Wire {
         self.0.wire
     }
@@ -292,8 +298,8 @@ impl Connection {
         Ok((head, Incoming::new(call, frame)))
     }
 
-    /// A request with payload of any length; `last` says that `payload` is all of it. Waits while the server grants
-    /// no window.
+    /// A request with payload of any length; `last` says that `payload` is all of it. Waits while
+    /// the server grants no window.
     ///
     /// # Cancellation
     /// As [`Connection::call`].

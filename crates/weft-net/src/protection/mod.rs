@@ -1,18 +1,23 @@
-//! Tags and encryption of the frames after a handshake (`docs/design/0026-wire-security.md`, `docs/protocol.md`).
+//! Tags and encryption of the frames after a handshake (`docs/design/0026-wire-security.md`,
+//! `docs/protocol.md`).
 //!
-//! Each direction has a key of its own, derived from the volume's key and everything that the handshake said. Frame
-//! `n` of a direction has a tag over header and body, and one over each [`SEGMENT`] of its payload. Each side counts
-//! frames for itself, and the count is part of the tag: what is repeated, left out or in another order does not fit.
+//! Each direction has a key of its own, derived from the volume's key and everything that the
+//! handshake said. Frame `n` of a direction has a tag over header and body, and one over each
+//! [`SEGMENT`] of its payload. Each side counts frames for itself, and the count is part of the
+//! tag: what is repeated, left out or in another order does not fit.
 //!
-//! Shape: AEGIS-128X4 (RFC 10032), whose tag alone costs 19 ms of a processor per GiB, as much as a checksum, and whose
-//! encryption costs 24; the tag of AES-GCM costs 50, BLAKE3 keyed 165 (`examples/tags.rs`). A payload is cut into segments
-//! because it lies in many pieces and the library takes its input in one: at most one segment is copied together at a time.
+//! Shape: AEGIS-128X4 (RFC 10032), whose tag alone costs 19 ms of a processor per GiB, as much as a
+//! checksum, and whose encryption costs 24; the tag of AES-GCM costs 50, BLAKE3 keyed 165
+//! (`examples/tags.rs`). A payload is cut into segments because it lies in many pieces and the
+//! library takes its input in one: at most one segment is copied together at a time.
 //!
 //! Invariants:
-//! 1. No nonce is used twice under a key: it is made of the frame's number and the part's, and both only grow.
-//! 2. A frame gets its number where it leaves and where it arrives, so numbers follow the order on the stream.
-//! 3. Nothing of a frame is delivered, and no memory taken for its payload, before the tag of its head was checked;
-//!    nothing of its payload before those of all segments were.
+//! 1. No nonce is used twice under a key: it is made of the frame's number and the part's, and both
+//!    only grow.
+//! 2. A frame gets its number where it leaves and where it arrives, so numbers follow the order on
+//!    the stream.
+//! 3. Nothing of a frame is delivered, and no memory taken for its payload, before the tag of its
+//!    head was checked; nothing of its payload before those of all segments were.
 
 mod open;
 mod seal;
@@ -37,8 +42,8 @@ const HEAD: u32 = 0;
 /// What of a frame is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cover {
-    /// Header and body have a tag: of the payload it covers the checksum. For local sockets, where only the kernel
-    /// stands between the peers.
+    /// Header and body have a tag: of the payload it covers the checksum. For local sockets, where
+    /// only the kernel stands between the peers.
     Heads,
     /// The payload has tags, too.
     All,
@@ -89,7 +94,8 @@ impl Protection {
         })
     }
 
-    /// What the client sends with, and receives with; encrypted payloads lie in buffers of `pool` until they were written.
+    /// What the client sends with, and receives with; encrypted payloads lie in buffers of `pool`
+    /// until they were written.
     pub(crate) fn of_client(self, pool: BufferPool) -> (Sealer, Opener) {
         let opener = Opener::new(self.to_client, self.cover).where_the_first_may_fail();
         (Sealer::new(self.to_server, self.cover, pool), opener)

@@ -10,8 +10,8 @@ use super::{Cover, HEAD, Keys, SEGMENT, TAG_BYTES, Tampered};
 pub(crate) struct Opener {
     keys: Keys,
     cover: Cover,
-    /// The first frame may be a failure instead, which has no tag: a server that refuses a proof has no secret in common
-    /// with its client.
+    /// The first frame may be a failure instead, which has no tag: a server that refuses a proof
+    /// has no secret in common with its client.
     first_may_fail: bool,
     /// The frame whose head was checked last.
     frame: u64,
@@ -47,7 +47,8 @@ impl Opener {
         }
     }
 
-    /// Checks the next frame's head, which is header, body and tag; without the tag, and decrypted, on return.
+    /// Checks the next frame's head, which is header, body and tag; without the tag, and decrypted,
+    /// on return.
     pub(crate) fn open_head(&mut self, head: &mut BytesMut) -> Result<(), Tampered> {
         self.frame = self.keys.next_frame();
         let tag = head.split_off(head.len() - TAG_BYTES);

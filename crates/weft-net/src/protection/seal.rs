@@ -28,7 +28,8 @@ impl Sealer {
         }
     }
 
-    /// Protects the next frame: `head` is its header and body and gets its tag; those of the payload are returned.
+    /// Protects the next frame: `head` is its header and body and gets its tag; those of the
+    /// payload are returned.
     pub(crate) fn seal(&mut self, head: &mut Vec<u8>, payload: &mut Vec<Bytes>) -> Vec<u8> {
         let frame = self.keys.next_frame();
         let tag = if self.cover == Cover::Encrypted {

@@ -152,7 +152,8 @@ fn only_a_clients_first_frame_may_be_a_failure_without_a_tag() {
     assert!(client.covers(Flags::FAILED));
 }
 
-/// The example of `docs/protocol.md`, with which another implementation can check its keys and tags.
+/// The example of `docs/protocol.md`, with which another implementation can check its keys and
+/// tags.
 #[test]
 fn the_page_shows_tags_and_encryption_as_they_are() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");

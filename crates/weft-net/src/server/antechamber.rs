@@ -1,10 +1,11 @@
 //! Connections that have proven nothing yet.
 //!
-//! They have few places of their own, so that a flood of them takes neither the descriptors nor the memory of those who
-//! hold the key. When all are taken, one gives way to the connection that comes: first one that has said nothing, then
-//! one of the source that has the most, then the oldest. A client says its hello at once, so it is past the first of
-//! these when silent connections press; and no connection gives way before it had [`PATIENCE`] to speak, which is what
-//! bounds the rate at which a flood passes through: the rest waits in the kernel's queue.
+//! They have few places of their own, so that a flood of them takes neither the descriptors nor the
+//! memory of those who hold the key. When all are taken, one gives way to the connection that
+//! comes: first one that has said nothing, then one of the source that has the most, then the
+//! oldest. A client says its hello at once, so it is past the first of these when silent
+//! connections press; and no connection gives way before it had [`PATIENCE`] to speak, which is
+//! what bounds the rate at which a flood passes through: the rest waits in the kernel's queue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What a connection has at least to say its hello: a few turns of a runtime on a busy machine. With 128 places, some 12,800
-/// silent connections per second pass through.
+/// What a connection has at least to say its hello: a few turns of a runtime on a busy machine.
+/// With 128 places, some 12,800 silent connections per second pass through.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Antechamber {

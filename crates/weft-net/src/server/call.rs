@@ -16,8 +16,8 @@ use crate::queue;
 /// Bytes of a failure's message that travel.
 const MESSAGE_MAX: usize = 16 << 10;
 
-/// A call as it arrived. An `async move` block that names only some of its fields takes only those along: the others
-/// are dropped at once, which for [`Served::reply`] is an answer.
+/// A call as it arrived. An `async move` block that names only some of its fields takes only those
+/// along: the others are dropped at once, which for [`Served::reply`] is an answer.
 pub struct Served {
     /// Which call.
     pub kind: Kind,
@@ -51,8 +51,8 @@ pub struct Payload {
     owed: u64,
 }
 
-/// The way back to the caller. Dropped without an answer, it says that the service failed (or, to a caller that
-/// has cancelled, that the call was cancelled).
+/// The way back to the caller. Dropped without an answer, it says that the service failed (or, to a
+/// caller that has cancelled, that the call was cancelled).
 pub struct Reply {
     kind: Kind,
     id: u64,
@@ -87,7 +87,8 @@ pub struct Gone;
 pub struct Parcel {
     /// The bytes, one part after another.
     pub parts: Vec<Bytes>,
-    /// Their CRC-32C where it is known from when they were stored: the client sees by it what became of them since then.
+    /// Their CRC-32C where it is known from when they were stored: the client sees by it what
+    /// became of them since then.
     pub sum: Option<u32>,
 }
 
@@ -121,7 +122,8 @@ impl Parcel {
 pub struct Chunk {
     /// The bytes; they matched when they arrived.
     pub bytes: Bytes,
-    /// Their CRC-32C, which is the one that the client computed, and those of their blocks, where they were received to stay.
+    /// Their CRC-32C, which is the one that the client computed, and those of their blocks, where
+    /// they were received to stay.
     pub sums: Sums,
 }
 
@@ -142,8 +144,8 @@ impl Payload {
         }
     }
 
-    /// The next bytes; `None` at the end, also when the caller is gone before it (so compare with the length the
-    /// request announced).
+    /// The next bytes; `None` at the end, also when the caller is gone before it (so compare with
+    /// the length the request announced).
     ///
     /// The caller sends no more than its window until [`Payload::release`] is called.
     pub async fn next(&mut self) -> Option<Bytes> {
@@ -157,12 +159,14 @@ impl Payload {
         Some(chunk)
     }
 
-    /// Lets the client send as much again as was taken so far: call it when all that memory is free.
+    /// Lets the client send as much again as was taken so far: call it when all that memory is
+    /// free.
     pub fn release(&mut self) {
         self.give_back(self.held);
     }
 
-    /// Lets the client send as much again as one chunk of this length, where several are held at a time.
+    /// Lets the client send as much again as one chunk of this length, where several are held at a
+    /// time.
     pub fn release_chunk(&mut self, len: usize) {
         self.give_back(window_cost(len).min(self.held));
     }
@@ -229,8 +233,8 @@ impl Reply {
         self.send_failure(failure);
     }
 
-    /// Begins a reply that carries payload, of any length; `last` if `payload` is all of it. Waits while the
-    /// client grants no room.
+    /// Begins a reply that carries payload, of any length; `last` if `payload` is all of it. Waits
+    /// while the client grants no room.
     ///
     /// # Cancellation
     /// Dropped half way, the reply can only [`fail`](Reply::fail) or be dropped.
@@ -266,7 +270,8 @@ impl Reply {
         self.flow.cancelled()
     }
 
-    /// Says that much is left to do: the call goes on in a task of its own, beside the others of its connection.
+    /// Says that much is left to do: the call goes on in a task of its own, beside the others of
+    /// its connection.
     pub async fn long(&self) {
         if !self.flow.is_long() {
             self.flow.becomes_long();
@@ -279,8 +284,8 @@ impl Reply {
         Caller(self.flow.clone())
     }
 
-    /// Completes when nobody waits for the answer any more. Not for a reply that carries payload: this holds up its
-    /// frames.
+    /// Completes when nobody waits for the answer any more. Not for a reply that carries payload:
+    /// this holds up its frames.
     pub async fn gone(&self) {
         // Never so much: the semaphore only closes, which is what a cancelled call's does.
         let _ = self.flow.room.acquire_many(u32::MAX).await;
@@ -300,7 +305,8 @@ impl Reply {
             ..queue::Message::bare(kind, Flags::REPLY, self.id, body)
         };
         while let Some(rest) = cut(&mut message.payload) {
-            // One sum of what leaves now, for its own frame and for the rest: what changes meanwhile fits to neither.
+            // One sum of what leaves now, for its own frame and for the rest: what changes
+            // meanwhile fits to neither.
             let now = message.sum.map(|_| sum_of(&message.payload));
             let sums = message.sum.zip(now);
             let later = sums.map(|(all, now)| sum_of_rest(now, all, &rest));
@@ -400,8 +406,8 @@ fn sum_of(parts: &[Bytes]) -> u32 {
     parts.iter().fold(0, join)
 }
 
-/// The sum of the rest that goes with the sum of `all` and the one of what comes `now`: bytes that changed since that of all was
-/// computed do not fit to it.
+/// The sum of the rest that goes with the sum of `all` and the one of what comes `now`: bytes that
+/// changed since that of all was computed do not fit to it.
 fn sum_of_rest(now: u32, all: u32, rest: &[Bytes]) -> u32 {
     let length = rest.iter().map(Bytes::len).sum();
     weft_sum::joined(now, 0, length) ^ all

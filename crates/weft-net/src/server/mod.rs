@@ -32,12 +32,15 @@ use crate::quiet::Quiet;
 /// What one connection may cost, and how many there may be.
 ///
 /// Payload in memory, received or being received and not released, is per connection at most
-/// `window + calls ·` [`CALL_WINDOW`](weft_proto::limits::CALL_WINDOW), and the windows of all are at most `windows`.
+/// `window + calls ·` [`CALL_WINDOW`](weft_proto::limits::CALL_WINDOW), and the windows of all are
+/// at most `windows`.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Payload bytes that calls together may have sent beyond each one's own window and not yet released.
+    /// Payload bytes that calls together may have sent beyond each one's own window and not yet
+    /// released.
     pub window: u32,
-    /// The windows of all connections together; with many of them, each is granted less than `window`.
+    /// The windows of all connections together; with many of them, each is granted less than
+    /// `window`.
     pub windows: u64,
     /// Calls a client may have in flight, at least 1.
     pub calls: u32,
@@ -47,8 +50,8 @@ pub struct Bounds {
     pub unproven: usize,
 }
 
-/// Descriptors that a process keeps for what is no accepted connection: the store's files and disks, the engine's tables,
-/// connections to others.
+/// Descriptors that a process keeps for what is no accepted connection: the store's files and
+/// disks, the engine's tables, connections to others.
 const RESERVE: u64 = 512;
 /// Descriptors of one connection: a local socket has a second one to hear of room by.
 const EACH: u64 = 2;
@@ -66,8 +69,8 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// These, with so few connections that a process which may have `descriptors` open keeps a reserve: half of
-    /// them, where they are few.
+    /// These, with so few connections that a process which may have `descriptors` open keeps a
+    /// reserve: half of them, where they are few.
     #[must_use]
     pub fn within(self, descriptors: u64) -> Bounds {
         let free = descriptors - RESERVE.min(descriptors / 2);
@@ -83,11 +86,11 @@ impl Bounds {
 
 /// What serves calls.
 pub trait Service: Send + Sync + 'static {
-    /// Serves one call; answers through [`Served::reply`]. Runs to its end also when the connection is lost or
-    /// the call cancelled: look at [`Reply::cancelled`] where there is much left to do.
+    /// Serves one call; answers through [`Served::reply`]. Runs to its end also when the connection
+    /// is lost or the call cancelled: look at [`Reply::cancelled`] where there is much left to do.
     fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()>;
-    /// Whether calls of a kind mostly wait once or twice and are done: such are begun in the task of their connection, beside one
-    /// another. Those that are not say so ([`Reply::long`]).
+    /// Whether calls of a kind mostly wait once or twice and are done: such are begun in the task
+    /// of their connection, beside one another. Those that are not say so ([`Reply::long`]).
     fn is_brief(&self, kind: Kind) -> bool;
     /// Where large payloads are received.
     fn landing(&self) -> Option<Arc<dyn Landing>> {
@@ -103,7 +106,8 @@ pub trait Service: Send + Sync + 'static {
     fn closed(&self, peer: &Arc<Peer>);
 }
 
-/// Accepts connections until `stop` completes, then closes them all. Calls being served then go on to their end.
+/// Accepts connections until `stop` completes, then closes them all. Calls being served then go on
+/// to their end.
 #[allow(clippy::too_many_arguments)] // one call site per endpoint; a builder would only rename them
 pub async fn serve(
     env: Env,

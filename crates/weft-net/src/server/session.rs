@@ -93,7 +93,8 @@ impl Accepting {
         let _ = writing.await;
     }
 
-    /// Waits for the proof, for as long as the connection has a place among those that have given none.
+    /// Waits for the proof, for as long as the connection has a place among those that have given
+    /// none.
     async fn prove(
         &self,
         reader: &mut FrameReader,
@@ -203,7 +204,8 @@ impl Accepting {
             Kind::Ping => {
                 let flags = Flags::REPLY.with(Flags::LAST);
                 let pong = Message::bare(Kind::Ping, flags, header.request, Vec::new());
-                // Whoever floods the connection keeps its reader busy: that the queue was closed is seen here, not by waiting.
+                // Whoever floods the connection keeps its reader busy: that the queue was closed is
+                // seen here, not by waiting.
                 let queued = wire.queue.control(Lane::Urgent, pong);
                 queued.map_err(|_| "it is closed".to_owned())?;
             }

@@ -1,14 +1,16 @@
 //! What the connections of a server may hold in memory of payload, all together.
 //!
-//! Each connection is granted its shared window when it is proven and keeps it until it ends, and the windows granted
-//! never exceed one bound: so the bound holds whatever the clients do, and no connection ever waits for another. With
-//! many connections the windows of those that come late are small; that costs them round trips and nothing else, because each
-//! call has a window of its own beside it. A window that shrinks and grows with the load would need a message that
-//! takes back what was granted, and a client that must obey it.
+//! Each connection is granted its shared window when it is proven and keeps it until it ends, and
+//! the windows granted never exceed one bound: so the bound holds whatever the clients do, and no
+//! connection ever waits for another. With many connections the windows of those that come late are
+//! small; that costs them round trips and nothing else, because each call has a window of its own
+//! beside it. A window that shrinks and grows with the load would need a message that takes back
+//! what was granted, and a client that must obey it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The part of what is left that one connection gets at most: with many, each gets a little less than the one before.
+/// The part of what is left that one connection gets at most: with many, each gets a little less
+/// than the one before.
 const SHARE: u64 = 16;
 
 /// The windows that are left to grant.

@@ -1,10 +1,12 @@
-//! What all calls of a connection share: the table of those in flight, their windows and the way out.
+//! What all calls of a connection share: the table of those in flight, their windows and the way
+//! out.
 //!
-//! A call is in the table from its request until its last reply frame *leaves*. So what waits to be sent is
-//! bounded by the calls a client may have in flight, even if it never reads; and a client that has seen the
-//! last frame finds the place free.
+//! A call is in the table from its request until its last reply frame *leaves*. So what waits to be
+//! sent is bounded by the calls a client may have in flight, even if it never reads; and a client
+//! that has seen the last frame finds the place free.
 //!
-//! As on the client's side, nothing that may wake a service is sent, credited or dropped under the table's lock.
+//! As on the client's side, nothing that may wake a service is sent, credited or dropped under the
+//! table's lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -136,8 +138,9 @@ impl Wire {
         Ok((chunks, flow))
     }
 
-    /// Whether the windows have room for a frame's payload, asked before memory is taken for it. That of a call which was
-    /// answered meanwhile counts as a new call's: its client still counts it against the window that calls share.
+    /// Whether the windows have room for a frame's payload, asked before memory is taken for it.
+    /// That of a call which was answered meanwhile counts as a new call's: its client still counts
+    /// it against the window that calls share.
     pub(super) fn admits(&self, header: &Header) -> Result<(), String> {
         let table = self.table();
         let out = table
@@ -162,7 +165,8 @@ impl Wire {
         let cost = window_cost(payload.bytes.len());
         let mut guard = self.table();
         let table = &mut *guard;
-        // Payload of a call that was answered or cancelled meanwhile goes nowhere, and so does its window.
+        // Payload of a call that was answered or cancelled meanwhile goes nowhere, and so does its
+        // window.
         let Some(open) = table.open.get_mut(&id) else {
             return;
         };
@@ -197,7 +201,8 @@ impl Wire {
         let before = open.outstanding;
         open.outstanding -= cost;
         table.shared -= shared_part(before) - shared_part(open.outstanding);
-        // When all its payload is here and none of the shared window is held, credit would change nothing.
+        // When all its payload is here and none of the shared window is held, credit would change
+        // nothing.
         let useful = open.payload.is_some() || shared_part(before) > 0;
         drop(guard);
         if useful {

@@ -1,11 +1,13 @@
 //! Calls that are served by their connection's own task.
 //!
-//! Most calls are brief: they look something up, wait once, for a disk or a sync, and answer. A task for each of them has other
-//! threads woken that find one call's worth of work, and one write to the stream for each answer. In one task, what has
-//! arrived is begun, what has become possible is done, and what is to be said is written together, without a hand-over.
+//! Most calls are brief: they look something up, wait once, for a disk or a sync, and answer. A
+//! task for each of them has other threads woken that find one call's worth of work, and one write
+//! to the stream for each answer. In one task, what has arrived is begun, what has become possible
+//! is done, and what is to be said is written together, without a hand-over.
 //!
-//! A call that turns out to be long goes on in a task of its own: because it says so ([`Reply::long`](super::Reply::long)),
-//! or because it waited too often. So do those beyond what one task is to serve, and all when the connection ends.
+//! A call that turns out to be long goes on in a task of its own: because it says so
+//! ([`Reply::long`](super::Reply::long)), or because it waited too often. So do those beyond what
+//! one task is to serve, and all when the connection ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -66,7 +68,8 @@ impl Future for Young {
         let Some(mut call) = self.call.take() else {
             return Poll::Ready(());
         };
-        // As in a task of its own: a call that panics answers by being dropped, and the others do not hear of it.
+        // As in a task of its own: a call that panics answers by being dropped, and the others do
+        // not hear of it.
         let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context)));
         if !matches!(polled, Ok(Poll::Pending)) {
             return Poll::Ready(());

@@ -66,7 +66,8 @@ pub struct Options {
     pub address: String,
     pub key: [u8; 32],
     pub server: Option<u32>,
-    /// The least that the server takes. [`Raw`] speaks plainly; other clients ask for more by themselves.
+    /// The least that the server takes. [`Raw`] speaks plainly; other clients ask for more by
+    /// themselves.
     pub wire: Wire,
 }
 
@@ -252,7 +253,8 @@ pub fn sync_reply(file: u64) -> SyncReply {
     SyncReply { cells: vec![cell] }
 }
 
-/// `Sync` echoes its number, `Read` streams as many bytes as the file's number says, `Write` counts its payload.
+/// `Sync` echoes its number, `Read` streams as many bytes as the file's number says, `Write` counts
+/// its payload.
 pub async fn standard(mut call: Served) {
     match call.kind {
         Kind::Sync => {

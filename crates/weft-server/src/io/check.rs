@@ -1,4 +1,5 @@
-//! What a server tells `weft fsck`: its cells, its checkpoints, and whether its store agrees with itself.
+//! What a server tells `weft fsck`: its cells, its checkpoints, and whether its store agrees with
+//! itself.
 
 use tokio::sync::Mutex;
 use weft_kv::EngineFile;

@@ -1,4 +1,5 @@
-//! Checkpoints of files' cells on this server, and the gates that keep each write wholly before or after one.
+//! Checkpoints of files' cells on this server, and the gates that keep each write wholly before or
+//! after one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +20,8 @@ use weft_store::StoreError;
 use super::IoService;
 use crate::failure;
 
-/// How long a checkpoint waits for writes under way. A writer that stands still must not hold up all others: the service
-/// asks again.
+/// How long a checkpoint waits for writes under way. A writer that stands still must not hold up
+/// all others: the service asks again.
 pub(super) const WAIT: Duration = Duration::from_secs(2);
 /// Gates that may be there before those that nobody uses are taken away.
 const GATES: usize = 1024;

@@ -1,7 +1,9 @@
-//! Ranges of cells that become zeros, or that cells are to reach: the pieces of a request, put together per cell.
+//! Ranges of cells that become zeros, or that cells are to reach: the pieces of a request, put
+//! together per cell.
 //!
-//! A contiguous request touches one range of each cell, however many BSUs it spans; for the canonical order and for a cell
-//! that range is worked out and not walked to, so that a hole of a terabyte costs no more than one of a kilobyte.
+//! A contiguous request touches one range of each cell, however many BSUs it spans; for the
+//! canonical order and for a cell that range is worked out and not walked to, so that a hole of a
+//! terabyte costs no more than one of a kilobyte.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -94,7 +96,8 @@ impl Job {
         Ok(ranges)
     }
 
-    /// The ranges of a contiguous request in the canonical order or of one cell, without a walk over its pieces.
+    /// The ranges of a contiguous request in the canonical order or of one cell, without a walk
+    /// over its pieces.
     pub(super) fn worked_out(&self) -> Option<Vec<(ForkKey, Range<u64>)>> {
         let &Request::Contiguous { offset, length } = &self.request else {
             return None;
@@ -117,7 +120,8 @@ impl Job {
     }
 }
 
-/// Puts pieces together that continue each other in their cell, whatever comes in between from other cells.
+/// Puts pieces together that continue each other in their cell, whatever comes in between from
+/// other cells.
 #[derive(Default)]
 struct Joined(BTreeMap<CellIndex, Piece>);
 

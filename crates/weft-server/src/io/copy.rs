@@ -1,9 +1,10 @@
-//! Copying between cells that both lie here: the bytes go from the store to the store and see no wire.
+//! Copying between cells that both lie here: the bytes go from the store to the store and see no
+//! wire.
 //!
-//! The pieces of the source and those of the target are the same stream of bytes cut in two ways; cut in both they are
-//! pairs, and pairs that continue each other are put together, so that a long copy reads and writes long. What the source
-//! has no data for becomes a hole of the target. Blocks are read, checked and written anew: sharing them comes with
-//! checkpoints.
+//! The pieces of the source and those of the target are the same stream of bytes cut in two ways;
+//! cut in both they are pairs, and pairs that continue each other are put together, so that a long
+//! copy reads and writes long. What the source has no data for becomes a hole of the target. Blocks
+//! are read, checked and written anew: sharing them comes with checkpoints.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! Where a file's cells have data.
 //!
-//! Request and reply speak of one place of the canonical order for all cells of the slot, so a request is as
-//! small for a thousand cells as for one and the server remembers nothing. The price: what one cell has beyond the
-//! place that all of them reached is looked up again by the next call.
+//! Request and reply speak of one place of the canonical order for all cells of the slot, so a
+//! request is as small for a thousand cells as for one and the server remembers nothing. The price:
+//! what one cell has beyond the place that all of them reached is looked up again by the next call.
 
 use weft_layout::{CellIndex, CellOffset, FileOffset, Grid, OFFSET_MAX, ServerSlot};
 use weft_proto::Failure;
@@ -61,8 +61,8 @@ impl IoService {
         Ok(reply)
     }
 
-    /// The slot's cells that hold data, each with its first byte that is asked for and where that is in the canonical
-    /// order.
+    /// The slot's cells that hold data, each with its first byte that is asked for and where that
+    /// is in the canonical order.
     async fn cells_with_data(
         &self,
         request: &DataRunsRequest,

@@ -1,9 +1,11 @@
-//! How long files may become: what the metadata service says of files whose user, group or tree has a bound.
+//! How long files may become: what the metadata service says of files whose user, group or tree has
+//! a bound.
 //!
-//! A limit is a size in canonical order, so a write is judged by where its last byte lies, without a look at the cells: who
-//! stays below the limit is never kept from anything. Other forks have no place in that order: what each write makes them longer by
-//! is taken off what is left. Limits are in memory, and outlive a restart of the metadata service; in the end they end by
-//! themselves, so that one that is gone stops nobody for ever. See `docs/design/0011-quotas.md`.
+//! A limit is a size in canonical order, so a write is judged by where its last byte lies, without
+//! a look at the cells: who stays below the limit is never kept from anything. Other forks have no
+//! place in that order: what each write makes them longer by is taken off what is left. Limits are
+//! in memory, and outlive a restart of the metadata service; in the end they end by themselves, so
+//! that one that is gone stops nobody for ever. See `docs/design/0011-quotas.md`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +21,15 @@ use weft_store::{ForkKey, ForkName};
 use super::{IoService, Job};
 use crate::failure;
 
-/// How long a limit holds that is not said again, for each time that clients have to come back to a service that was started.
+/// How long a limit holds that is not said again, for each time that clients have to come back to a
+/// service that was started.
 pub(crate) const LASTS: u32 = 3;
 
 /// How long a write that was let through may take until it shows.
 const UNDER_WAY: Duration = Duration::from_secs(5);
 
-/// How long what was said of a file that has just been attached outlives rounds that do not name it: they may have begun before.
+/// How long what was said of a file that has just been attached outlives rounds that do not name
+/// it: they may have begun before.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
 /// Lengths of forks.
@@ -42,12 +46,14 @@ pub(super) struct Growth {
 
 struct Limit {
     size: u64,
-    /// Bytes that other forks may still become longer by; each write takes its own off. `None`: nobody limits them.
+    /// Bytes that other forks may still become longer by; each write takes its own off. `None`:
+    /// nobody limits them.
     room: Option<u64>,
     /// How long forks are when writes that were let through are done, and when that was.
     promised: HashMap<ForkKey, (u64, Instant)>,
     until: Instant,
-    /// It was said of this file alone, and a round that does not know of it yet takes nothing back up to then.
+    /// It was said of this file alone, and a round that does not know of it yet takes nothing back
+    /// up to then.
     fresh: Option<Instant>,
 }
 
@@ -123,8 +129,8 @@ impl Growth {
         (limit.until > Instant::now()).then_some(limit.size)
     }
 
-    /// Lets forks become as long as this, and takes what that is more than they are or were promised off what is left; what is
-    /// left where that is less, with how much it is.
+    /// Lets forks become as long as this, and takes what that is more than they are or were
+    /// promised off what is left; what is left where that is less, with how much it is.
     fn take(&self, file: FileId, ends: Vec<(ForkKey, u64, u64)>) -> Result<(), (u64, u64)> {
         let now = Instant::now();
         let mut limits = self.limits.lock();
@@ -178,8 +184,8 @@ impl IoService {
         Ok(reply)
     }
 
-    /// The size that a file's cells here give it, and how long its other forks are. Also of a file that is lost or was deleted here:
-    /// the others' bounds must not wait for it.
+    /// The size that a file's cells here give it, and how long its other forks are. Also of a file
+    /// that is lost or was deleted here: the others' bounds must not wait for it.
     async fn grown_here(&self, file: &GrowthLimit) -> Result<(u64, Lengths), Failure> {
         let grid = Grid::try_from(&file.grid).map_err(|e| failure::of_convert(&e))?;
         let forks = self.store.forks(super::file_id(file.file)?).await;
@@ -199,11 +205,11 @@ impl IoService {
         Ok((size, others))
     }
 
-    /// Refuses a write that would make its file, or its other forks, longer than a quota lets them become, before it changes
-    /// anything.
+    /// Refuses a write that would make its file, or its other forks, longer than a quota lets them
+    /// become, before it changes anything.
     ///
-    /// Cost: of a file without a limit a look at a flag, or a look-up; else a walk over the request's pieces, but for
-    /// contiguous requests.
+    /// Cost: of a file without a limit a look at a flag, or a look-up; else a walk over the
+    /// request's pieces, but for contiguous requests.
     pub(super) async fn may_grow(&self, jobs: &[Job]) -> Result<(), Failure> {
         let mut forks: HashMap<FileId, Vec<&Job>> = HashMap::new();
         for job in jobs {

@@ -1,4 +1,5 @@
-//! Files of a tree that one call cannot name: held, call by call, until the last one keeps all of them at one moment.
+//! Files of a tree that one call cannot name: held, call by call, until the last one keeps all of
+//! them at one moment.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +14,8 @@ use weft_proto::{Code, Failure};
 use super::checkpoint::{Gates, WAIT};
 use crate::failure;
 
-/// How long any is held, counted from the first: neither a service that has died nor a tree of which one file's writes do not end
-/// may stop writers for longer.
+/// How long any is held, counted from the first: neither a service that has died nor a tree of
+/// which one file's writes do not end may stop writers for longer.
 const HELD: Duration = Duration::from_secs(10);
 
 /// By the number of the checkpoint; of calls about one number one after the other is served.
@@ -79,8 +80,8 @@ impl HeldFiles {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits for the writes of files under way; none begins as long as they are held. Those that are `done` are counted only. On an
-    /// error all of this number are let go.
+    /// Waits for the writes of files under way; none begins as long as they are held. Those that
+    /// are `done` are counted only. On an error all of this number are let go.
     pub(super) async fn hold(
         &self,
         gates: &Gates,

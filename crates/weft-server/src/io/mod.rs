@@ -57,7 +57,8 @@ pub struct IoService {
     metrics: Arc<Metrics>,
     /// The server map's epoch as last heard; requests of an older one are told so.
     epoch: AtomicU64,
-    /// Files of smaller ids are older than the store; [`NOT_HEARD`] until the metadata service has said.
+    /// Files of smaller ids are older than the store; [`NOT_HEARD`] until the metadata service has
+    /// said.
     since: AtomicU64,
     clients: Mutex<HashMap<u64, Client>>,
     scrubber: Arc<scrub::Scrubber>,
@@ -89,7 +90,8 @@ struct Job {
 }
 
 impl IoService {
-    /// A service over an open store; `grace`: the time that clients have to come back to the metadata service.
+    /// A service over an open store; `grace`: the time that clients have to come back to the
+    /// metadata service.
     pub(crate) fn new(
         store: Store,
         clock: Arc<dyn WallClock>,
@@ -137,8 +139,8 @@ impl IoService {
         self.since.store(file, Ordering::Release);
     }
 
-    /// Refuses files that the store has nothing of because it was formatted after they were made: an empty cell of theirs is no
-    /// hole.
+    /// Refuses files that the store has nothing of because it was formatted after they were made:
+    /// an empty cell of theirs is no hole.
     fn check_held(&self, file: FileId) -> Result<(), Failure> {
         let since = self.since.load(Ordering::Acquire);
         if file.0 >= since || self.store.holds(file) {

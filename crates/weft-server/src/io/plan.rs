@@ -1,9 +1,10 @@
 //! From pieces in view order to ranges in disk order, a bounded batch at a time.
 //!
-//! A batch holds up to [`BATCH_BYTES`] of consecutive pieces of the stream, and reads up to [`SPAN_MAX`] for them. Its
-//! pieces are sorted by place, and neighbours are read together, bridging gaps of up to [`BRIDGE`] bytes: on the
-//! reference machine a read of a few blocks more costs less than another read. Pieces at equal distances are one entry,
-//! so a batch of many small ones costs what its blocks cost, and the copy of each piece into the stream.
+//! A batch holds up to [`BATCH_BYTES`] of consecutive pieces of the stream, and reads up to
+//! [`SPAN_MAX`] for them. Its pieces are sorted by place, and neighbours are read together,
+//! bridging gaps of up to [`BRIDGE`] bytes: on the reference machine a read of a few blocks more
+//! costs less than another read. Pieces at equal distances are one entry, so a batch of many small
+//! ones costs what its blocks cost, and the copy of each piece into the stream.
 
 use bytes::{Bytes, BytesMut};
 use weft_layout::{CellIndex, CellLengths, Cutter, Piece, Pieces, Spaced, Stretch, copy_spaced};
@@ -20,7 +21,8 @@ pub(super) const BRIDGE: u64 = 16 << 10;
 const ALONE: u64 = 8 << 10;
 /// Bytes of one range.
 pub(super) const RANGE_MAX: u64 = 1 << 20;
-/// Pieces from this size on travel as slices of the cache's pages; smaller ones are copied together.
+/// Pieces from this size on travel as slices of the cache's pages; smaller ones are copied
+/// together.
 const SLICE_MIN: usize = 4 << 10;
 /// Slices of one batch's payload: more and the rest is copied together.
 const SLICES_MAX: usize = 160;
@@ -58,7 +60,8 @@ impl<L: CellLengths> Batches<L> {
         }
     }
 
-    /// The next batch, `Some(None)` at the end; `None` if it is not complete after so many steps, which are counted down.
+    /// The next batch, `Some(None)` at the end; `None` if it is not complete after so many steps,
+    /// which are counted down.
     #[allow(clippy::option_option)] // not known yet, and there is none, are two answers
     pub(super) fn next(&mut self, steps: &mut u32) -> Option<Option<Batch>> {
         let batch = &mut self.batch;
@@ -144,9 +147,10 @@ impl Batch {
         ranges
     }
 
-    /// Packs what was read into the batch's payload: exactly its bytes, in view order. What a range lacks at its
-    /// end (the cell was cut meanwhile) is zeros. Its sum is the one under which whole blocks are stored: the caller has the
-    /// store verify what was read afterwards. Also returns how many bytes were copied.
+    /// Packs what was read into the batch's payload: exactly its bytes, in view order. What a range
+    /// lacks at its end (the cell was cut meanwhile) is zeros. Its sum is the one under which whole
+    /// blocks are stored: the caller has the store verify what was read afterwards. Also returns
+    /// how many bytes were copied.
     pub(super) fn pack(&self, ranges: &[Range], read: &[Vec<Part>]) -> (Parcel, u64) {
         let mut out = Packer::new(ranges, read, self.bytes as usize);
         for stretch in &self.stretches {
@@ -162,7 +166,8 @@ impl Batch {
     }
 }
 
-/// Marks pieces at equal distances; where they are near each other, what lies between is of the same blocks.
+/// Marks pieces at equal distances; where they are near each other, what lies between is of the
+/// same blocks.
 fn mark_spaced(slice: &Part, from: Spaced, length: usize, count: usize) {
     let step = from.step.unsigned_abs();
     if step < SLICE_MIN {

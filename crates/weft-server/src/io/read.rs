@@ -217,8 +217,8 @@ impl IoService {
         Ok(lengths)
     }
 
-    /// Refuses bytes beyond the ends of cells whose ends are in doubt: they would read as zeros, and nothing says that they are.
-    /// Whether there are such cells.
+    /// Refuses bytes beyond the ends of cells whose ends are in doubt: they would read as zeros,
+    /// and nothing says that they are. Whether there are such cells.
     pub(super) async fn check_ends(
         &self,
         job: &Job,
@@ -270,7 +270,8 @@ impl Job {
             .map_err(|e| failure::of_map(&e))
     }
 
-    /// The same, but for what begins beyond the ends of all cells, as far as that is passed over in no time.
+    /// The same, but for what begins beyond the ends of all cells, as far as that is passed over in
+    /// no time.
     pub(super) fn valid_pieces(
         &self,
         lengths: &BTreeMap<CellIndex, u64>,

@@ -1,8 +1,9 @@
 //! The scrub of a server: a pass over its store in the background, told to start and stop.
 //!
-//! It reads a mebibyte, then leaves the disk to others: at least for as long as its rate asks, and where calls were served
-//! meanwhile, for several times as long as the reading took. A pass keeps its place and its findings in the store's index, about
-//! every second: one that a restart ends counts as stopped, and goes on where it was.
+//! It reads a mebibyte, then leaves the disk to others: at least for as long as its rate asks, and
+//! where calls were served meanwhile, for several times as long as the reading took. A pass keeps
+//! its place and its findings in the store's index, about every second: one that a restart ends
+//! counts as stopped, and goes on where it was.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -289,7 +290,8 @@ async fn run(scrubber: Weak<Scrubber>, store: Store) {
         let pause = here.step(&store).await;
         drop(here);
         match pause {
-            // Which of the two comes first makes no difference but to a simulation, which is to follow from its seed.
+            // Which of the two comes first makes no difference but to a simulation, which is to
+            // follow from its seed.
             Some(pause) => tokio::select! {
                 biased;
                 () = wake.notified() => {}

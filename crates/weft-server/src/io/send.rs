@@ -1,8 +1,10 @@
-//! Copying to cells that lie on other servers: the bytes go from server to server, and no client carries them.
+//! Copying to cells that lie on other servers: the bytes go from server to server, and no client
+//! carries them.
 //!
-//! A range of the source in canonical order is one range of each cell, which is read in long windows; what a window holds for
-//! one server goes there as one ordinary write whose request lists where its bytes are in the target. So the other side
-//! needs to know nothing of copies: limits of growth, checkpoints and checksums are those of any write.
+//! A range of the source in canonical order is one range of each cell, which is read in long
+//! windows; what a window holds for one server goes there as one ordinary write whose request lists
+//! where its bytes are in the target. So the other side needs to know nothing of copies: limits of
+//! growth, checkpoints and checksums are those of any write.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -335,7 +337,8 @@ mod tests {
             cell: CellIndex(1),
             fork: ForkName::data(),
         };
-        // Its bytes 2 to 9 are the file's 6, 7, 16 to 19 and 28; the last two were cut off meanwhile.
+        // Its bytes 2 to 9 are the file's 6, 7, 16 to 19 and 28; the last two were cut off
+        // meanwhile.
         let slices = vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cde")];
         let shares = target.divide(&source, &key, 2..9, slices).unwrap();
         let of = |slot| {

@@ -1,5 +1,5 @@
-//! Whether the server takes part in the volume: not before the metadata service has found that the store has all that its
-//! server said to be durable before (`docs/design/0022-older-copies.md`).
+//! Whether the server takes part in the volume: not before the metadata service has found that the
+//! store has all that its server said to be durable before (`docs/design/0022-older-copies.md`).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weft_proto::{Code, Failure, Kind};
 
-/// How long a call waits for the comparison: a service that runs answers a heartbeat in milliseconds, and one that starts beside the
-/// server within two of its seconds.
+/// How long a call waits for the comparison: a service that runs answers a heartbeat in
+/// milliseconds, and one that starts beside the server within two of its seconds.
 const WAIT: Duration = Duration::from_secs(3);
 
 /// How the server stands with the metadata service.
@@ -41,8 +41,8 @@ impl Stands {
         self.changed.notify_waiters();
     }
 
-    /// Refuses what a store must not be asked for that may be older than what was promised. A call that comes before the
-    /// comparison waits for it.
+    /// Refuses what a store must not be asked for that may be older than what was promised. A call
+    /// that comes before the comparison waits for it.
     pub(super) async fn check(&self, kind: Kind, server: u32) -> Result<(), Failure> {
         if self.now.load(Ordering::Acquire) == Standing::NotCompared as u8 {
             let compared = async {

@@ -1,7 +1,8 @@
 //! Going over the pieces of a request a little at a time.
 //!
-//! A message of some hundred bytes can name a billion pieces, of which other servers may have all. So whoever counts them,
-//! or looks for the next, does so in slices, lets others have the thread in between, and stops when nobody waits for it.
+//! A message of some hundred bytes can name a billion pieces, of which other servers may have all.
+//! So whoever counts them, or looks for the next, does so in slices, lets others have the thread in
+//! between, and stops when nobody waits for it.
 
 use std::collections::BTreeSet;
 

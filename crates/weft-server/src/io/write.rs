@@ -1,4 +1,5 @@
-//! A write: the stream is dealt out to the pieces as it arrives; credit goes back when the store has it.
+//! A write: the stream is dealt out to the pieces as it arrives; credit goes back when the store
+//! has it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -33,7 +34,8 @@ struct Dealer {
 }
 
 impl Dealer {
-    /// The writes that these bytes, which follow those dealt before, amount to: one for each cell, or in order.
+    /// The writes that these bytes, which follow those dealt before, amount to: one for each cell,
+    /// or in order.
     async fn deal(
         &mut self,
         job: &Job,
@@ -123,7 +125,8 @@ impl IoService {
     }
 
     async fn receive(&self, request: &WriteRequest, call: &mut Served) -> Result<u64, Failure> {
-        // What the metadata service brings to the cells is all there is of the file, and charged already.
+        // What the metadata service brings to the cells is all there is of the file, and charged
+        // already.
         let by_service = call.peer.role == Role::MetaService;
         let job = if by_service {
             self.job_of_any(&request.access)?.living()?

@@ -1,4 +1,5 @@
-//! Append: deals out an offset, and asks the file's servers for its size where that is not known here.
+//! Append: deals out an offset, and asks the file's servers for its size where that is not known
+//! here.
 
 use tokio::time::Instant;
 use weft_meta::Append;
@@ -20,7 +21,8 @@ impl MetaService {
             Ok(request) => request,
             Err(e) => return call.reply.fail(&failure::of_frame(&e)),
         };
-        // A client that has not come back yet may be about to write what an earlier life dealt out to it.
+        // A client that has not come back yet may be about to write what an earlier life dealt out
+        // to it.
         if !self.nobody_may_hold(request.file, &call.reply).await {
             return;
         }
@@ -32,8 +34,8 @@ impl MetaService {
             .stage(Kind::Append, Stage::Total, started.elapsed());
     }
 
-    /// Waits until no client of an earlier life can hold anything of a file that it has not told; false when the
-    /// caller went away meanwhile.
+    /// Waits until no client of an earlier life can hold anything of a file that it has not told;
+    /// false when the caller went away meanwhile.
     pub(super) async fn nobody_may_hold(&self, file: u64, reply: &Reply) -> bool {
         if !self.namespace.may_be_held(file) {
             return true;

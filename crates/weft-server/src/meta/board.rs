@@ -1,10 +1,12 @@
-//! What is owed to I/O servers, as far as it was read: what may be done now, and what waits for what.
+//! What is owed to I/O servers, as far as it was read: what may be done now, and what waits for
+//! what.
 //!
-//! Deletes and the rest go separate ways. Nothing follows a delete, so a server does its deletes in the order of their
-//! numbers, and all that is remembered of them is how far it came (`mark`). Of the rest each is known by its number and
-//! files: it begins when no older one is about one of its files, and when none of its servers is silent or has too much to
-//! do. One that fails because a server does not answer waits for that server alone; one that a server refuses is tried again
-//! at the next tick.
+//! Deletes and the rest go separate ways. Nothing follows a delete, so a server does its deletes in
+//! the order of their numbers, and all that is remembered of them is how far it came (`mark`). Of
+//! the rest each is known by its number and files: it begins when no older one is about one of its
+//! files, and when none of its servers is silent or has too much to do. One that fails because a
+//! server does not answer waits for that server alone; one that a server refuses is tried again at
+//! the next tick.
 //!
 //! Invariants:
 //! 1. Of the intents about one file one is under way, the oldest.
@@ -20,7 +22,8 @@ use weft_meta::{Intent, OwedPage};
 
 use super::carry::Refusal;
 
-/// Files of all intents that are remembered; what is owed behind them is read when some of them are done.
+/// Files of all intents that are remembered; what is owed behind them is read when some of them are
+/// done.
 const FILES_MAX: usize = 1 << 20;
 /// Intents under way that need one server.
 const UNDER_WAY: usize = 128;
@@ -188,7 +191,8 @@ impl Board {
             .is_none_or(|entry| entry.tries == 0)
     }
 
-    /// Begins an intent if nothing stands in its way; with `force` also where a server is silent or has much to do.
+    /// Begins an intent if nothing stands in its way; with `force` also where a server is silent or
+    /// has much to do.
     pub(super) fn wake(&mut self, number: u64, force: bool) {
         let Some(entry) = self.entries.get_mut(&number) else {
             return;

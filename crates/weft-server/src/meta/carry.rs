@@ -1,8 +1,10 @@
-//! The calls by which what the namespace owes to I/O servers is carried through: deletes and truncates.
+//! The calls by which what the namespace owes to I/O servers is carried through: deletes and
+//! truncates.
 //!
-//! Every intent is on stable storage before the first server hears of it, every step may be repeated, and the
-//! intent goes when all servers have done it. So the death of a client, a server or this service at any step
-//! leaves work to be repeated, never work half done. What is done when is the business of `board.rs`.
+//! Every intent is on stable storage before the first server hears of it, every step may be
+//! repeated, and the intent goes when all servers have done it. So the death of a client, a server
+//! or this service at any step leaves work to be repeated, never work half done. What is done when
+//! is the business of `board.rs`.
 
 use std::sync::Arc;
 
@@ -228,7 +230,8 @@ impl Carrier {
     }
 }
 
-/// What all servers said, or why it was not done: the reason that stays before the one that may pass.
+/// What all servers said, or why it was not done: the reason that stays before the one that may
+/// pass.
 pub(super) fn all_of<T>(said: Vec<Result<T, Refusal>>) -> Result<Vec<T>, Refusal> {
     let (mut good, mut worst) = (Vec::with_capacity(said.len()), None::<Refusal>);
     for said in said {

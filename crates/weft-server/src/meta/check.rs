@@ -1,7 +1,7 @@
 //! Checking and repairing the namespace for `weft fsck`.
 //!
-//! The check runs beside the service on one snapshot; whoever wants it asks until it is done. One at a time: a new one ends
-//! the one before.
+//! The check runs beside the service on one snapshot; whoever wants it asks until it is done. One
+//! at a time: a new one ends the one before.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,5 @@
-//! Checkpoints of files and trees on all their servers: an intent of the namespace that is carried through, as a truncate is.
+//! Checkpoints of files and trees on all their servers: an intent of the namespace that is carried
+//! through, as a truncate is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ use super::carry::{Carrier, Refusal, all_of};
 use crate::failure;
 use crate::metrics::Stage;
 
-/// How often an operation is carried to the servers before its caller is told to wait: a writer may stand in the way.
+/// How often an operation is carried to the servers before its caller is told to wait: a writer may
+/// stand in the way.
 const TRIES: u64 = 3;
 /// Files that a server is asked about at a time.
 const LOOKS: usize = 256;
@@ -163,8 +165,8 @@ impl Carrier {
         Ok(Vec::new())
     }
 
-    /// Has a server keep files at one moment, however many calls it takes to name them: all but the last call hold theirs, and are
-    /// repeated when it has kept all, to hear what they were.
+    /// Has a server keep files at one moment, however many calls it takes to name them: all but the
+    /// last call hold theirs, and are repeated when it has kept all, to hear what they were.
     async fn keep_on(
         &self,
         server: ServerId,
@@ -196,7 +198,8 @@ impl Carrier {
         Ok(kept)
     }
 
-    /// Refuses with [`Code::NotFound`] where a server that answers lacks one of these files' checkpoints.
+    /// Refuses with [`Code::NotFound`] where a server that answers lacks one of these files'
+    /// checkpoints.
     async fn lacks_none(
         &self,
         server: ServerId,
@@ -302,8 +305,9 @@ impl MetaService {
         .await;
     }
 
-    /// Refuses to roll a tree back where a server was formatted since and lacks a part of the checkpoint: names would be
-    /// old and bytes new. Of a single file the servers are asked when it is carried to them.
+    /// Refuses to roll a tree back where a server was formatted since and lacks a part of the
+    /// checkpoint: names would be old and bytes new. Of a single file the servers are asked when it
+    /// is carried to them.
     async fn can_roll_back(&self, request: &RollBackRequest) -> Result<(), Failure> {
         // What is wrong with the request itself is told when it is carried out.
         let Ok(Some((checkpoint, files))) = self.namespace.tree_of(request) else {
@@ -332,7 +336,8 @@ impl MetaService {
         }
     }
 
-    /// Writes an intent, carries it through and answers; what a server missed is done when it is back.
+    /// Writes an intent, carries it through and answers; what a server missed is done when it is
+    /// back.
     async fn carried<C: Call>(
         self: Arc<Self>,
         call: Served,

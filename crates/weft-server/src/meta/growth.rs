@@ -1,5 +1,6 @@
-//! Keeps files that are being written within the quotas of who pays for them: rounds of asking the servers how large they
-//! are and telling how large they may become. `docs/design/0011-quotas.md` says by how much a bound is passed.
+//! Keeps files that are being written within the quotas of who pays for them: rounds of asking the
+//! servers how large they are and telling how large they may become. `docs/design/0011-quotas.md`
+//! says by how much a bound is passed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -25,9 +26,11 @@ const ROUND: Duration = Duration::from_millis(500);
 const LINGER: Duration = Duration::from_millis(50);
 /// How long a server is waited for in a round; the others' files are limited without it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The same before an attach is answered: a server that is only busy must know, or more is written than may be.
+/// The same before an attach is answered: a server that is only busy must know, or more is written
+/// than may be.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(3);
-/// Whoever has less left than this is limited from the moment a file is attached: what one client can write in a round.
+/// Whoever has less left than this is limited from the moment a file is attached: what one client
+/// can write in a round.
 const MARGIN: u64 = 1 << 30;
 
 /// Up to when servers may have limits.
@@ -81,8 +84,8 @@ impl MetaService {
         }
     }
 
-    /// One round, if there are bounds, or limits from before. As long as it is not known who has what open, those of the life
-    /// before stay.
+    /// One round, if there are bounds, or limits from before. As long as it is not known who has
+    /// what open, those of the life before stay.
     async fn growth_round(&self) {
         let mut limits = self.limiting.lock().await;
         let (limited, bounded) = (limits.may_be(), self.namespace.limits_growth());
@@ -117,7 +120,8 @@ impl MetaService {
         }
     }
 
-    /// Limits a file that was just attached for writing, or is about to get cells, if who pays for it has little left. Returns when its servers know.
+    /// Limits a file that was just attached for writing, or is about to get cells, if who pays for
+    /// it has little left. Returns when its servers know.
     pub(super) async fn limit_attached(&self, file: u64) {
         if !self.namespace.limits_growth() {
             return;
@@ -175,14 +179,16 @@ impl MetaService {
         up.map(|server| ServerId(server.id)).collect()
     }
 
-    /// Calls every server that is up, also those without files where limits are replaced; answers places and what was said of them.
+    /// Calls every server that is up, also those without files where limits are replaced; answers
+    /// places and what was said of them.
     async fn ask_growth(
         &self,
         mut requests: BTreeMap<ServerId, Vec<(usize, GrowthLimit)>>,
         keep: bool,
         patience: Duration,
     ) -> Vec<(ServerId, Vec<usize>, LimitGrowthReply)> {
-        // Who asks one that is about to start is not answered for a while after it has started, either.
+        // Who asks one that is about to start is not answered for a while after it has started,
+        // either.
         let up = self.servers_up();
         requests.retain(|server, _| up.contains(server));
         if !keep {
@@ -249,8 +255,8 @@ struct Limits<'g> {
 }
 
 impl Limits<'_> {
-    /// The largest size of a file in canonical order, and how long its other forks may be on a server: what is left may all go
-    /// to either.
+    /// The largest size of a file in canonical order, and how long its other forks may be on a
+    /// server: what is left may all go to either.
     fn of(&self, place: usize, server: ServerId) -> (u64, u64) {
         let (all, lengths) = (self.all[place], self.grown.files[place]);
         let left = all.saturating_sub(lengths.all());

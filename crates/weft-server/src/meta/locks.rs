@@ -38,8 +38,8 @@ impl State {
         }
     }
 
-    /// Takes back a lock that was granted to a caller who no longer wanted it: its owner holds again what it
-    /// held there before, as far as nobody has taken it meanwhile.
+    /// Takes back a lock that was granted to a caller who no longer wanted it: its owner holds
+    /// again what it held there before, as far as nobody has taken it meanwhile.
     fn take_back(&mut self, file: u64, family: Family, lock: Lock, before: &[Lock]) {
         let mut at = lock.span.start;
         let mut gaps = Vec::new();

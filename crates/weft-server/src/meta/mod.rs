@@ -1,4 +1,5 @@
-//! The metadata service's role: one transaction per call, made durable together with those of other callers.
+//! The metadata service's role: one transaction per call, made durable together with those of other
+//! callers.
 
 mod append;
 mod board;
@@ -198,7 +199,8 @@ impl MetaService {
         }
     }
 
-    /// Sees to it that what is owed is carried through, and ends the sessions of clients that stay away.
+    /// Sees to it that what is owed is carried through, and ends the sessions of clients that stay
+    /// away.
     async fn tend(&self, stopping: watch::Receiver<bool>) {
         let grace = self.env.timing.grace;
         let stop = stopped(stopping);
@@ -396,7 +398,8 @@ impl MetaService {
     async fn accept_rollback(&self, call: Served) {
         let n = &self.namespace.by(call.peer.client);
         if self.rollback.is_found() {
-            // The servers know sizes that an older namespace does not: on stable storage before anybody is served.
+            // The servers know sizes that an older namespace does not: on stable storage before
+            // anybody is served.
             let doubted = match rollback::doubt_sizes(n).await {
                 Ok(()) => self.stable(Stable::Now, call.peer.client, call.kind).await,
                 Err(error) => Err(failure::of_meta(&error)),
@@ -437,7 +440,8 @@ impl MetaService {
         .await;
     }
 
-    /// As [`MetaService::answer`], for an operation that says itself whether it must be on stable storage.
+    /// As [`MetaService::answer`], for an operation that says itself whether it must be on stable
+    /// storage.
     async fn answer_with<C: Call>(
         &self,
         call: Served,
@@ -543,7 +547,8 @@ impl MetaService {
         })
     }
 
-    /// Writes the intent, then carries it through before it answers; what a server missed is done when it is back.
+    /// Writes the intent, then carries it through before it answers; what a server missed is done
+    /// when it is back.
     async fn truncate(self: Arc<Self>, call: Served) {
         let started = Instant::now();
         let request = match call.request::<TruncateRequest>() {

@@ -1,6 +1,8 @@
-//! Carries through what is owed to I/O servers, in the order that the board gives, and lets callers wait for their own.
+//! Carries through what is owed to I/O servers, in the order that the board gives, and lets callers
+//! wait for their own.
 //!
-//! One server's silence delays nobody else: each intent, and each server's deletes, are a task of their own.
+//! One server's silence delays nobody else: each intent, and each server's deletes, are a task of
+//! their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +58,8 @@ impl Owed {
         self.with(Board::tick);
     }
 
-    /// An intent was taken back by a repair: whoever still waits for it is not to think that it was carried out.
+    /// An intent was taken back by a repair: whoever still waits for it is not to think that it was
+    /// carried out.
     pub(super) fn taken_back(&self, number: u64) {
         let what = "it was taken back by a repair, and is not done";
         self.give_up(number, Failure::new(Code::Unavailable, what));
@@ -244,7 +247,8 @@ impl MetaService {
         }
     }
 
-    /// Returns when an intent is done, or why it is not after so many tries; `what` says how it ends then.
+    /// Returns when an intent is done, or why it is not after so many tries; `what` says how it
+    /// ends then.
     pub(super) async fn carry_one(
         &self,
         number: u64,

@@ -1,9 +1,10 @@
-//! A namespace that is older than what I/O servers heard of it, and servers that are refused until the administrator takes
-//! them in.
+//! A namespace that is older than what I/O servers heard of it, and servers that are refused until
+//! the administrator takes them in.
 //!
-//! Servers remember up to where the namespace was durable. One that is asked to work for a namespace which lacks that says
-//! so with each heartbeat; from then on the service answers nobody but servers, and those who ask how the volume is,
-//! until the administrator has accepted that the namespace went back.
+//! Servers remember up to where the namespace was durable. One that is asked to work for a
+//! namespace which lacks that says so with each heartbeat; from then on the service answers nobody
+//! but servers, and those who ask how the volume is, until the administrator has accepted that the
+//! namespace went back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +16,8 @@ use weft_proto::{Code, Failure, Kind};
 /// Inodes whose sizes are made inexact at a time.
 const INODES: usize = 1000;
 
-/// Makes all sizes of files with cells inexact: their servers may hold more, or less, than a namespace that went back knows.
+/// Makes all sizes of files with cells inexact: their servers may hold more, or less, than a
+/// namespace that went back knows.
 pub(super) async fn doubt_sizes(namespace: &Namespace) -> Result<(), MetaError> {
     let mut from = Some(0);
     while let Some(first) = from {

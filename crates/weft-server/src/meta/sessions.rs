@@ -9,7 +9,8 @@ use weft_net::Peer;
 use weft_proto::meta::ConnectedClient;
 use weft_proto::session::Role;
 
-/// How often it is looked at who is away for longer than [`Timing::grace`](weft_net::Timing::grace).
+/// How often it is looked at who is away for longer than
+/// [`Timing::grace`](weft_net::Timing::grace).
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
 /// Characters of a client's name that are kept.
@@ -102,8 +103,8 @@ impl Sessions {
         connected.collect()
     }
 
-    /// A client tells over this connection what it has open: those that it opened before it has given up. False if it has ended,
-    /// and what it tells is out of date.
+    /// A client tells over this connection what it has open: those that it opened before it has
+    /// given up. False if it has ended, and what it tells is out of date.
     pub(super) fn note_told(&self, peer: &Arc<Peer>) -> bool {
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let connections = sessions
@@ -119,8 +120,9 @@ impl Sessions {
         true
     }
 
-    /// Whether the client has given this connection up, and told a later one since what it has open: what still comes from here it
-    /// has repeated there, and is about attachments that were counted anew.
+    /// Whether the client has given this connection up, and told a later one since what it has
+    /// open: what still comes from here it has repeated there, and is about attachments that were
+    /// counted anew.
     pub(super) fn is_given_up(&self, peer: &Arc<Peer>) -> bool {
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let connections = sessions.get(&peer.client).map(|s| &s.connections);

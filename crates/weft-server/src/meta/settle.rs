@@ -1,4 +1,5 @@
-//! Finds out the sizes of files that nobody writes any more and whose last writer did not tell them.
+//! Finds out the sizes of files that nobody writes any more and whose last writer did not tell
+//! them.
 //!
 //! See `docs/design/0011-quotas.md`: who pays for such a file is charged for it only then.
 
@@ -33,10 +34,12 @@ impl MetaService {
         loop {
             let mut pause = ROUND;
             if again && !self.namespace.recovering() {
-                // What was not known to be such a file then: one that was stored with its inode, and has left it since.
+                // What was not known to be such a file then: one that was stored with its inode,
+                // and has left it since.
                 (scan, again) = (Some(0), false);
             }
-            // At once: what was written before the crash counts for who pays, though it is settled later.
+            // At once: what was written before the crash counts for who pays, though it is settled
+            // later.
             if let Some(from) = scan {
                 pause = SCAN_PAUSE;
                 scan = self.find_unsettled(from);
@@ -49,7 +52,8 @@ impl MetaService {
             tokio::select! {
                 biased;
                 () = &mut stop => return,
-                // While a server is away what was noted waits for the next round, however much is noted meanwhile.
+                // While a server is away what was noted waits for the next round, however much is
+                // noted meanwhile.
                 () = self.unsettled.notified(), if settled => {}
                 () = tokio::time::sleep(pause) => {}
             }
@@ -105,7 +109,8 @@ impl MetaService {
     }
 }
 
-/// A file that was taken; dropped before its size is known, also because the node stops, it is noted again.
+/// A file that was taken; dropped before its size is known, also because the node stops, it is
+/// noted again.
 struct Again<'a>(&'a Namespace, u64);
 
 impl Drop for Again<'_> {

@@ -1,4 +1,5 @@
-//! Moves the bytes of a small file from its metadata to its cells; the steps are those of `weft_meta`'s `inline.rs`.
+//! Moves the bytes of a small file from its metadata to its cells; the steps are those of
+//! `weft_meta`'s `inline.rs`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use crate::metrics::Stage;
 
 /// Files that are spilled at a time.
 const LANES: usize = 64;
-/// How often a file may be found inline again before a call gives up: a file is spilled once, so this is never reached
-/// unless a path names another inline file each time.
+/// How often a file may be found inline again before a call gives up: a file is spilled once, so
+/// this is never reached unless a path names another inline file each time.
 const TRIES: usize = 16;
 
 /// One spill of a file at a time: files with the same lane wait for each other.
@@ -50,7 +51,8 @@ impl MetaService {
                 Ok(attached) => break Ok(attached),
                 Err(error) => {
                     if let Err(failure) = self.make_cells(error, &mut tries).await {
-                        // A full server's refusal was undone: who only reads finds the file inline again.
+                        // A full server's refusal was undone: who only reads finds the file inline
+                        // again.
                         let again = failure.code() == Code::NoSpace && request.inline;
                         if request.write || !again || refused {
                             break Err(failure);
@@ -106,8 +108,8 @@ impl MetaService {
             .await;
     }
 
-    /// What follows from an operation's error: where it needs the bytes of an inline file in its cells they are moved,
-    /// and it is to be run again; else the failure to answer with.
+    /// What follows from an operation's error: where it needs the bytes of an inline file in its
+    /// cells they are moved, and it is to be run again; else the failure to answer with.
     pub(super) async fn make_cells(
         self: &Arc<Self>,
         error: MetaError,
@@ -143,11 +145,13 @@ impl MetaService {
             .stage(Kind::Spill, Stage::Total, started.elapsed());
     }
 
-    /// Returns when the bytes of a file are in its cells, durably. Carried through even if the caller goes away.
+    /// Returns when the bytes of a file are in its cells, durably. Carried through even if the
+    /// caller goes away.
     async fn spill(self: &Arc<Self>, file: u64) -> Result<(), Failure> {
         let service = self.clone();
         let spilled = tokio::spawn(async move {
-            // Whoever learns that they are in its cells writes there: by an answer to this call, or to any other.
+            // Whoever learns that they are in its cells writes there: by an answer to this call, or
+            // to any other.
             service.limit_attached(file).await;
             service.carry_spill(file).await
         });
@@ -163,7 +167,8 @@ impl MetaService {
         let _turn = lane.lock().await;
         let spill = self.namespace.begin_spill(file);
         let spill = spill.map_err(|e| failure::of_meta(&e))?;
-        // The mark before the first byte in a cell; without bytes, that the file is no longer inline.
+        // The mark before the first byte in a cell; without bytes, that the file is no longer
+        // inline.
         let marked = self.group.sync().await;
         let Some(spill) = spill else {
             return marked.map_err(|reason| Failure::new(Code::Io, reason));
@@ -204,8 +209,8 @@ impl MetaService {
 }
 
 impl MetaService {
-    /// Where servers have refused the bytes, and hold none of them, the file is inline again. Else it stays on its way to its cells: one
-    /// that did not answer may write them yet.
+    /// Where servers have refused the bytes, and hold none of them, the file is inline again. Else
+    /// it stays on its way to its cells: one that did not answer may write them yet.
     async fn undo_spill(&self, spill: &Spill, refusal: &Refusal) {
         if refusal.silent || refusal.server.is_none() {
             return;
@@ -243,8 +248,8 @@ fn runs(data: &[u8]) -> Vec<Range<usize>> {
 }
 
 impl Carrier {
-    /// Empties the cells, if that is asked for, and writes all bytes to them with sync: one request to each server
-    /// that holds some, and one more to each where the last are zeros.
+    /// Empties the cells, if that is asked for, and writes all bytes to them with sync: one request
+    /// to each server that holds some, and one more to each where the last are zeros.
     async fn spill(&self, spill: &Spill) -> Result<(), Refusal> {
         let Spill {
             file,

@@ -1,7 +1,8 @@
 //! Watch: a call that waits for what others change.
 //!
-//! A wake of all watchers costs as much as there are watchers, so a woken one lingers before it looks, the longer
-//! the more of them there are: all together look at most some ten thousand times a second, whatever happens.
+//! A wake of all watchers costs as much as there are watchers, so a woken one lingers before it
+//! looks, the longer the more of them there are: all together look at most some ten thousand times
+//! a second, whatever happens.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,10 +18,11 @@ use weft_proto::delegation::ChangeNamesRequest;
 use super::MetaService;
 use crate::failure;
 
-/// A watcher is answered after this time also if nothing happened: well within what peers wait for each other.
+/// A watcher is answered after this time also if nothing happened: well within what peers wait for
+/// each other.
 const WAIT: Duration = Duration::from_secs(2);
-/// How long somebody who needs a leased or delegated directory waits for its holder: longer than a client that hears nothing of
-/// its watch goes on believing.
+/// How long somebody who needs a leased or delegated directory waits for its holder: longer than a
+/// client that hears nothing of its watch goes on believing.
 const RECALL: Duration = Duration::from_secs(5);
 /// From a change until watchers look, at least, so that one answer tells several changes.
 const LINGER: Duration = Duration::from_millis(2);
@@ -86,7 +88,8 @@ impl MetaService {
         };
         let watchers = &self.watchers;
         let leases = self.namespace.leases();
-        // Who asks for what comes after a change has dealt with it; who begins anew has forgotten everything.
+        // Who asks for what comes after a change has dealt with it; who begins anew has forgotten
+        // everything.
         let heard = if request.boot == watchers.boot {
             leases.heard(call.peer.client, request.cursor)
         } else {
@@ -115,7 +118,8 @@ impl MetaService {
         call.reply.done(&reply);
     }
 
-    /// Does what a client has done ahead, and takes back the directories that it gives back after that.
+    /// Does what a client has done ahead, and takes back the directories that it gives back after
+    /// that.
     pub(super) async fn change_names(&self, call: Served) {
         let client = call.peer.client;
         let namespace = self.namespace.by(client);
@@ -135,8 +139,9 @@ impl MetaService {
         self.watchers.heard.notify_waiters();
     }
 
-    /// What follows from an operation's error: where it met directories in which another client changes names ahead of
-    /// the service, they are given back, and it is to be run again; else the failure to answer with.
+    /// What follows from an operation's error: where it met directories in which another client
+    /// changes names ahead of the service, they are given back, and it is to be run again; else the
+    /// failure to answer with.
     pub(super) async fn wait_for_names(
         &self,
         error: MetaError,
@@ -184,7 +189,8 @@ impl MetaService {
         }
     }
 
-    /// What others changed after the cursor, as soon as there is something, or nothing when the time is over.
+    /// What others changed after the cursor, as soon as there is something, or nothing when the
+    /// time is over.
     async fn news(&self, client: u64, mut cursor: u64) -> WatchReply {
         let deadline = Instant::now() + WAIT;
         let boot = self.watchers.boot;

@@ -1,7 +1,7 @@
 //! Copies that servers make of one file to others.
 //!
-//! The source is written once and stays. One of the others has its layout, so that bytes may stay on their server; the other
-//! has not, so that servers send each other what is long enough.
+//! The source is written once and stays. One of the others has its layout, so that bytes may stay
+//! on their server; the other has not, so that servers send each other what is long enough.
 
 use bytes::Bytes;
 use rand::rngs::SmallRng;
@@ -15,8 +15,8 @@ use super::settle::settle;
 use super::{BSU, CELLS};
 use crate::state::{State, now};
 
-/// Bytes of the source: of longer stretches than 256 KiB servers send each other what they have, and shorter ones go through
-/// the client.
+/// Bytes of the source: of longer stretches than 256 KiB servers send each other what they have,
+/// and shorter ones go through the client.
 const LENGTH: usize = 290_000;
 /// A copy that is to be sent begins before this.
 const SENT_FROM: usize = 20_000;
@@ -102,7 +102,8 @@ impl Copies {
         self.source.close().await
     }
 
-    /// Copies a part of the source, so long that it is sent or not, half of the time to where it lies in the source.
+    /// Copies a part of the source, so long that it is sent or not, half of the time to where it
+    /// lies in the source.
     async fn copy(&mut self, place: usize, sent: bool) {
         let (from, length) = if sent {
             let from = self.rng.random_range(0..SENT_FROM);

@@ -1,5 +1,5 @@
-//! The forks of a client's own file: `data`, and one beside it that is also removed, from one cell or from all. Checkpoints
-//! keep both.
+//! The forks of a client's own file: `data`, and one beside it that is also removed, from one cell
+//! or from all. Checkpoints keep both.
 
 use rand::Rng;
 use weft_client::{Error, File, OpenView};
@@ -47,7 +47,8 @@ impl Own {
         }
     }
 
-    /// Notes what a removal does: it is like a write of zeros, which power loss undoes as it does any other.
+    /// Notes what a removal does: it is like a write of zeros, which power loss undoes as it does
+    /// any other.
     fn begin_removal(&mut self, cell: u32) -> Vec<WriteId> {
         let bsu = BSU as usize;
         let starts = (0..LENGTH).step_by(bsu);

@@ -106,7 +106,8 @@ impl Tree {
         checked
     }
 
-    /// Files that are still there are what they were, wherever they are called so; those that are gone come back.
+    /// Files that are still there are what they were, wherever they are called so; those that are
+    /// gone come back.
     async fn roll_tree_back(&mut self, name: &str) -> Result<(), Error> {
         let (volume, root) = (&self.volume, &self.root);
         settle(&self.state, "rollback of a tree", async |_| {

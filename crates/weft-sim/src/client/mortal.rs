@@ -1,5 +1,6 @@
-//! A client whose process dies at any message. What it knows of its file outlives it; the next process has to get the lock that
-//! the dead one held, and finds what was acknowledged and perhaps a part of what was not.
+//! A client whose process dies at any message. What it knows of its file outlives it; the next
+//! process has to get the lock that the dead one held, and finds what was acknowledged and perhaps
+//! a part of what was not.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! A file that one client has for itself: besides being written and read it is cut, renamed, removed and made anew; its
-//! second fork is in `fork`, its checkpoints are in `kept`.
+//! A file that one client has for itself: besides being written and read it is cut, renamed,
+//! removed and made anew; its second fork is in `fork`, its checkpoints are in `kept`.
 //!
-//! What changes the file as a whole is repeated until it is known to be done, with nothing else going on: what is owed to a
-//! server that is away happens when it is back, and until then nobody can say what the file holds.
+//! What changes the file as a whole is repeated until it is known to be done, with nothing else
+//! going on: what is owed to a server that is away happens when it is back, and until then nobody
+//! can say what the file holds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -258,7 +259,8 @@ pub(super) async fn linger() {
     tokio::time::sleep(Duration::from_nanos(LINGER) + Duration::from_millis(1)).await;
 }
 
-/// Ends an attachment. One that ends with a failure may be taken for open as long as the client is there.
+/// Ends an attachment. One that ends with a failure may be taken for open as long as the client is
+/// there.
 pub(super) async fn close(state: &State, file: &File) {
     let closed = file.close().await;
     if let Err(error) = &closed

@@ -12,13 +12,15 @@ use super::settle::PATIENCE;
 use super::{BSU, CELLS, Client, LENGTH};
 use crate::state::now;
 
-/// BSUs of each cell that are written, some of them behind the file's end: the last block is written as a whole then.
+/// BSUs of each cell that are written, some of them behind the file's end: the last block is
+/// written as a whole then.
 const ROWS: usize = LENGTH / (CELLS as usize * BSU as usize) + 6;
 /// So many bytes lie nowhere else by accident.
 const NEEDLE: usize = 16;
 
 impl Client {
-    /// Has a block in use go bad: a scrub says so, reads do not return it, and what is written over it is good.
+    /// Has a block in use go bad: a scrub says so, reads do not return it, and what is written over
+    /// it is good.
     pub(super) async fn rot_and_repair(&mut self, volume: &Volume) -> Result<(), Error> {
         let file = self.attach(volume).await?;
         self.write_all(&file).await?;
@@ -43,7 +45,8 @@ impl Client {
         loop {
             let mut bad = self.scrub_all(volume).await?;
             let left = !bad.is_empty();
-            // The service takes a file whose close failed for open as long as its client is there: its bytes stay.
+            // The service takes a file whose close failed for open as long as its client is there:
+            // its bytes stay.
             let count = self.state.lock().outcome.operations.get("close").copied();
             if count.is_some_and(|c| c.failed > 0) {
                 bad.retain(|(_, finding)| finding.file == file.id());
@@ -62,8 +65,8 @@ impl Client {
         Ok(())
     }
 
-    /// Writes the whole file, to its place on the disks: cell by cell, because a bad block is good again only when one piece
-    /// covers all of it, and the file's BSUs are smaller than blocks.
+    /// Writes the whole file, to its place on the disks: cell by cell, because a bad block is good
+    /// again only when one piece covers all of it, and the file's BSUs are smaller than blocks.
     async fn write_all(&mut self, file: &File) -> Result<(), Error> {
         let (bsu, cells) = (BSU as usize, CELLS as usize);
         let mut data = vec![0; ROWS * cells * bsu];

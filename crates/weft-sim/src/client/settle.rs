@@ -21,7 +21,8 @@ pub(super) struct Settled<T> {
 /// Repeats `attempt` until it is done. It is told whether an earlier one may have happened.
 ///
 /// # Errors
-/// The last one, if it still fails long after the last fault, or if no fault explains it: the run is wrong then.
+/// The last one, if it still fails long after the last fault, or if no fault explains it: the run
+/// is wrong then.
 pub(super) async fn settle<T>(
     state: &State,
     kind: &'static str,
@@ -51,7 +52,8 @@ pub(super) async fn settle<T>(
     }
 }
 
-/// What is refused because the same is owed to a server that is away is refused for as long as that is.
+/// What is refused because the same is owed to a server that is away is refused for as long as that
+/// is.
 pub(super) fn owed(error: Error) -> Error {
     match error {
         Error::Refused {

@@ -68,8 +68,9 @@ impl Client {
         }
     }
 
-    /// Checks everything: nothing is wrong with a volume that was only left alone and started again. Where a server lost power, a
-    /// file may be shorter there than was told when it was closed: nobody had synced it.
+    /// Checks everything: nothing is wrong with a volume that was only left alone and started
+    /// again. Where a server lost power, a file may be shorter there than was told when it was
+    /// closed: nobody had synced it.
     pub(super) async fn fsck(&self, volume: &Volume) -> Result<(), Error> {
         let options = FsckOptions {
             data: true,

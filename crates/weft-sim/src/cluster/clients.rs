@@ -1,4 +1,5 @@
-//! The hosts of clients. On all but one of them one process runs to its end; on that one processes die.
+//! The hosts of clients. On all but one of them one process runs to its end; on that one processes
+//! die.
 
 use turmoil::Sim;
 use weft_client::{ConnectOptions, Credentials};
@@ -19,7 +20,8 @@ impl Cluster {
         options(env(seed, SimNetwork::new(self.heard.clone())))
     }
 
-    /// Adds the client whose process dies: after its end another begins, which the volume takes for somebody else.
+    /// Adds the client whose process dies: after its end another begins, which the volume takes for
+    /// somebody else.
     pub fn start_mortal<L>(
         &self,
         sim: &mut Sim<'_>,

@@ -15,8 +15,8 @@ pub(crate) struct Flights(Arc<Mutex<Reads>>);
 
 type Reads = BTreeMap<u64, (u64, Ended)>;
 
-/// Set when a read has ended. All who wait then go on in the order in which they came, which a replay of a simulation needs:
-/// those who wait for a `watch` go on in an order of chance.
+/// Set when a read has ended. All who wait then go on in the order in which they came, which a
+/// replay of a simulation needs: those who wait for a `watch` go on in an order of chance.
 pub(crate) type Ended = Arc<SetOnce<()>>;
 
 /// A read under way; it ends when this is dropped, however that comes about.

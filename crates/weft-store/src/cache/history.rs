@@ -1,14 +1,15 @@
 //! Which slots of a fork were read last, and what that says about those to come.
 //!
-//! Vesta's rule (§4.5): when slot `B` is read and the trace holds `B − 1` to `B − n`, then `B + 1` to
-//! `B + n` are fetched. The trace belongs to the fork, not to a client: a sequence that many clients
-//! form together, each with its own part and in any order, is one. Several forks read at once, or
-//! reads without order, give short sequences and so little or nothing is fetched.
+//! Vesta's rule (§4.5): when slot `B` is read and the trace holds `B − 1` to `B − n`, then `B + 1`
+//! to `B + n` are fetched. The trace belongs to the fork, not to a client: a sequence that many
+//! clients form together, each with its own part and in any order, is one. Several forks read at
+//! once, or reads without order, give short sequences and so little or nothing is fetched.
 //!
-//! Different from Vesta: the trace is one per fork; half of what was fetched is read before the next is, so that fetches are
-//! long; `B − i` counts only if there were at most 16 reads of other slots between it and `B − i + 1` (fewer, if that came first),
-//! because in a short fork every slot was read at some time; and what one call reads is no sequence by itself, except at
-//! the fork's beginning.
+//! Different from Vesta: the trace is one per fork; half of what was fetched is read before the
+//! next is, so that fetches are long; `B − i` counts only if there were at most 16 reads of other
+//! slots between it and `B − i + 1` (fewer, if that came first), because in a short fork every slot
+//! was read at some time; and what one call reads is no sequence by itself, except at the fork's
+//! beginning.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -17,8 +18,8 @@ use crate::record::ForkId;
 
 /// Slots that a trace remembers.
 const TRACE: usize = 256;
-/// Slots of one fetch, which begins and ends at multiples of them where that is not much shorter: 1 MiB, one operation of a disk
-/// where the fork lies in one piece.
+/// Slots of one fetch, which begins and ends at multiples of them where that is not much shorter: 1
+/// MiB, one operation of a disk where the fork lies in one piece.
 pub(crate) const FETCH: u64 = 16;
 /// Most slots that are fetched ahead: 8 MiB.
 pub(crate) const AHEAD_MAX: u64 = 128;
@@ -32,7 +33,8 @@ const DISORDER: u64 = 8;
 const HEADS: usize = 16;
 /// Forks whose traces are kept; those that were read last.
 const FORKS: usize = 2048;
-/// The last reads in order that say how many forks are swept through at a time, and the reads after which they say it no more.
+/// The last reads in order that say how many forks are swept through at a time, and the reads after
+/// which they say it no more.
 const LATELY: usize = 1024;
 const LONG_AGO: u64 = 4096;
 
@@ -114,7 +116,8 @@ impl Trace {
         (true, head.fetch(next, sequence.min(reach.most), reach))
     }
 
-    /// The head of a sequence that goes on at `next`: the one next to it, or a new one in the place of the oldest.
+    /// The head of a sequence that goes on at `next`: the one next to it, or a new one in the place
+    /// of the oldest.
     fn head(&mut self, next: u64, sequence: u64) -> &mut Head {
         let near = next.saturating_sub(sequence)..=next + 2 * sequence;
         let own = (0..self.heads.len()).filter(|n| near.contains(&self.heads[*n].fetched));

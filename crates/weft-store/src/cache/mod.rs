@@ -1,7 +1,7 @@
 //! Which pages and chunk entries stay in memory, and which of them wait to be written.
 //!
-//! Owns the queues that decide what is evicted first, the count of bytes in memory, the set of dirty
-//! chunks, the access history that read-ahead follows, and the reads in flight.
+//! Owns the queues that decide what is evicted first, the count of bytes in memory, the set of
+//! dirty chunks, the access history that read-ahead follows, and the reads in flight.
 //!
 //! Invariants:
 //! 1. A page is evicted only while it is clean, an entry only while the index has it: so a dirty

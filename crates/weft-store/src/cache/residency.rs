@@ -1,7 +1,8 @@
 //! What is counted in memory, and what is evicted when there is too much.
 //!
-//! Pages that were read or written through go first, in their order (`docs/caching.md`); then a clock's hand turns over pages
-//! and chunk entries. Dirty pages, and entries that the index does not have yet, stay.
+//! Pages that were read or written through go first, in their order (`docs/caching.md`); then a
+//! clock's hand turns over pages and chunk entries. Dirty pages, and entries that the index does
+//! not have yet, stay.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,11 +14,12 @@ use crate::pages::{Page, SLOT};
 use crate::pool::BLOCK;
 use crate::record::ForkId;
 
-/// How many pages and entries that must stay an eviction looks at before it leaves the rest for the next one: where
-/// most of the cache is dirty, or not in the index yet, looking at all of it would cost each write milliseconds.
+/// How many pages and entries that must stay an eviction looks at before it leaves the rest for the
+/// next one: where most of the cache is dirty, or not in the index yet, looking at all of it would
+/// cost each write milliseconds.
 const LOOK_IN_VAIN: usize = 512;
-/// How much the cache grows before the next eviction looks again after one in vain: eight are looked at for each block, which
-/// adds two to the clock at most.
+/// How much the cache grows before the next eviction looks again after one in vain: eight are
+/// looked at for each block, which adds two to the clock at most.
 const LOOK_AGAIN: u64 = (LOOK_IN_VAIN / 8 * BLOCK) as u64;
 /// The clock's mark for a chunk's entry instead of a page.
 const ENTRY: u32 = u32::MAX;
@@ -27,7 +29,8 @@ const ENTRY: u32 = u32::MAX;
 pub(crate) struct Residency {
     /// Bytes of pages and entries in memory.
     cached: u64,
-    /// Bytes up to which the cache is left alone, because an eviction has just found nothing to take.
+    /// Bytes up to which the cache is left alone, because an eviction has just found nothing to
+    /// take.
     look_at: u64,
     /// The hold queue, a clock: every page and entry.
     clock: VecDeque<(ForkId, u64, u32)>,
@@ -124,9 +127,10 @@ impl Residency {
 
     /// Evicts clean pages, and entries that the index has, until `limit` holds.
     ///
-    /// Cost: looks at no more than [`LOOK_IN_VAIN`] in a row that must stay, and at as many more for each [`LOOK_AGAIN`] by
-    /// which the cache has grown since it last looked in vain; the next call goes on from there. So the hand turns faster than
-    /// the clock grows, whatever comes in one batch.
+    /// Cost: looks at no more than [`LOOK_IN_VAIN`] in a row that must stay, and at as many more
+    /// for each [`LOOK_AGAIN`] by which the cache has grown since it last looked in vain; the next
+    /// call goes on from there. So the hand turns faster than the clock grows, whatever comes in
+    /// one batch.
     pub(crate) fn evict(&mut self, forks: &mut Forks, limit: u64) {
         if self.cached <= limit {
             self.look_at = 0;
@@ -246,7 +250,8 @@ impl Residency {
         self.cached -= bytes;
     }
 
-    /// Entries went by other ways than an eviction: what was loaded from the index meanwhile is not to be used.
+    /// Entries went by other ways than an eviction: what was loaded from the index meanwhile is not
+    /// to be used.
     pub(crate) fn entries_went(&mut self) {
         self.evictions += 1;
     }
@@ -261,8 +266,8 @@ impl Residency {
         self.fetched_in_vain
     }
 
-    /// What a read of slots foretells: the slots to fetch. `share` makes the reach of the number of forks that are read in
-    /// sequence.
+    /// What a read of slots foretells: the slots to fetch. `share` makes the reach of the number of
+    /// forks that are read in sequence.
     pub(crate) fn foresee(
         &mut self,
         id: ForkId,

@@ -2,12 +2,13 @@
 //!
 //! Steps, in an order that a crash forces: close the segment (everything up to `bound` is in closed
 //! segments); flush every dirty page; take a copy of all that changed; sync; put the copy into the
-//! index; sync the index; let go of the closed segments. So the index never refers to data that is not
-//! on stable storage, and the log is all there is to replay. Replaying frames that the copy
+//! index; sync the index; let go of the closed segments. So the index never refers to data that is
+//! not on stable storage, and the log is all there is to replay. Replaying frames that the copy
 //! already has changes nothing: each says what is, not what is added.
 //!
-//! Segments that were let go of stay until the index has what they say in tables, of which there are two copies: until then
-//! they are the second copy of the index's journal (`docs/design/0020-log-behind-journals.md`).
+//! Segments that were let go of stay until the index has what they say in tables, of which there
+//! are two copies: until then they are the second copy of the index's journal
+//! (`docs/design/0020-log-behind-journals.md`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,7 +31,8 @@ impl Inner {
     /// Brings everything logged before the call into the index and removes its segments.
     ///
     /// # Errors
-    /// [`StoreError::IndexFull`] where the index may not grow, or the system refuses it something: everything stays in the log.
+    /// [`StoreError::IndexFull`] where the index may not grow, or the system refuses it something:
+    /// everything stays in the log.
     pub(crate) async fn apply(&self) -> Result<(), StoreError> {
         self.apply_in(Room::Shared).await
     }
@@ -59,7 +61,8 @@ impl Inner {
         self.write_index(&mut owed, application).await?;
         Counters::add(&self.counters.applies, 1);
         self.signals.room.notify_waiters();
-        // The background sees to what is kept; where there is no room for a segment, that is waited for.
+        // The background sees to what is kept; where there is no room for a segment, that is waited
+        // for.
         if self.log.is_tight()
             && let Err(error) = self.remove_applied().await
         {
@@ -105,8 +108,8 @@ impl Inner {
         self.remove_from_index(application.into_dead()).await
     }
 
-    /// Removes what dead forks have in the index, and chunks of nobody, as far as there is room for it; much of it not at once, as
-    /// others wait for the background.
+    /// Removes what dead forks have in the index, and chunks of nobody, as far as there is room for
+    /// it; much of it not at once, as others wait for the background.
     async fn remove_from_index(&self, dead: Vec<Dead>) -> Result<(), StoreError> {
         let mut removal = std::mem::take(&mut *self.removal.lock());
         removal.dead.extend(dead);
@@ -143,7 +146,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Removes segments of which the index has everything in tables, and sees to that where enough has come together.
+    /// Removes segments of which the index has everything in tables, and sees to that where enough
+    /// has come together.
     pub(crate) async fn remove_applied(&self) -> Result<(), StoreError> {
         if self.must_settle() {
             return self.give_kept_back().await;
@@ -151,8 +155,9 @@ impl Inner {
         self.log.remove_settled()
     }
 
-    /// Removes all segments that were applied: where space is short. Where the index may not grow, it has what they say once only
-    /// from then on; that is better than having no room for what is new.
+    /// Removes all segments that were applied: where space is short. Where the index may not grow,
+    /// it has what they say once only from then on; that is better than having no room for what is
+    /// new.
     pub(crate) async fn give_kept_back(&self) -> Result<(), StoreError> {
         if self.log.kept() > 0 {
             if self.index.check_room().is_ok() {
@@ -177,7 +182,8 @@ impl Inner {
 
     /// Has the index write what it has of the log to tables: nobody needs the segments then.
     pub(crate) async fn settle_index(&self) -> Result<(), StoreError> {
-        // Before the index settles: an application may end meanwhile, of which its tables have a part.
+        // Before the index settles: an application may end meanwhile, of which its tables have a
+        // part.
         let (through, indexed) = (self.log.last_kept(), self.lock().head().indexed());
         let index = Arc::clone(&self.index);
         let settled = self.run(move || index.settle()).await?;
@@ -292,8 +298,8 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
 }
 
 impl Store {
-    /// Flushes, syncs and applies everything, and marks the store as closed in good order: where that has no room, everything
-    /// is synced and stays in the log. Later writes are refused.
+    /// Flushes, syncs and applies everything, and marks the store as closed in good order: where
+    /// that has no room, everything is synced and stays in the log. Later writes are refused.
     pub async fn close(&self) -> Result<(), StoreError> {
         let inner = &self.0;
         {
@@ -336,7 +342,8 @@ impl Store {
         whole(async move { inner.apply_in(room).await }).await
     }
 
-    /// Brings all space of cuts and dropped checkpoints back now, as the store does by itself in the background.
+    /// Brings all space of cuts and dropped checkpoints back now, as the store does by itself in
+    /// the background.
     pub async fn reclaim(&self) -> Result<(), StoreError> {
         let inner = Arc::clone(&self.0);
         whole(async move {

@@ -25,12 +25,14 @@ const TIDY_EVERY: Duration = Duration::from_secs(5);
 /// The shortest and the longest wait before work that failed is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Work that costs nothing but space when it is left undone: after an error it is tried again, ever later.
+/// Work that costs nothing but space when it is left undone: after an error it is tried again, ever
+/// later.
 #[derive(Default)]
 struct Retry {
     pause: Duration,
     at: Option<Instant>,
-    /// When it may be said again that it failed: the disk that is full may be that of the server's own log.
+    /// When it may be said again that it failed: the disk that is full may be that of the server's
+    /// own log.
     say: Option<Instant>,
 }
 
@@ -55,7 +57,8 @@ impl Retry {
     }
 }
 
-/// What the background tries again: bringing space back, and an application for which the index has no room.
+/// What the background tries again: bringing space back, and an application for which the index has
+/// no room.
 #[derive(Default)]
 struct Retries {
     space: Retry,
@@ -135,7 +138,8 @@ impl Inner {
             || state.changes().chunks().len() as u64 > self.bounds.changed
     }
 
-    /// Frees what nobody needs any more: a part of a tail, dropped checkpoints, segments of the log.
+    /// Frees what nobody needs any more: a part of a tail, dropped checkpoints, segments of the
+    /// log.
     async fn free_space(&self) -> Result<(), StoreError> {
         let tail = {
             let state = self.lock();
@@ -167,8 +171,8 @@ impl Inner {
                     if retry.index.is_due() {
                         retry.index.done(Err(full), RETRY.0);
                     }
-                    // What is dirty goes to its place all the same, unless what is left is kept for deletions; writers at the
-                    // log's bound see that waiting would not end.
+                    // What is dirty goes to its place all the same, unless what is left is kept for
+                    // deletions; writers at the log's bound see that waiting would not end.
                     may_flush = self.log.has_room();
                 }
                 done => {
@@ -187,7 +191,8 @@ impl Inner {
         if may_flush && much {
             self.flush(self.bounds.dirty / 4).await?;
         }
-        // Whoever waits for room is not to wait for ever: it may have come by itself, or never come.
+        // Whoever waits for room is not to wait for ever: it may have come by itself, or never
+        // come.
         self.signals.passes.fetch_add(1, Release);
         self.signals.room.notify_waiters();
         Ok(())

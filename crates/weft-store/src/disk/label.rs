@@ -82,7 +82,8 @@ pub(crate) fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> 
 }
 
 impl DiskConfig {
-    /// Refuses a disk that no new store can have: one that holds anything, is another's, or is not there. Writes nothing.
+    /// Refuses a disk that no new store can have: one that holds anything, is another's, or is not
+    /// there. Writes nothing.
     ///
     /// # Errors
     /// [`StoreError::Disk`].

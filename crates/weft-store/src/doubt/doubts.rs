@@ -1,14 +1,19 @@
-//! Bytes of which nobody can prove that they are as they were last acknowledged: `docs/design/0024-losses.md`.
+//! Bytes of which nobody can prove that they are as they were last acknowledged:
+//! `docs/design/0024-losses.md`.
 //!
-//! A repair that cuts a damaged log puts forks in *doubt*: those that frames which went may have touched. The bytes stay where they
-//! are, hidden: a read of any is an error, until they are written, cut off, rolled back or accepted. (A clearing says nothing: there may be
-//! fewer bytes than are hidden.) So nothing below the
-//! read knows of doubt, and accepting shows what was there when the log was cut.
+//! A repair that cuts a damaged log puts forks in *doubt*: those that frames which went may have
+//! touched. The bytes stay where they are, hidden: a read of any is an error, until they are
+//! written, cut off, rolled back or accepted. (A clearing says nothing: there may be fewer bytes
+//! than are hidden.) So nothing below the read knows of doubt, and accepting shows what was there
+//! when the log was cut.
 //!
-//! Doubt is a set of ranges of bytes for each fork. Every item of the log that says what bytes are takes from it when it takes
-//! effect and again when it is replayed, so the log needs no items for that. Invariants:
-//! 1. What is in doubt of a fork is at most what was in doubt when the log was cut: it only shrinks until the next repair.
-//! 2. A fork that a checkpoint keeps gets into doubt only as part of a fork that was in doubt when the checkpoint was made.
+//! Doubt is a set of ranges of bytes for each fork. Every item of the log that says what bytes are
+//! takes from it when it takes effect and again when it is replayed, so the log needs no items for
+//! that. Invariants:
+//! 1. What is in doubt of a fork is at most what was in doubt when the log was cut: it only shrinks
+//!    until the next repair.
+//! 2. A fork that a checkpoint keeps gets into doubt only as part of a fork that was in doubt when
+//!    the checkpoint was made.
 //! 3. What derives from a fork is in doubt as that is.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +28,8 @@ use crate::record::{AbsentRecord, DoubtRecord, ForkId, META, Ranges, TrustRecord
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     forks: BTreeMap<ForkId, Ranges>,
-    /// A fork of a file before this one that is not there may have been there, except of files that are trusted.
+    /// A fork of a file before this one that is not there may have been there, except of files that
+    /// are trusted.
     absent: Option<FileId>,
     trusted: BTreeSet<FileId>,
     /// Checkpoints that were made while that was so.

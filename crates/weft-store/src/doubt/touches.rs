@@ -1,18 +1,20 @@
-//! Which forks the frames of a log touched, said again in later frames: so what a frame that cannot be read any more may have done is
-//! bounded (`docs/design/0024-losses.md`).
+//! Which forks the frames of a log touched, said again in later frames: so what a frame that cannot
+//! be read any more may have done is bounded (`docs/design/0024-losses.md`).
 //!
-//! Each `Synced` frame says it of the frames since the last one, and so does a frame of its own after 32 KiB of others. The first
-//! one in a new segment says it once more of all frames since the one before that: damage in one place does not take both.
-//! Touched is a fork whose bytes, length or being changed as its readers see it. What moves bytes (flushes, checkpoints, merges)
-//! touches nothing.
+//! Each `Synced` frame says it of the frames since the last one, and so does a frame of its own
+//! after 32 KiB of others. The first one in a new segment says it once more of all frames since the
+//! one before that: damage in one place does not take both. Touched is a fork whose bytes, length
+//! or being changed as its readers see it. What moves bytes (flushes, checkpoints, merges) touches
+//! nothing.
 
 use std::collections::BTreeSet;
 
 use crate::key::{ADDRESSED, ForkKey};
 use crate::record::ForkId;
 
-/// Bytes of frames after which it is said without a sync. The fewer frames one is about, the fewer files are in doubt for one that is
-/// damaged; of 60 bytes each, these are a five-hundredth of the log.
+/// Bytes of frames after which it is said without a sync. The fewer frames one is about, the fewer
+/// files are in doubt for one that is damaged; of 60 bytes each, these are a five-hundredth of the
+/// log.
 const SAY_AFTER: u64 = 32 << 10;
 /// Forks of one window that are remembered; of more it says "any".
 const FORKS_MAX: usize = 65_536;
@@ -126,7 +128,8 @@ impl Touches {
         self.bytes > SAY_AFTER
     }
 
-    /// Takes what the frames before `next` touched, one window or two; `segment`: where frame `next` goes, if that is known.
+    /// Takes what the frames before `next` touched, one window or two; `segment`: where frame
+    /// `next` goes, if that is known.
     pub(crate) fn take(&mut self, segment: Option<u64>, next: u64) -> Vec<Window> {
         let wide = segment.is_some_and(|segment| segment != self.segment);
         let recent = std::mem::take(&mut self.recent);

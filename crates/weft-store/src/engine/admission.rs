@@ -1,10 +1,12 @@
 //! Who may add to dirty pages and the log, and who waits until they are within their bounds.
 //!
-//! A large call sets aside what it will add, and waits before it comes near the bounds; a small one goes on up to them. So a
-//! large job that runs into the bounds again and again holds up nobody but itself, and many at once do not pass them together.
-//! Large calls wait one after the other: none is passed by others that need less, again and again.
+//! A large call sets aside what it will add, and waits before it comes near the bounds; a small one
+//! goes on up to them. So a large job that runs into the bounds again and again holds up nobody but
+//! itself, and many at once do not pass them together. Large calls wait one after the other: none
+//! is passed by others that need less, again and again.
 //!
-//! Whoever waits is woken: by the background when it made room or found nothing to do, by a large call that ends.
+//! Whoever waits is woken: by the background when it made room or found nothing to do, by a large
+//! call that ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -18,9 +20,11 @@ use crate::state::Load;
 
 /// Of the bounds, what is left to small calls: an eighth.
 const LEFT_TO_SMALL: u64 = 8;
-/// How often a large call looks for room before it goes on wherever the bounds allow it, as small ones do.
+/// How often a large call looks for room before it goes on wherever the bounds allow it, as small
+/// ones do.
 const LOOKS: u32 = 16;
-/// Passes of the background that end: the second began after the first look, and what it can do is done.
+/// Passes of the background that end: the second began after the first look, and what it can do is
+/// done.
 const PASSES: u64 = 2;
 /// A call that adds no more by its small pieces is a small one.
 const SMALL: Load = Load::new(128 << 10, 64 << 10, 1 << 10);
@@ -31,7 +35,8 @@ impl From<&Bounds> for Load {
     }
 }
 
-/// A large call may go on; what it set aside is given back when this is dropped, which must not be under the state's lock.
+/// A large call may go on; what it set aside is given back when this is dropped, which must not be
+/// under the state's lock.
 pub(crate) struct Admitted(Arc<Inner>, Load);
 
 impl Drop for Admitted {
@@ -50,8 +55,9 @@ impl Inner {
         self.admit_load(&Load::default()).await.map(drop)
     }
 
-    /// As [`Inner::admit`], for a call that adds so much; a large one keeps what is returned until it has been added. Whoever waits
-    /// here must go on being polled: other large calls wait behind.
+    /// As [`Inner::admit`], for a call that adds so much; a large one keeps what is returned until
+    /// it has been added. Whoever waits here must go on being polled: other large calls wait
+    /// behind.
     pub(crate) async fn admit_load(&self, load: &Load) -> Result<Option<Admitted>, StoreError> {
         let large = self.bounds.rules.turns && !load.fits(&SMALL);
         let _turn = if large {
@@ -100,7 +106,8 @@ impl Inner {
                 // Waiting would not end where all was tried that makes room.
                 let tried = passes >= first + PASSES;
                 if !fits && (broken || tried && !self.log.has_room()) {
-                    // A disk failed, and what is dirty has nowhere to go; or nothing more can be noted.
+                    // A disk failed, and what is dirty has nowhere to go; or nothing more can be
+                    // noted.
                     return Err(StoreError::NoSpace {
                         needed: now.dirty(),
                         available: 0,
@@ -133,8 +140,8 @@ impl Inner {
     }
 }
 
-/// Up to where there is room for a large call: so far before the bounds that it leaves small ones their part, and half of them at
-/// least, from where on there is work that makes room.
+/// Up to where there is room for a large call: so far before the bounds that it leaves small ones
+/// their part, and half of them at least, from where on there is work that makes room.
 fn room_for(load: &Load, bounds: &Load) -> Load {
     bounds.with(load, |bound, mine| {
         let large = bound - bound / LEFT_TO_SMALL;

@@ -1,7 +1,7 @@
 //! Whether the index has room for an application of the log.
 //!
-//! What everybody may use ends at a margin. Below it the rest is for those who bring space back, and for who looks after the store:
-//! else deletions would wait for a room that only they can make.
+//! What everybody may use ends at a margin. Below it the rest is for those who bring space back,
+//! and for who looks after the store: else deletions would wait for a room that only they can make.
 
 use super::Inner;
 use crate::error::StoreError;
@@ -9,7 +9,8 @@ use crate::pool::BLOCK;
 use crate::record::ChunkRecord;
 use crate::state::State;
 
-/// Chunks of removed forks that leave the index at a time, for each that a cut empties at one moment.
+/// Chunks of removed forks that leave the index at a time, for each that a cut empties at one
+/// moment.
 const REMOVALS: usize = 8;
 /// Bytes of an entry of the index, but for what a chunk's says of its blocks and for names.
 const ENTRY_BYTES: u64 = 96;

@@ -11,8 +11,8 @@ use crate::state::State;
 
 /// The state, for whoever holds its lock.
 ///
-/// Who panics meanwhile may leave it changed in part: then the store is closed, to reads, too, and whoever waits for room is told.
-/// What the log has is whole, so opening the store anew repairs it.
+/// Who panics meanwhile may leave it changed in part: then the store is closed, to reads, too, and
+/// whoever waits for room is told. What the log has is whole, so opening the store anew repairs it.
 pub(crate) struct Locked<'a> {
     state: MutexGuard<'a, State>,
     room: &'a Notify,

@@ -61,8 +61,9 @@ pub(crate) struct Inner {
     pub(crate) fetching: AtomicUsize,
     /// What was wrong beside chunks when the store was opened, and was set right then.
     pub(crate) marks: Vec<String>,
-    /// What the next application removes from the index: chunks whose forks were gone when the store was opened, for one. They stay until
-    /// the log is applied: replaying it may have given what they say to other forks.
+    /// What the next application removes from the index: chunks whose forks were gone when the
+    /// store was opened, for one. They stay until the log is applied: replaying it may have given
+    /// what they say to other forks.
     pub(crate) removal: Mutex<Removal>,
 }
 
@@ -205,8 +206,8 @@ impl Store {
         inner.disks.status(inner.lock().space())
     }
 
-    /// The memory of its pages. What is received there ([`Pool::land`]) and written in large pieces that begin in it where they
-    /// begin in a page is not copied.
+    /// The memory of its pages. What is received there ([`Pool::land`]) and written in large pieces
+    /// that begin in it where they begin in a page is not copied.
     pub fn memory(&self) -> &Pool {
         &self.0.pool
     }

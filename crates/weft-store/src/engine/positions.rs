@@ -50,7 +50,8 @@ impl Store {
         held.map_err(|without| without.unwrap_or_else(|| self.incarnation()))
     }
 
-    /// What the store's server last heard to be durable of the namespace; a file that is damaged or not there: nothing.
+    /// What the store's server last heard to be durable of the namespace; a file that is damaged or
+    /// not there: nothing.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -70,7 +71,8 @@ impl Store {
         Ok(HeardRecord::decode(&bytes).map(|record| record.0))
     }
 
-    /// Keeps what the store's server heard to be durable of the namespace, in place of what it heard before.
+    /// Keeps what the store's server heard to be durable of the namespace, in place of what it
+    /// heard before.
     ///
     /// # Durability
     /// On stable storage on return.

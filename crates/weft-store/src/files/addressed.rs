@@ -1,7 +1,8 @@
 //! Chunks that are named by what they hold: `docs/design/0017-addressed-chunks.md`.
 //!
-//! A chunk is a fork of a file that no namespace has, named with the hash. It comes with its bytes in one frame of the log and
-//! goes as a fork goes, so everything that holds of forks holds of it: checksums, recovery, scrub, check, space.
+//! A chunk is a fork of a file that no namespace has, named with the hash. It comes with its bytes
+//! in one frame of the log and goes as a fork goes, so everything that holds of forks holds of it:
+//! checksums, recovery, scrub, check, space.
 
 use std::ops::Bound;
 
@@ -16,8 +17,8 @@ use crate::limits::LANES;
 use crate::pool::BLOCK;
 
 impl Store {
-    /// Keeps 1 byte to 16 MiB under their name; false: they were there already, and nothing was written. A chunk that is there is
-    /// never overwritten.
+    /// Keeps 1 byte to 16 MiB under their name; false: they were there already, and nothing was
+    /// written. A chunk that is there is never overwritten.
     ///
     /// Cost: one hash over the bytes, and a write of them.
     /// # Durability
@@ -78,8 +79,8 @@ impl Store {
         self.0.lock().find(&name.key()).is_some()
     }
 
-    /// Removes a chunk; one that is not there is no error. The caller knows that nobody names it any more. The space comes back
-    /// in the background.
+    /// Removes a chunk; one that is not there is no error. The caller knows that nobody names it
+    /// any more. The space comes back in the background.
     ///
     /// # Durability
     /// As [`Store::write`].
@@ -88,7 +89,8 @@ impl Store {
         self.remove_fork(&name.key()).await
     }
 
-    /// Chunks and their bytes in the order of their names, behind `after`, and whether there are more.
+    /// Chunks and their bytes in the order of their names, behind `after`, and whether there are
+    /// more.
     ///
     /// Cost: the state's lock for `most` look-ups.
     pub fn list_chunks(&self, after: Option<&ChunkName>, most: usize) -> Page<(ChunkName, u64)> {

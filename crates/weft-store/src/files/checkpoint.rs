@@ -1,7 +1,9 @@
-//! Checkpoints of files: made, read, rolled back to and dropped in a time that does not depend on the files' sizes.
+//! Checkpoints of files: made, read, rolled back to and dropped in a time that does not depend on
+//! the files' sizes.
 //!
-//! `docs/design/0007-checkpoints.md` says why and how. An operation is numbered as cuts are: one that is not newer than the
-//! file's last is skipped, so repeating is safe. A checkpoint's number is that of the operation that made it.
+//! `docs/design/0007-checkpoints.md` says why and how. An operation is numbered as cuts are: one
+//! that is not newer than the file's last is skipped, so repeating is safe. A checkpoint's number
+//! is that of the operation that made it.
 
 use bytes::Bytes;
 use weft_layout::{CellOffset, FileId};
@@ -16,7 +18,8 @@ use crate::state::State;
 const FRAME_SOFT: usize = BODY_MAX / 2;
 
 impl Store {
-    /// Keeps all forks of a file's cells on this server as they are now, under the number of the operation.
+    /// Keeps all forks of a file's cells on this server as they are now, under the number of the
+    /// operation.
     ///
     /// Cost: O(forks of the file on this server).
     /// # Durability
@@ -30,8 +33,8 @@ impl Store {
         self.checkpoint_files(&[file], op, made).await
     }
 
-    /// As [`Store::checkpoint`], of several files: a crash leaves it made of all of them or of none, as long as their forks are
-    /// fewer than some 400,000.
+    /// As [`Store::checkpoint`], of several files: a crash leaves it made of all of them or of
+    /// none, as long as their forks are fewer than some 400,000.
     /// # Errors
     /// Leave all files as they were.
     pub async fn checkpoint_files(
@@ -54,7 +57,8 @@ impl Store {
         .await
     }
 
-    /// Makes a checkpoint of a file that keeps nothing, where there is none of this number: what it kept was lost.
+    /// Makes a checkpoint of a file that keeps nothing, where there is none of this number: what it
+    /// kept was lost.
     ///
     /// # Durability
     /// As [`Store::write`].
@@ -80,8 +84,8 @@ impl Store {
         self.0.append(sequence)
     }
 
-    /// Makes a file's forks on this server what they were when a checkpoint was made; forks that are younger go. Other
-    /// checkpoints stay, younger ones as well.
+    /// Makes a file's forks on this server what they were when a checkpoint was made; forks that
+    /// are younger go. Other checkpoints stay, younger ones as well.
     ///
     /// Cost, durability: as [`Store::checkpoint`].
     /// # Errors
@@ -125,7 +129,8 @@ impl Store {
         .await
     }
 
-    /// Drops a checkpoint; one that does not exist is no error. Its space comes back in the background.
+    /// Drops a checkpoint; one that does not exist is no error. Its space comes back in the
+    /// background.
     ///
     /// Cost, durability: as [`Store::checkpoint`].
     pub async fn drop_checkpoint(
@@ -186,7 +191,8 @@ impl Store {
             .collect())
     }
 
-    /// Whether a numbered operation was done on all of these files: a checkpoint, a cut, a rollback or the drop of a checkpoint.
+    /// Whether a numbered operation was done on all of these files: a checkpoint, a cut, a rollback
+    /// or the drop of a checkpoint.
     pub fn have_done(&self, files: &[FileId], op: u64) -> bool {
         let state = self.0.lock();
         files.iter().all(|file| state.has_done(*file, op))
@@ -203,8 +209,9 @@ impl Store {
         self.read_of(key, Some(number), offset, length).await
     }
 
-    /// Runs a numbered operation on files, on each of them once, as one frame of the log; on none of them where it is not
-    /// `possible` on all. Where that frame grew too large there are several, which a crash may part.
+    /// Runs a numbered operation on files, on each of them once, as one frame of the log; on none
+    /// of them where it is not `possible` on all. Where that frame grew too large there are
+    /// several, which a crash may part.
     async fn operate(
         &self,
         files: &[FileId],

@@ -17,8 +17,9 @@ const LOOKS: usize = 256;
 pub type Page<T> = (Vec<T>, bool);
 
 impl Store {
-    /// Forks that have a name, in the order of file, cell and name: those of `file` behind `after`, and those of later files.
-    /// Forks that came since the log was last brought into the index may be missing.
+    /// Forks that have a name, in the order of file, cell and name: those of `file` behind `after`,
+    /// and those of later files. Forks that came since the log was last brought into the index may
+    /// be missing.
     ///
     /// Cost: a scan of about `most` entries of the index; the state's lock for each page once.
     pub fn list_forks(
@@ -66,7 +67,8 @@ impl Store {
         Ok((found.collect(), more))
     }
 
-    /// Checkpoints in the order of file and number: those of `file` above `after`, and those of later files.
+    /// Checkpoints in the order of file and number: those of `file` above `after`, and those of
+    /// later files.
     ///
     /// Cost: as [`Store::list_forks`].
     pub fn list_checkpoints(
@@ -94,8 +96,8 @@ impl Store {
         Ok((found, more))
     }
 
-    /// Which of these files were deleted here. A store never forgets that, but where a repair went on without what its log or
-    /// index said of it.
+    /// Which of these files were deleted here. A store never forgets that, but where a repair went
+    /// on without what its log or index said of it.
     ///
     /// Cost: a look-up for each; the state's lock for a few hundred at a time.
     pub fn deleted_of(&self, files: &[FileId]) -> Vec<FileId> {

@@ -1,6 +1,7 @@
-//! The space of dropped checkpoints comes back: a kept fork that no checkpoint needs and from which one fork derives is
-//! merged into that, some chunks at a time. Each step is a frame of the log, and what is done is in the index before the next
-//! step begins, so memory is bounded and a crash loses one step of work.
+//! The space of dropped checkpoints comes back: a kept fork that no checkpoint needs and from which
+//! one fork derives is merged into that, some chunks at a time. Each step is a frame of the log,
+//! and what is done is in the index before the next step begins, so memory is bounded and a crash
+//! loses one step of work.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -19,7 +20,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Merges one fork, if there is one; whether there may be more. Whoever waits for space has his turn in between.
+    /// Merges one fork, if there is one; whether there may be more. Whoever waits for space has his
+    /// turn in between.
     pub(crate) async fn merge_one(&self) -> Result<bool, StoreError> {
         let _one = self.merge_lock.lock().await;
         let next = {
@@ -32,8 +34,8 @@ impl Inner {
         let Some(((from, to), in_index)) = next else {
             return Ok(false);
         };
-        // Its pages are flushed and its entries in the index then, for good: unless a disk failed and took the free
-        // blocks with it. Then it is left as it is, until there are others.
+        // Its pages are flushed and its entries in the index then, for good: unless a disk failed
+        // and took the free blocks with it. Then it is left as it is, until there are others.
         if !in_index {
             self.apply_in(Room::Last).await?;
             if self.lock().dirty().has(from) {

@@ -1,11 +1,14 @@
-//! What a cut of many chunks leaves behind for a while: the *tail*, chunks beyond a fork's length that still have entries.
+//! What a cut of many chunks leaves behind for a while: the *tail*, chunks beyond a fork's length
+//! that still have entries.
 //!
-//! The cut itself is one item of the log and one moment for everybody: it sets the length, empties the chunk that it divides and
-//! says that nothing from there on is inherited. The rest is owed: it is emptied some chunks at a time, in the background, each
-//! part an item of its own. Invariants:
-//! 1. Nobody sees a tail: it lies beyond the length, and forks that derive from this one do not inherit it.
+//! The cut itself is one item of the log and one moment for everybody: it sets the length, empties
+//! the chunk that it divides and says that nothing from there on is inherited. The rest is owed: it
+//! is emptied some chunks at a time, in the background, each part an item of its own. Invariants:
+//! 1. Nobody sees a tail: it lies beyond the length, and forks that derive from this one do not
+//!    inherit it.
 //! 2. A fork does not grow while it has one: whoever makes it longer empties the tail first.
-//! 3. Nothing says durably that there is one but the entries beyond the length; an opening finds them where it counts blocks.
+//! 3. Nothing says durably that there is one but the entries beyond the length; an opening finds
+//!    them where it counts blocks.
 
 use crate::engine::{Inner, Room, whole};
 use crate::error::StoreError;
@@ -26,7 +29,8 @@ impl Inner {
     pub(crate) async fn settle(&self, id: ForkId) -> Result<(), StoreError> {
         while self.settle_part(id)? {
             if self.log_is_long(&self.lock()) {
-                // Apart from the caller, who may go away: what was taken for the index must come to it.
+                // Apart from the caller, who may go away: what was taken for the index must come to
+                // it.
                 let me = self.me();
                 whole(async move { me.apply_in(Room::Last).await }).await?;
             } else {

@@ -14,17 +14,20 @@ use crate::record::{ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
 use crate::state::{State, check_fork};
 
 impl Store {
-    /// Sets lengths of forks of one file, cutting them or extending them with holes. Operations
-    /// are numbered per file: one that is not newer than the last is skipped, so repeating is safe.
-    /// A fork that does not exist is made where its length is not 0, or where it was in doubt that it does not exist; its chunk size stays open
-    /// until its first write. A block that fails its checksum and that a cut divides is given up as a whole.
+    /// Sets lengths of forks of one file, cutting them or extending them with holes. Operations are
+    /// numbered per file: one that is not newer than the last is skipped, so repeating is safe. A
+    /// fork that does not exist is made where its length is not 0, or where it was in doubt that it
+    /// does not exist; its chunk size stays open until its first write. A block that fails its
+    /// checksum and that a cut divides is given up as a whole.
     ///
-    /// Cost: O(forks), the at most one block of each that is divided is read; the space of many chunks comes back in the background.
+    /// Cost: O(forks), the at most one block of each that is divided is read; the space of many
+    /// chunks comes back in the background.
     /// # Durability
     /// As [`Store::write`]; all lengths change at once.
     /// # Errors
-    /// [`StoreError::NoSpace`] when a block that a cut divides finds no place even among those that are held back; nothing
-    /// was changed then. A cut at a block's border, to nothing say, needs none.
+    /// [`StoreError::NoSpace`] when a block that a cut divides finds no place even among those that
+    /// are held back; nothing was changed then. A cut at a block's border, to nothing say, needs
+    /// none.
     pub async fn truncate(
         &self,
         file: FileId,
@@ -81,7 +84,8 @@ impl Store {
         Ok(())
     }
 
-    /// Makes a fork at least this long, with a hole at its end, and makes it if it does not exist. Repeating is safe.
+    /// Makes a fork at least this long, with a hole at its end, and makes it if it does not exist.
+    /// Repeating is safe.
     ///
     /// # Durability
     /// As [`Store::write`].
@@ -127,7 +131,8 @@ impl Store {
         self.remove_fork_if(key, |_| true).await.map(drop)
     }
 
-    /// As [`Store::remove_fork`], but only if it still has this length and nobody has written to it since; whether that is so.
+    /// As [`Store::remove_fork`], but only if it still has this length and nobody has written to it
+    /// since; whether that is so.
     pub async fn remove_unchanged_fork(
         &self,
         key: &ForkKey,
@@ -199,8 +204,8 @@ impl Inner {
         }
     }
 
-    /// Brings the entries of the chunks beyond the new lengths into memory, as far as they are few; returns the count of
-    /// evictions under which that holds, and the forks of which all are.
+    /// Brings the entries of the chunks beyond the new lengths into memory, as far as they are few;
+    /// returns the count of evictions under which that holds, and the forks of which all are.
     fn load_for_cut(
         &self,
         file: FileId,
@@ -236,8 +241,8 @@ impl Inner {
         Ok((evictions, whole))
     }
 
-    /// Cuts and extends forks: those of which the chunks beyond the new length are all in memory wholly, of others the tail is
-    /// left. Returns a frame's body.
+    /// Cuts and extends forks: those of which the chunks beyond the new length are all in memory
+    /// wholly, of others the tail is left. Returns a frame's body.
     fn take_cut(
         &self,
         state: &mut State,
@@ -325,7 +330,8 @@ fn take_extend(
     }
 }
 
-/// The divided blocks that are not in memory, and how many of all those divided need a promise of a place.
+/// The divided blocks that are not in memory, and how many of all those divided need a promise of a
+/// place.
 fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
     for (key, length) in lengths {

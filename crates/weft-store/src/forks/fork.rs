@@ -16,7 +16,8 @@ pub(crate) struct File {
     pub(super) deleted: bool,
     pub(super) op: u64,
     pub(super) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
-    /// Forks that lost their names and are kept: for checkpoints, or because others derive from them.
+    /// Forks that lost their names and are kept: for checkpoints, or because others derive from
+    /// them.
     pub(super) kept: BTreeSet<ForkId>,
     pub(super) checkpoints: BTreeMap<u64, Checkpoint>,
 }
@@ -53,7 +54,8 @@ pub(crate) struct Fork {
     pub(super) kept: Option<u64>,
     /// How many forks derive from it.
     pub(super) children: u32,
-    /// Chunks from here on lie beyond its length, and may have entries that are still to be emptied.
+    /// Chunks from here on lie beyond its length, and may have entries that are still to be
+    /// emptied.
     pub(super) tail: Option<u64>,
 }
 
@@ -235,8 +237,8 @@ impl Fork {
         None
     }
 
-    /// A block of a chunk in memory is lost; returns the fork's own place that it leaves, if it had one. Nothing where the block
-    /// is a hole; whether it was none.
+    /// A block of a chunk in memory is lost; returns the fork's own place that it leaves, if it had
+    /// one. Nothing where the block is a hole; whether it was none.
     pub(crate) fn lose(&mut self, n: u64, block: u32) -> (bool, Option<Place>) {
         let Some(entry) = self.chunks.get_mut(&n) else {
             return (false, None);
@@ -254,8 +256,8 @@ impl Fork {
         (true, own.map(|(place, _)| place))
     }
 
-    /// Makes holes of blocks of a chunk in memory: calls `freed` with each place of the fork's own that they leave. How many had
-    /// places.
+    /// Makes holes of blocks of a chunk in memory: calls `freed` with each place of the fork's own
+    /// that they leave. How many had places.
     pub(crate) fn empty(
         &mut self,
         n: u64,
@@ -289,7 +291,8 @@ impl Fork {
         self.blocks += blocks;
     }
 
-    /// The page of a slot that is in memory, and the count of dirty blocks without a place, for a write that adds to both.
+    /// The page of a slot that is in memory, and the count of dirty blocks without a place, for a
+    /// write that adds to both.
     pub(crate) fn page_to_write(&mut self, n: u64, slot: usize) -> Option<(&mut Page, &mut u64)> {
         let page = self.chunks.get_mut(&n)?.page_mut(slot)?;
         Some((page, &mut self.unplaced))

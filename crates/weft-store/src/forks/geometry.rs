@@ -77,8 +77,8 @@ pub(crate) fn edge(size: u32, old: u64, length: u64) -> Option<(u64, u32)> {
     divided.then_some((n, (inside / BLOCK as u64) as u32))
 }
 
-/// Where a clearing that is to go to `end` ends in a fork of this length: what lies beyond the length is zeros, so its last
-/// block is cleared wholly.
+/// Where a clearing that is to go to `end` ends in a fork of this length: what lies beyond the
+/// length is zeros, so its last block is cleared wholly.
 pub(crate) fn up_to(end: u64, length: u64, size: u32) -> u64 {
     if end < length {
         return end;

@@ -2,7 +2,8 @@
 //!
 //! A chunk of a fork is its own, or its parent's shows through. Invariants:
 //! 1. A block belongs to the one fork that has it in its entry without the mark *inherited*.
-//! 2. A kept fork changes no more, except that its dirty pages are flushed and that its only child adopts its chunks.
+//! 2. A kept fork changes no more, except that its dirty pages are flushed and that its only child
+//!    adopts its chunks.
 //! 3. A fork's parent is there as long as the fork is.
 
 use std::collections::BTreeSet;
@@ -19,7 +20,8 @@ use crate::record::{ForkId, ForkRecord};
 
 /// What shows.
 impl Forks {
-    /// The fork whose chunk `n` a reader of `id` sees, or else the fork whose entry is not in memory.
+    /// The fork whose chunk `n` a reader of `id` sees, or else the fork whose entry is not in
+    /// memory.
     pub(crate) fn shown(&self, id: ForkId, n: u64) -> Result<ForkId, ForkId> {
         let mut at = id;
         loop {
@@ -137,7 +139,8 @@ impl Forks {
         true
     }
 
-    /// A fork that [`Forks::set`] has made takes over what its parent has. In replay the parent may be gone.
+    /// A fork that [`Forks::set`] has made takes over what its parent has. In replay the parent may
+    /// be gone.
     pub(crate) fn derive(&mut self, id: ForkId, parent: ForkId, key: &ForkKey, length: u64) {
         let chunk = self.by_id[&id].chunk;
         let known = self.by_id.get_mut(&parent).filter(|_| chunk != 0);
@@ -156,7 +159,8 @@ impl Forks {
         file.kept.remove(&id);
     }
 
-    /// A checkpoint is gone: returns its forks, which are kept for none. `None` where the file is not known.
+    /// A checkpoint is gone: returns its forks, which are kept for none. `None` where the file is
+    /// not known.
     pub(crate) fn forget_checkpoint(&mut self, file: FileId, number: u64) -> Option<Vec<ForkId>> {
         let entry = self.files.get_mut(&file)?;
         let Checkpoint { forks, .. } = entry.checkpoints.remove(&number).unwrap_or_default();
@@ -171,7 +175,8 @@ impl Forks {
         Some(kept)
     }
 
-    /// What goes when a fork is removed: itself, and those that were only there for it, in this order.
+    /// What goes when a fork is removed: itself, and those that were only there for it, in this
+    /// order.
     pub(crate) fn doomed(&self, id: ForkId) -> Vec<ForkId> {
         let mut out = vec![id];
         let mut at = self.by_id.get(&id).and_then(|f| f.parent);
@@ -200,7 +205,8 @@ impl Forks {
         self.idle = idle.map(|(id, _)| *id).collect();
     }
 
-    /// A kept fork without a checkpoint from which one fork derives, and that fork; of those for which `may` holds.
+    /// A kept fork without a checkpoint from which one fork derives, and that fork; of those for
+    /// which `may` holds.
     pub(crate) fn mergeable(&self, may: impl Fn(ForkId) -> bool) -> Option<(ForkId, ForkId)> {
         let single = |id: &&ForkId| {
             let single = self.by_id.get(id).is_some_and(|f| f.children == 1);

@@ -169,7 +169,8 @@ impl Forks {
             .collect()
     }
 
-    /// Gives a fork a name and a chunk size; makes it if it is not there, `modified` then. Whether it was made.
+    /// Gives a fork a name and a chunk size; makes it if it is not there, `modified` then. Whether
+    /// it was made.
     pub(crate) fn set(&mut self, id: ForkId, chunk: u32, key: &ForkKey, modified: i64) -> bool {
         let made = !self.by_id.contains_key(&id);
         self.by_id
@@ -196,7 +197,8 @@ impl Forks {
         made
     }
 
-    /// Takes a fork out, with its name and its places in checkpoints. Whether the name is without a fork now.
+    /// Takes a fork out, with its name and its places in checkpoints. Whether the name is without a
+    /// fork now.
     pub(crate) fn remove(&mut self, id: ForkId) -> Option<(Fork, bool)> {
         let fork = self.by_id.remove(&id)?;
         let mut unnamed = false;
@@ -220,8 +222,8 @@ impl Forks {
         Some((fork, unnamed))
     }
 
-    /// Deletes a file for ever: returns its forks, which are without names, those that lost them just now first, and its
-    /// checkpoints.
+    /// Deletes a file for ever: returns its forks, which are without names, those that lost them
+    /// just now first, and its checkpoints.
     pub(crate) fn delete(&mut self, file: FileId) -> Deleted {
         let entry = self.files.entry(file).or_default();
         entry.deleted = true;

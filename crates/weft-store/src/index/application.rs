@@ -79,7 +79,8 @@ impl Application {
         self.dead
     }
 
-    /// Writes the batches to the index and syncs. What was not written is left: writing a batch again changes nothing.
+    /// Writes the batches to the index and syncs. What was not written is left: writing a batch
+    /// again changes nothing.
     ///
     /// # Errors
     /// What the index refused; the batches written so far are gone from the application.

@@ -141,7 +141,8 @@ impl Changes {
         }
     }
 
-    /// All blocks of removed forks are free already: an opening counts blocks after it has replayed their removal.
+    /// All blocks of removed forks are free already: an opening counts blocks after it has replayed
+    /// their removal.
     pub(crate) fn count_dead(&mut self) {
         for dead in &mut self.dead {
             dead.counted = true;

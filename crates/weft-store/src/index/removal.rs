@@ -1,8 +1,10 @@
-//! What leaves the index beside what was logged: chunks of removed forks, and of forks that are gone since the last opening.
+//! What leaves the index beside what was logged: chunks of removed forks, and of forks that are
+//! gone since the last opening.
 //!
-//! A removed fork's record goes with the application that first knows of its removal; its chunks follow in parts, so that what the
-//! index takes for that at a time is bounded. Killed in between, the rest are chunks of nobody: the next opening counts their
-//! blocks as free, and the application after it removes them.
+//! A removed fork's record goes with the application that first knows of its removal; its chunks
+//! follow in parts, so that what the index takes for that at a time is bounded. Killed in between,
+//! the rest are chunks of nobody: the next opening counts their blocks as free, and the application
+//! after it removes them.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -40,8 +42,8 @@ impl Removal {
         self.dead.is_empty() && self.garbage.is_empty() && self.freed.is_empty()
     }
 
-    /// Removes at most so many entries, and syncs; returns the blocks that nobody has any more. After an error it goes on where it
-    /// was.
+    /// Removes at most so many entries, and syncs; returns the blocks that nobody has any more.
+    /// After an error it goes on where it was.
     pub(crate) fn part(
         &mut self,
         index: &dyn OrderedKv,

@@ -1,9 +1,10 @@
-//! Making bytes of a fork zeros without writing any: whole blocks become holes and their space comes back, what is left of a
-//! block at either end is zeroed.
+//! Making bytes of a fork zeros without writing any: whole blocks become holes and their space
+//! comes back, what is left of a block at either end is zeroed.
 //!
-//! As a cut does it, one `Clear` item of the log says all of it, and replaying it over an index from its own future is
-//! harmless: every later item says again what lies there. Rejected: a `Data` item of zeros for the ends and a `Map` item
-//! that takes places away, because a range would then be two or three items that a crash must not part.
+//! As a cut does it, one `Clear` item of the log says all of it, and replaying it over an index
+//! from its own future is harmless: every later item says again what lies there. Rejected: a `Data`
+//! item of zeros for the ends and a `Map` item that takes places away, because a range would then
+//! be two or three items that a crash must not part.
 
 use std::ops::Range;
 
@@ -31,16 +32,18 @@ struct Part {
 }
 
 impl Store {
-    /// Makes ranges of forks zeros, and of the blocks of 4 KiB that lie in them wholly holes; no length changes. What lies beyond a
-    /// fork's length is zeros already; so is a fork that does not exist. Repeating is safe.
+    /// Makes ranges of forks zeros, and of the blocks of 4 KiB that lie in them wholly holes; no
+    /// length changes. What lies beyond a fork's length is zeros already; so is a fork that does
+    /// not exist. Repeating is safe.
     ///
-    /// Cost: O(chunks with data in the ranges); the at most two blocks at the ends of a range are read if they are not cached.
+    /// Cost: O(chunks with data in the ranges); the at most two blocks at the ends of a range are
+    /// read if they are not cached.
     /// # Durability
-    /// As [`Store::write`]. A range takes effect at one moment when it touches at most 4,096 chunks that have data;
-    /// a longer one, and several ranges, one part after the other.
+    /// As [`Store::write`]. A range takes effect at one moment when it touches at most 4,096 chunks
+    /// that have data; a longer one, and several ranges, one part after the other.
     /// # Errors
-    /// [`StoreError::Stale`], [`StoreError::PastLimit`], and [`StoreError::NoSpace`] when not even the blocks at the ends find
-    /// room: the ranges before the one that failed are cleared then.
+    /// [`StoreError::Stale`], [`StoreError::PastLimit`], and [`StoreError::NoSpace`] when not even
+    /// the blocks at the ends find room: the ranges before the one that failed are cleared then.
     pub async fn clear(
         &self,
         ranges: &[(ForkKey, Range<u64>)],
@@ -154,7 +157,8 @@ impl Inner {
     }
 }
 
-/// The blocks at the ends that hold data and are not in memory, and how many of all those at the ends need a promise of a place.
+/// The blocks at the ends that hold data and are not in memory, and how many of all those at the
+/// ends need a promise of a place.
 fn survey(state: &State, part: &Part) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
     let all = numbers(part.size, &part.range);

@@ -14,8 +14,9 @@ use crate::state::State;
 /// Blocks that cannot be read, of which a batch has all bytes.
 pub(crate) type Covered = BTreeSet<Wanted>;
 
-/// Those of some blocks that a batch fills with its small pieces together, where `error` says that they cannot be read. None
-/// where the batch may need several frames: a crash between them would leave a block that is partly written.
+/// Those of some blocks that a batch fills with its small pieces together, where `error` says that
+/// they cannot be read. None where the batch may need several frames: a crash between them would
+/// leave a block that is partly written.
 pub(crate) fn all_of(
     state: &State,
     writes: &[Scattered],

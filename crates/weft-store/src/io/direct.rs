@@ -57,8 +57,9 @@ impl Iterator for Places {
 }
 
 impl Inner {
-    /// Makes pages of the whole blocks of a write, which are copied at most once, and gives them places. `known` tells the sum of the
-    /// block at a place of the data, where that is known: it is the block's, unless it is copied.
+    /// Makes pages of the whole blocks of a write, which are copied at most once, and gives them
+    /// places. `known` tells the sum of the block at a place of the data, where that is known: it
+    /// is the block's, unless it is copied.
     pub(crate) fn prepare(
         &self,
         size: u32,
@@ -106,8 +107,9 @@ impl Inner {
         out
     }
 
-    /// A page of bytes whose first block is `first` of a slot; the rest of the last block is zeros. It is the memory in which they
-    /// were received, where they lie there as in the slot and are half of it at least.
+    /// A page of bytes whose first block is `first` of a slot; the rest of the last block is zeros.
+    /// It is the memory in which they were received, where they lie there as in the slot and are
+    /// half of it at least.
     ///
     /// And how many bytes were copied.
     fn page_of(&self, first: u32, bytes: &[u8]) -> (Page, usize) {

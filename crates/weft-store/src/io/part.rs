@@ -1,9 +1,11 @@
-//! Bytes on their way to a reader, with the sums under which they are stored: `docs/design/0014-checksums.md`.
+//! Bytes on their way to a reader, with the sums under which they are stored:
+//! `docs/design/0014-checksums.md`.
 //!
-//! A block's sum is computed when it is stored. What a reader gets is judged by that sum, not by one computed from what lies in
-//! memory by then: whoever sends bytes on sends [`Part::sum`], and asks [`Store::verify`] *after* the last use of the bytes.
-//! A page whose bytes changed in memory is dropped and read anew from the disk; where the disk does not have them yet, the
-//! store closes itself, because its log has.
+//! A block's sum is computed when it is stored. What a reader gets is judged by that sum, not by
+//! one computed from what lies in memory by then: whoever sends bytes on sends [`Part::sum`], and
+//! asks [`Store::verify`] *after* the last use of the bytes. A page whose bytes changed in memory
+//! is dropped and read anew from the disk; where the disk does not have them yet, the store closes
+//! itself, because its log has.
 
 use std::cell::Cell;
 use std::ops::{Deref, Range};
@@ -39,7 +41,8 @@ struct Blocks {
     first: u32,
     /// Which of the blocks were used, a bit for each.
     used: Cell<u16>,
-    /// Which were found to be right when they came from the disk, have not been read since, and go under that sum only.
+    /// Which were found to be right when they came from the disk, have not been read since, and go
+    /// under that sum only.
     fresh: Cell<u16>,
 }
 
@@ -107,15 +110,16 @@ impl Part {
         &self.bytes
     }
 
-    /// Says that these bytes are used: [`Store::verify_used`] looks at the blocks they lie in, and at no others.
+    /// Says that these bytes are used: [`Store::verify_used`] looks at the blocks they lie in, and
+    /// at no others.
     pub fn mark(&self, range: Range<usize>) {
         if let Some(blocks) = self.blocks.as_ref().filter(|_| !range.is_empty()) {
             blocks.mark(range);
         }
     }
 
-    /// Says that these bytes are used and go under the sum that is returned: their CRC-32C, from the sums of the blocks that
-    /// they are; that of parts of blocks from the bytes.
+    /// Says that these bytes are used and go under the sum that is returned: their CRC-32C, from
+    /// the sums of the blocks that they are; that of parts of blocks from the bytes.
     pub fn sum(&self, range: Range<usize>) -> u32 {
         let Some(blocks) = &self.blocks else {
             return weft_sum::of(&self.bytes[range]);
@@ -148,7 +152,8 @@ impl Blocks {
         self.fresh.set(self.fresh.get() & !marks);
     }
 
-    /// The blocks of the chunk whose bytes are not those that were stored, among those whose bit is set.
+    /// The blocks of the chunk whose bytes are not those that were stored, among those whose bit is
+    /// set.
     fn rotten(&self, looked_at: u16) -> Vec<u32> {
         let blocks = self.slice.chunks_exact(BLOCK).zip(self.sums).enumerate();
         blocks
@@ -159,8 +164,8 @@ impl Blocks {
 }
 
 impl Store {
-    /// Whether parts that were read still are what was stored. Where not, what is in the cache is dropped: the caller reads
-    /// again, or gives up when that was its `last` try.
+    /// Whether parts that were read still are what was stored. Where not, what is in the cache is
+    /// dropped: the caller reads again, or gives up when that was its `last` try.
     ///
     /// Cost: a sum over the blocks that the parts lie in.
     /// # Errors
@@ -173,9 +178,10 @@ impl Store {
         self.verify_blocks(parts, last, |_| u16::MAX)
     }
 
-    /// As [`Store::verify`], of what was marked by [`Part::mark`] or goes under [`Part::sum`]: what was read only because it lies
-    /// between is left out. So are blocks that just came from the disk, were found to be right then, and go under that very
-    /// sum: whoever gets them sees what became of them since.
+    /// As [`Store::verify`], of what was marked by [`Part::mark`] or goes under [`Part::sum`]: what
+    /// was read only because it lies between is left out. So are blocks that just came from the
+    /// disk, were found to be right then, and go under that very sum: whoever gets them sees what
+    /// became of them since.
     ///
     /// # Errors
     /// As [`Store::verify`].

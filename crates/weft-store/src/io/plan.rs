@@ -1,4 +1,5 @@
-//! How the pieces of a write go: large whole blocks directly to the disk, the rest through log and pages.
+//! How the pieces of a write go: large whole blocks directly to the disk, the rest through log and
+//! pages.
 
 use super::direct::{Prepared, direct_blocks};
 use crate::forks::{by_chunk, whole_blocks};
@@ -70,7 +71,8 @@ impl Plan {
         }
     }
 
-    /// A single piece: at most a head and a tail of it in each chunk, or all of it, do not go the direct way.
+    /// A single piece: at most a head and a tail of it in each chunk, or all of it, do not go the
+    /// direct way.
     fn add_large(&mut self, size: u32, run: Run) {
         let (offset, length) = (run.offset.0, run.length);
         if direct_blocks(size, offset, length) == 0 {

@@ -1,7 +1,8 @@
 //! That what is stored is what came: `docs/design/0014-checksums.md`.
 //!
-//! Whoever sent bytes summed them. Whole blocks are summed where they are kept, so for them the sum of all follows from those of
-//! the blocks; pieces of blocks are summed where they came from, after they were copied.
+//! Whoever sent bytes summed them. Whole blocks are summed where they are kept, so for them the sum
+//! of all follows from those of the blocks; pieces of blocks are summed where they came from, after
+//! they were copied.
 
 use std::ops::Range;
 
@@ -50,7 +51,8 @@ impl Proof {
         }
     }
 
-    /// The sum that a part of the data must have for the proof to hold, where that is known: where it is all of it.
+    /// The sum that a part of the data must have for the proof to hold, where that is known: where
+    /// it is all of it.
     pub(crate) fn of_all(&self, data: &[u8], part: &Range<usize>) -> Option<u32> {
         let sums = self.sums.as_ref().filter(|_| *part == (0..data.len()));
         sums.map(Sums::all)
@@ -66,8 +68,8 @@ impl Proof {
         !self.blocks.is_empty()
     }
 
-    /// Refuses what does not have the sum that it had; `closes`: it has taken effect already, but not in the log, and the
-    /// store must not go on.
+    /// Refuses what does not have the sum that it had; `closes`: it has taken effect already, but
+    /// not in the log, and the store must not go on.
     pub(crate) fn check(&self, writes: &[Scattered], closes: bool) -> Result<(), StoreError> {
         let sum = self.sums.as_ref().map(Sums::all);
         let (Some(sum), Some(first)) = (sum, writes.first()) else {

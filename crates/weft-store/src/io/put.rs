@@ -1,4 +1,5 @@
-//! Small pieces into dirty pages, block by block: what a block costs is paid once for all its pieces.
+//! Small pieces into dirty pages, block by block: what a block costs is paid once for all its
+//! pieces.
 
 use std::slice;
 
@@ -173,7 +174,8 @@ impl Inner {
         self.put_runs(state, id, size, &[run], data, &mut Proof::of(None));
     }
 
-    /// As [`Inner::put`], of many pieces, and tells `proof` of those that are blocks. No run is empty.
+    /// As [`Inner::put`], of many pieces, and tells `proof` of those that are blocks. No run is
+    /// empty.
     pub(crate) fn put_runs(
         &self,
         state: &mut State,

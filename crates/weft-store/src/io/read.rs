@@ -60,8 +60,9 @@ impl Store {
         }
     }
 
-    /// As [`Store::read`], of a living fork or one of a checkpoint. Whoever uses the bytes calls [`Store::verify`] afterwards:
-    /// until then nothing says that the cache's memory still holds what was stored.
+    /// As [`Store::read`], of a living fork or one of a checkpoint. Whoever uses the bytes calls
+    /// [`Store::verify`] afterwards: until then nothing says that the cache's memory still holds
+    /// what was stored.
     pub async fn read_parts(
         &self,
         key: &ForkKey,

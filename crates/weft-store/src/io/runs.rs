@@ -24,8 +24,9 @@ pub struct DataRuns {
 }
 
 impl Store {
-    /// The runs of a fork, living or of the checkpoint of this number, that hold data at or after `from`, in blocks of 4 KiB cut at the fork's
-    /// length; none where there is no such fork. Zeros that were written count as data.
+    /// The runs of a fork, living or of the checkpoint of this number, that hold data at or after
+    /// `from`, in blocks of 4 KiB cut at the fork's length; none where there is no such fork. Zeros
+    /// that were written count as data.
     ///
     /// Cost: looks at no more than `limit` chunks (at least one), whatever the holes between
     /// them, and stops after the chunk with which there are `limit` runs. Progress is certain:

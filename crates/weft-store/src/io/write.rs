@@ -51,9 +51,9 @@ impl Store {
         self.write_given(writes, None, modified).await
     }
 
-    /// As [`Store::write_scattered`], of one buffer that all of the writes are from and that had these sums where it came
-    /// from: what is stored is what had them. Blocks of which the sum is known, and that stay where they were received, are not
-    /// summed again.
+    /// As [`Store::write_scattered`], of one buffer that all of the writes are from and that had
+    /// these sums where it came from: what is stored is what had them. Blocks of which the sum is
+    /// known, and that stay where they were received, are not summed again.
     ///
     /// # Errors
     /// [`StoreError::Memory`] when it is not.
@@ -252,8 +252,9 @@ impl Inner {
                     let small = plans.iter().any(|plan| !plan.small.is_empty());
                     let sequence =
                         self.take_effect(&mut state, writes, plans, &emptied, &mut proof, modified);
-                    // After the copies were made and summed: so they are copies of what had the sum. The frame is not in
-                    // the kernel yet, and does not get there if they are not.
+                    // After the copies were made and summed: so they are copies of what had the
+                    // sum. The frame is not in the kernel yet, and does not get there if they are
+                    // not.
                     if small && let Err(error) = proof.check(writes, true) {
                         self.signals.room.notify_waiters();
                         return Err(state.fail_memory(self.memory_fault(error)));
@@ -326,7 +327,8 @@ impl Inner {
         sequence
     }
 
-    /// Puts small runs into the log's frame and into dirty pages; begins another frame when one has grown large.
+    /// Puts small runs into the log's frame and into dirty pages; begins another frame when one has
+    /// grown large.
     fn put_small(
         &self,
         state: &mut State,

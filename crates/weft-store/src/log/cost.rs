@@ -5,7 +5,8 @@ use crate::key::Run;
 use crate::pool::BLOCK;
 use crate::record::ItemRecord;
 
-/// What replaying a `Map` item costs, in units of [`Head::logged`](crate::log::Head::logged), besides its blocks.
+/// What replaying a `Map` item costs, in units of [`Head::logged`](crate::log::Head::logged),
+/// besides its blocks.
 pub(crate) const MAP_COST: u64 = 8;
 
 /// The same for a `Data` item.

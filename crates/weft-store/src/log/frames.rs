@@ -54,12 +54,12 @@ impl Parsed {
     }
 }
 
-/// Reads segments in order up to the first frame that does not stand. Zeros up to a segment's end are space that was
-/// written ahead.
+/// Reads segments in order up to the first frame that does not stand. Zeros up to a segment's end
+/// are space that was written ahead.
 ///
 /// A frame that was never synced may be torn: after a loss of power anywhere, after a kill only at
-/// the very end. Anything else that is not a frame is damage, and so is an end before frame `must`: the store refuses to
-/// guess.
+/// the very end. Anything else that is not a frame is damage, and so is an end before frame `must`:
+/// the store refuses to guess.
 pub(crate) fn parse(
     segments: &[Bytes],
     applied: u64,
@@ -118,8 +118,8 @@ fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<Parsed, S
                 }
                 other => {
                     let legal = if power_lost {
-                        // What the index has was synced, so it is not torn. But it may be missing: of segments that
-                        // are not needed some may be gone.
+                        // What the index has was synced, so it is not torn. But it may be missing:
+                        // of segments that are not needed some may be gone.
                         let in_index = match next {
                             Some(next) if at > 0 => next <= applied,
                             _ => has_applied(segment, applied),
@@ -343,7 +343,8 @@ mod tests {
 
     #[test]
     fn what_was_synced_and_is_in_the_index_may_be_missing() {
-        // Of segments that are not needed the first came back after a loss of power, the one with frames 4 and 5 did not.
+        // Of segments that are not needed the first came back after a loss of power, the one with
+        // frames 4 and 5 did not.
         let (first, _) = segment(3);
         let mut second = vec![0; 512];
         let mut body = new_body(7);

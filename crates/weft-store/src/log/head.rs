@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! 1. Sequences count frames without a gap; `pending` holds the last of them, in order.
-//! 2. `settled <= indexed <= logged`: what the index's tables have, its journal has; what its journal
-//!    has, the log had.
+//! 2. `settled <= indexed <= logged`: what the index's tables have, its journal has; what its
+//!    journal has, the log had.
 //! 3. While a frame is open no other is queued, so that none gets in front of it.
 
 use super::queue::{OpenFrame, Queued};
@@ -58,7 +58,8 @@ impl Head {
         self.queue(false, body);
     }
 
-    /// Queues a `Synced` frame, which says that everything up to frame `through` is on stable storage.
+    /// Queues a `Synced` frame, which says that everything up to frame `through` is on stable
+    /// storage.
     pub(crate) fn append_synced(&mut self, through: u64, body: &[u8]) {
         self.queue(true, body);
         self.synced = Some((self.sequence, through));
@@ -86,14 +87,15 @@ impl Head {
         self.sequence
     }
 
-    /// Swaps the waiting frames with `frames`, which is empty; returns the sequence of the last one.
+    /// Swaps the waiting frames with `frames`, which is empty; returns the sequence of the last
+    /// one.
     pub(crate) fn take(&mut self, frames: &mut Queued) -> u64 {
         std::mem::swap(&mut self.pending, frames);
         self.sequence
     }
 
-    /// Everything up to frame `through` is on stable storage. Returns the last frame of which a durable `Synced` record says
-    /// so: what was freed up to there may be used again.
+    /// Everything up to frame `through` is on stable storage. Returns the last frame of which a
+    /// durable `Synced` record says so: what was freed up to there may be used again.
     pub(crate) fn synced(&mut self, through: u64) -> Option<u64> {
         self.durable = self.durable.max(through);
         let covering = self.synced.filter(|(own, _)| *own <= through);
@@ -125,7 +127,8 @@ impl Head {
         self.indexed = logged;
     }
 
-    /// The index's tables have what it had at this cost. Another application may have ended meanwhile.
+    /// The index's tables have what it had at this cost. Another application may have ended
+    /// meanwhile.
     pub(crate) fn settled(&mut self, indexed: u64) {
         self.settled = self.settled.max(indexed);
     }

@@ -1,11 +1,14 @@
-//! Which incarnations of the store there were, and whether a write that one of them acknowledged is still there.
+//! Which incarnations of the store there were, and whether a write that one of them acknowledged is
+//! still there.
 //!
-//! The history ([`weft_kv::History`]) lies beside the log in two files of 4 KiB that are written in turn, so that a crash in
-//! the middle leaves the one before. They keep their space: an opening on a full disk overwrites. A history that
-//! cannot be read is as good as none: everything acknowledged under earlier incarnations then counts as lost, which is
-//! what a client must assume of a store that cannot say better.
+//! The history ([`weft_kv::History`]) lies beside the log in two files of 4 KiB that are written in
+//! turn, so that a crash in the middle leaves the one before. They keep their space: an opening on
+//! a full disk overwrites. A history that cannot be read is as good as none: everything
+//! acknowledged under earlier incarnations then counts as lost, which is what a client must assume
+//! of a store that cannot say better.
 //!
-//! Invariant: the history on stable storage names this incarnation before the store acknowledges anything under it.
+//! Invariant: the history on stable storage names this incarnation before the store acknowledges
+//! anything under it.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +37,8 @@ impl Incarnations {
     /// Begins an incarnation of a store whose log was recovered up to frame `found`.
     ///
     /// # Durability
-    /// On stable storage on return; on a disk without room for files that are not there yet only until the next crash.
+    /// On stable storage on return; on a disk without room for files that are not there yet only
+    /// until the next crash.
     pub(crate) async fn begin(
         storage: &dyn Storage,
         number: u64,

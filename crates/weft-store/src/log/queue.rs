@@ -6,10 +6,12 @@ use bytes::{BufMut, Bytes};
 
 use crate::record::{FRAME_BYTES, FrameRecord, checksum};
 
-/// Data of so many bytes stays where it is until it is appended: less is copied for less than a part of its own costs.
+/// Data of so many bytes stays where it is until it is appended: less is copied for less than a
+/// part of its own costs.
 const LENT_MIN: usize = 16 << 10;
 
-/// Frames, one behind the other: their own bytes, and data between them that stays where it was received.
+/// Frames, one behind the other: their own bytes, and data between them that stays where it was
+/// received.
 #[derive(Debug, Default)]
 pub(crate) struct Queued {
     own: Vec<u8>,
@@ -116,9 +118,10 @@ impl OpenFrame {
         &mut self.queued.own
     }
 
-    /// Adds a part of `data` to the item that was put last. Its sum, if it is known, is the one that the frame has of it: whoever
-    /// knows it sees to it that it is right before the frame is appended. Else it is computed now, before anybody proves by copies
-    /// that the data is still right.
+    /// Adds a part of `data` to the item that was put last. Its sum, if it is known, is the one
+    /// that the frame has of it: whoever knows it sees to it that it is right before the frame is
+    /// appended. Else it is computed now, before anybody proves by copies that the data is still
+    /// right.
     pub(crate) fn lend(&mut self, data: &Bytes, part: Range<usize>, sum: Option<u32>) {
         if part.len() < LENT_MIN {
             return self.items().extend_from_slice(&data[part]);

@@ -4,8 +4,8 @@
 //! hold up readers, and whoever appends takes along what others have queued.
 //! Lock order: log, then state.
 //!
-//! Where syncs are frequent, zeros are written ahead of the frames: a sync of bytes that replace others costs the file system
-//! no commit of its own journal, which takes it as long as the bytes.
+//! Where syncs are frequent, zeros are written ahead of the frames: a sync of bytes that replace
+//! others costs the file system no commit of its own journal, which takes it as long as the bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -73,7 +73,8 @@ impl Segment {
         })
     }
 
-    /// As [`Segment::create`], with less space of its own where there is not as much: who deletes needs little.
+    /// As [`Segment::create`], with less space of its own where there is not as much: who deletes
+    /// needs little.
     fn create_at_all(storage: &dyn Storage, number: u64, bytes: u64) -> io::Result<Self> {
         for part in [1, 16, 256] {
             match Self::create(storage, number, bytes / part) {
@@ -105,7 +106,8 @@ impl Segment {
     }
 }
 
-/// Gives back the space that was set aside in a closed segment for frames that came into the next one.
+/// Gives back the space that was set aside in a closed segment for frames that came into the next
+/// one.
 pub(crate) fn trim(file: &dyn StorageFile, bytes: u64) {
     if let Err(error) = file.truncate(bytes) {
         tracing::debug!(%error, "space behind a segment of the log does not come back yet");
@@ -114,7 +116,8 @@ pub(crate) fn trim(file: &dyn StorageFile, bytes: u64) {
 
 struct Files {
     closed: Vec<Segment>,
-    /// Segments that were applied, of which the index may have something in its journal only; ascending.
+    /// Segments that were applied, of which the index may have something in its journal only;
+    /// ascending.
     kept: Vec<Segment>,
     /// Segments that nobody needs and that are not removed yet, ascending.
     settled: Vec<u64>,
@@ -141,7 +144,8 @@ struct Files {
 }
 
 impl Files {
-    /// Notes how far the log has come: a write of some bytes over others, that nobody waits for to be on the disk.
+    /// Notes how far the log has come: a write of some bytes over others, that nobody waits for to
+    /// be on the disk.
     fn mark(&mut self) {
         self.unmarked = 0;
         let record = ReachedRecord {
@@ -340,7 +344,8 @@ impl Log {
         Ok(())
     }
 
-    /// Everything up to frame `through` is on stable storage; returns the number of the segment that frames come to now.
+    /// Everything up to frame `through` is on stable storage; returns the number of the segment
+    /// that frames come to now.
     pub(crate) fn synced(&self, through: u64) -> u64 {
         let mut files = self.files.lock();
         files.synced = files.synced.max(through);
@@ -404,7 +409,8 @@ impl Log {
         }
     }
 
-    /// Lets go of the segments whose frames are all at or below `sequence`: they are kept until [`Log::settled`].
+    /// Lets go of the segments whose frames are all at or below `sequence`: they are kept until
+    /// [`Log::settled`].
     pub(crate) fn release_through(&self, sequence: u64) {
         let mut files = self.files.lock();
         let split = files.closed.partition_point(|s| s.last <= sequence);
@@ -430,7 +436,8 @@ impl Log {
         self.files.lock().kept.last().map_or(0, |s| s.number)
     }
 
-    /// The index's tables have all of the segments up to this number; [`Log::remove_settled`] removes them.
+    /// The index's tables have all of the segments up to this number; [`Log::remove_settled`]
+    /// removes them.
     pub(crate) fn settled(&self, through: u64) {
         let mut files = self.files.lock();
         let split = files.kept.partition_point(|s| s.number <= through);
@@ -438,7 +445,8 @@ impl Log {
         files.settled.extend(old);
     }
 
-    /// Removes segments that nobody needs. One that cannot be removed costs space, and is tried again with the next call.
+    /// Removes segments that nobody needs. One that cannot be removed costs space, and is tried
+    /// again with the next call.
     pub(crate) fn remove_settled(&self) -> Result<(), StoreError> {
         let mut old = std::mem::take(&mut self.files.lock().settled);
         let mut done = Ok(());
@@ -470,7 +478,8 @@ impl Log {
         }
     }
 
-    /// Removes every segment of a log that was wholly applied, after what says that there must be any.
+    /// Removes every segment of a log that was wholly applied, after what says that there must be
+    /// any.
     pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
         let files = self.files.lock();
         self.storage

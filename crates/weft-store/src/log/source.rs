@@ -5,7 +5,8 @@ use crate::error::StoreError;
 
 /// The owner of the frames that wait to be appended.
 pub(crate) trait FrameSource {
-    /// Swaps the waiting frames with `frames`, which is empty; returns the sequence of the last one.
+    /// Swaps the waiting frames with `frames`, which is empty; returns the sequence of the last
+    /// one.
     ///
     /// # Errors
     /// The failure that closed the store to writes; the frames stay where they are.

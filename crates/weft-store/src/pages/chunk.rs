@@ -124,7 +124,8 @@ impl Chunk {
         (place != Place::NONE).then(|| (place, self.crcs[block as usize]))
     }
 
-    /// Sets where a block of this fork's own lies; the old place, if there was one, and whether it was inherited.
+    /// Sets where a block of this fork's own lies; the old place, if there was one, and whether it
+    /// was inherited.
     pub(crate) fn set(&mut self, block: u32, place: Place, crc: u32) -> Option<(Place, bool)> {
         let at = block as usize;
         let inherited = self.is_inherited(block);

@@ -1,4 +1,5 @@
-//! What memory has of one chunk: where its blocks lie, and the pages of it that are cached or dirty.
+//! What memory has of one chunk: where its blocks lie, and the pages of it that are cached or
+//! dirty.
 //!
 //! Owns the structure of a chunk and of a page; forks own the chunks, the cache decides which stay.
 //!

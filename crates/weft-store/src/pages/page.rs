@@ -162,8 +162,8 @@ impl Page {
         &mut buffer[from..to]
     }
 
-    /// Which of these blocks were found to be right and not read since, the first one's bit the lowest; by then they are
-    /// read.
+    /// Which of these blocks were found to be right and not read since, the first one's bit the
+    /// lowest; by then they are read.
     pub(crate) fn take_fresh(&mut self, first: u32, last: u32) -> u16 {
         let within = first % BUFFER_BLOCKS_MAX as u32;
         let mask = (((1_u32 << (last - first + 1)) - 1) << within) as u16;

@@ -141,8 +141,9 @@ impl Inner {
         }
     }
 
-    /// Makes a chunk the fork's own: whoever writes to it needs that. What shows of its parent's is flushed first, because
-    /// only then it has places, and the log has them before it has what is written here.
+    /// Makes a chunk the fork's own: whoever writes to it needs that. What shows of its parent's is
+    /// flushed first, because only then it has places, and the log has them before it has what is
+    /// written here.
     pub(crate) async fn make_own(&self, id: ForkId, n: u64) -> Result<(), StoreError> {
         let mut flushed = 0;
         loop {

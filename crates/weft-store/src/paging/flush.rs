@@ -16,8 +16,9 @@ const ROUND_BLOCKS: u64 = 4096;
 const EVERY: RangeInclusive<(ForkId, u64)> = (ForkId(0), 0)..=(ForkId(u64::MAX), u64::MAX);
 
 impl Inner {
-    /// Flushes until at most `keep` bytes are dirty; with 0, every page that was dirty at the call. A round that has begun ends
-    /// also where the caller gives up: it has taken what was promised to its blocks.
+    /// Flushes until at most `keep` bytes are dirty; with 0, every page that was dirty at the call.
+    /// A round that has begun ends also where the caller gives up: it has taken what was promised
+    /// to its blocks.
     pub(crate) async fn flush(&self, keep: u64) -> Result<(), StoreError> {
         let me = self.me();
         whole(async move {

@@ -89,7 +89,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads a batch, unless somebody is about to have some of it: then that is waited for, and the caller looks again.
+    /// Reads a batch, unless somebody is about to have some of it: then that is waited for, and the
+    /// caller looks again.
     fn load_once(&self, batch: Batch, why: Why) -> impl Future<Output = Result<(), StoreError>> {
         let begun = if self.bounds.rules.share {
             self.flights.begin(batch.place, batch.blocks).map(Some)

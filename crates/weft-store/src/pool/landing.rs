@@ -1,11 +1,12 @@
 #![allow(unsafe_code)] // Units that follow each other are one piece of memory.
-//! Memory to receive into that stays where it is: a page of what a large write brought lies on the unit it came in, not on a
-//! copy.
+//! Memory to receive into that stays where it is: a page of what a large write brought lies on the
+//! unit it came in, not on a copy.
 //!
-//! A *row* is so many whole units one after the other in a slab. Whoever receives has it alone ([`Landing`]); then it is
-//! bytes that do not change, whose units are found by their address, so that nobody on the way has to know of them. Each
-//! unit is given back by itself, when the last one who holds it lets go: a page keeps its own. Where nobody kept one, the whole
-//! row is what is received into next: what was just used is in the processor's cache.
+//! A *row* is so many whole units one after the other in a slab. Whoever receives has it alone
+//! ([`Landing`]); then it is bytes that do not change, whose units are found by their address, so
+//! that nobody on the way has to know of them. Each unit is given back by itself, when the last one
+//! who holds it lets go: a page keeps its own. Where nobody kept one, the whole row is what is
+//! received into next: what was just used is in the processor's cache.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,12 +19,13 @@ use crate::limits::DIRECT_MIN;
 
 /// Shorter payloads lie on no page alone: they are received elsewhere.
 const SHORTEST: usize = DIRECT_MIN as usize;
-/// Units of what was received and is held as such: 64 MiB. What is more is received elsewhere and copied, so that the most that ever
-/// waited is not kept for ever.
+/// Units of what was received and is held as such: 64 MiB. What is more is received elsewhere and
+/// copied, so that the most that ever waited is not kept for ever.
 const RECEIVED_MAX: usize = 1024;
 /// Slabs in which a row is looked for.
 const LOOKED_AT: usize = 1024;
-/// Memory is added for a row only while fewer units are free than this, 4 MiB, and than a part of all.
+/// Memory is added for a row only while fewer units are free than this, 4 MiB, and than a part of
+/// all.
 const SPARE: usize = 64;
 const SPARE_PART: usize = 16;
 
@@ -34,8 +36,8 @@ const READY_MAX: usize = 256;
 pub(super) type Units = HashMap<usize, Weak<Buffer>>;
 
 impl Free {
-    /// The first of so many whole units that follow each other in a slab. Where none is found, memory is added if little of it is
-    /// free.
+    /// The first of so many whole units that follow each other in a slab. Where none is found,
+    /// memory is added if little of it is free.
     fn take_row(&mut self, count: u32) -> Option<u32> {
         let slabs = self.rows.len();
         for n in 0..slabs.min(LOOKED_AT) {
@@ -85,8 +87,8 @@ fn row_in(bits: u32, count: u32) -> Option<u32> {
 }
 
 impl Pool {
-    /// Memory to receive `length` bytes into, whole and aligned. None where that would be of no use, too much was received and is
-    /// held, or no row of units is free.
+    /// Memory to receive `length` bytes into, whole and aligned. None where that would be of no
+    /// use, too much was received and is held, or no row of units is free.
     pub fn land(&self, length: usize) -> Option<Landing> {
         let count = length.div_ceil(UNIT);
         if length < SHORTEST || count > UNITS {
@@ -110,8 +112,9 @@ impl Pool {
         })
     }
 
-    /// The unit that bytes lie in, and where in it they begin, where they were received by [`Pool::land`] and lie in one. Whoever
-    /// has it may keep it when the others of the row are free again.
+    /// The unit that bytes lie in, and where in it they begin, where they were received by
+    /// [`Pool::land`] and lie in one. Whoever has it may keep it when the others of the row are
+    /// free again.
     pub(crate) fn unit_of(&self, bytes: &[u8]) -> Option<(Arc<Buffer>, usize)> {
         let address = bytes.as_ptr().addr();
         let at = address % UNIT;
@@ -158,11 +161,13 @@ pub struct Landing {
 impl Landing {
     /// All its bytes, to be filled.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the units follow each other in one slab, each is this landing's alone, and `length` ends in the last one.
+        // SAFETY: the units follow each other in one slab, each is this landing's alone, and
+        // `length` ends in the last one.
         unsafe { std::slice::from_raw_parts_mut(self.units[0].start.as_ptr(), self.length) }
     }
 
-    /// The bytes as they are now. They change no more: what is written lies on them instead of a copy.
+    /// The bytes as they are now. They change no more: what is written lies on them instead of a
+    /// copy.
     pub fn freeze(self) -> Bytes {
         let units: Vec<_> = self.units.into_iter().map(Arc::new).collect();
         let mut landed = self.room.pool.0.landed.lock();
@@ -187,7 +192,8 @@ struct Landed {
 
 impl AsRef<[u8]> for Landed {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: as in `bytes_mut`; the units are only read as long as they are shared, and this shares them.
+        // SAFETY: as in `bytes_mut`; the units are only read as long as they are shared, and this
+        // shares them.
         unsafe { std::slice::from_raw_parts(self.units[0].start.as_ptr(), self.length) }
     }
 }
@@ -297,7 +303,8 @@ mod tests {
         let page = pool.unit_of(&rows[39][..UNIT]).unwrap();
         let memory = pool.bytes();
         drop(rows);
-        // The first 32 to go fill the room; the last of them comes first, and not for other lengths.
+        // The first 32 to go fill the room; the last of them comes first, and not for other
+        // lengths.
         let other = pool.land(7 * UNIT).unwrap().freeze();
         assert!(places[..32].iter().all(|place| *place != other.as_ptr()));
         let mut again: Vec<_> = (0..32)

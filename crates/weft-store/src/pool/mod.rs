@@ -1,5 +1,6 @@
 #![allow(unsafe_code)] // Aligned memory that is handed to the kernel cannot be expressed safely.
-//! Aligned buffers from slabs. Fresh memory is what costs, so a slab is given back only when nobody used any of it for a while.
+//! Aligned buffers from slabs. Fresh memory is what costs, so a slab is given back only when nobody
+//! used any of it for a while.
 //!
 //! A guest's page fault on untouched memory costs more than the copy into it, so buffers are carved
 //! from 2 MiB slabs (huge pages where the system gives them) and return to the pool when dropped.
@@ -143,11 +144,13 @@ impl Free {
     }
 }
 
-/// Zeroed memory of [`SLAB`] bytes, aligned to as much, and in a huge page where the system has one: a disk is told of one
-/// place in memory then instead of many, and the processor finds it faster.
+/// Zeroed memory of [`SLAB`] bytes, aligned to as much, and in a huge page where the system has
+/// one: a disk is told of one place in memory then instead of many, and the processor finds it
+/// faster.
 fn map_slab() -> NonNull<u8> {
-    // SAFETY: a new mapping of two slabs, anywhere, that nobody else has seen. `before` is a slab at most, so the slab from there on
-    // lies inside; only what is outside of it is given back, in whole pages, since `mapped` and a slab are multiples of one.
+    // SAFETY: a new mapping of two slabs, anywhere, that nobody else has seen. `before` is a slab
+    // at most, so the slab from there on lies inside; only what is outside of it is given back, in
+    // whole pages, since `mapped` and a slab are multiples of one.
     unsafe {
         let mapped = libc::mmap(
             ptr::null_mut(),
@@ -161,7 +164,8 @@ fn map_slab() -> NonNull<u8> {
             handle_alloc_error(Layout::new::<[u8; SLAB]>())
         }
         let mapped = mapped.cast::<u8>();
-        // The upper of two, next to where the last one was mapped: then they are one mapping, of which there may not be many.
+        // The upper of two, next to where the last one was mapped: then they are one mapping, of
+        // which there may not be many.
         let before = match mapped.align_offset(SLAB) {
             0 => SLAB,
             before => before,
@@ -213,7 +217,8 @@ impl Pool {
         (kept.count() * SLAB) as u64
     }
 
-    /// Gives back the memory of slabs of which nobody has used anything since the last call, [`TIDIED`] at most.
+    /// Gives back the memory of slabs of which nobody has used anything since the last call,
+    /// [`TIDIED`] at most.
     pub fn tidy(&self) {
         let mut free = self.0.free.lock();
         free.release_ready();
@@ -224,8 +229,8 @@ impl Pool {
                 Idle::Unused if given_back < TIDIED => {
                     given_back += 1;
                     free.idle[slab] = Idle::GivenBack;
-                    // SAFETY: the slab is a mapping of ours, and no buffer is of it, as all its units are whole. Whoever takes it
-                    // again finds zeros, which are initialised.
+                    // SAFETY: the slab is a mapping of ours, and no buffer is of it, as all its
+                    // units are whole. Whoever takes it again finds zeros, which are initialised.
                     unsafe {
                         libc::madvise(free.slabs[slab].as_ptr().cast(), SLAB, libc::MADV_DONTNEED)
                     };

@@ -1,11 +1,12 @@
 //! Giving free blocks back to the host (`docs/design/0025-space.md`).
 //!
 //! Invariants:
-//! 1. A block is punched out only while it is free, so after the durable `Synced` record that covers what freed it; no write
-//!    gets it before it was filled.
-//! 2. Growing, filling and punching exclude each other (`grow_lock`), one piece at a time: a writer that needs room waits
-//!    for one piece at most.
-//! 3. Beside calls of others it rests twenty times as long as a piece took, so they lose a twentieth at most.
+//! 1. A block is punched out only while it is free, so after the durable `Synced` record that
+//!    covers what freed it; no write gets it before it was filled.
+//! 2. Growing, filling and punching exclude each other (`grow_lock`), one piece at a time: a writer
+//!    that needs room waits for one piece at most.
+//! 3. Beside calls of others it rests twenty times as long as a piece took, so they lose a
+//!    twentieth at most.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -29,7 +30,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_secs(10);
 /// Of the blocks in use, the part that may be free in pieces of less than 1 MiB beside them.
 const SMALL_PART: u64 = 32;
-/// Blocks that are punched out at a time: 64 MiB, which takes ext4 some 10 ms, in which direct writes wait.
+/// Blocks that are punched out at a time: 64 MiB, which takes ext4 some 10 ms, in which direct
+/// writes wait.
 const PIECE: u64 = 16_384;
 /// How many times as long as a piece took it rests beside calls of others.
 const RESTS: u32 = 20;
@@ -46,8 +48,9 @@ pub struct Trimmed {
 }
 
 impl Inner {
-    /// At an opening: a disk with holes has free blocks that may lie in them. Some are given a place at once, whatever room the
-    /// host has: what pages were promised, and what a cut may need on a full disk.
+    /// At an opening: a disk with holes has free blocks that may lie in them. Some are given a
+    /// place at once, whatever room the host has: what pages were promised, and what a cut may need
+    /// on a full disk.
     pub(crate) async fn doubt_places(&self) -> Result<(), StoreError> {
         for disk in self.disks.all() {
             let Ok(file) = disk.file() else { continue };
@@ -155,7 +158,8 @@ impl Inner {
             let away = state.space().away(disk.number);
             let used = size - free - away;
             let keep = keep(used);
-            // Blocks that may or may not have a place are worth asking only if the host holds more than it should.
+            // Blocks that may or may not have a place are worth asking only if the host holds more
+            // than it should.
             let extra = (keep.large / 2).saturating_add(keep.small);
             let unsure = held > (size - away).saturating_add(extra);
             match state
@@ -242,8 +246,9 @@ fn bytes_of(extent: Extent) -> (u64, u64) {
 }
 
 impl Store {
-    /// Gives all free space back to the host now, as the store does by itself when nothing was written for a while: that of
-    /// removed files and dropped checkpoints, and the log's. Some is kept for the next writes.
+    /// Gives all free space back to the host now, as the store does by itself when nothing was
+    /// written for a while: that of removed files and dropped checkpoints, and the log's. Some is
+    /// kept for the next writes.
     pub async fn trim(&self) -> Result<Trimmed, StoreError> {
         self.0.lock().check_writable()?;
         self.reclaim().await?;

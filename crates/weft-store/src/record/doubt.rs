@@ -1,4 +1,5 @@
-//! What is not proven to be as it was acknowledged, and what bounds that: which forks the frames of a log touched.
+//! What is not proven to be as it was acknowledged, and what bounds that: which forks the frames of
+//! a log touched.
 
 use std::ops::Range;
 

@@ -383,7 +383,8 @@ impl ReachedRecord {
     }
 }
 
-/// The files `incarnations.0` and `incarnations.1`: the history of the store's incarnations, in turn.
+/// The files `incarnations.0` and `incarnations.1`: the history of the store's incarnations, in
+/// turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HistoryRecord {
     /// Rises with each writing; the newer of the two files counts.

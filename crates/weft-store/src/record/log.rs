@@ -20,10 +20,12 @@ pub(crate) const FRAME_BYTES: usize = 32;
 pub(crate) const MAGIC: [u8; 3] = *b"WfL";
 /// Frames end with [`END`] from this version on.
 pub(crate) const FRAME_VERSION: u8 = 2;
-/// The last byte of a frame: not zero, so that behind a whole frame nothing is mistaken for its end that is missing.
+/// The last byte of a frame: not zero, so that behind a whole frame nothing is mistaken for its end
+/// that is missing.
 pub(crate) const END: u8 = 0xe5;
 
-/// The header of one frame of the log; the body follows, then zeros and [`END`] up to a multiple of 8 bytes.
+/// The header of one frame of the log; the body follows, then zeros and [`END`] up to a multiple of
+/// 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameRecord {
     /// Bytes of the body without the padding.
@@ -209,13 +211,15 @@ pub(crate) enum ItemRecord {
     Merged { from: ForkId, to: ForkId },
     /// A chunk that showed through is the fork's own, with all that its parent has.
     Own { id: ForkId, chunk: u64 },
-    /// A fork's length is set; what lay beyond is gone from the chunk that this divides, and is to go from later ones.
+    /// A fork's length is set; what lay beyond is gone from the chunk that this divides, and is to
+    /// go from later ones.
     Cut { id: ForkId, length: u64 },
     /// Chunks of a fork, up to another, are empty.
     Empty { id: ForkId, from: u64, to: u64 },
     /// What frames up to this one touched.
     Touched(TouchedRecord),
-    /// Bytes of a fork before `end` are in doubt, and it is at least this long. It is made where it is not there.
+    /// Bytes of a fork before `end` are in doubt, and it is at least this long. It is made where it
+    /// is not there.
     Doubt {
         id: ForkId,
         chunk: u32,
@@ -223,7 +227,8 @@ pub(crate) enum ItemRecord {
         end: u64,
         length: u64,
     },
-    /// All forks of files before this one are in doubt, except checkpoints', and so is that others are not there.
+    /// All forks of files before this one are in doubt, except checkpoints', and so is that others
+    /// are not there.
     DoubtAll { below: FileId },
     /// Nothing of a file is in doubt any more; `None`: nothing at all.
     Trust { file: Option<FileId> },

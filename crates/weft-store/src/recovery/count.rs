@@ -1,7 +1,7 @@
 //! Counting what maps refer to when a store is opened: the free blocks, and what each fork holds.
 //!
-//! Most of what an opening reads is chunks' entries, so threads read parts of them side by side. A part is a range of
-//! keys; which parts there are does not change the result.
+//! Most of what an opening reads is chunks' entries, so threads read parts of them side by side. A
+//! part is a range of keys; which parts there are does not change the result.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -44,7 +44,8 @@ struct OfFork {
     tail: bool,
 }
 
-/// Builds the allocator of a state whose log was replayed; returns keys of chunks whose forks are gone.
+/// Builds the allocator of a state whose log was replayed; returns keys of chunks whose forks are
+/// gone.
 ///
 /// Cost: reads every entry, about half a microsecond each on each thread.
 pub(crate) async fn count_blocks(

@@ -44,7 +44,8 @@ const RUNNING: &str = "running";
 impl Store {
     /// Opens the store of a folder, empty at first, and recovers it if it was not closed.
     ///
-    /// Must be called inside a tokio runtime with timers: the store flushes and applies in the background.
+    /// Must be called inside a tokio runtime with timers: the store flushes and applies in the
+    /// background.
     /// # Errors
     /// [`StoreError::Corrupt`] and [`StoreError::Version`] when stored bytes are not what a store
     /// of this version wrote; nothing is changed then.
@@ -58,7 +59,8 @@ impl Store {
         let applied = read_index(&*config.index, &mut state)?;
         let (kept, segments) = open_segments(&*storage, applied)?;
         if segments.is_empty() && config.index.check_room().is_ok() {
-            // Nothing stands behind its journal, if it has anything there: an earlier version may have left it so.
+            // Nothing stands behind its journal, if it has anything there: an earlier version may
+            // have left it so.
             config.index.settle()?;
         }
         let (reached, damaged_mark) = read_reached(&*storage)?;
@@ -69,7 +71,8 @@ impl Store {
         if let Some(damage) = parsed.damage {
             return Err(damaged(&segments, damage));
         }
-        // What was synced needs no proof: what is not there any more is damage, and said where it is read.
+        // What was synced needs no proof: what is not there any more is damage, and said where it
+        // is read.
         parsed.synced = parsed.synced.max(reached.synced);
         let (overlay, sequence, cost) = replay(
             &mut state,
@@ -206,8 +209,9 @@ pub(crate) fn read_running(storage: &dyn Storage) -> Result<Option<String>, Stor
     Ok(RunningRecord::decode(&bytes))
 }
 
-/// How far the log had come; nothing where that is not known. And what is to be said of it: a crash leaves what was written
-/// before, or a part or zeros of a file that was just made; anything else is damage.
+/// How far the log had come; nothing where that is not known. And what is to be said of it: a crash
+/// leaves what was written before, or a part or zeros of a file that was just made; anything else
+/// is damage.
 pub(crate) fn read_reached(
     storage: &dyn Storage,
 ) -> Result<(ReachedRecord, Option<String>), StoreError> {
@@ -230,7 +234,8 @@ pub(crate) fn read_reached(
     Ok((ReachedRecord::default(), damaged))
 }
 
-/// Before the mark of this boot: under it, what the kernel was given counts, and that may be less than before.
+/// Before the mark of this boot: under it, what the kernel was given counts, and that may be less
+/// than before.
 fn write_reached(storage: &dyn Storage, synced: u64, given: u64) -> Result<(), StoreError> {
     let fail = |e: io::Error| StoreError::io("write", REACHED, &e);
     let synced = synced.min(given);
@@ -318,7 +323,8 @@ fn read_doubts(index: &dyn Reader, state: &mut State) -> Result<(), StoreError> 
     })
 }
 
-/// The segments of a log, oldest first: those of which an index that has everything up to `applied` has all, and the others.
+/// The segments of a log, oldest first: those of which an index that has everything up to `applied`
+/// has all, and the others.
 pub(crate) fn open_segments(
     storage: &dyn Storage,
     applied: u64,
@@ -408,7 +414,8 @@ pub(crate) fn damaged(segments: &[Segment], damage: Damage) -> StoreError {
     }
 }
 
-/// Replays what stands; returns what only the log has, the last sequence, and what it cost besides [`Parsed::cost`].
+/// Replays what stands; returns what only the log has, the last sequence, and what it cost besides
+/// [`Parsed::cost`].
 async fn replay(
     state: &mut State,
     index: &dyn OrderedKv,

@@ -1,9 +1,10 @@
 //! Giving a disk its label again, where it can be told which disk it is.
 //!
-//! A label that cannot be read keeps the store from opening: a disk that is taken for another would give other files' bytes.
-//! What the index knows says whose the disk is: its number is known and is no other disk's, it is the only one of which that
-//! cannot be said, its file is as long as what lies there, and the blocks that the index has there match their checksums. Then
-//! the label is written anew; otherwise nothing is touched, and what can be done is said.
+//! A label that cannot be read keeps the store from opening: a disk that is taken for another would
+//! give other files' bytes. What the index knows says whose the disk is: its number is known and is
+//! no other disk's, it is the only one of which that cannot be said, its file is as long as what
+//! lies there, and the blocks that the index has there match their checksums. Then the label is
+//! written anew; otherwise nothing is touched, and what can be done is said.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

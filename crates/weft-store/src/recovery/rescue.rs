@@ -1,17 +1,19 @@
 //! What can be done for a store that refuses to open: `docs/design/0009-fsck.md`.
 //!
-//! A store refuses to open when a record of its index is not what was written, or when two entries claim one block. Here the
-//! index is walked without opening the store. An entry that cannot be read, or whose blocks are not its own, is replaced by
-//! one that marks these blocks as *lost*: reading them is a typed error until they are written anew, everything else of
-//! the store can be used again, and no hole shows where bytes were.
+//! A store refuses to open when a record of its index is not what was written, or when two entries
+//! claim one block. Here the index is walked without opening the store. An entry that cannot be
+//! read, or whose blocks are not its own, is replaced by one that marks these blocks as *lost*:
+//! reading them is a typed error until they are written anew, everything else of the store can be
+//! used again, and no hole shows where bytes were.
 //!
-//! A disk's label that cannot be read is written anew where it can be told which disk it is (`relabel.rs`).
+//! A disk's label that cannot be read is written anew where it can be told which disk it is
+//! (`relabel.rs`).
 //!
 //! A log that is damaged is cut before the first frame that cannot be read (`salvage.rs`).
 //!
-//! Of two entries that claim a block the one keeps it whose checksum the block matches; where both match, both have the right
-//! bytes, and the first keeps it. An entry that a crash left half applied loses nothing: the log replaces it when the
-//! store is opened.
+//! Of two entries that claim a block the one keeps it whose checksum the block matches; where both
+//! match, both have the right bytes, and the first keeps it. An entry that a crash left half
+//! applied loses nothing: the log replaces it when the store is opened.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -50,8 +52,8 @@ pub struct Obstacle {
 /// What is done to an entry of a chunk.
 const LOST: &str = "marked as lost: reading it fails until it is written anew";
 
-/// Walks the index of a store that is not open and finds what keeps it from opening; with `repair`, takes it out of the way
-/// as far as no valid byte is lost by that.
+/// Walks the index of a store that is not open and finds what keeps it from opening; with `repair`,
+/// takes it out of the way as far as no valid byte is lost by that.
 ///
 /// Cost: reads the index once, and each block that two entries claim.
 /// # Durability
@@ -232,7 +234,8 @@ impl Rescue {
                             ForkRecord::decode_key(&key)?;
                         self.forks.insert(record.id, (key, record.chunk));
                     }
-                    // Which chunks are the fork's is not known; without its record they would be taken for garbage.
+                    // Which chunks are the fork's is not known; without its record they would be
+                    // taken for garbage.
                     Err(error) => self.tell(&error, false),
                 }
             }

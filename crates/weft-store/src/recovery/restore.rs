@@ -1,7 +1,8 @@
 //! Bringing back what only the log has, when a store is opened.
 //!
-//! Bytes of a part of a block are laid over the block as it is on the disk. If that cannot be read, the store does not open: what
-//! the log has is worth more than a start. A repair goes on: the block is lost then, as a whole.
+//! Bytes of a part of a block are laid over the block as it is on the disk. If that cannot be read,
+//! the store does not open: what the log has is worth more than a start. A repair goes on: the
+//! block is lost then, as a whole.
 
 use crate::engine::Inner;
 use crate::error::StoreError;
@@ -78,7 +79,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Loads blocks one by one, and gives up those that cannot be read with what the log has of them.
+    /// Loads blocks one by one, and gives up those that cannot be read with what the log has of
+    /// them.
     async fn load_what_can_be(
         &self,
         wanted: &[Wanted],
@@ -93,7 +95,8 @@ impl Inner {
                     | StoreError::Lost { .. }),
                 ) => {
                     tracing::error!(%error, "the block is lost, with what the log has of it");
-                    // The log still says where it lay: it is free when the store is opened without that log, not before.
+                    // The log still says where it lay: it is free when the store is opened without
+                    // that log, not before.
                     self.lock().lose_block(one.id, one.chunk, one.block, None);
                     if let Some(blocks) = overlay.get_mut(&(one.id, one.chunk)) {
                         blocks.remove(&one.block);

@@ -1,12 +1,14 @@
 //! Going on without frames of the log that cannot be read.
 //!
-//! A store holds a prefix of what it acknowledged: so a damaged log is cut at the first frame that is missing or cannot be read, and
-//! what follows goes, too, though frames of it may be whole. Before anything is cut, the segments from there on are put beside
-//! the log as `damaged.log.N`, and what the frames that go may have touched is in doubt from then on (`unproven.rs`): a segment behind
-//! the others says so, and takes the place of what is cut. Until all of the cut is made the log is still damaged.
+//! A store holds a prefix of what it acknowledged: so a damaged log is cut at the first frame that
+//! is missing or cannot be read, and what follows goes, too, though frames of it may be whole.
+//! Before anything is cut, the segments from there on are put beside the log as `damaged.log.N`,
+//! and what the frames that go may have touched is in doubt from then on (`unproven.rs`): a segment
+//! behind the others says so, and takes the place of what is cut. Until all of the cut is made the
+//! log is still damaged.
 //!
-//! Blocks that frames freed may have been used again by later ones that go with them: then a chunk's checksum is wrong, which
-//! is an error where it is read, and never wrong bytes.
+//! Blocks that frames freed may have been used again by later ones that go with them: then a
+//! chunk's checksum is wrong, which is an error where it is read, and never wrong bytes.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +52,8 @@ impl Rescue {
     pub(crate) async fn log(&mut self, config: &StoreConfig) -> Result<(), StoreError> {
         let storage = &*config.storage;
         let value = self.index.snapshot()?.get(META, STORE_KEY)?;
-        // A record that cannot be read was told already, and says nothing of what must be in the log.
+        // A record that cannot be read was told already, and says nothing of what must be in the
+        // log.
         let Ok(record) = value.map(|v| StoreRecord::decode(&v)).transpose() else {
             return Ok(());
         };
@@ -84,14 +87,16 @@ impl Rescue {
             set_aside(storage, &segments, &contents, damage.at.0).await?;
             self.sync_disks().await?;
             mark(storage, &segments, &unproven.frames(damage.first)).await?;
-            // Before the cut: what is said behind it would else count as the end of a log that must be longer.
+            // Before the cut: what is said behind it would else count as the end of a log that must
+            // be longer.
             forget_reached(storage)?;
             cut_log(storage, segments, &parsed).await?;
         }
         Ok(())
     }
 
-    /// What is in doubt when frames go from `first` on; `must`: the last one that is known to have been there.
+    /// What is in doubt when frames go from `first` on; `must`: the last one that is known to have
+    /// been there.
     fn unproven(
         &self,
         parsed: &Parsed,
@@ -144,7 +149,8 @@ impl Rescue {
         }
     }
 
-    /// Lets the disks' files have the blocks again that the log says it has: zeros, which fail their checksums.
+    /// Lets the disks' files have the blocks again that the log says it has: zeros, which fail
+    /// their checksums.
     async fn grow(&mut self, parsed: &Parsed, applied: u64, counts: u64) -> Result<(), StoreError> {
         let frames = parsed.frames.iter();
         let frames = frames.filter(|f| f.sequence > applied && f.sequence <= counts);
@@ -211,7 +217,8 @@ impl Rescue {
                 self.meet(&items);
                 dropped.frames.push((sequence, items));
             }
-            // Of the last segment that holds anything: later ones say how many frames were in this one.
+            // Of the last segment that holds anything: later ones say how many frames were in this
+            // one.
             dropped.open = held(content) > end && !power_lost && !is_torn(content, end);
         }
         dropped

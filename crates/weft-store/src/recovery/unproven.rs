@@ -1,8 +1,8 @@
 //! What a cut of a damaged log leaves unproven: `docs/design/0024-losses.md`.
 //!
-//! The store is a prefix then, and a file differs from what was acknowledged of it only where frames that went touched it. Those
-//! that can still be read say what they touched; of the others later frames say it (`touched.rs`). What neither says may have been
-//! done to any file.
+//! The store is a prefix then, and a file differs from what was acknowledged of it only where
+//! frames that went touched it. Those that can still be read say what they touched; of the others
+//! later frames say it (`touched.rs`). What neither says may have been done to any file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -173,7 +173,8 @@ fn written(item: &ItemRecord) -> Option<(ForkId, Length)> {
     })
 }
 
-/// Whether a repair wrote a frame, instead of frames that went: only those say of themselves that they are synced.
+/// Whether a repair wrote a frame, instead of frames that went: only those say of themselves that
+/// they are synced.
 fn is_repairs(sequence: u64, items: &[ItemRecord]) -> bool {
     let own =
         |item: &ItemRecord| matches!(item, ItemRecord::Synced { through } if *through == sequence);
@@ -199,8 +200,9 @@ pub(crate) struct Unproven {
     pub(crate) forks: Vec<Doubted>,
 }
 
-/// Finds out what a cut before frame `first` leaves in doubt. `standing`: what stands, of which the index has not all; `gone`: the frames
-/// that go and can be read, by number; `last`: the last frame that there was, `None`: that is not known.
+/// Finds out what a cut before frame `first` leaves in doubt. `standing`: what stands, of which the
+/// index has not all; `gone`: the frames that go and can be read, by number; `last`: the last frame
+/// that there was, `None`: that is not known.
 pub(crate) fn judge(
     standing: &Sketch,
     gone: &[(u64, Vec<ItemRecord>)],
@@ -221,7 +223,8 @@ pub(crate) fn judge(
         }
     }
     let mut known = BTreeSet::new();
-    // A repair that died had come to its end before it began to cut, and what it read may be cut by now.
+    // A repair that died had come to its end before it began to cut, and what it read may be cut by
+    // now.
     let (mut earlier, mut judged) = (Unproven::default(), false);
     for (sequence, items) in gone {
         if is_repairs(*sequence, items) {
@@ -365,7 +368,8 @@ impl Unproven {
     }
 
     fn add(&mut self, standing: &Sketch, all: &Sketch, touched: &Touched) {
-        // Numbers of forks are never used twice, not even those of forks that nobody knows any more.
+        // Numbers of forks are never used twice, not even those of forks that nobody knows any
+        // more.
         let mut next = self
             .forks
             .iter()
@@ -388,7 +392,8 @@ impl Unproven {
             };
             self.push(id, chunk, key, length);
         }
-        // An index may know from frames that are gone that a fork was kept, and of what was written to it only a part.
+        // An index may know from frames that are gone that a fork was kept, and of what was written
+        // to it only a part.
         for (id, fork) in &standing.forks {
             let is_heir = standing.names.get(&fork.key) == Some(id);
             let may_be_touched = self.any.is_some() || touched.0.contains_key(&fork.key);
@@ -411,8 +416,9 @@ impl Unproven {
         }
     }
 
-    /// Frames that say so, the first of which is number `first`; one at least, also where nothing is in doubt. They also say that everything
-    /// up to them is on stable storage: then nothing takes them for the torn end of a log.
+    /// Frames that say so, the first of which is number `first`; one at least, also where nothing
+    /// is in doubt. They also say that everything up to them is on stable storage: then nothing
+    /// takes them for the torn end of a log.
     pub(crate) fn frames(&self, first: u64) -> Vec<u8> {
         let (mut out, mut sequence) = (Vec::new(), first);
         let mut close = |mut body: Vec<u8>| {

@@ -1,4 +1,5 @@
-//! The allocator: free blocks of all disks, promises to dirty pages, and blocks that wait for a sync.
+//! The allocator: free blocks of all disks, promises to dirty pages, and blocks that wait for a
+//! sync.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -45,8 +46,8 @@ impl Allocator {
         usable.saturating_sub(self.reserved + held_back(size))
     }
 
-    /// Whether a disk, unless it can grow, has nothing to give: no more than its share of what is held back, what waits
-    /// for a sync included; or all that there is was promised.
+    /// Whether a disk, unless it can grow, has nothing to give: no more than its share of what is
+    /// held back, what waits for a sync included; or all that there is was promised.
     pub(crate) fn is_full(&self, number: u16) -> bool {
         let Some(disk) = self.disks.get(&number) else {
             return false;

@@ -61,7 +61,8 @@ impl Allocator {
     }
 
     /// The disk whose turn it is: disks take turns by what they have free and could grow by. Of
-    /// equal ones the `last` one that the fork had; out of turn the one where it `stays`, if that has room.
+    /// equal ones the `last` one that the fork had; out of turn the one where it `stays`, if that
+    /// has room.
     fn next_disk(&mut self, blocks: u64, last: Option<u16>, stays: Option<u16>) -> u16 {
         let weight = |d: &Disk| i128::from(d.usable() + d.growth);
         let can = |d: &Disk| !d.closed && d.free.count() > 0;

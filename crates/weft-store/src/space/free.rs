@@ -55,8 +55,9 @@ impl FreeBlocks {
         found
     }
 
-    /// Takes the highest of the large extents before a block, or of the small ones, up to `most` blocks; looks at
-    /// `look` of both kinds at most. With the block before which the search goes on.
+    /// Takes the highest of the large extents before a block, or of the small ones, up to `most`
+    /// blocks; looks at `look` of both kinds at most. With the block before which the search goes
+    /// on.
     pub(super) fn take_highest(
         &mut self,
         large: bool,

@@ -1,7 +1,8 @@
-//! Free blocks without a sure place on the host: punched out, or of a file that was found with holes.
+//! Free blocks without a sure place on the host: punched out, or of a file that was found with
+//! holes.
 //!
-//! They are room that their disk could grow by: no write gets one before it was filled. The caller keeps growing,
-//! filling and punching of a store apart from each other.
+//! They are room that their disk could grow by: no write gets one before it was filled. The caller
+//! keeps growing, filling and punching of a store apart from each other.
 
 use super::allocator::Allocator;
 use super::disk::Disk;
@@ -77,8 +78,8 @@ impl Allocator {
         }
     }
 
-    /// The next free blocks to punch out, up to `most`, which no write gets from now on; `None` at the walk's end. None at all
-    /// says only that this step found none.
+    /// The next free blocks to punch out, up to `most`, which no write gets from now on; `None` at
+    /// the walk's end. None at all says only that this step found none.
     pub(crate) fn take_to_punch(
         &mut self,
         number: u16,
@@ -113,7 +114,8 @@ impl Allocator {
         }
     }
 
-    /// The next blocks of which it is not known whether they were punched out; from now on they were.
+    /// The next blocks of which it is not known whether they were punched out; from now on they
+    /// were.
     pub(crate) fn take_unsure(&mut self, number: u16, most: u64) -> Vec<Extent> {
         let Some(disk) = self.disks.get_mut(&number) else {
             return Vec::new();
@@ -136,8 +138,8 @@ impl Allocator {
         }
     }
 
-    /// Blocks of a disk to be given a place, up to `most`; they stay without until [`Allocator::filled`]. First those
-    /// that may have one.
+    /// Blocks of a disk to be given a place, up to `most`; they stay without until
+    /// [`Allocator::filled`]. First those that may have one.
     pub(crate) fn to_fill(&self, number: u16, most: u64) -> Vec<Extent> {
         let Some(disk) = self.disks.get(&number) else {
             return Vec::new();

@@ -17,8 +17,8 @@ impl State {
         self.changes.fork(id);
     }
 
-    /// Everything that can change of files before `below` is in doubt: all that is no checkpoint's. What is named by what it
-    /// holds proves itself.
+    /// Everything that can change of files before `below` is in doubt: all that is no checkpoint's.
+    /// What is named by what it holds proves itself.
     pub(crate) fn doubt_all(&mut self, below: FileId) {
         let living = self.forks.iter();
         let living = living.filter(|(_, f)| f.kept().is_none() && f.key().file < below);
@@ -63,7 +63,8 @@ impl State {
         ranges.map(within).collect()
     }
 
-    /// Refuses to read bytes that are in doubt; `id`: the fork of this name, if there is one, living or of a checkpoint.
+    /// Refuses to read bytes that are in doubt; `id`: the fork of this name, if there is one,
+    /// living or of a checkpoint.
     pub(crate) fn check_proven(
         &self,
         key: &ForkKey,
@@ -92,7 +93,8 @@ impl State {
         })
     }
 
-    /// Whether forks of a file, or of a checkpoint, may be longer than they are, or others may be there.
+    /// Whether forks of a file, or of a checkpoint, may be longer than they are, or others may be
+    /// there.
     pub(crate) fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
         let doubts = self.doubted();
         let endless = |(id, ranges): (ForkId, &Ranges)| {

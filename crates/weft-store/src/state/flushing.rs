@@ -72,7 +72,8 @@ pub(crate) fn runs_of(extents: &[Extent], goal: u64) -> u64 {
 }
 
 impl State {
-    /// Takes dirty blocks of `chunks` behind `from` until there are `most`, whole chunks of them, and gives them places.
+    /// Takes dirty blocks of `chunks` behind `from` until there are `most`, whole chunks of them,
+    /// and gives them places.
     pub(crate) fn begin_flush(
         &mut self,
         from: Bound<(ForkId, u64)>,

@@ -38,8 +38,8 @@ impl State {
         sequence
     }
 
-    /// Queues a frame whose items `fill` puts in place; returns its sequence. `fill` may divide it by [`State::next_frame`],
-    /// and queues no other.
+    /// Queues a frame whose items `fill` puts in place; returns its sequence. `fill` may divide it
+    /// by [`State::next_frame`], and queues no other.
     pub(crate) fn log_with(
         &mut self,
         modified: i64,
@@ -74,13 +74,14 @@ impl State {
         }
     }
 
-    /// Swaps the frames that wait for the log with `frames`, which is empty; returns the sequence of the last one.
+    /// Swaps the frames that wait for the log with `frames`, which is empty; returns the sequence
+    /// of the last one.
     pub(crate) fn take_frames(&mut self, frames: &mut Queued) -> u64 {
         self.head.take(frames)
     }
 
-    /// Everything up to frame `through` is on stable storage: frees what waited for that, and queues a `Synced` record,
-    /// with what was touched, for the segment where it will be.
+    /// Everything up to frame `through` is on stable storage: frees what waited for that, and
+    /// queues a `Synced` record, with what was touched, for the segment where it will be.
     pub(crate) fn synced(&mut self, through: u64, segment: u64) {
         if let Some(covers) = self.head.synced(through) {
             self.space.release(covers);

@@ -22,7 +22,8 @@ impl State {
         }
     }
 
-    /// A fork as the index has it. Half of an application may have left it under its name and without: then it is kept.
+    /// A fork as the index has it. Half of an application may have left it under its name and
+    /// without: then it is kept.
     pub(crate) fn load_fork(&mut self, record: &ForkRecord, key: &ForkKey, kept: bool) {
         let living = self.forks.find(key);
         self.forks.used_id(record.id);
@@ -51,7 +52,8 @@ impl State {
         }
     }
 
-    /// A fork takes over a name, with what its parent has. In replay it may be there already, and the parent gone.
+    /// A fork takes over a name, with what its parent has. In replay it may be there already, and
+    /// the parent gone.
     pub(crate) fn derive(
         &mut self,
         id: ForkId,
@@ -79,14 +81,15 @@ impl State {
         }
     }
 
-    /// A kept fork without a checkpoint from which one fork derives, and that fork. One whose dirty pages may find no place
-    /// waits: they would go with it.
+    /// A kept fork without a checkpoint from which one fork derives, and that fork. One whose dirty
+    /// pages may find no place waits: they would go with it.
     pub(crate) fn mergeable(&self) -> Option<(ForkId, ForkId)> {
         let places = self.space.keeps_promises();
         self.forks.mergeable(|id| places || !self.dirty.has(id))
     }
 
-    /// Gives what a kept fork has of a chunk to its only child; both chunks are in memory and the pages of the first clean.
+    /// Gives what a kept fork has of a chunk to its only child; both chunks are in memory and the
+    /// pages of the first clean.
     pub(crate) fn adopt(&mut self, from: ForkId, to: ForkId, n: u64, sequence: u64) {
         let Some(source) = self.forks.get_mut(from) else {
             return;

@@ -7,8 +7,8 @@ use crate::pool::BLOCK;
 /// What is encoded of a run of pieces beside its data.
 const RUN_BYTES: u64 = 24;
 
-/// What the small pieces of a call add to what has bounds, roughly: blocks of odd chunks, and the maps of what goes the direct
-/// way, are not counted.
+/// What the small pieces of a call add to what has bounds, roughly: blocks of odd chunks, and the
+/// maps of what goes the direct way, are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     /// Bytes of dirty pages.

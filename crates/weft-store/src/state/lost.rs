@@ -11,8 +11,8 @@ use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, new_body};
 
 impl State {
-    /// A block cannot be had any more. Its place, where it was the fork's own, waits for a sync after `freed`; without that it
-    /// stays taken until the store is opened again.
+    /// A block cannot be had any more. Its place, where it was the fork's own, waits for a sync
+    /// after `freed`; without that it stays taken until the store is opened again.
     pub(crate) fn lose_block(&mut self, id: ForkId, chunk: u64, block: u32, freed: Option<u64>) {
         let Some(fork) = self.forks.get_mut(id) else {
             return;
@@ -28,7 +28,8 @@ impl State {
         self.mark_changed(id, chunk);
     }
 
-    /// Gives up those of some blocks that still lie there and are not in memory; returns the frame's sequence.
+    /// Gives up those of some blocks that still lie there and are not in memory; returns the
+    /// frame's sequence.
     pub(crate) fn give_up(&mut self, wanted: &[Wanted]) -> u64 {
         let (as_of, sequence) = (self.sequence(), self.next_sequence());
         let mut lost: BTreeMap<(ForkId, u64), RunsRecord> = BTreeMap::new();
@@ -62,7 +63,8 @@ impl State {
         self.log(&body)
     }
 
-    /// Makes a hole of a block that a frame is going to fill, and that was wanted under this very lock.
+    /// Makes a hole of a block that a frame is going to fill, and that was wanted under this very
+    /// lock.
     pub(crate) fn make_room(&mut self, block: &Wanted, frame: &mut OpenFrame) {
         let (sequence, size) = (self.next_sequence(), self.forks[block.id].chunk());
         let start = block.block * BLOCK as u32;
@@ -80,7 +82,8 @@ impl State {
         );
     }
 
-    /// Closes the store to writes, and to reads of what is not in the log: memory changed what was acknowledged or shown.
+    /// Closes the store to writes, and to reads of what is not in the log: memory changed what was
+    /// acknowledged or shown.
     pub(crate) fn fail_memory(&mut self, error: StoreError) -> StoreError {
         self.fail(error)
     }

@@ -137,7 +137,8 @@ impl State {
         self.changes.fork(id);
     }
 
-    /// Removes a fork and those that were only there for it, and puts the items that say so into a frame.
+    /// Removes a fork and those that were only there for it, and puts the items that say so into a
+    /// frame.
     pub(crate) fn remove_lineage(&mut self, id: ForkId, body: &mut Vec<u8>, sequence: u64) {
         for id in self.forks.doomed(id) {
             ItemRecord::Remove { id }.encode(body);

@@ -75,8 +75,9 @@ impl State {
         }
     }
 
-    /// The page of a block that is about to be changed, marked dirty, and what its new checksum is to be off by: nothing,
-    /// except where the block's bytes are not what they were. So what became of them in memory stays known.
+    /// The page of a block that is about to be changed, marked dirty, and what its new checksum is
+    /// to be off by: nothing, except where the block's bytes are not what they were. So what became
+    /// of them in memory stays known.
     pub(crate) fn change_block(
         &mut self,
         pool: &Pool,
@@ -143,8 +144,8 @@ impl State {
         (page, carry)
     }
 
-    /// Puts a page of blocks that are on the disk into the cache, in place of what it has of them; returns how many bytes it
-    /// copied into a page that stays. The blocks are placed already.
+    /// Puts a page of blocks that are on the disk into the cache, in place of what it has of them;
+    /// returns how many bytes it copied into a page that stays. The blocks are placed already.
     pub(crate) fn replace_blocks(
         &mut self,
         pool: &Pool,
@@ -189,8 +190,8 @@ impl State {
         if merge { u64::from(bytes) } else { 0 }
     }
 
-    /// Puts blocks that were read into the cache: those of the buffer, which begins with block `first`, that `valid` marks in
-    /// their slot. `ahead`: no call has asked for them yet.
+    /// Puts blocks that were read into the cache: those of the buffer, which begins with block
+    /// `first`, that `valid` marks in their slot. `ahead`: no call has asked for them yet.
     pub(crate) fn add_loaded(
         &mut self,
         pool: &Pool,

@@ -8,7 +8,8 @@ use crate::key::{ADDRESSED, ForkKey};
 use crate::record::{ItemRecord, TouchedRecord};
 
 impl State {
-    /// Adds what was touched to the frame of the next sequence; `segment`: where that will be, if that is known.
+    /// Adds what was touched to the frame of the next sequence; `segment`: where that will be, if
+    /// that is known.
     pub(super) fn say_touched(&mut self, segment: Option<u64>, body: &mut Vec<u8>) {
         let next = self.next_sequence();
         for window in self.touches().take(segment, next) {

@@ -8,8 +8,8 @@ use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, new_body};
 
 impl State {
-    /// Sets a shorter length. What lies beyond in the chunk that this divides, which is in memory, goes; other chunks become the
-    /// fork's tail. The caller zeroes the rest of the last block.
+    /// Sets a shorter length. What lies beyond in the chunk that this divides, which is in memory,
+    /// goes; other chunks become the fork's tail. The caller zeroes the rest of the last block.
     pub(crate) fn cut_off(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) {
         let Some(size) = self.forks.get(id).map(|f| u64::from(f.chunk().max(1))) else {
             return;
@@ -38,7 +38,8 @@ impl State {
         numbers.len() as u64
     }
 
-    /// Empties chunks of a tail, all of which are in memory, as one frame of the log; to [`u64::MAX`]: there are no more.
+    /// Empties chunks of a tail, all of which are in memory, as one frame of the log; to
+    /// [`u64::MAX`]: there are no more.
     pub(crate) fn take_part(&mut self, id: ForkId, chunks: Range<u64>) -> u64 {
         let Range { start, end } = chunks;
         let sequence = self.next_sequence();

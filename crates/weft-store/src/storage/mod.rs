@@ -63,8 +63,8 @@ pub trait Storage: Send + Sync {
 /// # Cancellation
 /// An operation that has begun goes on when its future is dropped; its buffers live until it ends.
 pub trait StorageFile: Send + Sync {
-    /// Fills `buffers` one after the other with the bytes from `at` on; both are multiples of 4 KiB.
-    /// Bytes beyond the end of the file are an error.
+    /// Fills `buffers` one after the other with the bytes from `at` on; both are multiples of 4
+    /// KiB. Bytes beyond the end of the file are an error.
     fn read_at(&self, at: u64, buffers: Vec<Buffer>) -> BoxFuture<io::Result<Vec<Buffer>>>;
 
     /// Writes `slices` one after the other from `at` on; all are multiples of 4 KiB.
@@ -77,11 +77,12 @@ pub trait StorageFile: Send + Sync {
     /// it is of kind [`FileKind::Data`].
     fn allocate(&self, length: u64) -> io::Result<()>;
 
-    /// Gives the place of bytes that nothing refers to back to the host; the file keeps its length. What is read there
-    /// until it is written again is anything. Multiples of 4 KiB.
+    /// Gives the place of bytes that nothing refers to back to the host; the file keeps its length.
+    /// What is read there until it is written again is anything. Multiples of 4 KiB.
     fn punch(&self, at: u64, length: u64) -> io::Result<()>;
 
-    /// Gives bytes within the file that were punched a place again; bytes that have one stay as they are.
+    /// Gives bytes within the file that were punched a place again; bytes that have one stay as
+    /// they are.
     fn fill(&self, at: u64, length: u64) -> io::Result<()>;
 
     /// Bytes that the file takes of its host.

@@ -1,9 +1,11 @@
 //! What is lost of what was stored: counted, named to readers and checks, and accepted.
 //!
-//! A block is lost where an entry says that it lies nowhere (`give_up.rs`). That is as durable as any entry, and goes with the
-//! entry: when the block is written anew, cut off, cleared, removed, or given another place by going back to a checkpoint. What
-//! there is to know beside is which entries to look at. An opening reads all of them, and every change of one goes through
-//! [`State::mark_changed`]; an entry that has no lost block any more is forgotten when somebody looks.
+//! A block is lost where an entry says that it lies nowhere (`give_up.rs`). That is as durable as
+//! any entry, and goes with the entry: when the block is written anew, cut off, cleared, removed,
+//! or given another place by going back to a checkpoint. What there is to know beside is which
+//! entries to look at. An opening reads all of them, and every change of one goes through
+//! [`State::mark_changed`]; an entry that has no lost block any more is forgotten when somebody
+//! looks.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -76,7 +78,8 @@ impl State {
         ranges.filter(|(_, range)| !range.is_empty()).collect()
     }
 
-    /// What a reader is told who met a lost block: all that is lost around it. `None`: it is not lost any more.
+    /// What a reader is told who met a lost block: all that is lost around it. `None`: it is not
+    /// lost any more.
     pub(crate) fn lost(&self, id: ForkId, chunk: u64, block: u32) -> Option<StoreError> {
         let fork = self.forks().get(id)?;
         let around = lost_blocks(fork.chunks().get(&chunk)?).into_iter();
@@ -322,8 +325,9 @@ impl Store {
         Ok(found)
     }
 
-    /// Makes zeros of all that is lost of a file, in its cells and checkpoints, and shows what there is where it is not proven: its
-    /// owner's word that this is worth more than nothing. Lengths and times stay.
+    /// Makes zeros of all that is lost of a file, in its cells and checkpoints, and shows what
+    /// there is where it is not proven: its owner's word that this is worth more than nothing.
+    /// Lengths and times stay.
     ///
     /// # Durability
     /// On stable storage on return.
@@ -347,9 +351,10 @@ impl Store {
         Ok(accepted)
     }
 
-    /// Puts all that there is of files before `below` in doubt, and that others are not there: the store is an older copy of one that had
-    /// acknowledged more. What checkpoints keep stays as it is. Reading is [`StoreError::Unproven`] until the bytes are written anew, cut
-    /// off, removed or accepted.
+    /// Puts all that there is of files before `below` in doubt, and that others are not there: the
+    /// store is an older copy of one that had acknowledged more. What checkpoints keep stays as it
+    /// is. Reading is [`StoreError::Unproven`] until the bytes are written anew, cut off, removed
+    /// or accepted.
     ///
     /// Cost: as many entries in memory and in the index as there are forks.
     /// # Durability
@@ -364,7 +369,8 @@ impl Store {
         self.0.lock().doubted().any()
     }
 
-    /// Cells of files before this one that the store does not have may have been there; of a single file [`Store::doubts_absent`] tells.
+    /// Cells of files before this one that the store does not have may have been there; of a single
+    /// file [`Store::doubts_absent`] tells.
     pub fn absent_doubted_below(&self) -> Option<FileId> {
         self.0.lock().doubted().absent()
     }
@@ -374,8 +380,8 @@ impl Store {
         self.0.lock().doubted().doubts_absent(file)
     }
 
-    /// Refuses bytes that are in doubt, of a living fork or of one of a checkpoint. Beyond a fork's end, or of a fork that is not there,
-    /// it is in doubt whether there are any.
+    /// Refuses bytes that are in doubt, of a living fork or of one of a checkpoint. Beyond a fork's
+    /// end, or of a fork that is not there, it is in doubt whether there are any.
     ///
     /// # Errors
     /// [`StoreError::Unproven`]; [`StoreError::NoCheckpoint`].
@@ -390,12 +396,14 @@ impl Store {
         state.check_proven(key, (found, checkpoint), bytes)
     }
 
-    /// Whether it is in doubt that forks of a file, or of a checkpoint of it, end where they do, or that others are not there.
+    /// Whether it is in doubt that forks of a file, or of a checkpoint of it, end where they do, or
+    /// that others are not there.
     pub fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
         self.0.lock().doubts_ends(file, checkpoint)
     }
 
-    /// When the newest bytes that living forks have were written, in nanoseconds since the epoch; 0: there are none.
+    /// When the newest bytes that living forks have were written, in nanoseconds since the epoch;
+    /// 0: there are none.
     ///
     /// Cost: a look at each fork.
     pub fn newest(&self) -> i64 {

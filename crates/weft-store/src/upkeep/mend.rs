@@ -1,12 +1,16 @@
 //! Blocks that cannot be had any more.
 //!
-//! A block that is given up lies nowhere, which is not a hole: reading it is a typed error until it is written anew. The log says
-//! so with a `Map` item whose place is on [`Place::LOST_DISK`]. It is done
+//! A block that is given up lies nowhere, which is not a hole: reading it is a typed error until it
+//! is written anew. The log says so with a `Map` item whose place is on [`Place::LOST_DISK`]. It is
+//! done
 //!
-//! - by a cut inside a block that fails its checksum: the cut has been promised, and nobody asks for the rest of the block again;
-//! - by a repair (`docs/design/0009-fsck.md`), which keeps the bytes as they are beside the store first.
+//! - by a cut inside a block that fails its checksum: the cut has been promised, and nobody asks
+//!   for the rest of the block again;
+//! - by a repair (`docs/design/0009-fsck.md`), which keeps the bytes as they are beside the store
+//!   first.
 //!
-//! A batch of pieces that together are all of a bad block needs nothing of it: it is emptied in the frame that fills it.
+//! A batch of pieces that together are all of a bad block needs nothing of it: it is emptied in the
+//! frame that fills it.
 
 use crate::engine::{Inner, Locked};
 use crate::error::StoreError;
@@ -45,8 +49,9 @@ impl Inner {
         Ok(())
     }
 
-    /// What is done about blocks that fail their checksums: where the cache has them as they were written they are written
-    /// anew, else the bytes are put aside and the blocks given up. In words; nothing: it is left.
+    /// What is done about blocks that fail their checksums: where the cache has them as they were
+    /// written they are written anew, else the bytes are put aside and the blocks given up. In
+    /// words; nothing: it is left.
     pub(crate) async fn mend(&self, finding: &Finding) -> Result<Option<String>, StoreError> {
         if finding.fault != Fault::Checksum {
             return Ok(None);
@@ -138,7 +143,8 @@ impl Inner {
         }
     }
 
-    /// Marks a block dirty in each fork that lies there, where one of them has it in memory as it was written.
+    /// Marks a block dirty in each fork that lies there, where one of them has it in memory as it
+    /// was written.
     fn write_from_cache(
         &self,
         state: &mut State,
@@ -185,7 +191,8 @@ impl Inner {
         true
     }
 
-    /// Keeps what the disk has of blocks in a file beside the store, on stable storage; its name, and the bytes.
+    /// Keeps what the disk has of blocks in a file beside the store, on stable storage; its name,
+    /// and the bytes.
     async fn put_aside(
         &self,
         finding: &Finding,

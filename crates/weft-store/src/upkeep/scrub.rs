@@ -1,11 +1,13 @@
 //! Reading everything again to see whether it still is what was written.
 //!
-//! A pass walks the index in the order of its keys, some chunks at a time, past the cache. It begins with an application of
-//! the log, so that all that was there by then is in the index; what was written since has just been checked by its
-//! writing. Blocks in use are never overwritten, so a block that fails its checksum is bad if the chunk's entry still says
-//! the same of it afterwards, and was replaced meanwhile if not.
+//! A pass walks the index in the order of its keys, some chunks at a time, past the cache. It
+//! begins with an application of the log, so that all that was there by then is in the index; what
+//! was written since has just been checked by its writing. Blocks in use are never overwritten, so
+//! a block that fails its checksum is bad if the chunk's entry still says the same of it
+//! afterwards, and was replaced meanwhile if not.
 //!
-//! The place of a pass is one key: nothing is held between two parts, and a pass goes on wherever it stopped.
+//! The place of a pass is one key: nothing is held between two parts, and a pass goes on wherever
+//! it stopped.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -72,9 +74,9 @@ struct Suspect {
 impl Store {
     /// Makes sure that a pass that begins now sees everything there is.
     ///
-    /// What the index has in its journal only, and once more in what is kept of the log, goes to tables, which the pass reads, and
-    /// which are copied some seconds later. Where the index has no room for that, it is in the journal, of which the pass reads
-    /// nothing.
+    /// What the index has in its journal only, and once more in what is kept of the log, goes to
+    /// tables, which the pass reads, and which are copied some seconds later. Where the index has
+    /// no room for that, it is in the journal, of which the pass reads nothing.
     pub async fn scrub_begin(&self) -> Result<(), StoreError> {
         self.apply_in(Room::Last).await?;
         let inner = &self.0;
@@ -108,7 +110,8 @@ impl Store {
         Ok(self.0.run(move || index.verify(&file)).await??)
     }
 
-    /// Verifies chunks from `from` on until about `bytes` were read, at least one chunk. What is bad is told, not an error.
+    /// Verifies chunks from `from` on until about `bytes` were read, at least one chunk. What is
+    /// bad is told, not an error.
     ///
     /// Cost: nothing stays in the cache; the state's lock is held for a chunk's entry at a time.
     /// # Errors

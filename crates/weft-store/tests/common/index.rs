@@ -26,7 +26,8 @@ pub struct CrashKv {
     steps: Mutex<Vec<u64>>,
     unreadable: AtomicBool,
     full: AtomicBool,
-    /// How often it still says that there is room for what brings some back, and whether it did the last time.
+    /// How often it still says that there is room for what brings some back, and whether it did the
+    /// last time.
     last_room: AtomicU64,
     granted: AtomicBool,
     panics: AtomicBool,
@@ -105,8 +106,8 @@ impl OrderedKv for CrashKv {
     }
 }
 
-/// The index as one life of a process has it: what it does is counted with what the disks do, can be the last thing that
-/// the process does, and ends with it.
+/// The index as one life of a process has it: what it does is counted with what the disks do, can
+/// be the last thing that the process does, and ends with it.
 pub struct Living {
     index: Arc<CrashKv>,
     disk: SimStorage,
@@ -122,7 +123,8 @@ impl Living {
         })
     }
 
-    /// An operation of which nothing takes effect where it is the last one: the process dies before it.
+    /// An operation of which nothing takes effect where it is the last one: the process dies before
+    /// it.
     fn step(&self, doing: &'static str) -> Result<(), KvError> {
         let failed = |reason: String| KvError::Engine { doing, reason };
         let done = self.disk.step(self.life);
@@ -276,7 +278,8 @@ impl CrashKv {
         journal.truncate(journal.len() - lost);
     }
 
-    /// Its journal cannot be read from some batch on, synced or not: it goes back to what it was before that.
+    /// Its journal cannot be read from some batch on, synced or not: it goes back to what it was
+    /// before that.
     pub fn lose_journal(&self, seed: u64) {
         let mut settled = self.settled.lock();
         let keep = (seed % (settled.1.len() as u64 + 1)) as usize;

@@ -1,4 +1,5 @@
-//! Records that say whose things are: labels and records of disks, the store's own, what is kept beside it.
+//! Records that say whose things are: labels and records of disks, the store's own, what is kept
+//! beside it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

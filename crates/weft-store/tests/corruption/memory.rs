@@ -14,7 +14,8 @@ const MIB: usize = 1 << 20;
 /// Flips a bit of a byte that is in the store's cache: what was read shares the memory.
 fn flip(bytes: &Bytes, at: usize) {
     let place = bytes[at..].as_ptr().cast_mut();
-    // SAFETY: the byte lives as long as `bytes`; nobody else looks at it now, on a runtime of one thread.
+    // SAFETY: the byte lives as long as `bytes`; nobody else looks at it now, on a runtime of one
+    // thread.
     unsafe { place.write_volatile(place.read_volatile() ^ 16) };
 }
 
@@ -50,7 +51,8 @@ fn a_cached_block_that_changed_is_read_again_from_the_disk() {
             data
         );
         assert_eq!(store.counters().memory_faults, 1);
-        // The sum that goes with them is the one of what was stored, whatever became of the bytes since.
+        // The sum that goes with them is the one of what was stored, whatever became of the bytes
+        // since.
         let offset = CellOffset(8192);
         let parts = store
             .read_parts(&key(0, 0), None, offset, 4096)

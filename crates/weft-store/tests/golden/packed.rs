@@ -1,8 +1,9 @@
-//! Folders packed into one file, runs of equal bytes as their length: what a store preallocates is zeros.
+//! Folders packed into one file, runs of equal bytes as their length: what a store preallocates is
+//! zeros.
 //!
-//! A packed folder is, for each file in the order of names: length of the path 2 (little-endian), path, length of the
-//! file, then until that many bytes are there: count of literal bytes, these, count of equal bytes, their value. Counts are
-//! LEB128.
+//! A packed folder is, for each file in the order of names: length of the path 2 (little-endian),
+//! path, length of the file, then until that many bytes are there: count of literal bytes, these,
+//! count of equal bytes, their value. Counts are LEB128.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -7,7 +7,8 @@ use super::packed::Tree;
 use weft_layout::{CellIndex, CellOffset, FileId};
 use weft_store::{ForkKey, ForkName, Run, Scattered, Store, Timestamp};
 
-/// Bytes that tell their place and their writer apart, in runs of equal ones, so that they pack well.
+/// Bytes that tell their place and their writer apart, in runs of equal ones, so that they pack
+/// well.
 pub fn bytes(mark: u64, length: usize) -> Vec<u8> {
     let mixed = |n: usize| (mark * 31 + n as u64 / 512).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     (0..length).map(|n| mixed(n) as u8).collect()

@@ -42,7 +42,8 @@ pub fn end(machine: &Machine) {
     });
 }
 
-/// Deaths before the index was written, and before it was synced; and losses of what its journal had.
+/// Deaths before the index was written, and before it was synced; and losses of what its journal
+/// had.
 pub fn assert_deaths() {
     DEATHS.with_borrow(|seen| {
         let both = ["sync", "write"]

@@ -1,5 +1,6 @@
-//! A three-dimensional array over 2 × 2 × 2 processes: a collective call of each, against what programs do without
-//! collectives, which is to exchange the bytes among themselves and to move contiguous shares (`exchange.rs`).
+//! A three-dimensional array over 2 × 2 × 2 processes: a collective call of each, against what
+//! programs do without collectives, which is to exchange the bytes among themselves and to move
+//! contiguous shares (`exchange.rs`).
 
 use super::{Case, Point, by};
 use crate::Interface;

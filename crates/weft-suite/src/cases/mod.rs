@@ -1,4 +1,5 @@
-//! The experiments: each makes points, arithmetic only. docs/benchmarks.md says what the papers found.
+//! The experiments: each makes points, arithmetic only. docs/benchmarks.md says what the papers
+//! found.
 
 mod array;
 mod galley;
@@ -19,7 +20,8 @@ use crate::{Interface, Op, SuiteError, sort};
 pub enum Case {
     /// Galley: broadcast, partitioned, interleaved; one call per record against strided calls.
     Galley,
-    /// PVFS: against the local disk; many servers; stripe sizes; matching and mismatched partitions.
+    /// PVFS: against the local disk; many servers; stripe sizes; matching and mismatched
+    /// partitions.
     Pvfs,
     /// Vesta §5.5: orthogonal views.
     VestaViews,
@@ -58,7 +60,8 @@ pub struct Point {
     pub fill: Option<Vec<Part>>,
     /// On the local file system beside the volume instead of in it.
     pub local: bool,
-    /// The clients exchange the bytes among themselves, so that each moves a contiguous share of the file.
+    /// The clients exchange the bytes among themselves, so that each moves a contiguous share of
+    /// the file.
     pub exchange: bool,
 }
 
@@ -139,7 +142,8 @@ impl Case {
     }
 }
 
-/// Calls of a client, at most, where every record is a call of its own: the rest of its share is left out.
+/// Calls of a client, at most, where every record is a call of its own: the rest of its share is
+/// left out.
 const CALLS: u64 = 4096;
 
 /// How many of `records` a client moves by `interface`: all, or as many as there are calls, scaled.

@@ -1,5 +1,5 @@
-//! PVFS §3 (P8): one server against the local disk; one client on many servers; stripe sizes; several clients with
-//! partitions that match the striping or do not.
+//! PVFS §3 (P8): one server against the local disk; one client on many servers; stripe sizes;
+//! several clients with partitions that match the striping or do not.
 
 use super::{Case, Point, affordable};
 use crate::Interface;
@@ -125,8 +125,9 @@ fn single(sweep: &Sweep, of: Single, record: u64, interface: Interface) -> Point
     }
 }
 
-/// Each client has every `clients`-th group; requests of 2 MiB. Matching, a stripe is a group, so that a client whose
-/// number is that of a server has all its data there; mismatched, each group lies on all servers.
+/// Each client has every `clients`-th group; requests of 2 MiB. Matching, a stripe is a group, so
+/// that a client whose number is that of a server has all its data there; mismatched, each group
+/// lies on all servers.
 fn partitioned(
     sweep: &Sweep,
     pattern: &str,

@@ -1,5 +1,5 @@
-//! Vesta §5.4: one client that keeps every server busy; whole systems with three servers to a client; and, for links of
-//! limited bandwidth, one client to a server.
+//! Vesta §5.4: one client that keeps every server busy; whole systems with three servers to a
+//! client; and, for links of limited bandwidth, one client to a server.
 
 use super::{Case, Point, affordable};
 use crate::Interface;

@@ -1,5 +1,5 @@
-//! Vesta §5.5: one client with three striping units; four clients with subfiles by cell and across the cells. And a
-//! matrix stored by rows, read and written by columns.
+//! Vesta §5.5: one client with three striping units; four clients with subfiles by cell and across
+//! the cells. And a matrix stored by rows, read and written by columns.
 
 use super::{Case, Point, affordable};
 use crate::Interface;

@@ -17,8 +17,8 @@ const AT_ONCE: usize = 64 << 10;
 /// How much an idle link may pass without waiting.
 const BURST: f64 = 128.0 * 1024.0;
 
-/// Streams that are accepted through a link of limited bandwidth. Those that are opened are not limited: a server opens
-/// none but for its heartbeat.
+/// Streams that are accepted through a link of limited bandwidth. Those that are opened are not
+/// limited: a server opens none but for its heartbeat.
 pub struct LimitedNetwork {
     below: Arc<dyn Network>,
     link: Link,

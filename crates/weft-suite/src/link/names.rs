@@ -1,6 +1,8 @@
-//! Network namespaces, one per server, joined to this machine by a bridge, each behind a rate-limited link.
+//! Network namespaces, one per server, joined to this machine by a bridge, each behind a
+//! rate-limited link.
 //!
-//! All names carry the number of this process; what an earlier process left that is gone is removed first.
+//! All names carry the number of this process; what an earlier process left that is gone is removed
+//! first.
 
 use std::io::Write;
 use std::process::Command;
@@ -8,7 +10,8 @@ use std::process::Command;
 use crate::SuiteError;
 use crate::volume::run;
 
-/// What a link keeps waiting before it drops, in milliseconds of its rate: many clients send to one server at once.
+/// What a link keeps waiting before it drops, in milliseconds of its rate: many clients send to one
+/// server at once.
 const QUEUE: &str = "300ms";
 /// What a link may pass at once; the kernel hands it segments of up to 64 KiB.
 const BURST: &str = "128kb";
@@ -99,8 +102,9 @@ impl Names {
 
 impl Drop for Names {
     fn drop(&mut self) {
-        // A namespace takes its link with it only when nothing holds it any more, and the socket of a server that was
-        // just stopped may: so the links go first. What was not made cannot be removed, and need not.
+        // A namespace takes its link with it only when nothing holds it any more, and the socket of
+        // a server that was just stopped may: so the links go first. What was not made cannot be
+        // removed, and need not.
         for server in 0..self.servers {
             ip(&["link", "del", &self.near(server)]).ok();
             ip(&["netns", "del", &self.name(server)]).ok();
@@ -159,7 +163,8 @@ fn device_names(listing: &str) -> impl Iterator<Item = &str> {
     names.map(|name| name.split(['@', ':']).next().unwrap_or(name))
 }
 
-/// The process that made a device of this name, if it is one of ours: a bridge, or this machine's end of a link.
+/// The process that made a device of this name, if it is one of ours: a bridge, or this machine's
+/// end of a link.
 fn maker(name: &str) -> Option<&str> {
     match name.strip_prefix("wv") {
         Some(link) => link.split_once('-').map(|(process, _)| process),

@@ -1,5 +1,5 @@
-//! A volume whose servers are in network namespaces: configured, formatted and served by the binary, as an administrator
-//! of several machines would.
+//! A volume whose servers are in network namespaces: configured, formatted and served by the
+//! binary, as an administrator of several machines would.
 
 use std::fmt::Write;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! Pictures of rows: a panel for each case and way (and pattern, where there are many), a line for what else differs.
+//! Pictures of rows: a panel for each case and way (and pattern, where there are many), a line for
+//! what else differs.
 //!
 //! Text in PNG wants a font; one comes with the program, so that no machine needs any.
 
@@ -26,7 +27,8 @@ const PANELS_MAX: usize = 64;
 /// Draws rows into a file, whose name ends in `.svg` or `.png`.
 ///
 /// # Errors
-/// [`SuiteError::Asked`] when there is nothing to draw, too much, or the name ends otherwise; [`SuiteError::Plot`].
+/// [`SuiteError::Asked`] when there is nothing to draw, too much, or the name ends otherwise;
+/// [`SuiteError::Plot`].
 pub fn plot(rows: &[Row], out: &Path) -> Result<(), SuiteError> {
     let panels = Panel::all(rows);
     if panels.is_empty() || panels.len() > PANELS_MAX {

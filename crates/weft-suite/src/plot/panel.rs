@@ -149,7 +149,8 @@ fn widest(rows: &[&Row]) -> Axis {
         .unwrap_or(Axis::Record)
 }
 
-/// The other numbers of which there are several at one place of the axis for one pattern and interface.
+/// The other numbers of which there are several at one place of the axis for one pattern and
+/// interface.
 fn telling(rows: &[&Row], axis: Axis) -> Vec<Axis> {
     let differs = |other: &Axis| {
         let mut seen: BTreeMap<(u64, &str, &str, &str), u64> = BTreeMap::new();

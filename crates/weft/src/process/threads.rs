@@ -69,7 +69,8 @@ mod tests {
     #[test]
     fn blocking_work_is_done_by_threads_that_were_there_from_the_beginning() {
         let runtime = lasting(&mut Builder::new_current_thread()).unwrap();
-        // A thread is idle a moment after its work has ended; work that comes before starts another one.
+        // A thread is idle a moment after its work has ended; work that comes before starts another
+        // one.
         let idle = || std::thread::sleep(Duration::from_millis(20));
         let mut seen: HashSet<ThreadId> = HashSet::new();
         for _ in 0..20 {

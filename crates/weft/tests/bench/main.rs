@@ -1,5 +1,5 @@
-//! `weft bench` through the real binary: every case once, at the smallest scale; its rows, its messages, its pictures,
-//! and that nothing stays behind.
+//! `weft bench` through the real binary: every case once, at the smallest scale; its rows, its
+//! messages, its pictures, and that nothing stays behind.
 
 use std::path::Path;
 use std::process::Command;

@@ -111,7 +111,8 @@ impl Volume {
         succeeded(&self.start(line, input).wait_with_output().unwrap());
     }
 
-    /// Runs a command line of plain words that fails with this exit code; returns what it complained.
+    /// Runs a command line of plain words that fails with this exit code; returns what it
+    /// complained.
     pub fn fails(&self, line: &str, code: i32) -> String {
         let output = self
             .command(line.split_whitespace())

@@ -110,7 +110,8 @@ pub fn start(volume: &Volume) {
     for node in &refused {
         volume.text(&format!("server accept-rollback {node}"));
     }
-    // Servers take part with their next heartbeat, and note with the one after it what they hear of the service.
+    // Servers take part with their next heartbeat, and note with the one after it what they hear of
+    // the service.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     // What they have counts as it is: these tests look for what does not fit together.
     for server in refused.iter().filter(|node| *node != "metadata") {

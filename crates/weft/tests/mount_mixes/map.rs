@@ -5,13 +5,15 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// A shared map of the first `length` bytes of a file, to read and write. The file must not get shorter than what is touched.
+/// A shared map of the first `length` bytes of a file, to read and write. The file must not get
+/// shorter than what is touched.
 pub struct Map {
     start: *mut u8,
     length: usize,
 }
 
-// SAFETY: bytes are only touched by volatile accesses of single bytes; that others of them change meanwhile is the point.
+// SAFETY: bytes are only touched by volatile accesses of single bytes; that others of them change
+// meanwhile is the point.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}

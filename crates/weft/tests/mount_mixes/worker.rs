@@ -1,8 +1,9 @@
 //! One of several that change a file at once, each its own bytes of it, by whatever way there is.
 //!
-//! The first pages of the file belong to all, in pieces much shorter than a page; then come whole pages for what direct I/O of local file
-//! systems can do; what follows, with the end of the file, belongs to the first worker alone. Since each byte has one
-//! writer, each knows what its bytes are, and what the file is in the end depends on nothing but the seed.
+//! The first pages of the file belong to all, in pieces much shorter than a page; then come whole
+//! pages for what direct I/O of local file systems can do; what follows, with the end of the file,
+//! belongs to the first worker alone. Since each byte has one writer, each knows what its bytes
+//! are, and what the file is in the end depends on nothing but the seed.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -86,7 +86,8 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, model: &T) -> Resu
 /// Whether two outcomes are the same as far as POSIX says what they are.
 fn agree(ours: &Outcome, model: &Outcome) -> Result<(), String> {
     match (ours, model) {
-        // Where holes begin is each file system's own affair; that what it says is true was looked at already.
+        // Where holes begin is each file system's own affair; that what it says is true was looked
+        // at already.
         (Outcome::Hole(_), Outcome::Hole(_)) => Ok(()),
         _ => same("result", ours, model),
     }

@@ -176,7 +176,8 @@ pub enum Moment {
     At { seconds: i64, nanos: i64 },
 }
 
-/// Operations, and after how many of them all bytes are compared, too: comparing reads, and so changes what is cached.
+/// Operations, and after how many of them all bytes are compared, too: comparing reads, and so
+/// changes what is cached.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub ops: Vec<Op>,
@@ -189,7 +190,8 @@ pub fn script(steps: usize) -> impl Strategy<Value = Script> {
         .prop_map(|(ops, bytes_each)| Script { ops, bytes_each })
 }
 
-/// Few names, so that operations meet: what is a file for one is a directory, a link or nothing for the next.
+/// Few names, so that operations meet: what is a file for one is a directory, a link or nothing for
+/// the next.
 fn path() -> impl Strategy<Value = String> {
     let name = || prop_oneof![4 => Just("a"), 4 => Just("b"), 3 => Just("d"), 2 => Just("e")];
     prop_oneof![
@@ -203,7 +205,8 @@ fn slot() -> impl Strategy<Value = usize> {
     prop_oneof![3 => Just(0), 2 => Just(1), 1 => 2..SLOTS]
 }
 
-/// Near the places where something changes: blocks, the bound of small files, cells of the usual layout.
+/// Near the places where something changes: blocks, the bound of small files, cells of the usual
+/// layout.
 fn offset() -> impl Strategy<Value = u64> {
     let edge = prop_oneof![
         Just(512u64),

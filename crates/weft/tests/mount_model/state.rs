@@ -14,7 +14,8 @@ pub enum Bytes {
     None,
 }
 
-/// What must agree. Not: inode numbers, blocks, sizes of directories, times of last access and change.
+/// What must agree. Not: inode numbers, blocks, sizes of directories, times of last access and
+/// change.
 #[derive(Clone, PartialEq)]
 pub struct Seen {
     kind: FileType,
@@ -23,7 +24,8 @@ pub struct Seen {
     links: u64,
     size: Option<u64>,
     device: u64,
-    /// The time of modification, if it was set to the past; a recent one each file system takes from its own clock.
+    /// The time of modification, if it was set to the past; a recent one each file system takes
+    /// from its own clock.
     modified: Option<i64>,
     /// The text of a link.
     text: Vec<u8>,

@@ -79,8 +79,9 @@ impl World {
         self.root.join(path)
     }
 
-    /// What an open file looks like; also one without a name. Of directories and fifos without a name only that they are
-    /// gone: nobody attaches those, so that a volume forgets them with their last name.
+    /// What an open file looks like; also one without a name. Of directories and fifos without a
+    /// name only that they are gone: nobody attaches those, so that a volume forgets them with
+    /// their last name.
     pub fn open_state(&self, slot: usize, began: i64) -> Option<(Seen, Option<Vec<u8>>)> {
         let stat = self.stat(slot)?;
         // Its bytes are looked at only where no path leads to them.
@@ -278,7 +279,8 @@ impl World {
         }
     }
 
-    /// Local file systems differ in which kinds they have: the model's zeros are written if it cannot clear.
+    /// Local file systems differ in which kinds they have: the model's zeros are written if it
+    /// cannot clear.
     fn allocate(
         &self,
         slot: usize,
@@ -328,7 +330,8 @@ impl World {
         Ok(Outcome::Done)
     }
 
-    /// Nothing but zeros may lie between where it was asked and the data, and behind the beginning of a hole.
+    /// Nothing but zeros may lie between where it was asked and the data, and behind the beginning
+    /// of a hole.
     fn seek(&self, slot: usize, offset: u64, hole: bool) -> Result<Outcome, Outcome> {
         let file = self.slot(slot)?;
         if !self.is_regular(slot) {
@@ -410,7 +413,8 @@ impl World {
         let start = offset / PAGE * PAGE;
         let (whole, before) = ((end - start) as usize, (offset - start) as usize);
         let protection = libc::PROT_READ | if fill.is_some() { libc::PROT_WRITE } else { 0 };
-        // SAFETY: a map of its own of an open file; nobody else in this process shortens the file while it lives.
+        // SAFETY: a map of its own of an open file; nobody else in this process shortens the file
+        // while it lives.
         let map = unsafe {
             let descriptor = open.as_raw_fd();
             libc::mmap(
@@ -425,7 +429,8 @@ impl World {
         if map == libc::MAP_FAILED {
             return Ok(Outcome::Refused(last_error()));
         }
-        // SAFETY: `whole` bytes were mapped, `before` of them lie before the range, and all lie before the file's end.
+        // SAFETY: `whole` bytes were mapped, `before` of them lie before the range, and all lie
+        // before the file's end.
         let bytes =
             unsafe { std::slice::from_raw_parts_mut(map.cast::<u8>().add(before), whole - before) };
         let outcome = if let Some(fill) = fill {

@@ -148,7 +148,8 @@ fn names_made_ahead_outlive_a_service_that_starts_again() {
     assert_eq!(names(&other), expected);
 }
 
-/// Makes files without a pause, so that the directory stays lent, until some time after a bound on them was set; how many.
+/// Makes files without a pause, so that the directory stays lent, until some time after a bound on
+/// them was set; how many.
 fn make_beyond_a_bound(m: &Mounted, directory: &Path) -> usize {
     let (stop, made) = (AtomicBool::new(false), AtomicUsize::new(0));
     let lent = calls(&m.path, "Delegate");

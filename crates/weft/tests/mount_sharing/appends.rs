@@ -16,7 +16,8 @@ fn append(path: &Path, what: &[u8]) {
     file.write_all(what).unwrap();
 }
 
-/// The kernel tells a mount of a close when the program has gone on: the next open comes before the end of the last.
+/// The kernel tells a mount of a close when the program has gone on: the next open comes before the
+/// end of the last.
 #[test]
 fn what_is_appended_right_after_a_close_is_at_the_end() {
     let Some(m) = Mounted::new() else { return };
@@ -210,7 +211,8 @@ fn appends_of_two_mounts_are_each_in_one_piece() {
     assert_eq!(counts, [0, EACH, EACH, EACH, EACH]);
 }
 
-/// One mount writes; on another a descriptor stays open while others open and close the file beside it.
+/// One mount writes; on another a descriptor stays open while others open and close the file beside
+/// it.
 #[test]
 fn a_growing_file_never_seems_to_shrink_for_readers_elsewhere() {
     let Some(m) = Mounted::new() else { return };
@@ -243,7 +245,8 @@ fn a_growing_file_never_seems_to_shrink_for_readers_elsewhere() {
             known = size;
             let read = file.read_at(&mut buffer, 0).unwrap();
             assert!(read >= known, "{read} bytes of {known}");
-            // What is on its way to another server may still be missing: zeros, as of any write that has not ended.
+            // What is on its way to another server may still be missing: zeros, as of any write
+            // that has not ended.
             known = read;
             let last = file
                 .read_at(&mut buffer[..1000], known as u64 - 1000)

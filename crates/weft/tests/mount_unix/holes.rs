@@ -1,4 +1,5 @@
-//! Where a file has data and where holes, to the block, whatever has made it what it is; beside a local file system.
+//! Where a file has data and where holes, to the block, whatever has made it what it is; beside a
+//! local file system.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -132,7 +133,8 @@ fn change(path: &Path, seed: u64, blocks: u64, steps: u32) {
 #[test]
 fn holes_are_exact_to_the_block_whatever_has_made_them() {
     let Some(m) = Mounted::new() else { return };
-    // Small ones that lie with their metadata, those that have just grown out of it, and large ones.
+    // Small ones that lie with their metadata, those that have just grown out of it, and large
+    // ones.
     for (blocks, seeds) in [(3, 0..12), (8, 12..24), (200, 24..32)] {
         for seed in seeds {
             change(&m.file(&format!("f{seed}")), seed, blocks, 40);
@@ -144,7 +146,8 @@ fn holes_are_exact_to_the_block_whatever_has_made_them() {
 fn holes_of_a_local_file_system_are_found_where_they_are_there() {
     let Some(m) = Mounted::new() else { return };
     let plain = m.beside("plain");
-    // What programs take for the size of a block they find by trying: it must be the same wherever they look.
+    // What programs take for the size of a block they find by trying: it must be the same wherever
+    // they look.
     for tree in [&m.path, &plain] {
         let file = fs::File::create(tree.join("tried")).unwrap();
         for place in (1..8).map(|n| n * BLOCK) {

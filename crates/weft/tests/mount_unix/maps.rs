@@ -37,7 +37,8 @@ impl Private {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: `length` bytes were mapped, nobody cuts the file, and the map is this value's alone.
+        // SAFETY: `length` bytes were mapped, nobody cuts the file, and the map is this value's
+        // alone.
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.length) }
     }
 
@@ -88,7 +89,8 @@ fn stay_private(options: &str) {
         mine[10..20].fill(b'x');
         mine[(pages - 1) * PAGE..].fill(b'y');
         assert!(one.bytes() == mine, "{name}");
-        // Of pages that were written in the map, whatever is written to the file shows nothing; of others POSIX does not say.
+        // Of pages that were written in the map, whatever is written to the file shows nothing; of
+        // others POSIX does not say.
         let writer = File::options().write(true).open(&path).unwrap();
         writer.write_all_at(&vec![b'z'; expected.len()], 0).unwrap();
         writer.sync_all().unwrap();

@@ -52,8 +52,8 @@ fn get(path: &Path, name: &str) -> Vec<u8> {
     value[..length].to_vec()
 }
 
-/// Whether a user, of a group of the same number and of these others, can do what a script says in a directory. Whatever goes wrong
-/// otherwise fails the test.
+/// Whether a user, of a group of the same number and of these others, can do what a script says in
+/// a directory. Whatever goes wrong otherwise fails the test.
 fn may(directory: &Path, user: u32, groups: &[u32], script: &str) -> bool {
     let user = user.to_string();
     let mut command = Command::new("setpriv");

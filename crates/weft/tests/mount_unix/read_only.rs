@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::mount_support::{Mounted, sh, wait_until};
 
-/// All that a tree is: names, kinds, modes, owners, links, sizes, times, attributes of its own, access lists, layouts and bytes.
+/// All that a tree is: names, kinds, modes, owners, links, sizes, times, attributes of its own,
+/// access lists, layouts and bytes.
 fn whole(tree: &Path) -> String {
     sh(
         tree,

@@ -1,5 +1,5 @@
-//! A mount becomes read-only, and writable again, and otherwise what its options say, while it is used: by mount(8) with its helper,
-//! by the system call alone, and by the command.
+//! A mount becomes read-only, and writable again, and otherwise what its options say, while it is
+//! used: by mount(8) with its helper, by the system call alone, and by the command.
 
 use std::fs;
 
@@ -14,7 +14,8 @@ fn a_mount_becomes_read_only_and_writable_again_as_others_do() {
     m.unmount();
     let (volume, path) = (m.volume.display(), m.path.display());
     let plain = m.beside("plain").display().to_string();
-    // What is there is not made again, nothing new is made, devices and programs are used as before.
+    // What is there is not made again, nothing new is made, devices and programs are used as
+    // before.
     let act = "act() { ( cd $1; export LC_ALL=C; mknod node c 1 3; mkdir directory; touch target; ln -s target link; touch new; \
                echo x > node; echo x >> node; echo x > target; rm target; cat text; ./ls -d .; ) 2>&1 || true; }";
     let script = format!(

@@ -11,7 +11,8 @@ use weft_mount::fuse;
 
 use crate::mount_support::{Mounted, wait_until, weft_ok};
 
-/// A mount table of its own, in which mount(8) finds a helper of ours where it looks for helpers: nothing on the machine changes.
+/// A mount table of its own, in which mount(8) finds a helper of ours where it looks for helpers:
+/// nothing on the machine changes.
 pub fn in_a_world_with_the_helper(m: &Mounted, script: &str) -> Option<String> {
     let helpers = m.beside("sbin");
     for name in ["mount.fuse.weft", "mount.weft"] {

@@ -1,4 +1,5 @@
-//! A disk with a cache that forgets: what was written since the last flush is lost, kept or torn when the power is cut.
+//! A disk with a cache that forgets: what was written since the last flush is lost, kept or torn
+//! when the power is cut.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -117,8 +118,8 @@ impl Disk {
         state.write_down(count)
     }
 
-    /// Cuts the power: nothing works until [`Disk::power_on`], and of what waited this remains: nothing; a beginning, its
-    /// last write torn; any of the writes; any of their sectors.
+    /// Cuts the power: nothing works until [`Disk::power_on`], and of what waited this remains:
+    /// nothing; a beginning, its last write torn; any of the writes; any of their sectors.
     pub fn cut(&self, random: &mut SmallRng) -> io::Result<Cut> {
         let mut state = self.0.lock().unwrap();
         state.on = false;

@@ -1,4 +1,5 @@
-//! The disk as a file, `disk`, under a path: the kernel's FUSE interface as far as a loop device needs it.
+//! The disk as a file, `disk`, under a path: the kernel's FUSE interface as far as a loop device
+//! needs it.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};

@@ -1,9 +1,11 @@
-//! Power loss: a whole volume of real processes on a file system on a disk that forgets what was not flushed.
+//! Power loss: a whole volume of real processes on a file system on a disk that forgets what was
+//! not flushed.
 //!
-//! `disk.rs` is the disk, `fuse.rs` shows it to the kernel as a file; a loop device makes it a block device, ext4 lies on
-//! that, and flushes come to the disk as they would to a real one. The machine's boot has another name after each cut, so
-//! servers know that power was lost. What must hold then: everything that was synced, of what was not a prefix of each
-//! server's writes, every name whose creation was answered, and no wrong byte.
+//! `disk.rs` is the disk, `fuse.rs` shows it to the kernel as a file; a loop device makes it a
+//! block device, ext4 lies on that, and flushes come to the disk as they would to a real one. The
+//! machine's boot has another name after each cut, so servers know that power was lost. What must
+//! hold then: everything that was synced, of what was not a prefix of each server's writes, every
+//! name whose creation was answered, and no wrong byte.
 
 mod disk;
 mod fuse;

@@ -1,15 +1,16 @@
 //! Bytes of one file that are not at its servers yet.
 //!
-//! Two layers over what the servers have: *flying* ranges, which are on their way in some [`Batch`], and *dirty* ones
-//! over them, which wait. Pure: no clock, no lock, no message.
+//! Two layers over what the servers have: *flying* ranges, which are on their way in some
+//! [`Batch`], and *dirty* ones over them, which wait. Pure: no clock, no lock, no message.
 //!
 //! Invariants:
-//! 1. Dirty parts are disjoint; flying runs are disjoint. Nothing dirty takes off while a flying run overlaps it, so a
-//!    later write never ends up under an earlier one.
-//!    What replaces dirty bytes is as old as they are: bytes that are written again and again take off when the first are due.
-//! 2. A byte was copied at most once (small writes, joined into growing buffers; a third more while the buffer
-//!    grows), a byte of a write of [`SMALL`] or more never, except the rests of overwritten parts, so that little bytes
-//!    do not hold large buffers.
+//! 1. Dirty parts are disjoint; flying runs are disjoint. Nothing dirty takes off while a flying
+//!    run overlaps it, so a later write never ends up under an earlier one. What replaces dirty
+//!    bytes is as old as they are: bytes that are written again and again take off when the first
+//!    are due.
+//! 2. A byte was copied at most once (small writes, joined into growing buffers; a third more while
+//!    the buffer grows), a byte of a write of [`SMALL`] or more never, except the rests of
+//!    overwritten parts, so that little bytes do not hold large buffers.
 
 mod cut;
 mod overlay;
@@ -150,8 +151,9 @@ impl Extents {
         }
     }
 
-    /// Takes the next batch: a whole block if there is one, else runs that have bytes of an epoch before `due`, at most
-    /// `runs` of them and a block's worth of bytes (more only in a single part's last run).
+    /// Takes the next batch: a whole block if there is one, else runs that have bytes of an epoch
+    /// before `due`, at most `runs` of them and a block's worth of bytes (more only in a single
+    /// part's last run).
     pub(super) fn take(&mut self, due: u64, runs: usize) -> Option<Batch> {
         if let Some(block) = self.take_block() {
             return Some(block);

@@ -1,7 +1,7 @@
 //! A round of a collective write in memory: what all members write, in the order of the disk.
 //!
-//! Bytes are copied once, from the frame in which they came to their place beside those of other members; so a block that
-//! several members fill is written whole, and nothing of it is read first.
+//! Bytes are copied once, from the frame in which they came to their place beside those of other
+//! members; so a block that several members fill is written whole, and nothing of it is read first.
 
 use std::ops::Range;
 
@@ -24,7 +24,8 @@ struct Run {
 
 /// Where a part of a run is put together.
 enum Memory {
-    /// In the store's own memory, as far into its first page as in the cell's: the store keeps it, and copies nothing.
+    /// In the store's own memory, as far into its first page as in the cell's: the store keeps it,
+    /// and copies nothing.
     Pages { landing: Landing, skew: usize },
     /// A part that is too short for pages of its own, or for which there are none.
     Plain(BytesMut),
@@ -175,8 +176,8 @@ impl Assembly {
         taken
     }
 
-    /// The writes that the filled bytes amount to, in groups that go side by side. What a member left unfilled is not
-    /// written.
+    /// The writes that the filled bytes amount to, in groups that go side by side. What a member
+    /// left unfilled is not written.
     pub(super) fn into_writes(
         self,
         chunk: u32,

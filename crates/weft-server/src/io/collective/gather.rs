@@ -226,7 +226,8 @@ impl IoService {
     }
 }
 
-/// `wait`: the milliseconds that really passed, of who came first, who need not be among those that are left.
+/// `wait`: the milliseconds that really passed, of who came first, who need not be among those that
+/// are left.
 fn did_not_come(parts: &[Part], missing: &[u32], wait: u32) -> Failure {
     let Some(first) = parts.first().map(|p| &p.membership) else {
         return Failure::new(Code::MembersMissing, "nobody came");

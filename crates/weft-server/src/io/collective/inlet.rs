@@ -1,5 +1,5 @@
-//! Where the bytes of a collective write come from: a stream of each member, or one stream of the process that sends for
-//! all.
+//! Where the bytes of a collective write come from: a stream of each member, or one stream of the
+//! process that sends for all.
 
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;

@@ -1,15 +1,17 @@
 //! Collectives: the requests of a group's members become one job.
 //!
-//! The first member's call keeps the gathering: it waits until all have come or the time is over, then does the job for
-//! all and answers all. The calls of the others only bring their part. Every member sends its request to every server of
-//! the file, so a server knows that all have come, whether or not they have pieces on it.
+//! The first member's call keeps the gathering: it waits until all have come or the time is over,
+//! then does the job for all and answers all. The calls of the others only bring their part. Every
+//! member sends its request to every server of the file, so a server knows that all have come,
+//! whether or not they have pieces on it.
 //!
 //! Invariants:
 //! 1. A part is in one place: in a gathering, or in the job. Whoever takes it out answers it.
-//! 2. What is held for all collectives together is bounded: gatherings by number, members by number, rounds by what
-//!    `room.rs` has; what waits in parts is bounded by the windows of their connections.
-//! 3. A member's request that comes again (same nonce) is never done twice beside another: it waits for the job that has
-//!    its part and is told what came of it.
+//! 2. What is held for all collectives together is bounded: gatherings by number, members by
+//!    number, rounds by what `room.rs` has; what waits in parts is bounded by the windows of their
+//!    connections.
+//! 3. A member's request that comes again (same nonce) is never done twice beside another: it waits
+//!    for the job that has its part and is told what came of it.
 //!
 //! See `docs/design/0008-collectives.md`.
 
@@ -48,7 +50,8 @@ pub(super) struct Collectives {
 const PATIENCE_MIN: Duration = Duration::from_secs(5);
 
 impl Collectives {
-    /// How long a job waits for a member that has come and stands still: as long as the group waits for one to come.
+    /// How long a job waits for a member that has come and stands still: as long as the group waits
+    /// for one to come.
     fn patience(&self, parts: &[Part]) -> Patience {
         let waits = parts.iter().map(|part| part.membership.wait);
         let longest = Duration::from_millis(waits.max().unwrap_or_default().into());

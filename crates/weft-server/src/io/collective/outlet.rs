@@ -1,4 +1,5 @@
-//! Where the bytes of a collective read go: a stream to each member, or one stream to the process that asks for all.
+//! Where the bytes of a collective read go: a stream to each member, or one stream to the process
+//! that asks for all.
 
 use futures_util::future::join_all;
 use weft_net::{Parcel, Reply};

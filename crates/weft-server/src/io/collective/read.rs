@@ -1,4 +1,5 @@
-//! The job of a collective read: once over the cells, each range read once and sent to all that touch it.
+//! The job of a collective read: once over the cells, each range read once and sent to all that
+//! touch it.
 
 use bytes::BytesMut;
 use futures_util::future::try_join_all;
@@ -185,7 +186,8 @@ impl IoService {
         Ok(Fetched { payloads, room })
     }
 
-    /// Reads a range of any length, parts of it side by side. What it lacks (the cell was cut meanwhile) is zeros.
+    /// Reads a range of any length, parts of it side by side. What it lacks (the cell was cut
+    /// meanwhile) is zeros.
     async fn read_long(&self, job: &Job, range: &Range) -> Result<Vec<Stored>, StoreError> {
         let starts = (range.start..range.end).step_by(RANGE_MAX as usize);
         let parts = starts.map(|start| async move {
@@ -206,8 +208,8 @@ impl IoService {
         Ok(try_join_all(parts).await?.into_iter().flatten().collect())
     }
 
-    /// The lengths of the cells that any of the jobs touches here, those without bytes left out; and of each job its pieces
-    /// and how many bytes these have.
+    /// The lengths of the cells that any of the jobs touches here, those without bytes left out;
+    /// and of each job its pieces and how many bytes these have.
     async fn members(
         &self,
         jobs: &[Job],
@@ -261,7 +263,8 @@ impl Replies<'_> {
     }
 }
 
-/// The ranges that cover what all members touch in a round, ascending and disjoint, small gaps bridged.
+/// The ranges that cover what all members touch in a round, ascending and disjoint, small gaps
+/// bridged.
 fn union(round: &[Vec<Piece>]) -> Vec<Range> {
     let mut pieces: Vec<&Piece> = round.iter().flatten().collect();
     // Each member's pieces mostly ascend already: runs that a merge sort finds.

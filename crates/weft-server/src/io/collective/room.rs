@@ -1,11 +1,14 @@
 //! Memory for rounds between disk and wire, and who may hold it for how long.
 //!
 //! Invariants:
-//! 1. Whoever waits for room holds none that it would only free afterwards: what a job still holds of its round before is
-//!    freed by the store or by the wire. So whatever number of jobs comes at once, one of them goes on.
+//! 1. Whoever waits for room holds none that it would only free afterwards: what a job still holds
+//!    of its round before is freed by the store or by the wire. So whatever number of jobs comes at
+//!    once, one of them goes on.
 //! 2. Small rounds have room of their own: they are never stuck behind large ones.
-//! 3. One client's jobs hold and wait for no more than [`SHARE`] at a time, so others are served in between.
-//! 4. A stream that stands still holds room that others wait for no longer than [`HOLD`], whatever its group's patience.
+//! 3. One client's jobs hold and wait for no more than [`SHARE`] at a time, so others are served in
+//!    between.
+//! 4. A stream that stands still holds room that others wait for no longer than [`HOLD`], whatever
+//!    its group's patience.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -165,7 +168,8 @@ impl Patience {
         }
     }
 
-    /// Completes when a stream has stood still for too long, which it does while `moved` stays the same; how long.
+    /// Completes when a stream has stood still for too long, which it does while `moved` stays the
+    /// same; how long.
     pub(super) async fn ends(&self, moved: impl Fn() -> u64) -> Duration {
         let (mut since, mut last) = (Instant::now(), moved());
         loop {

@@ -130,8 +130,8 @@ impl Table {
         Arrived::Keep(key, complete)
     }
 
-    /// Takes the parts of the gathering that `complete` is told of out if all are there, or `now` whoever is there.
-    /// `Ok(None)`: go on waiting. `Err`: nobody waits any more.
+    /// Takes the parts of the gathering that `complete` is told of out if all are there, or `now`
+    /// whoever is there. `Ok(None)`: go on waiting. `Err`: nobody waits any more.
     pub(super) fn take(
         &self,
         key: &Key,
@@ -171,8 +171,8 @@ impl Table {
 }
 
 impl State {
-    /// Takes out members that gave up, and their gathering with the last of them: whoever comes then begins another, of
-    /// which nobody agreed on anything yet.
+    /// Takes out members that gave up, and their gathering with the last of them: whoever comes
+    /// then begins another, of which nobody agreed on anything yet.
     fn forget_who_left(&mut self, key: &Key) {
         if let Some(gathering) = self.gathering.get_mut(key) {
             gathering.parts.retain(|_, part| !part.reply.cancelled());

@@ -1,4 +1,5 @@
-//! The job of a collective write: round by round, what all members write in one part of the cells, filled together.
+//! The job of a collective write: round by round, what all members write in one part of the cells,
+//! filled together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +43,8 @@ pub(super) struct Owner {
     pub(super) callers: Callers,
 }
 
-/// A round on its way into the store. Its room is free when the store has all of it, whoever waits for that.
+/// A round on its way into the store. Its room is free when the store has all of it, whoever waits
+/// for that.
 struct Flush {
     writes: JoinSet<Result<(), StoreError>>,
 }
@@ -137,7 +139,8 @@ impl IoService {
         terms: &Terms,
         owner: &Owner,
     ) -> Result<Vec<usize>, Failure> {
-        // One member that may not write keeps all from it: nothing of a collective is done by halves.
+        // One member that may not write keeps all from it: nothing of a collective is done by
+        // halves.
         self.may_grow(jobs).await?;
         let Some(first) = jobs.first() else {
             return Ok(Vec::new());
@@ -252,7 +255,8 @@ impl IoService {
     }
 }
 
-/// Whether the members' bytes are disjoint, so that they can be written together; else one member after the other.
+/// Whether the members' bytes are disjoint, so that they can be written together; else one member
+/// after the other.
 fn disjoint(shared: Shared, number: &[u32], terms: &Terms) -> Result<bool, Failure> {
     let what = match shared {
         Shared::No => return Ok(true),

@@ -45,8 +45,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// As [`Replay::truncate`], of the chunk that it divides; what lies in later ones is emptied by items that follow, or when
-    /// the store is open.
+    /// As [`Replay::truncate`], of the chunk that it divides; what lies in later ones is emptied by
+    /// items that follow, or when the store is open.
     pub(super) fn cut(
         &mut self,
         sequence: u64,
@@ -72,7 +72,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Bytes of a fork are in doubt, and it is this long at least; what an earlier cut left beyond its length goes.
+    /// Bytes of a fork are in doubt, and it is this long at least; what an earlier cut left beyond
+    /// its length goes.
     pub(super) fn doubt(
         &mut self,
         (id, chunk, key): (ForkId, u32, &ForkKey),
@@ -194,7 +195,8 @@ impl Replay<'_> {
             .overlay
             .get(&(id, n))
             .is_some_and(|b| b.contains_key(&block));
-        // What is lost has nothing that zeros could be laid over, unless it was written anew meanwhile.
+        // What is lost has nothing that zeros could be laid over, unless it was written anew
+        // meanwhile.
         let lies = placed.is_some_and(|(place, _)| !place.is_lost());
         if lies || pieces {
             let (at, data) = (bytes.start, Bytes::from_static(&ZEROS[..bytes.len()]));

@@ -34,7 +34,8 @@ pub(crate) struct Replay<'a> {
     pub(crate) overlay: Overlay,
     /// Forks of which the index has no chunk, and others.
     pub(crate) bare: HashMap<ForkId, bool>,
-    /// What chunks cost that an item makes empty without naming them, in units of [`Head::logged`](crate::log::Head::logged).
+    /// What chunks cost that an item makes empty without naming them, in units of
+    /// [`Head::logged`](crate::log::Head::logged).
     pub(crate) cost: u64,
 }
 
@@ -252,7 +253,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Brings a chunk into memory as the fork's own: copied where it shows through. The log has all of its parent's before.
+    /// Brings a chunk into memory as the fork's own: copied where it shows through. The log has all
+    /// of its parent's before.
     fn load(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
         self.peek(id, n)?;
         let mut at = id;
@@ -267,12 +269,14 @@ impl Replay<'_> {
             return Ok(());
         }
         self.state.copy_entry(id, at, n);
-        // A parent that is gone was merged: then this fork's own entry, if it has any, is in the index.
+        // A parent that is gone was merged: then this fork's own entry, if it has any, is in the
+        // index.
         let fork = self.state.forks_mut().get_mut(id);
         if let Some(chunk) = fork.and_then(|f| f.chunk_mut(n)) {
             chunk.through = false;
         }
-        // The index has it as the parent's only, and what is logged from now on counts on its being the fork's own.
+        // The index has it as the parent's only, and what is logged from now on counts on its being
+        // the fork's own.
         self.state.mark_changed(id, n);
         Ok(())
     }

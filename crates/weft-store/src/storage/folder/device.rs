@@ -141,9 +141,11 @@ pub(super) fn discard(file: &File, at: u64, length: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         return Ok(rustix::fs::fallocate(file, flags, at, length)?);
     }
-    // SAFETY: BLKDISCARD reads two 64-bit numbers, start and length in bytes, from the address it is given, and nothing else.
+    // SAFETY: BLKDISCARD reads two 64-bit numbers, start and length in bytes, from the address it
+    // is given, and nothing else.
     let range = unsafe { Setter::<BLKDISCARD, [u64; 2]>::new([at, length]) };
-    // SAFETY: `range` is what this request takes; the caller owns the device and refers to none of these bytes.
+    // SAFETY: `range` is what this request takes; the caller owns the device and refers to none of
+    // these bytes.
     Ok(unsafe { rustix::ioctl::ioctl(file, range) }?)
 }
 

@@ -94,8 +94,8 @@ impl Reaching {
     }
 }
 
-/// To read and write a file, or make one that is its owner's alone, whatever the umask: it holds the bytes of files that others
-/// may not read.
+/// To read and write a file, or make one that is its owner's alone, whatever the umask: it holds
+/// the bytes of files that others may not read.
 fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -309,7 +309,8 @@ impl StorageFile for FolderFile {
             self.base + at,
             length,
         ) {
-            // A device has its place; a file system that sets nothing aside finds out when it is written to.
+            // A device has its place; a file system that sets nothing aside finds out when it is
+            // written to.
             Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL) => Ok(()),
             done => Ok(done?),
         }

@@ -1,17 +1,20 @@
 #![allow(unsafe_code)] // io_uring takes raw addresses; the kernel works on them after the call returns.
 //! Some io_urings: callers submit, tasks of the runtime collect what is done.
 //!
-//! Submitting costs one system call on the caller's thread and no hand-over. A ring lies in the runtime's own poll set, so
-//! the thread that waits for the network hears of the disk, too, and goes on with the caller's task beside it. The kernel
-//! locks a ring while it takes what was submitted, so each thread has its own as far as there are enough. Rejected: a
-//! thread that waits for completions, because every operation would pay for its waking and for a hand-over to the runtime;
-//! one that submits as well, which pays two; and submitting what several tasks want together, which saves a fifth of the
-//! processor time of small reads, but has client, server and disk wait for one another's batches.
+//! Submitting costs one system call on the caller's thread and no hand-over. A ring lies in the
+//! runtime's own poll set, so the thread that waits for the network hears of the disk, too, and
+//! goes on with the caller's task beside it. The kernel locks a ring while it takes what was
+//! submitted, so each thread has its own as far as there are enough. Rejected: a thread that waits
+//! for completions, because every operation would pay for its waking and for a hand-over to the
+//! runtime; one that submits as well, which pays two; and submitting what several tasks want
+//! together, which saves a fifth of the processor time of small reads, but has client, server and
+//! disk wait for one another's batches.
 //!
 //! Invariants:
-//! 1. An operation's buffers, vectors and file live in its slot until its completion was seen; the ring outlives its slots.
-//! 2. Only the holder of `collecting` touches the completion queue; only the holder of `queueing` the end of the submission
-//!    queue.
+//! 1. An operation's buffers, vectors and file live in its slot until its completion was seen; the
+//!    ring outlives its slots.
+//! 2. Only the holder of `collecting` touches the completion queue; only the holder of `queueing`
+//!    the end of the submission queue.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -35,7 +38,8 @@ use crate::storage::BoxFuture;
 const ENTRIES: u32 = 256;
 /// Entries of the completion queue; the kernel keeps what does not fit until it is asked.
 const COMPLETIONS: u32 = 4096;
-/// Most rings of one disk: each has some 100 KiB of the kernel's memory and a place in the poll set.
+/// Most rings of one disk: each has some 100 KiB of the kernel's memory and a place in the poll
+/// set.
 const RINGS_MAX: usize = 4;
 /// Most vectors of one operation (`IOV_MAX`).
 const VECTORS: usize = 1024;
@@ -113,7 +117,8 @@ impl Ring {
     fn start() -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_cqsize(COMPLETIONS);
-        // A thread takes what is done when it next enters the kernel, which all soon do; kernels before 5.19 interrupt it.
+        // A thread takes what is done when it next enters the kernel, which all soon do; kernels
+        // before 5.19 interrupt it.
         let uring = builder.clone().setup_coop_taskrun().build(ENTRIES);
         Ok(Self {
             shared: Arc::new(Shared {
@@ -169,7 +174,8 @@ impl Ring {
         payload: Payload,
     ) -> io::Result<Payload> {
         let stopped = || io::Error::other("the ring stopped");
-        // First: what has begun must be heard of, or the caller takes it for undone while the kernel goes on.
+        // First: what has begun must be heard of, or the caller takes it for undone while the
+        // kernel goes on.
         self.have_collected()?;
         let done = self.shared.start(file, at, 0, payload);
         let (mut result, mut payload) = done.await.map_err(|_| stopped())?;
@@ -193,13 +199,14 @@ impl Ring {
         }
     }
 
-    /// Makes sure that somebody collects completions: a collector ends with its runtime. So a ring is used in one runtime at
-    /// a time.
+    /// Makes sure that somebody collects completions: a collector ends with its runtime. So a ring
+    /// is used in one runtime at a time.
     fn have_collected(&self) -> io::Result<()> {
         let mut collector = self.collector.lock();
         if collector.as_ref().is_none_or(JoinHandle::is_finished) {
             let ring = Listening(Arc::clone(&self.shared));
-            // SAFETY: what is registered holds the ring, so its descriptor is open until that is dropped, and always the same.
+            // SAFETY: what is registered holds the ring, so its descriptor is open until that is
+            // dropped, and always the same.
             let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }?;
             *collector = Some(tokio::spawn(collect(ring)));
         }
@@ -207,8 +214,9 @@ impl Ring {
     }
 }
 
-/// Carries out an operation that the kernel took back before it began, because it may start no thread for it (`pids.max`). It blocks
-/// this thread: where threads are that short there is no other.
+/// Carries out an operation that the kernel took back before it began, because it may start no
+/// thread for it (`pids.max`). It blocks this thread: where threads are that short there is no
+/// other.
 fn on_this_thread(file: &File, at: u64, skip: usize, payload: &mut Payload) -> i32 {
     let at = at + skip as u64;
     let done = match payload {
@@ -240,8 +248,9 @@ impl Drop for Ring {
         if let Some(collector) = self.collector.get_mut().take() {
             collector.abort();
         }
-        // Nobody waits for what is still under way, but the kernel works on its memory. A collector that runs at this moment
-        // is waited for: it would take away the completion that is waited for here.
+        // Nobody waits for what is still under way, but the kernel works on its memory. A collector
+        // that runs at this moment is waited for: it would take away the completion that is waited
+        // for here.
         let _alone = self.shared.collecting.lock();
         while self.shared.slots.lock().busy() {
             self.shared.enter(1);

@@ -42,7 +42,8 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
         let Ok((work, done)) = jobs.lock().recv() else {
             return;
         };
-        // What panics is an error of its caller, who hears no answer; the thread goes on with the next.
+        // What panics is an error of its caller, who hears no answer; the thread goes on with the
+        // next.
         if catch_unwind(AssertUnwindSafe(work)).is_ok() {
             // The caller may have gone.
             let _ = done.send(());

@@ -2,10 +2,11 @@
 //!
 //! The fault model. A *kill* keeps everything that the storage was given, except that the operation
 //! under way may have taken effect in part (a few bytes written over others: wholly or not at all).
-//! A *loss of power* keeps what was synced; of every other write each 512-byte sector is kept or lost, and each creation or removal of a file, as the seed
-//! says; an unsynced growth of a file, and bytes that were punched out or given a place, are so as a whole. Punched bytes read as zeros. Reads never return what was
-//! written to another place. Faults can be placed: the n-th operation fails, or everything from the
-//! n-th operation on does (the process has died).
+//! A *loss of power* keeps what was synced; of every other write each 512-byte sector is kept or
+//! lost, and each creation or removal of a file, as the seed says; an unsynced growth of a file,
+//! and bytes that were punched out or given a place, are so as a whole. Punched bytes read as
+//! zeros. Reads never return what was written to another place. Faults can be placed: the n-th
+//! operation fails, or everything from the n-th operation on does (the process has died).
 //!
 //! A machine may have several disks ([`SimStorage::disk`]): one life, one count of operations, each
 //! its own capacity; one of them can break alone, and mend.
@@ -230,7 +231,8 @@ impl SimStorage {
         Self(Arc::clone(&self.0), name.to_owned(), self.2)
     }
 
-    /// The disk as this life of the process has it: a task of it that outlives the crash can do nothing any more.
+    /// The disk as this life of the process has it: a task of it that outlives the crash can do
+    /// nothing any more.
     #[must_use]
     pub fn living(&self) -> Self {
         Self(Arc::clone(&self.0), self.1.clone(), Some(self.life()))
@@ -278,8 +280,8 @@ impl SimStorage {
         self.0.lock().life
     }
 
-    /// Counts an operation of something that lives and dies with the disks, an index, say. `Ok(true)`: it is the last one of
-    /// this life, and has no effect.
+    /// Counts an operation of something that lives and dies with the disks, an index, say.
+    /// `Ok(true)`: it is the last one of this life, and has no effect.
     ///
     /// # Errors
     /// When the process of that life has died, or the operation is to fail.

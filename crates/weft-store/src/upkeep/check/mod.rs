@@ -1,11 +1,13 @@
-//! Checking a store in itself: chunks' entries, the blocks they name, free blocks, and what forks inherit.
+//! Checking a store in itself: chunks' entries, the blocks they name, free blocks, and what forks
+//! inherit.
 //!
-//! A pass walks the index in the order of its keys, as the scrub does, and judges each entry under the state's lock against
-//! the free blocks of the same moment. What an entry in the index says may be out of date: only what the entry in memory says
-//! as well is a finding. `docs/design/0009-fsck.md`.
+//! A pass walks the index in the order of its keys, as the scrub does, and judges each entry under
+//! the state's lock against the free blocks of the same moment. What an entry in the index says may
+//! be out of date: only what the entry in memory says as well is a finding.
+//! `docs/design/0009-fsck.md`.
 //!
-//! Memory: a bit for each block of the disks, for blocks that belong to two entries. Which two is found in a second walk over
-//! the entries, only where there are any.
+//! Memory: a bit for each block of the disks, for blocks that belong to two entries. Which two is
+//! found in a second walk over the entries, only where there are any.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +64,8 @@ pub struct Checked {
     pub bytes: u64,
     /// What is wrong, and in words what was done about it.
     pub findings: Vec<(Finding, Option<String>)>,
-    /// What was wrong beside chunks when the store was opened, and was set right then; told with a pass's first part.
+    /// What was wrong beside chunks when the store was opened, and was set right then; told with a
+    /// pass's first part.
     pub marks: Vec<String>,
 }
 
@@ -87,9 +90,10 @@ impl Store {
         Ok(CheckPass::default())
     }
 
-    /// The next part of a pass; with `data`, every block is read and compared with its checksum as well. With `repair`,
-    /// blocks in use that count as free are taken, and those that fail their checksums are written anew from the cache or
-    /// given up: then what the disk has of them is kept in a file of the store's folder.
+    /// The next part of a pass; with `data`, every block is read and compared with its checksum as
+    /// well. With `repair`, blocks in use that count as free are taken, and those that fail their
+    /// checksums are written anew from the cache or given up: then what the disk has of them is
+    /// kept in a file of the store's folder.
     ///
     /// Cost: nothing stays in the cache; the state's lock is held for a chunk's entry at a time.
     /// # Errors
@@ -251,7 +255,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Blocks of an entry's own that are beyond the disk or free; notes those that were named before.
+    /// Blocks of an entry's own that are beyond the disk or free; notes those that were named
+    /// before.
     fn suspects(&self, runs: &RunsRecord, pass: &mut CheckPass) -> Vec<(u32, Place)> {
         let mut suspects = Vec::new();
         let state = self.lock();
@@ -378,8 +383,8 @@ impl Inner {
         }
     }
 
-    /// A block was named twice in one pass because it moved from one chunk to another meanwhile, or because it belongs to
-    /// both at this moment.
+    /// A block was named twice in one pass because it moved from one chunk to another meanwhile, or
+    /// because it belongs to both at this moment.
     fn judge_owners(&self, pass: &mut CheckPass, done: &mut Checked) -> Result<(), StoreError> {
         for (place, owners) in std::mem::take(&mut pass.owners) {
             let place = Place(place);

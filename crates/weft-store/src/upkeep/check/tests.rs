@@ -54,8 +54,8 @@ async fn opened() -> Store {
     Store::open(config).await.unwrap()
 }
 
-/// A store with a fork of two blocks, of which the first is shared with a checkpoint, spoiled by `spoil`, which is told
-/// the living fork and the kept one; what a check finds then.
+/// A store with a fork of two blocks, of which the first is shared with a checkpoint, spoiled by
+/// `spoil`, which is told the living fork and the kept one; what a check finds then.
 fn found_after(repair: bool, spoil: impl FnOnce(&mut State, ForkId, ForkId)) -> (Told, Told) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
