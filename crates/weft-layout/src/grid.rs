@@ -59,6 +59,11 @@ impl Grid {
         ServerSlot(cell.0 % self.servers)
     }
 
+    /// The slots that have cells: the first of the list, as many as there are cells.
+    pub fn slots_in_use(&self) -> impl Iterator<Item = ServerSlot> + use<> {
+        (0..self.servers.min(self.cells)).map(ServerSlot)
+    }
+
     /// The cells that live on a slot, ascending; none for a slot that the grid does not have.
     pub fn cells_on(&self, slot: ServerSlot) -> impl Iterator<Item = CellIndex> + use<> {
         let end = if slot.0 < self.servers { self.cells } else { 0 };

@@ -84,6 +84,12 @@ impl Layout {
         &self.spec.servers
     }
 
+    /// The servers that have cells: the first of the list, as many as there are cells.
+    pub fn servers_in_use(&self) -> &[ServerId] {
+        let used = self.grid.slots_in_use().count();
+        &self.spec.servers[..used]
+    }
+
     /// How the servers keep the chunks.
     pub fn storage(&self) -> Storage {
         self.spec.storage

@@ -153,7 +153,7 @@ impl Map {
             return Ok(slots);
         }
         let mut slots = Vec::with_capacity(servers as usize);
-        for slot in (0..servers.min(self.grid.cells())).map(ServerSlot) {
+        for slot in self.grid.slots_in_use() {
             if self.pieces(request, slot)?.next().is_some() {
                 slots.push(slot);
             }

@@ -262,8 +262,7 @@ impl Collective<'_> {
 
 /// The slots that hold cells of the view's file.
 fn slots(view: &OpenView) -> impl Iterator<Item = ServerSlot> + use<> {
-    let grid = view.map.grid();
-    (0..grid.servers().min(grid.cells())).map(ServerSlot)
+    view.map.grid().slots_in_use()
 }
 
 /// How long a lost server is looked for: until the others would no longer wait for this member.

@@ -48,8 +48,7 @@ impl File {
     /// may be told as data, and so may the rest of a row of the grid where BSUs are smaller than a
     /// block.
     pub fn data_ranges(&self, from: FileOffset, hole: u64) -> DataRanges {
-        let layout = self.layout();
-        let used = layout.servers().len().min(layout.cells() as usize);
+        let used = self.layout().servers_in_use().len();
         DataRanges {
             file: self.clone(),
             hole,

@@ -303,8 +303,7 @@ impl File {
             return a.volume.sync_namespace().await;
         }
         let what = format!("sync {}", a.path);
-        let used = a.layout.servers().len().min(a.layout.cells() as usize);
-        let servers = &a.layout.servers()[..used];
+        let servers = a.layout.servers_in_use();
         let synced = self.ask_for_written(&what, servers, false).await;
         self.losses()?;
         synced

@@ -269,8 +269,7 @@ impl Known {
     /// Servers that are younger than the file and have nothing of it.
     fn emptied(&self, layout: &Layout, servers: &Servers) -> Vec<Finding> {
         let grid = layout.grid();
-        let used = layout.servers().len().min(layout.cells() as usize);
-        let slots = layout.servers()[..used].iter().enumerate();
+        let slots = layout.servers_in_use().iter().enumerate();
         let gone = slots.filter(|(_, server)| {
             let older = servers
                 .since
@@ -365,10 +364,10 @@ impl Known {
     }
 
     fn checkpoints(&self, layout: &Layout, down: &BTreeSet<u32>, findings: &mut Vec<Finding>) {
-        let used = layout.servers().len().min(layout.cells() as usize);
         let kept: BTreeSet<(u32, u64)> = self.kept.iter().map(|(s, k)| (*s, k.number)).collect();
         for checkpoint in self.state.checkpoints.iter().filter(|c| c.there) {
-            for server in layout.servers()[..used]
+            for server in layout
+                .servers_in_use()
                 .iter()
                 .filter(|s| !down.contains(&s.0))
             {

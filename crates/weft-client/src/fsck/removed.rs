@@ -56,8 +56,10 @@ impl Known {
                 ..of(Fault::PartRemoved, file)
             });
         }
-        let used = &servers[..servers.len().min(layout.cells() as usize)];
-        let everywhere = used.iter().all(|server| gone.contains(&server.0));
+        let everywhere = layout
+            .servers_in_use()
+            .iter()
+            .all(|server| gone.contains(&server.0));
         // Where they have not deleted it somebody may be writing.
         (everywhere || !self.state.open).then(|| of(Fault::Removed, file))
     }

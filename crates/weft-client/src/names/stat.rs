@@ -147,8 +147,7 @@ impl Volume {
         layout: &Layout,
         fork: &str,
     ) -> Result<ForkStates, Error> {
-        let used = layout.servers().len().min(layout.cells() as usize);
-        let asks = layout.servers()[..used].iter().map(|server| async move {
+        let asks = layout.servers_in_use().iter().map(|server| async move {
             let (mut forks, mut doubted) = (Vec::<ForkState>::new(), false);
             loop {
                 let after = forks.last().map(|f| ForkPlace {

@@ -45,7 +45,7 @@ impl Contiguous {
             Shape::Linear(linear) if span.end > linear.limit => return Err(past),
             Shape::Linear(linear) => {
                 let own = linear.cell < u64::from(grid.cells())
-                    && linear.cell % u64::from(grid.servers()) == u64::from(slot.0);
+                    && grid.slot_of(CellIndex(linear.cell as u32)) == slot;
                 Self::One(own.then(|| Piece {
                     cell: CellIndex(linear.cell as u32),
                     offset: CellOffset(linear.start + span.start),

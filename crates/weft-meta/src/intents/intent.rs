@@ -106,10 +106,10 @@ impl Intent {
         let mut servers: Vec<ServerId> = match self {
             Intent::Delete { servers, .. } => servers.clone(),
             Intent::Truncate { layout, .. } | Intent::Checkpoint { layout, .. } => {
-                used(layout).to_vec()
+                layout.servers_in_use().to_vec()
             }
             Intent::Tree { files, .. } => {
-                let all = files.iter().flat_map(|of| used(&of.layout));
+                let all = files.iter().flat_map(|of| of.layout.servers_in_use());
                 all.copied().collect()
             }
         };
@@ -187,12 +187,6 @@ impl Intent {
             _ => Err(corrupt("it is not one of the works that are known".into())),
         }
     }
-}
-
-/// The servers that have cells.
-fn used(layout: &Layout) -> &[ServerId] {
-    let servers = layout.servers();
-    &servers[..servers.len().min(layout.cells() as usize)]
 }
 
 /// Whether its file is a directory, and it is about the files below it.

@@ -152,8 +152,8 @@ impl Carrier {
 
     /// How large a file is, and how long its other forks are: one request to each of its servers.
     pub(super) async fn lengths(&self, file: u64, layout: &Layout) -> Result<Lengths, String> {
-        let used = layout.servers().len().min(layout.cells() as usize);
-        let asks = layout.servers()[..used]
+        let asks = layout
+            .servers_in_use()
             .iter()
             .map(|server| self.lengths_on(file, layout, *server));
         let all = join_all(asks).await;
@@ -214,8 +214,7 @@ impl Carrier {
         op: u64,
     ) -> Result<(), Refusal> {
         let grid = Grid::from(&layout.grid());
-        let used = layout.servers().len().min(layout.cells() as usize);
-        let servers = layout.servers()[..used].iter().enumerate();
+        let servers = layout.servers_in_use().iter().enumerate();
         let calls = servers.map(|(slot, server)| async move {
             let request = TruncateCellsRequest {
                 file,

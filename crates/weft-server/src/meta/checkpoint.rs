@@ -50,17 +50,17 @@ impl Carrier {
         else {
             return Ok(());
         };
-        let used = layout.servers().len().min(layout.cells() as usize);
         let (file, op) = (file.0, *number);
         if let CheckpointTask::RollBack(of) = *task {
             // None rolls back what another cannot.
-            let looks = layout.servers()[..used]
+            let looks = layout
+                .servers_in_use()
                 .iter()
                 .map(|server| self.lacks_none(*server, of, vec![file]));
             all_of(join_all(looks).await)?;
         }
         let grid = Grid::from(&layout.grid());
-        let calls = layout.servers()[..used].iter().map(|server| async move {
+        let calls = layout.servers_in_use().iter().map(|server| async move {
             match *task {
                 CheckpointTask::Make => {
                     let request = CheckpointRequest {
@@ -403,8 +403,7 @@ fn cannot(refusal: &Refusal, became: &str) -> Failure {
 fn by_server(files: &[TreeFile]) -> BTreeMap<ServerId, Vec<&TreeFile>> {
     let mut by_server: BTreeMap<ServerId, Vec<&TreeFile>> = BTreeMap::new();
     for file in files {
-        let used = file.layout.cells().min(file.layout.servers().len() as u32);
-        for server in &file.layout.servers()[..used as usize] {
+        for server in file.layout.servers_in_use() {
             by_server.entry(*server).or_default().push(file);
         }
     }

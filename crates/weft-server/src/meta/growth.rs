@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use weft_layout::{Layout, ServerId};
+use weft_layout::ServerId;
 use weft_meta::{Growing, GrowingFiles};
 use weft_proto::io::Grid;
 use weft_proto::limits::GROWTH_BATCH_MAX;
@@ -163,7 +163,7 @@ impl MetaService {
         }
         for (place, (lengths, file)) in grown.files.iter_mut().zip(files).enumerate() {
             lengths.size = lengths.size.max(file.charged - file.fork_bytes);
-            let mut servers = servers_of(&file.layout).iter();
+            let mut servers = file.layout.servers_in_use().iter();
             if servers.any(|server| !grown.others.contains_key(&(place, *server))) {
                 lengths.others = lengths.others.max(file.fork_bytes);
             }
@@ -266,11 +266,6 @@ impl Limits<'_> {
     }
 }
 
-fn servers_of(layout: &Layout) -> &[ServerId] {
-    let used = layout.servers().len().min(layout.cells() as usize);
-    &layout.servers()[..used]
-}
-
 /// What each server is asked: its files by their places in `files`.
 fn requests(
     files: &[Growing],
@@ -278,7 +273,7 @@ fn requests(
 ) -> BTreeMap<ServerId, Vec<(usize, GrowthLimit)>> {
     let mut requests: BTreeMap<ServerId, Vec<_>> = BTreeMap::new();
     for (place, growing) in files.iter().enumerate() {
-        for server in servers_of(&growing.layout) {
+        for server in growing.layout.servers_in_use() {
             let (limit, others) = limits.map(|limits| limits.of(place, *server)).unzip();
             let limit = GrowthLimit {
                 file: growing.file,

@@ -172,9 +172,8 @@ impl Copy {
 
     /// Notes the servers that hold data of a copied file, for the sync at the end.
     pub(super) fn note_servers(&self, layout: &Layout) {
-        let used = layout.servers().len().min(layout.cells() as usize);
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.extend(&layout.servers()[..used]);
+        servers.extend(layout.servers_in_use());
     }
 
     /// Makes what was copied durable on the servers that got data.

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use serde::Serialize;
 use weft_client::{Attributes, Volume};
+use weft_layout::{CellIndex, Layout};
 
 use super::path::RemotePath;
 use crate::terminal::name;
@@ -38,9 +39,13 @@ pub(crate) async fn forks(
     };
     let forks = volume.forks(attributes).await;
     let forks = forks.with_context(|| path.to_string())?;
+    if forks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let layout = Layout::try_from(layout).with_context(|| path.to_string())?;
     let row = |f: weft_client::Fork| ForkRow {
         cell: f.cell,
-        server: layout.servers[f.cell as usize % layout.servers.len().max(1)],
+        server: layout.server_of(CellIndex(f.cell)).0,
         fork: f.fork,
         length: f.length,
         stored: f.stored,
