@@ -3,9 +3,9 @@
 
     scripts/unused-dependencies.py
 
-A dependency counts as used where its name stands in a source of the crate as a path (`name::`), after `use`,
-or in `extern crate`; also where its manifest mentions it in a feature. A crate that is needed for its features
-alone says so with a comment `# features only` on its line.
+A dependency counts as used where a source of the crate, or a file that one includes by `#[path]`, names it in a
+path (`name::`), after `use` or in `extern crate`, and where a feature of the manifest mentions it. A dependency that
+is there for its features alone says so on its line: `# features only`.
 """
 
 import re
@@ -24,7 +24,11 @@ def main():
         crate = tomllib.loads(text)
         sections = {"dependencies": {"src", "build.rs"}, "dev-dependencies": set(), "build-dependencies": {"build.rs"}}
         tables = [crate, *crate.get("target", {}).values()]
-        everything = "\n".join(path.read_text() for path in manifest.parent.rglob("*.rs") if "target" not in path.parts)
+        sources = {path.resolve() for path in manifest.parent.rglob("*.rs") if "target" not in path.parts}
+        for path in list(sources):
+            included = re.findall(r'#\[path = "([^"]+)"\]', path.read_text())
+            sources |= {file for one in included for file in (path.parent / one).resolve().parent.rglob("*.rs")}
+        everything = "\n".join(path.read_text() for path in sources)
         features = " ".join(entry for feature in crate.get("features", {}).values() for entry in feature)
         for section in sections:
             for name in {name for table in tables for name in table.get(section, {})}:
