@@ -77,7 +77,7 @@ impl Heartbeat {
         let stop = stopped(stopping);
         tokio::pin!(stop);
         let mut failed = 0_u32;
-        match self.io.store().heard_of_service() {
+        match self.io.store().observed_service_position() {
             Ok(heard) => self.service = heard,
             Err(error) => {
                 tracing::warn!(%error, "what was heard of the metadata service cannot be read");
@@ -177,7 +177,7 @@ impl Heartbeat {
         if self.service == Some(told) || !(anew || due) {
             return;
         }
-        match self.io.store().note_service(told).await {
+        match self.io.store().set_service_position(told).await {
             Ok(()) => (self.service, self.noted) = (Some(told), Some(Instant::now())),
             Err(error) => {
                 tracing::warn!(%error, "what was heard of the metadata service is not kept");

@@ -66,9 +66,9 @@ pub use decoders::{DECODERS, Decoder, item_kinds};
 pub use disk::{DISKS_MAX, DiskState, DiskStatus};
 pub use engine::Store;
 pub use error::StoreError;
-pub use files::Page;
+pub use files::ListPage;
 pub use finding::{Fault, Finding};
-pub use io::{DataRuns, Part, READ_TRIES};
+pub use io::{DataRuns, READ_ATTEMPTS, ReadSlice};
 pub use key::{
     ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, ForkKey, ForkName, ForkNameError, ForkStatus, Run,
     Scattered, Timestamp, Usage, Write,
@@ -76,7 +76,7 @@ pub use key::{
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Landing, Pool, Slice};
 pub use provision::Trimmed;
 pub use record::INDEX_SPACES;
-pub use recovery::{Obstacle, has_log, log_reaches, rescue};
+pub use recovery::{Obstacle, has_log, log_reaches, repair_closed};
 pub use storage::sim::{self, SimStorage};
 pub use storage::{
     BoxFuture, DeviceStorage, FileKind, FolderStorage, Reach, Storage, StorageFile, Work,

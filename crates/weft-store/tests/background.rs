@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{Store, StoreError, rescue};
+use weft_store::{Store, StoreError, repair_closed};
 
 const CHUNK: u32 = 65_536;
 /// Several times what the log may have.
@@ -149,7 +149,7 @@ fn nothing_is_in_the_log_alone_for_long() {
         }
         let store = machine.open().await;
         assert!(store.is_err(), "it is told");
-        rescue(&machine.config(), true).await.unwrap();
+        repair_closed(&machine.config(), true).await.unwrap();
         let store = machine.open().await.unwrap();
         // Nothing tells that the log had no more than the index has.
         assert!(read(&store, &key(1, 0), 0, 1 << 20).await.is_err());

@@ -167,7 +167,7 @@ fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
             (&lost.fault, lost.blocks.clone()),
             (&of_now(4096..8192), 1..2)
         );
-        assert!(done.contains("given up"), "{done}");
+        assert!(done.contains("marked as lost"), "{done}");
         let name = machine
             .disk
             .names()

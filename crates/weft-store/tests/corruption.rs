@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use weft_kv::OrderedKv;
 use weft_layout::FileId;
 use weft_store::{
-    CheckPass, DiskConfig, DiskState, Fault, Finding, Store, StoreConfig, StoreError, rescue,
+    CheckPass, DiskConfig, DiskState, Fault, Finding, Store, StoreConfig, StoreError, repair_closed,
 };
 
 const CHUNK: u32 = 16384;
@@ -210,7 +210,7 @@ proptest! {
                     repaired = true;
                     prop_assert!(!error.to_string().is_empty());
                     // What can be done for it loses nothing that can be read.
-                    let obstacles = rescue(&config(&machine, false), true).await.unwrap();
+                    let obstacles = repair_closed(&config(&machine, false), true).await.unwrap();
                     match open(&machine).await {
                         Ok(store) => {
                             prop_assert!(!obstacles.is_empty());
@@ -260,13 +260,13 @@ fn an_entry_that_cannot_be_read_costs_its_chunk_and_nothing_else() {
         assert!(machine.index.damage("chunks", |value| value[9] ^= 1));
         let error = machine.open().await.err().unwrap();
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
-        let looked = rescue(&machine.config(), false).await.unwrap();
+        let looked = repair_closed(&machine.config(), false).await.unwrap();
         assert_eq!((looked.len(), looked[0].repaired), (1, false));
         let finding = looked[0].finding.clone().unwrap();
         assert_eq!((finding.key, finding.chunk), (key(0, 0), 0));
         assert!(machine.open().await.is_err(), "looking changes nothing");
-        assert!(rescue(&machine.config(), true).await.unwrap()[0].repaired);
-        assert_eq!(rescue(&machine.config(), true).await.unwrap(), []);
+        assert!(repair_closed(&machine.config(), true).await.unwrap()[0].repaired);
+        assert_eq!(repair_closed(&machine.config(), true).await.unwrap(), []);
         let store = machine.open().await.unwrap();
         let error = read(&store, &key(0, 0), 0, 4096).await.unwrap_err();
         let StoreError::Lost { file, range, .. } = error else {
@@ -319,7 +319,7 @@ fn a_block_in_two_entries_stays_with_the_one_whose_checksum_it_matches() {
             value[end..].copy_from_slice(&crc.to_le_bytes());
         });
         assert!(machine.open().await.is_err());
-        let obstacles = rescue(&machine.config(), true).await.unwrap();
+        let obstacles = repair_closed(&machine.config(), true).await.unwrap();
         assert!(
             obstacles
                 .iter()

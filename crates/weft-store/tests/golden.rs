@@ -28,7 +28,8 @@ use story::{Story, fork, name_of};
 use weft_kv::{Batch, FjallKv, FjallOptions, KvError, OnLoss, OrderedKv, Reader, Transaction};
 use weft_layout::{CellOffset, FileId};
 use weft_store::{
-    DiskConfig, FolderStorage, INDEX_SPACES, Store, StoreConfig, StoreError, item_kinds, rescue,
+    DiskConfig, FolderStorage, INDEX_SPACES, Store, StoreConfig, StoreError, item_kinds,
+    repair_closed,
 };
 
 /// Files that an image may have have numbers below this.
@@ -377,7 +378,7 @@ async fn write_repaired_image(name: &str) {
     }
     drop(store);
     damage_last_frames(&folder.path().join("store"));
-    let told = rescue(&of(false).await, true).await.unwrap();
+    let told = repair_closed(&of(false).await, true).await.unwrap();
     assert!(told.iter().any(|o| o.finding.is_some()), "{told:?}");
     let store = Store::open(of(false).await).await.unwrap();
     // Nothing is applied: the log has it all.

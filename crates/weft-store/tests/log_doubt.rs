@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use real::perform;
 use weft_layout::{CellOffset, FileId};
-use weft_store::{Losses, Store, StoreError, rescue};
+use weft_store::{Losses, Store, StoreError, repair_closed};
 
 const FILES: std::ops::Range<u64> = 0..4;
 const CHUNK: u32 = 65536;
@@ -165,7 +165,7 @@ async fn one(seed: u64, total: &mut Total) {
         assert_eq!(found.refused, 0);
         return;
     }
-    let told = rescue(&machine.config(), true).await.unwrap();
+    let told = repair_closed(&machine.config(), true).await.unwrap();
     let any = told
         .iter()
         .any(|o| o.reason.contains("nothing says which files"));
@@ -251,7 +251,7 @@ async fn with_a_hole(machine: &Machine) -> Vec<weft_store::Obstacle> {
     let all = frames(machine);
     let (name, at, _) = all.iter().find(holds).unwrap();
     machine.disk.damage(name, |bytes| bytes[at + 60] ^= 1);
-    rescue(&machine.config(), true).await.unwrap()
+    repair_closed(&machine.config(), true).await.unwrap()
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn where_nothing_says_what_the_lost_frames_touched_every_file_is_in_doubt_until_
         let all = frames(&machine);
         let (name, at, _) = &all[all.len() - 3];
         machine.disk.damage(name, |bytes| bytes[at + 60] ^= 1);
-        let told = rescue(&machine.config(), true).await.unwrap();
+        let told = repair_closed(&machine.config(), true).await.unwrap();
         assert!(
             told.iter()
                 .any(|o| o.done.contains("no file of the server")),
@@ -459,7 +459,8 @@ fn a_repair_that_dies_anywhere_leaves_the_log_damaged_or_all_of_the_doubt() {
                 let (name, from, _) = &all[all.len() / 2];
                 machine.disk.damage(name, |bytes| bytes[from + 40] ^= 1);
                 machine.disk.die_at(machine.disk.operations() + at);
-                alive = rescue(&machine.config(), true).await.is_ok() && !machine.disk.is_dead();
+                alive =
+                    repair_closed(&machine.config(), true).await.is_ok() && !machine.disk.is_dead();
                 if power {
                     machine.lose_power(at);
                 } else {
@@ -472,7 +473,7 @@ fn a_repair_that_dies_anywhere_leaves_the_log_damaged_or_all_of_the_doubt() {
                         "{what}: {error}"
                     );
                     unrepaired += 1;
-                    told = rescue(&machine.config(), true).await.unwrap();
+                    told = repair_closed(&machine.config(), true).await.unwrap();
                 } else {
                     done += 1;
                     machine.kill(at);

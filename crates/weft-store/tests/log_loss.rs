@@ -6,7 +6,7 @@ use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{FileKind, Storage, Store, StoreError, rescue};
+use weft_store::{FileKind, Storage, Store, StoreError, repair_closed};
 
 const CHUNK: u32 = 65536;
 const FILES: u64 = 12;
@@ -129,7 +129,7 @@ fn what_a_log_lacks_is_told_and_nothing_changed_until_a_repair_goes_on_without()
                     assert!(error.to_string().contains("--offline"), "{what}: {error}");
                     assert!(machine.disk.names().is_superset(&names), "{what}");
                 }
-                let looked = rescue(&machine.config(), false).await.unwrap();
+                let looked = repair_closed(&machine.config(), false).await.unwrap();
                 assert!(
                     !looked.is_empty() && looked.iter().all(|o| !o.repaired),
                     "{what}"
@@ -138,9 +138,13 @@ fn what_a_log_lacks_is_told_and_nothing_changed_until_a_repair_goes_on_without()
                     machine.open().await.is_err(),
                     "{what}: looking changes nothing"
                 );
-                let told = rescue(&machine.config(), true).await.unwrap();
+                let told = repair_closed(&machine.config(), true).await.unwrap();
                 assert!(told.iter().all(|o| o.repaired), "{what}: {told:?}");
-                assert_eq!(rescue(&machine.config(), true).await.unwrap(), [], "{what}");
+                assert_eq!(
+                    repair_closed(&machine.config(), true).await.unwrap(),
+                    [],
+                    "{what}"
+                );
                 let store = machine.open().await.unwrap();
                 assert!(whole(&store).await < FILES, "{what}");
                 let anew = write(&key(1, 0), CHUNK, 0, pattern(9, 100));
@@ -164,7 +168,7 @@ fn the_files_are_named_that_frames_wrote_to_which_go() {
         change(&machine, 0, |bytes| bytes[50_000] ^= 4);
         let before = machine.disk.bytes(&segments(&machine)[0]).unwrap();
         let name = segments(&machine)[0].clone();
-        let told = rescue(&machine.config(), true).await.unwrap();
+        let told = repair_closed(&machine.config(), true).await.unwrap();
         let named = told.iter().filter_map(|o| o.finding.as_ref());
         let files: Vec<u64> = named.map(|f| f.key.file.0).collect();
         assert!(
@@ -194,7 +198,8 @@ fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
                 let names = segments(&machine);
                 let before = machine.disk.bytes(&names[0]).unwrap();
                 machine.disk.die_at(machine.disk.operations() + at);
-                alive = rescue(&machine.config(), true).await.is_ok() && !machine.disk.is_dead();
+                alive =
+                    repair_closed(&machine.config(), true).await.is_ok() && !machine.disk.is_dead();
                 if power {
                     machine.lose_power(at);
                 } else {
@@ -220,7 +225,7 @@ fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
                         matches!(error, StoreError::LogDamaged { .. }),
                         "{what}: {error}"
                     );
-                    let told = rescue(&machine.config(), true).await.unwrap();
+                    let told = repair_closed(&machine.config(), true).await.unwrap();
                     assert!(
                         !told.is_empty() && told.iter().all(|o| o.repaired),
                         "{what}: {told:?}"
@@ -290,7 +295,7 @@ fn a_data_file_that_is_gone_after_a_kill_costs_what_lay_in_it() {
         machine.kill(1);
         machine.disk.remove("data").unwrap();
         assert!(machine.open().await.is_err());
-        let told = rescue(&machine.config(), true).await.unwrap();
+        let told = repair_closed(&machine.config(), true).await.unwrap();
         assert!(!told.is_empty() && told.iter().all(|o| o.repaired));
         assert!(
             machine.open().await.is_err(),

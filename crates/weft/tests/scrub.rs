@@ -143,7 +143,7 @@ fn what_a_repair_gives_up_is_lost_and_said_to_be_until_it_is_accepted() {
     };
     let text = fsck(4);
     assert!(
-        text.contains("/d/file1") && text.contains("given up"),
+        text.contains("/d/file1") && text.contains("marked as lost"),
         "{text}"
     );
     let name = text

@@ -9,7 +9,7 @@
 use bytes::{Bytes, BytesMut};
 use weft_layout::{CellIndex, CellLengths, Cutter, Piece, Pieces, Spaced, Stretch, copy_spaced};
 use weft_net::Parcel;
-use weft_store::Part;
+use weft_store::ReadSlice;
 
 /// Payload bytes of one batch.
 pub(super) const BATCH_BYTES: u64 = 512 << 10;
@@ -151,7 +151,7 @@ impl Batch {
     /// lacks at its end (the cell was cut meanwhile) is zeros. Its sum is the one under which whole
     /// blocks are stored: the caller has the store verify what was read afterwards. Also returns
     /// how many bytes were copied.
-    pub(super) fn pack(&self, ranges: &[Range], read: &[Vec<Part>]) -> (Parcel, u64) {
+    pub(super) fn pack(&self, ranges: &[Range], read: &[Vec<ReadSlice>]) -> (Parcel, u64) {
         let mut out = Packer::new(ranges, read, self.bytes as usize);
         for stretch in &self.stretches {
             if stretch.length as usize >= SLICE_MIN {
@@ -168,20 +168,20 @@ impl Batch {
 
 /// Marks pieces at equal distances; where they are near each other, what lies between is of the
 /// same blocks.
-fn mark_spaced(slice: &Part, from: Spaced, length: usize, count: usize) {
+fn mark_spaced(slice: &ReadSlice, from: Spaced, length: usize, count: usize) {
     let step = from.step.unsigned_abs();
     if step < SLICE_MIN {
-        return slice.mark(from.at..from.at + step * (count - 1) + length);
+        return slice.mark_used(from.at..from.at + step * (count - 1) + length);
     }
     for at in (from.at..).step_by(step).take(count) {
-        slice.mark(at..at + length);
+        slice.mark_used(at..at + length);
     }
 }
 
 /// Puts a payload together.
 struct Packer<'a> {
     ranges: &'a [Range],
-    read: &'a [Vec<Part>],
+    read: &'a [Vec<ReadSlice>],
     /// The range and the slice last used, and the bytes of the cell that the slice has.
     range: usize,
     slice: usize,
@@ -197,7 +197,7 @@ struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    fn new(ranges: &'a [Range], read: &'a [Vec<Part>], bytes: usize) -> Self {
+    fn new(ranges: &'a [Range], read: &'a [Vec<ReadSlice>], bytes: usize) -> Self {
         Packer {
             ranges,
             read,
@@ -214,7 +214,7 @@ impl<'a> Packer<'a> {
     }
 
     /// The slice that holds a byte of a cell; `None` where nothing was read.
-    fn seek(&mut self, cell: CellIndex, offset: u64) -> Option<&'a Part> {
+    fn seek(&mut self, cell: CellIndex, offset: u64) -> Option<&'a ReadSlice> {
         let last = &self.ranges[self.range];
         if (last.cell, last.start) > (cell, offset) || (last.cell, last.end) <= (cell, offset) {
             let before = |r: &Range| (r.cell, r.end) <= (cell, offset);
@@ -261,7 +261,7 @@ impl<'a> Packer<'a> {
                 self.parts.push(slice.bytes().slice(at..at + taken));
                 self.rest -= taken;
             } else {
-                slice.mark(at..at + taken);
+                slice.mark_used(at..at + taken);
                 self.grow(taken).copy_from_slice(&slice[at..at + taken]);
                 self.copied += taken as u64;
             }
@@ -335,7 +335,7 @@ mod tests {
         std::iter::from_fn(|| batches.next(&mut { u32::MAX })?).collect()
     }
 
-    fn part(bytes: &[u8]) -> Part {
+    fn part(bytes: &[u8]) -> ReadSlice {
         Bytes::copy_from_slice(bytes).into()
     }
 
@@ -411,7 +411,7 @@ mod tests {
         let all = batches(3, 30, 3 * 4 * 10);
         let ranges = all[0].ranges();
         let cell = |c: u8| (0..30u8).map(|i| c * 100 + i).collect::<Vec<u8>>();
-        let read: Vec<Vec<Part>> = ranges
+        let read: Vec<Vec<ReadSlice>> = ranges
             .iter()
             .map(|r| {
                 let bytes = cell(r.cell.0 as u8);

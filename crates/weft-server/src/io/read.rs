@@ -13,7 +13,7 @@ use weft_layout::{CellIndex, CellOffset, Cutter, OFFSET_MAX};
 use weft_net::{Gone, Parcel, Reply, Served};
 use weft_proto::io::{CellRun, ReadReply, ReadRequest};
 use weft_proto::{Failure, Kind};
-use weft_store::{ForkKey, Part, READ_TRIES, StoreError};
+use weft_store::{ForkKey, READ_ATTEMPTS, ReadSlice, StoreError};
 
 use super::plan::{BATCH_BYTES, Batch, Batches, Range};
 use super::walk::{self, Callers};
@@ -157,7 +157,7 @@ impl IoService {
             let (payload, copied) = batch.pack(&ranges, &read);
             self.metrics.copied(copied);
             // After packing: so what was packed is what was stored.
-            if (self.store).verify_used(read.iter().flatten(), tries >= READ_TRIES)? {
+            if (self.store).verify_used(read.iter().flatten(), tries >= READ_ATTEMPTS)? {
                 break payload;
             }
         };
@@ -173,11 +173,11 @@ impl IoService {
         &self,
         job: &Job,
         range: &Range,
-    ) -> Result<Vec<Part>, StoreError> {
+    ) -> Result<Vec<ReadSlice>, StoreError> {
         let key = job.key(range.cell);
         let (at, length) = (CellOffset(range.start), range.end - range.start);
         let checkpoint = (job.checkpoint != 0).then_some(job.checkpoint);
-        self.store.read_parts(&key, checkpoint, at, length).await
+        self.store.read_slices(&key, checkpoint, at, length).await
     }
 
     /// The lengths of the cells that the job touches here; cells without bytes are left out.

@@ -1,20 +1,19 @@
 //! Bringing the log into the index, and the background task that does it.
 //!
 //! Steps, in an order that a crash forces: close the segment (everything up to `bound` is in closed
-//! segments); flush every dirty page; take a copy of all that changed; sync; put the copy into the
-//! index; sync the index; let go of the closed segments. So the index never refers to data that is
-//! not on stable storage, and the log is all there is to replay. Replaying frames that the copy
-//! already has changes nothing: each says what is, not what is added.
+//! segments); flush every dirty page; copy all changes; sync; write the copy to the index; sync the
+//! index; release the closed segments. So the index never refers to data that is not on stable
+//! storage, and the log alone must be replayed. Replaying frames that the copy already has changes
+//! nothing: a frame states a result, not a difference.
 //!
-//! Segments that were let go of stay until the index has what they say in tables, of which there
-//! are two copies: until then they are the second copy of the index's journal
+//! A released segment is retained until the index has its contents in tables, of which there are
+//! two copies. Until then it is the second copy of the index's journal
 //! (`docs/design/0020-log-behind-journals.md`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::counters::Counters;
-use crate::engine::{Inner, Room, Store, whole};
+use crate::engine::{IndexBudget, Inner, Store, detached};
 use crate::error::StoreError;
 use crate::forks::Checkpoint;
 use crate::index::{Application, Batches, Dead};
@@ -24,70 +23,70 @@ use crate::record::{
 };
 use crate::state::State;
 
-/// Parts of what is removed from the index in one application.
-const PARTS: usize = 16;
+/// Most steps of a removal in one application.
+const REMOVAL_STEPS: usize = 16;
 
 impl Inner {
     /// Brings everything logged before the call into the index and removes its segments.
     ///
     /// # Errors
-    /// [`StoreError::IndexFull`] where the index may not grow, or the system refuses it something:
+    /// [`StoreError::IndexFull`] if the index may not grow, or the system refuses it something:
     /// everything stays in the log.
     pub(crate) async fn apply(&self) -> Result<(), StoreError> {
-        self.apply_in(Room::Shared).await
+        self.apply_with(IndexBudget::Shared).await
     }
 
-    /// As [`Inner::apply`], where the index has this room at least.
-    pub(crate) async fn apply_in(&self, room: Room) -> Result<(), StoreError> {
-        if self.index.check_room().is_err() {
-            self.remove_applied().await?;
+    /// As [`Inner::apply`], within this budget of the index.
+    pub(crate) async fn apply_with(&self, budget: IndexBudget) -> Result<(), StoreError> {
+        if self.index().check_room().is_err() {
+            self.release_applied_log().await?;
         }
-        let mut owed = self.apply_lock.lock().await;
-        self.check_index_room(room)?;
-        if let Some(earlier) = owed.take() {
-            self.write_index(&mut owed, earlier).await?;
+        let mut pending = self.turns().apply().await;
+        self.check_index_space(budget)?;
+        if let Some(earlier) = pending.take() {
+            self.write_index(&mut pending, earlier).await?;
         }
         let logged = self.lock().head().logged();
-        let bound = self.log.rotate(&self.state, &self.counters)?;
+        let bound = self.rotate_log()?;
         self.flush(0).await?;
-        // A full disk can leave pages dirty: what they need of the log must stay.
+        // A full disk can leave pages dirty: the log must keep what they need.
         let application = {
             let mut state = self.lock();
             let oldest = oldest_dirty(&state);
             let bound = bound.min(oldest.saturating_sub(1));
-            copy_changes(&mut state, bound, logged, self.disks.all().len() > 1)
+            copy_changes(&mut state, bound, logged, self.disks().all().len() > 1)
         };
         self.sync_now().await?;
-        self.write_index(&mut owed, application).await?;
-        Counters::add(&self.counters.applies, 1);
-        self.signals.room.notify_waiters();
-        // The background sees to what is kept; where there is no room for a segment, that is waited
-        // for.
-        if self.log.is_tight()
-            && let Err(error) = self.remove_applied().await
+        self.write_index(&mut pending, application).await?;
+        Counters::add(&self.counters().applies, 1);
+        self.wake_waiting_calls();
+        // The background task releases retained segments, unless the log has no space for the next
+        // segment now.
+        if self.log().is_tight()
+            && let Err(error) = self.release_applied_log().await
         {
-            tracing::warn!(%error, "segments of the log that nobody needs stay");
+            tracing::warn!(%error, "segments of the log that are not needed stay");
         }
-        self.signals.work.notify_one();
+        self.wake_background();
         Ok(())
     }
 
-    /// Brings an application into the index; what that refuses for now is `owed`.
+    /// Writes an application to the index; one that the index refuses for now is left `pending`.
     async fn write_index(
         &self,
-        owed: &mut Option<Application>,
+        pending: &mut Option<Application>,
         mut application: Application,
     ) -> Result<(), StoreError> {
-        let index = Arc::clone(&self.index);
+        let index = Arc::clone(self.index());
         let written = self.run(move || {
             let written = application.write(&*index);
             (written, application)
         });
         let (written, application) = written.await?;
         if let Err(error) = written {
-            // Nothing that was refused is unknown (`docs/design/0029-engine-errors.md`).
+            // A refusal leaves nothing in doubt (`docs/design/0029-engine-errors.md`).
             if matches!(error, StoreError::IndexFull { .. }) {
-                *owed = Some(application);
+                *pending = Some(application);
                 return Err(error);
             }
             return Err(self.fail("write the index", error.to_string()));
@@ -101,31 +100,32 @@ impl Inner {
             }
             state.applied(application.logged());
             state.cache_mut().look_again();
-            state.evict(self.bounds.cache);
+            state.evict(self.bounds().cache);
         }
-        self.log.release_through(application.bound());
-        self.signals.room.notify_waiters();
+        self.log().release_through(application.bound());
+        self.wake_waiting_calls();
         self.remove_from_index(application.into_dead()).await
     }
 
-    /// Removes what dead forks have in the index, and chunks of nobody, as far as there is room for
-    /// it; much of it not at once, as others wait for the background.
+    /// Removes from the index the chunks of dead forks and chunks that belong to no fork, as far as
+    /// there is space for it. Of many chunks a later pass removes the rest, because other work
+    /// waits for the background task.
     async fn remove_from_index(&self, dead: Vec<Dead>) -> Result<(), StoreError> {
-        let mut removal = std::mem::take(&mut *self.removal.lock());
+        let mut removal = std::mem::take(&mut *self.removal());
         removal.dead.extend(dead);
-        let mut parts = 0;
-        while !removal.is_done() && parts < PARTS && self.check_removal_room().is_ok() {
-            parts += 1;
-            let (index, most) = (Arc::clone(&self.index), self.removals());
-            let part = self.run(move || {
+        let mut steps = 0;
+        while !removal.is_done() && steps < REMOVAL_STEPS && self.check_removal_space().is_ok() {
+            steps += 1;
+            let (index, most) = (Arc::clone(self.index()), self.entries_per_removal());
+            let step = self.run(move || {
                 let freed = removal.part(&*index, most);
                 (freed, removal)
             });
-            let (freed, rest) = part.await?;
+            let (freed, rest) = step.await?;
             removal = rest;
             let freed = match freed {
                 Ok(freed) => freed,
-                // The next application goes on with it.
+                // The next application continues.
                 Err(StoreError::IndexFull { .. }) => break,
                 Err(error) => return Err(self.fail("write the index", error.to_string())),
             };
@@ -135,65 +135,63 @@ impl Inner {
                 state.space_mut().free_after(sequence, extent);
             }
         }
-        if parts == PARTS && !removal.is_done() {
-            self.signals.apply.store(true, Relaxed);
+        if steps == REMOVAL_STEPS && !removal.is_done() {
+            self.request_application();
         }
         let dead = std::mem::take(&mut removal.dead);
         self.lock().changes_mut().removed_again(dead);
-        *self.removal.lock() = removal;
+        *self.removal() = removal;
         Ok(())
     }
 }
 
 impl Inner {
-    /// Removes segments of which the index has everything in tables, and sees to that where enough
-    /// has come together.
-    pub(crate) async fn remove_applied(&self) -> Result<(), StoreError> {
-        if self.must_settle() {
-            return self.give_kept_back().await;
+    /// Removes segments whose contents the index has in tables; has the index write those tables
+    /// once enough segments are retained.
+    pub(crate) async fn release_applied_log(&self) -> Result<(), StoreError> {
+        if self.should_settle_index() {
+            return self.release_retained_log().await;
         }
-        self.log.remove_settled()
+        self.log().remove_settled()
     }
 
-    /// Removes all segments that were applied: where space is short. Where the index may not grow,
-    /// it has what they say once only from then on; that is better than having no room for what is
-    /// new.
-    pub(crate) async fn give_kept_back(&self) -> Result<(), StoreError> {
-        if self.log.kept() > 0 {
-            if self.index.check_room().is_ok() {
+    /// Removes all segments that were applied, because space is short. If the index may not grow,
+    /// it then has only one copy of what they say: better than no space for new data.
+    pub(crate) async fn release_retained_log(&self) -> Result<(), StoreError> {
+        if self.log().kept() > 0 {
+            if self.index().check_room().is_ok() {
                 self.settle_index().await?;
             } else {
-                self.log.settled(self.log.last_kept());
+                self.log().settled(self.log().last_kept());
             }
         }
-        self.log.remove_settled()
+        self.log().remove_settled()
     }
 
-    /// Whether what is kept for the case that the index loses its journal is worth a table.
-    fn must_settle(&self) -> bool {
-        let kept = self.log.kept();
+    /// Whether the log retains enough segments to make the index write a table.
+    fn should_settle_index(&self) -> bool {
+        let kept = self.log().kept();
         let unsettled = self.lock().head().unsettled();
         kept > 0
-            && (kept > self.bounds.log / 8
-                || unsettled > self.bounds.replay / 4
-                || self.log.is_tight()
-                || self.index.check_room().is_err())
+            && (kept > self.bounds().log / 8
+                || unsettled > self.bounds().replay / 4
+                || self.log().is_tight()
+                || self.index().check_room().is_err())
     }
 
-    /// Has the index write what it has of the log to tables: nobody needs the segments then.
+    /// Has the index write what it applied to tables, so that the retained segments can go.
     pub(crate) async fn settle_index(&self) -> Result<(), StoreError> {
-        // Before the index settles: an application may end meanwhile, of which its tables have a
-        // part.
-        let (through, indexed) = (self.log.last_kept(), self.lock().head().indexed());
-        let index = Arc::clone(&self.index);
+        // Read before the index settles: an application that ends meanwhile may be in its tables
+        // only partly.
+        let (through, indexed) = (self.log().last_kept(), self.lock().head().indexed());
+        let index = Arc::clone(self.index());
         let settled = self.run(move || index.settle()).await?;
         settled.map_err(|error| StoreError::IndexFull {
-            // The log keeps what is in no table, and the next round tries again.
+            // The log keeps what is in no table, and the next pass tries again.
             reason: error.to_string(),
         })?;
-        self.log.settled(through);
+        self.log().settled(through);
         let mut state = self.lock();
-        // Another may have ended meanwhile.
         state.settled(indexed);
         Ok(())
     }
@@ -209,11 +207,12 @@ fn oldest_dirty(state: &State) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Copies what differs from the index. The copied chunks stay in memory until the index has them.
+/// Copies all that differs from the index. The copied chunks stay in memory until the index has
+/// them.
 fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Application {
     let mut changes = state.changes_mut().take();
     let mut batches = Batches::default();
-    // Last: what an entry was given must be there before the giver's goes.
+    // Last: an adopted entry must be in the index before the entry it came from is removed.
     let mut deletions = Vec::new();
     for file in changes.files {
         if let Some(f) = state.forks().file(file) {
@@ -298,8 +297,8 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
 }
 
 impl Store {
-    /// Flushes, syncs and applies everything, and marks the store as closed in good order: where
-    /// that has no room, everything is synced and stays in the log. Later writes are refused.
+    /// Flushes, syncs and applies everything, and marks the store as cleanly closed. If there is no
+    /// space for that, everything is synced and stays in the log. Later writes are refused.
     pub async fn close(&self) -> Result<(), StoreError> {
         let inner = &self.0;
         {
@@ -307,50 +306,50 @@ impl Store {
             state.check_writable()?;
             state.close();
         }
-        inner.signals.room.notify_waiters();
+        inner.wake_waiting_calls();
         let this = Arc::clone(inner);
-        let applied = match whole(async move { this.apply_in(Room::Last).await }).await {
-            // The log has it, and is replayed at the next opening.
-            Err(StoreError::IndexFull { .. }) => {
-                let _flushed = inner.flush_lock.lock().await;
-                self.sync().await.map(|()| false)
-            }
-            done => done.map(|()| true),
-        }?;
-        inner.signals.stop.store(true, Relaxed);
-        inner.signals.work.notify_one();
+        let applied =
+            match detached(async move { this.apply_with(IndexBudget::Reserve).await }).await {
+                // The log has everything and is replayed at the next opening.
+                Err(StoreError::IndexFull { .. }) => {
+                    let _flush = inner.turns().flush().await;
+                    self.sync().await.map(|()| false)
+                }
+                done => done.map(|()| true),
+            }?;
+        inner.stop_background();
         if !applied || inner.lock().dirty().blocks() > 0 {
             return Ok(());
         }
-        // The log goes, and with it what the index's journal could be made of again.
+        // The log is removed, and with it the second copy of the index's journal.
         if let Err(error) = inner.settle_index().await {
-            tracing::warn!(%error, "the log stays: some of the index is in its journal alone");
+            tracing::warn!(%error, "the log stays: some of the index is only in its journal");
             return Ok(());
         }
         let this = Arc::clone(inner);
         inner.run(move || this.mark_clean()).await?
     }
 
-    /// Brings the log into the index now, as the store does by itself when the log grows.
+    /// Applies the log to the index now, as the store does by itself when the log grows.
     pub async fn apply(&self) -> Result<(), StoreError> {
-        self.apply_in(Room::Shared).await
+        self.apply_with(IndexBudget::Shared).await
     }
 
-    pub(crate) async fn apply_in(&self, room: Room) -> Result<(), StoreError> {
+    pub(crate) async fn apply_with(&self, budget: IndexBudget) -> Result<(), StoreError> {
         self.0.lock().check_writable()?;
         let inner = Arc::clone(&self.0);
-        whole(async move { inner.apply_in(room).await }).await
+        detached(async move { inner.apply_with(budget).await }).await
     }
 
-    /// Brings all space of cuts and dropped checkpoints back now, as the store does by itself in
-    /// the background.
+    /// Frees all space of truncated forks and dropped checkpoints now, as the store does by itself
+    /// in the background.
     pub async fn reclaim(&self) -> Result<(), StoreError> {
         let inner = Arc::clone(&self.0);
-        whole(async move {
-            inner.settle_all().await?;
+        detached(async move {
+            inner.finish_truncations().await?;
             inner.merge().await?;
             inner.apply().await?;
-            inner.give_kept_back().await
+            inner.release_retained_log().await
         })
         .await
     }

@@ -1,6 +1,6 @@
-//! The background task: flushes, applies the log and frees space when it is woken.
+//! The background task: it flushes, applies the log and frees space when it is woken.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,62 +13,63 @@ use crate::pool::BLOCK;
 use crate::signals::Signals;
 use crate::state::State;
 
-/// How long removed forks may keep blocks that only the index knows.
+/// How long blocks of removed forks that only the index knows stay in use.
 const REAP_AFTER: Duration = Duration::from_secs(2);
 
-/// How long something may be in the log alone.
+/// How long a change may be only in the log.
 const APPLY_AFTER: Duration = Duration::from_secs(30);
 
-/// How long memory stays that nobody uses, at least: a load that pauses finds it again.
-const TIDY_EVERY: Duration = Duration::from_secs(5);
+/// How often unused memory is released; a load that pauses for less than this finds it again.
+const TIDY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The shortest and the longest wait before work that failed is tried again.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// The shortest wait before work that failed is tried again.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// The longest wait before work that failed is tried again.
+const BACKOFF_MAX: Duration = Duration::from_mins(1);
 
-/// Work that costs nothing but space when it is left undone: after an error it is tried again, ever
-/// later.
+/// The backoff of work that costs only space when it is left undone: after each error it waits
+/// longer.
 #[derive(Default)]
-struct Retry {
-    pause: Duration,
-    at: Option<Instant>,
-    /// When it may be said again that it failed: the disk that is full may be that of the server's
-    /// own log.
-    say: Option<Instant>,
+struct Backoff {
+    delay: Duration,
+    next_try: Option<Instant>,
+    /// When the next failure may be logged: the full disk may hold the server's log file as well.
+    next_warning: Option<Instant>,
 }
 
-impl Retry {
+impl Backoff {
     fn is_due(&self) -> bool {
-        self.at.is_none_or(|at| at <= Instant::now())
+        self.next_try.is_none_or(|at| at <= Instant::now())
     }
 
-    /// `longest`: after which it is tried again at the latest.
-    fn done(&mut self, result: Result<(), StoreError>, longest: Duration) {
+    /// Takes note of an attempt. After an error the next one waits no longer than `longest`.
+    fn record(&mut self, result: Result<(), StoreError>, longest: Duration) {
         let Err(error) = result else {
             *self = Self::default();
             return;
         };
         let now = Instant::now();
-        self.at = Some(now + (self.pause * 2).clamp(RETRY.0, longest));
-        if self.say.is_none_or(|say| say <= now) {
-            self.pause = (self.pause * 2).clamp(RETRY.0, RETRY.1);
-            self.say = Some(now + self.pause);
-            tracing::warn!(%error, "the log and space that is not needed any more do not come back yet; it is tried again");
+        self.next_try = Some(now + (self.delay * 2).clamp(BACKOFF_MIN, longest));
+        if self.next_warning.is_none_or(|at| at <= now) {
+            self.delay = (self.delay * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
+            self.next_warning = Some(now + self.delay);
+            tracing::warn!(%error, "the log and unused space cannot be freed yet; the store tries again");
         }
     }
 }
 
-/// What the background tries again: bringing space back, and an application for which the index has
-/// no room.
+/// The backoffs of the background task: of freeing space, and of an application for which the index
+/// has no space.
 #[derive(Default)]
-struct Retries {
-    space: Retry,
-    index: Retry,
+struct Backoffs {
+    space: Backoff,
+    index: Backoff,
 }
 
-/// Closes the store to writes if the background panics: nobody would make room any more.
-struct Watched(Weak<Inner>);
+/// Closes the store to writes if the background task panics: nothing would free space any more.
+struct PanicGuard(Weak<Inner>);
 
-impl Drop for Watched {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking()
             && let Some(store) = self.0.upgrade()
@@ -79,42 +80,41 @@ impl Drop for Watched {
     }
 }
 
-/// Flushes and applies when it is told to, until the store is dropped or closed, or fails.
+/// Flushes and applies when it is woken, until the store is dropped or closed, or fails.
 ///
-/// An error of what must be done closes the store to writes: whoever waits for room is told.
+/// An error of work that must be done closes the store to writes and wakes the waiting calls.
 pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
-    let _watched = Watched(store.clone());
-    let (mut reap, mut retry) = (false, Retries::default());
+    let _panic_guard = PanicGuard(store.clone());
+    let (mut reap, mut backoffs) = (false, Backoffs::default());
     let mut apply_at = Instant::now() + APPLY_AFTER;
-    let mut tidy_at = Instant::now() + TIDY_EVERY;
+    let mut tidy_at = Instant::now() + TIDY_INTERVAL;
     loop {
         let reap_at = reap.then(|| Instant::now() + REAP_AFTER);
-        let timers = [reap_at, retry.space.at, retry.index.at, Some(tidy_at)]
-            .into_iter()
-            .flatten();
-        let first = timers.fold(apply_at, Instant::min);
-        // Woken by a timer or by a call: either way there is something to look at.
+        let (space, index) = (&backoffs.space, &backoffs.index);
+        let timers = [reap_at, space.next_try, index.next_try, Some(tidy_at)];
+        let first = timers.into_iter().flatten().fold(apply_at, Instant::min);
+        // Woken by a timer or by a call: either way there may be work.
         drop(tokio::time::timeout_at(first, signals.work.notified()).await);
         if signals.stop.load(Relaxed) {
             return;
         }
         let Some(inner) = store.upgrade() else { return };
         if tidy_at <= Instant::now() {
-            tidy_at = Instant::now() + TIDY_EVERY;
-            inner.pool.tidy();
+            tidy_at = Instant::now() + TIDY_INTERVAL;
+            inner.pool().tidy();
         }
         let dead = inner.lock().changes().has_dead();
         if apply_at <= Instant::now() {
             apply_at = Instant::now() + APPLY_AFTER;
-            if inner.lock().is_ahead_of_index() || !inner.removal.lock().is_done() {
-                signals.apply.store(true, Relaxed);
+            if inner.lock().is_ahead_of_index() || !inner.removal().is_done() {
+                inner.request_application();
             }
         }
         if reap && dead {
-            signals.apply.store(true, Relaxed);
+            inner.request_application();
         }
         reap = dead && !reap;
-        if let Err(error) = inner.work(&mut retry).await {
+        if let Err(error) = inner.run_pass(&mut backoffs).await {
             inner.fail("work in the background", error.to_string());
             return;
         }
@@ -122,79 +122,80 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
 }
 
 impl Inner {
-    /// Whether dirty pages are to be written before their bound is reached.
+    /// Whether dirty pages are to be written now, before they reach their bound.
     pub(crate) fn has_much_dirty(&self, state: &State) -> bool {
         let dirty = state.dirty().blocks() * BLOCK as u64;
-        if self.bounds.rules.low_water {
-            return dirty > self.bounds.dirty / 2;
+        if self.bounds().rules.low_water {
+            return dirty > self.bounds().dirty / 2;
         }
-        dirty > self.bounds.dirty
+        dirty > self.bounds().dirty
     }
 
-    /// Whether the log is worth an application: half of what it may have.
+    /// Whether the log is to be applied: at half of its bound.
     pub(crate) fn log_is_long(&self, state: &State) -> bool {
-        self.log.bytes() > self.bounds.log / 2
-            || state.head().to_replay() > self.bounds.replay / 2
-            || state.changes().chunks().len() as u64 > self.bounds.changed
+        self.log().bytes() > self.bounds().log / 2
+            || state.head().to_replay() > self.bounds().replay / 2
+            || state.changes().chunks().len() as u64 > self.bounds().changed
     }
 
-    /// Frees what nobody needs any more: a part of a tail, dropped checkpoints, segments of the
-    /// log.
+    /// Frees what is not needed any more: a step of a deferred truncation, dropped checkpoints,
+    /// segments of the log.
     async fn free_space(&self) -> Result<(), StoreError> {
         let tail = {
             let state = self.lock();
             state.forks().first_tail().filter(|_| !state.is_closed())
         };
-        let settled = tail.map_or(Ok(false), |id| self.settle_part(id));
-        // One part at a time: pages must be flushed, and others want their turn.
+        let settled = tail.map_or(Ok(false), |id| self.step_truncation(id));
+        // One step at a time: pages must be flushed, and other work must get its turn.
         if tail.is_some() && settled.is_ok() && self.lock().forks().first_tail().is_some() {
-            self.signals.work.notify_one();
+            self.wake_background();
             tokio::task::yield_now().await;
         }
         let merged = self.merge_if_open().await;
-        let removed = self.remove_applied().await;
+        let removed = self.release_applied_log().await;
         settled.and(merged).and(removed)
     }
 
-    async fn work(&self, retry: &mut Retries) -> Result<(), StoreError> {
-        if retry.space.is_due() {
+    async fn run_pass(&self, backoffs: &mut Backoffs) -> Result<(), StoreError> {
+        if backoffs.space.is_due() {
             let done = self.free_space().await;
             self.lock().check_failed()?;
-            retry.space.done(done, RETRY.1);
+            backoffs.space.record(done, BACKOFF_MAX);
         }
         let mut may_flush = true;
-        let wanted = self.signals.apply.swap(false, Relaxed);
+        let wanted = self.take_application_request();
         if wanted || self.log_is_long(&self.lock()) {
             match self.apply().await {
                 Err(full @ StoreError::IndexFull { .. }) => {
-                    self.signals.apply.fetch_or(wanted, Relaxed);
-                    if retry.index.is_due() {
-                        retry.index.done(Err(full), RETRY.0);
+                    if wanted {
+                        self.request_application();
                     }
-                    // What is dirty goes to its place all the same, unless what is left is kept for
-                    // deletions; writers at the log's bound see that waiting would not end.
-                    may_flush = self.log.has_room();
+                    if backoffs.index.is_due() {
+                        backoffs.index.record(Err(full), BACKOFF_MIN);
+                    }
+                    // Dirty pages are written all the same, unless what is left is reserved for
+                    // deletions; writers at the log's bound find out that waiting would not end.
+                    may_flush = self.log().has_room();
                 }
                 done => {
                     done?;
-                    retry.index = Retry::default();
+                    backoffs.index = Backoff::default();
                 }
             }
         } else {
-            retry.index = Retry::default();
+            backoffs.index = Backoff::default();
         }
-        let behind = may_flush && self.bounds.rules.write_behind;
-        if behind && self.lock().take_full_slots(FULL_SLOTS) {
+        let write_behind = may_flush && self.bounds().rules.write_behind;
+        if write_behind && self.lock().take_full_slots(FULL_SLOTS) {
             self.flush_full().await?;
         }
         let much = self.has_much_dirty(&self.lock());
         if may_flush && much {
-            self.flush(self.bounds.dirty / 4).await?;
+            self.flush(self.bounds().dirty / 4).await?;
         }
-        // Whoever waits for room is not to wait for ever: it may have come by itself, or never
-        // come.
-        self.signals.passes.fetch_add(1, Release);
-        self.signals.room.notify_waiters();
+        // Also after a pass that freed nothing: waiting calls then find out that waiting would not
+        // end.
+        self.end_pass();
         Ok(())
     }
 }

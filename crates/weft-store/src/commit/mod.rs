@@ -1,6 +1,6 @@
 //! From memory to stable storage: group commit of the log, and its application to the index.
 //!
-//! Owns no state. The order of the steps is what a crash forces; `sync` and `apply` state it.
+//! Owns no state. A crash forces the order of the steps; `sync` and `apply` state it.
 
 mod apply;
 mod background;

@@ -1,15 +1,15 @@
-//! Who may add to dirty pages and the log, and who waits until they are within their bounds.
+//! Admission: which calls may add to dirty pages and the log, and which wait until both are within
+//! their bounds.
 //!
-//! A large call sets aside what it will add, and waits before it comes near the bounds; a small one
-//! goes on up to them. So a large job that runs into the bounds again and again holds up nobody but
-//! itself, and many at once do not pass them together. Large calls wait one after the other: none
-//! is passed by others that need less, again and again.
+//! A large call reserves what it will add and waits before it comes near the bounds; a small call
+//! goes on up to the bounds. So a large job that runs into the bounds again and again delays only
+//! itself, and many large jobs do not exceed the bounds together. Large calls wait one after the
+//! other, so that calls that need less cannot overtake one for ever.
 //!
-//! Whoever waits is woken: by the background when it made room or found nothing to do, by a large
-//! call that ends.
+//! A waiting call is woken by the background task, when it freed something or found nothing to do,
+//! and by a large call that ends.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
 
 use super::Inner;
 use super::bounds::Bounds;
@@ -18,16 +18,16 @@ use crate::error::StoreError;
 use crate::pool::BLOCK;
 use crate::state::Load;
 
-/// Of the bounds, what is left to small calls: an eighth.
-const LEFT_TO_SMALL: u64 = 8;
-/// How often a large call looks for room before it goes on wherever the bounds allow it, as small
-/// ones do.
-const LOOKS: u32 = 16;
-/// Passes of the background that end: the second began after the first look, and what it can do is
-/// done.
+/// The share of the bounds that only small calls may use: an eighth.
+const SMALL_CALLS_SHARE: u64 = 8;
+/// How often a large call checks its own limit; after that it goes on within the bounds, as small
+/// calls do.
+const LARGE_CALL_CHECKS: u32 = 16;
+/// After this many passes of the background task, everything that it can free is free: the second
+/// pass began after the first check.
 const PASSES: u64 = 2;
-/// A call that adds no more by its small pieces is a small one.
-const SMALL: Load = Load::new(128 << 10, 64 << 10, 1 << 10);
+/// A call whose small pieces add no more than this is a small call.
+const SMALL_CALL: Load = Load::new(128 << 10, 64 << 10, 1 << 10);
 
 impl From<&Bounds> for Load {
     fn from(bounds: &Bounds) -> Self {
@@ -35,17 +35,17 @@ impl From<&Bounds> for Load {
     }
 }
 
-/// A large call may go on; what it set aside is given back when this is dropped, which must not be
+/// The reservation of a large call. Dropping it releases what it reserved; it must not be dropped
 /// under the state's lock.
-pub(crate) struct Admitted(Arc<Inner>, Load);
+pub(crate) struct Admission(Arc<Inner>, Load);
 
-impl Drop for Admitted {
+impl Drop for Admission {
     fn drop(&mut self) {
-        let Admitted(inner, load) = self;
+        let Admission(inner, load) = self;
         let mut state = inner.lock();
         state.discharge(load);
         drop(state);
-        inner.signals.room.notify_waiters();
+        inner.wake_waiting_calls();
     }
 }
 
@@ -55,84 +55,92 @@ impl Inner {
         self.admit_load(&Load::default()).await.map(drop)
     }
 
-    /// As [`Inner::admit`], for a call that adds so much; a large one keeps what is returned until
-    /// it has been added. Whoever waits here must go on being polled: other large calls wait
-    /// behind.
-    pub(crate) async fn admit_load(&self, load: &Load) -> Result<Option<Admitted>, StoreError> {
-        let large = self.bounds.rules.turns && !load.fits(&SMALL);
+    /// As [`Inner::admit`], for a call that frees more than it adds: a full disk is no reason to
+    /// refuse it.
+    pub(crate) async fn admit_freeing(&self) -> Result<(), StoreError> {
+        match self.admit().await {
+            Err(StoreError::NoSpace { .. } | StoreError::IndexFull { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// As [`Inner::admit`], for a call that adds `load`. A large call holds the returned
+    /// reservation until it has added its load. The future must be polled until it is ready: other
+    /// large calls wait behind it.
+    pub(crate) async fn admit_load(&self, load: &Load) -> Result<Option<Admission>, StoreError> {
+        let large = self.bounds().rules.turns && !load.fits(&SMALL_CALL);
         let _turn = if large {
-            Some(self.large_turn.lock().await)
+            Some(self.turns().large_call().await)
         } else {
             None
         };
-        let bounds = Load::from(&self.bounds);
-        let (mut looks, first) = (0, self.signals.passes.load(Acquire));
+        let bounds = Load::from(self.bounds());
+        let (mut checks, first) = (0, self.passes());
         // Passes that had ended when a disk was first seen to have failed.
         let mut broken = None;
         let admitted = loop {
-            let room = self.signals.room.notified();
-            tokio::pin!(room);
-            room.as_mut().enable();
+            let wake = self.next_wake();
+            tokio::pin!(wake);
+            wake.as_mut().enable();
             {
                 let mut state = self.lock();
                 state.check_writable()?;
                 let now = Load::new(
                     state.dirty().blocks() * BLOCK as u64,
-                    self.log.bytes(),
+                    self.log().bytes(),
                     state.head().to_replay(),
                 );
-                let within = if large && looks < LOOKS {
-                    room_for(load, &bounds)
+                let limit = if large && checks < LARGE_CALL_CHECKS {
+                    large_call_limit(load, &bounds)
                 } else {
                     bounds
                 };
                 if large {
-                    let all = now.with(state.admitted(), |now, soon| now + soon);
-                    if all.fits(&within) {
+                    let all = now.with(state.admitted(), |now, reserved| now + reserved);
+                    if all.fits(&limit) {
                         state.admit(load);
-                        break Some(Admitted(self.me(), *load));
+                        break Some(Admission(self.to_arc(), *load));
                     }
-                } else if now.fits(&within) {
+                } else if now.fits(&limit) {
                     break None;
                 }
-                let fits = now.fits(&within);
-                let passes = self.signals.passes.load(Acquire);
+                let fits = now.fits(&limit);
+                let passes = self.passes();
                 let broken = if state.space().keeps_promises() {
                     broken = None;
                     false
                 } else {
                     passes >= *broken.get_or_insert(passes) + PASSES
                 };
-                // Waiting would not end where all was tried that makes room.
                 let tried = passes >= first + PASSES;
-                if !fits && (broken || tried && !self.log.has_room()) {
-                    // A disk failed, and what is dirty has nowhere to go; or nothing more can be
-                    // noted.
+                if !fits && (broken || tried && !self.log().has_room()) {
+                    // Waiting would not end: a disk failed, and dirty pages have nowhere to go; or
+                    // the log is full and the background task has freed what it can.
                     return Err(StoreError::NoSpace {
                         needed: now.dirty(),
                         available: 0,
                     });
                 }
-                if tried && now.passes_log(&within) {
-                    self.index.check_room()?;
+                if tried && now.passes_log(&limit) {
+                    self.index().check_room()?;
                 }
                 let half = bounds.with(&bounds, |bound, _| bound / 2);
-                let only_others = now.fits(&half) || fits && tried;
-                if !only_others {
-                    self.signals.work.notify_one();
+                let waits_for_calls = now.fits(&half) || fits && tried;
+                if !waits_for_calls {
+                    self.wake_background();
                 }
             }
-            if looks == 0 {
-                Counters::add(&self.counters.stalls, 1);
+            if checks == 0 {
+                Counters::add(&self.counters().stalls, 1);
             }
-            looks += 1;
-            room.await;
+            checks += 1;
+            wake.await;
         };
-        if self.log.has_room() {
+        if self.log().has_room() {
             return Ok(admitted);
         }
-        // What is kept of the log may be the room that it lacks.
-        self.signals.work.notify_one();
+        // Retained segments may be the space that the log lacks.
+        self.wake_background();
         Err(StoreError::NoSpace {
             needed: BLOCK as u64,
             available: 0,
@@ -140,11 +148,11 @@ impl Inner {
     }
 }
 
-/// Up to where there is room for a large call: so far before the bounds that it leaves small ones
-/// their part, and half of them at least, from where on there is work that makes room.
-fn room_for(load: &Load, bounds: &Load) -> Load {
-    bounds.with(load, |bound, mine| {
-        let large = bound - bound / LEFT_TO_SMALL;
-        (large - mine.min(large)).max(bound / 2)
+/// The load up to which a large call is admitted: it leaves small calls their share of the bounds.
+/// At least half of the bounds, because from there on the background task frees something.
+fn large_call_limit(load: &Load, bounds: &Load) -> Load {
+    bounds.with(load, |bound, added| {
+        let large = bound - bound / SMALL_CALLS_SHARE;
+        (large - added.min(large)).max(bound / 2)
     })
 }

@@ -6,35 +6,39 @@ use crate::pool::BLOCK;
 /// Bounds and sizes, from the configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
+    /// Bytes of pages in memory.
     pub(crate) cache: u64,
+    /// Bytes of dirty pages.
     pub(crate) dirty: u64,
+    /// Bytes of the log.
     pub(crate) log: u64,
+    /// Bytes by which the disks' files grow together.
     pub(crate) growth: u64,
-    /// Free blocks that stay at rest.
+    /// Free blocks that an idle store keeps.
     pub(crate) spare: u64,
     /// What replaying the log may cost, in units of [`Head::logged`](crate::log::Head::logged).
     pub(crate) replay: u64,
     /// Entries that differ from the index before the log is applied: they cannot be evicted.
     pub(crate) changed: u64,
-    /// Chunks that a cut empties at one moment.
-    pub(crate) cut: u32,
+    /// Most chunks that one step of a truncation empties.
+    pub(crate) truncate_chunks: u32,
     pub(crate) rules: CacheRules,
 }
 
-/// Dirty pages that any cache can hold.
+/// Bytes of dirty pages that every cache can hold.
 const DIRTY_MIN: u64 = 256 << 10;
 
-/// A replay of so many units takes about half a second.
+/// Units of replay cost; replaying so many takes about half a second.
 const REPLAY_MAX: u64 = 4 << 20;
 
-/// Memory of an entry of a small chunk.
+/// Bytes of memory of a small chunk's entry.
 const ENTRY_BYTES: u64 = 512;
 
 impl Bounds {
     pub(crate) fn of(config: &StoreConfig) -> Self {
         Self {
             cache: config.cache_bytes,
-            // Dirty pages are pages of the cache, and the rest must not go for them.
+            // Dirty pages are pages of the cache, which must have space for clean ones too.
             dirty: config
                 .dirty_bytes
                 .min(config.cache_bytes / 2)
@@ -46,7 +50,7 @@ impl Bounds {
                 .max(BLOCK as u64),
             spare: config.spare_bytes / BLOCK as u64,
             replay: REPLAY_MAX,
-            cut: config.cut_chunks.max(1),
+            truncate_chunks: config.cut_chunks.max(1),
             rules: config.rules,
             changed: (config.cache_bytes / 4 / ENTRY_BYTES).clamp(1024, REPLAY_MAX / 32),
         }

@@ -1,11 +1,12 @@
-//! Work that runs to its end although its caller has gone.
+//! Work that ends although its caller is dropped.
 
 use std::future::Future;
 
 use crate::error::StoreError;
 
-/// Runs a future to its end even when the caller gives up: the disk would go on anyway.
-pub(crate) async fn whole<T: Send + 'static>(
+/// Runs a future as a task and waits for it. A dropped caller does not cancel it: the disk would go
+/// on anyway.
+pub(crate) async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
     match tokio::spawn(work).await {

@@ -1,4 +1,4 @@
-//! The store's incarnations and positions, as callers see them.
+//! The store's incarnations and positions, and the position that the metadata service reported.
 
 use std::io;
 
@@ -9,15 +9,15 @@ use crate::error::StoreError;
 use crate::record::HeardRecord;
 use crate::storage::FileKind;
 
-/// The file that keeps what was heard of the metadata service.
+/// The file with the last durable position of the metadata service.
 const HEARD: &str = "service";
-/// Most bytes of it.
+/// Most bytes of that file.
 const HEARD_BYTES: usize = 4096;
 
 impl Store {
     /// This incarnation of the store.
     pub fn incarnation(&self) -> Incarnation {
-        let history = self.0.incarnations.history();
+        let history = self.0.incarnations().history();
         *history.current().expect("an open store has begun one")
     }
 
@@ -25,15 +25,15 @@ impl Store {
     pub fn position(&self) -> Position {
         Position {
             incarnation: self.incarnation().number,
-            sequence: self.0.incarnations.appended_through(),
+            sequence: self.0.incarnations().appended_through(),
         }
     }
 
-    /// Everything up to this position is on stable storage: no later incarnation lacks it.
+    /// Everything up to this position is on stable storage, so every later incarnation has it.
     pub fn durable_position(&self) -> Position {
         Position {
             incarnation: self.incarnation().number,
-            sequence: self.0.incarnations.durable_through(),
+            sequence: self.0.incarnations().durable_through(),
         }
     }
 
@@ -44,19 +44,19 @@ impl Store {
     /// # Source
     /// `docs/design/0021-incarnations.md`; `weft_kv::History`.
     pub fn still_has(&self, at: Position) -> Result<(), Incarnation> {
-        let incarnations = &self.0.incarnations;
+        let incarnations = self.0.incarnations();
         let reached = incarnations.appended_through();
         let held = incarnations.history().holds(at, reached);
         held.map_err(|without| without.unwrap_or_else(|| self.incarnation()))
     }
 
-    /// What the store's server last heard to be durable of the namespace; a file that is damaged or
-    /// not there: nothing.
+    /// The durable position of the namespace that the server observed last; `None` if the file is
+    /// damaged or not there.
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn heard_of_service(&self) -> Result<Option<Position>, StoreError> {
-        let storage = &self.0.storage;
+    pub fn observed_service_position(&self) -> Result<Option<Position>, StoreError> {
+        let storage = self.0.storage();
         let fail = |e: io::Error| StoreError::io("read", HEARD, &e);
         if !storage
             .list()
@@ -71,13 +71,13 @@ impl Store {
         Ok(HeardRecord::decode(&bytes).map(|record| record.0))
     }
 
-    /// Keeps what the store's server heard to be durable of the namespace, in place of what it
-    /// heard before.
+    /// Stores the durable position of the namespace that the server observed, in place of the one
+    /// before.
     ///
     /// # Durability
     /// On stable storage on return.
-    pub async fn note_service(&self, at: Position) -> Result<(), StoreError> {
-        let storage = &self.0.storage;
+    pub async fn set_service_position(&self, at: Position) -> Result<(), StoreError> {
+        let storage = self.0.storage();
         let fail = |e: io::Error| StoreError::io("write", HEARD, &e);
         let file = storage.open(HEARD, FileKind::Log).map_err(fail)?;
         file.write_plain(0, &HeardRecord(at).encode())
@@ -88,6 +88,6 @@ impl Store {
 
     /// All incarnations that the store knows of, oldest first.
     pub fn history(&self) -> &History {
-        self.0.incarnations.history()
+        self.0.incarnations().history()
     }
 }

@@ -1,30 +1,29 @@
-//! Chunks that are named by what they hold: `docs/design/0017-addressed-chunks.md`.
+//! Chunks that are named by the hash of their contents: `docs/design/0017-addressed-chunks.md`.
 //!
-//! A chunk is a fork of a file that no namespace has, named with the hash. It comes with its bytes
-//! in one frame of the log and goes as a fork goes, so everything that holds of forks holds of it:
-//! checksums, recovery, scrub, check, space.
+//! A chunk is a fork of a reserved file that no namespace has; the hash is the fork's name. One
+//! frame of the log makes it with its bytes, and it is removed like any fork, so everything that
+//! holds of forks holds of it: checksums, recovery, scrub, check, space.
 
 use std::ops::Bound;
 
 use bytes::Bytes;
 use weft_layout::{CellIndex, CellOffset};
 
-use super::list::Page;
+use super::list::ListPage;
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::key::{ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, Timestamp, Write};
-use crate::limits::LANES;
 use crate::pool::BLOCK;
 
 impl Store {
-    /// Keeps 1 byte to 16 MiB under their name; false: they were there already, and nothing was
-    /// written. A chunk that is there is never overwritten.
+    /// Stores a chunk of 1 byte to 16 MiB under its name. False if it was there already: nothing is
+    /// written then, and a stored chunk is never overwritten.
     ///
     /// Cost: one hash over the bytes, and a write of them.
     /// # Durability
-    /// As [`Store::write`]: all of the chunk or nothing of it.
+    /// As [`Store::write`]: a crash leaves all of the chunk or nothing of it.
     /// # Errors
-    /// [`StoreError::WrongName`] when the bytes have another name, and those of [`Store::write`].
+    /// [`StoreError::WrongName`] if the bytes have another hash, and those of [`Store::write`].
     pub async fn put_chunk(
         &self,
         name: &ChunkName,
@@ -42,7 +41,7 @@ impl Store {
                 found,
             });
         }
-        let _alone = self.lane(name).await;
+        let _lane = self.0.turns().lane(name.as_bytes()[0]).await;
         if self.has_chunk(name) {
             return Ok(false);
         }
@@ -56,10 +55,10 @@ impl Store {
         Ok(true)
     }
 
-    /// The bytes of a chunk, which share the cache's memory; `None`: there is none of this name.
+    /// The bytes of a chunk, which share the cache's memory; `None` if there is none of this name.
     ///
     /// # Errors
-    /// Those of [`Store::read`]: bytes that are not what was kept are never returned.
+    /// Those of [`Store::read`]: bytes other than those stored are never returned.
     pub async fn get_chunk(&self, name: &ChunkName) -> Result<Option<Vec<Bytes>>, StoreError> {
         let key = name.key();
         loop {
@@ -67,8 +66,8 @@ impl Store {
                 return Ok(None);
             };
             let bytes = self.read(&key, CellOffset(0), status.length).await?;
-            // Less: it was removed between the two, and may be there again.
-            if bytes.iter().map(|part| part.len() as u64).sum::<u64>() == status.length {
+            // Less: it was removed between the two calls, and may be there again.
+            if bytes.iter().map(|piece| piece.len() as u64).sum::<u64>() == status.length {
                 return Ok(Some(bytes));
             }
         }
@@ -79,21 +78,25 @@ impl Store {
         self.0.lock().find(&name.key()).is_some()
     }
 
-    /// Removes a chunk; one that is not there is no error. The caller knows that nobody names it
-    /// any more. The space comes back in the background.
+    /// Removes a chunk; a missing one is no error. The caller knows that no file refers to it any
+    /// more. The space is freed in the background.
     ///
     /// # Durability
     /// As [`Store::write`].
     pub async fn remove_chunk(&self, name: &ChunkName) -> Result<(), StoreError> {
-        let _alone = self.lane(name).await;
+        let _lane = self.0.turns().lane(name.as_bytes()[0]).await;
         self.remove_fork(&name.key()).await
     }
 
-    /// Chunks and their bytes in the order of their names, behind `after`, and whether there are
+    /// Names and lengths of chunks after `after`, in the order of names, and whether there are
     /// more.
     ///
     /// Cost: the state's lock for `most` look-ups.
-    pub fn list_chunks(&self, after: Option<&ChunkName>, most: usize) -> Page<(ChunkName, u64)> {
+    pub fn list_chunks(
+        &self,
+        after: Option<&ChunkName>,
+        most: usize,
+    ) -> ListPage<(ChunkName, u64)> {
         let state = self.0.lock();
         let Some(file) = state.forks().file(ADDRESSED) else {
             return (Vec::new(), false);
@@ -109,12 +112,5 @@ impl Store {
             }
         }
         (found, forks.next().is_some())
-    }
-
-    /// Keeps two calls about one name apart.
-    async fn lane(&self, name: &ChunkName) -> tokio::sync::MutexGuard<'_, ()> {
-        self.0.lanes[name.as_bytes()[0] as usize % LANES]
-            .lock()
-            .await
     }
 }

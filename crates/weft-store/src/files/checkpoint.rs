@@ -1,9 +1,9 @@
-//! Checkpoints of files: made, read, rolled back to and dropped in a time that does not depend on
-//! the files' sizes.
+//! Checkpoints of files: making one, reading it, rolling back to it and dropping it take a time
+//! that does not depend on the files' sizes.
 //!
-//! `docs/design/0007-checkpoints.md` says why and how. An operation is numbered as cuts are: one
-//! that is not newer than the file's last is skipped, so repeating is safe. A checkpoint's number
-//! is that of the operation that made it.
+//! Design: `docs/design/0007-checkpoints.md`. Operations are numbered as truncations are: one that
+//! is not newer than the file's last is skipped, so repeating is safe. A checkpoint's number is
+//! that of the operation that made it.
 
 use bytes::Bytes;
 use weft_layout::{CellOffset, FileId};
@@ -14,16 +14,16 @@ use crate::key::{ForkKey, ForkStatus, Timestamp};
 use crate::record::{BODY_MAX, ForkId, ItemRecord, new_body};
 use crate::state::State;
 
-/// A frame's body takes no further file when it has grown to this.
+/// A frame's body of so many bytes takes no further file.
 const FRAME_SOFT: usize = BODY_MAX / 2;
 
 impl Store {
-    /// Keeps all forks of a file's cells on this server as they are now, under the number of the
-    /// operation.
+    /// Keeps all forks of a file's cells on this server as they are now, under the operation's
+    /// number.
     ///
     /// Cost: O(forks of the file on this server).
     /// # Durability
-    /// As [`Store::write`]; all forks are kept at one moment.
+    /// As [`Store::write`]; the checkpoint is of one moment for all forks.
     pub async fn checkpoint(
         &self,
         file: FileId,
@@ -34,7 +34,7 @@ impl Store {
     }
 
     /// As [`Store::checkpoint`], of several files: a crash leaves it made of all of them or of
-    /// none, as long as their forks are fewer than some 400,000.
+    /// none, as long as they have fewer than about 400,000 forks.
     /// # Errors
     /// Leave all files as they were.
     pub async fn checkpoint_files(
@@ -57,8 +57,7 @@ impl Store {
         .await
     }
 
-    /// Makes a checkpoint of a file that keeps nothing, where there is none of this number: what it
-    /// kept was lost.
+    /// Makes an empty checkpoint of a file if it has none of this number: what it kept was lost.
     ///
     /// # Durability
     /// As [`Store::write`].
@@ -84,8 +83,8 @@ impl Store {
         self.0.append(sequence)
     }
 
-    /// Makes a file's forks on this server what they were when a checkpoint was made; forks that
-    /// are younger go. Other checkpoints stay, younger ones as well.
+    /// Makes a file's forks on this server what they were when a checkpoint was made; newer forks
+    /// are removed. All other checkpoints stay, also newer ones.
     ///
     /// Cost, durability: as [`Store::checkpoint`].
     /// # Errors
@@ -129,8 +128,7 @@ impl Store {
         .await
     }
 
-    /// Drops a checkpoint; one that does not exist is no error. Its space comes back in the
-    /// background.
+    /// Drops a checkpoint; a missing one is no error. Its space is freed in the background.
     ///
     /// Cost, durability: as [`Store::checkpoint`].
     pub async fn drop_checkpoint(
@@ -159,7 +157,7 @@ impl Store {
             },
         )
         .await?;
-        self.0.signals.work.notify_one();
+        self.0.wake_background();
         Ok(())
     }
 
@@ -173,7 +171,7 @@ impl Store {
             let found: Vec<_> = all.map(|(n, c)| (*n, Timestamp(c.made()))).collect();
             (found, state.sequence())
         };
-        self.0.seen(sequence)?;
+        self.0.append_before_reply(sequence)?;
         Ok(found)
     }
 
@@ -191,8 +189,8 @@ impl Store {
             .collect())
     }
 
-    /// Whether a numbered operation was done on all of these files: a checkpoint, a cut, a rollback
-    /// or the drop of a checkpoint.
+    /// Whether a numbered operation was done on all of these files: a checkpoint, a truncation, a
+    /// rollback or the drop of a checkpoint.
     pub fn have_done(&self, files: &[FileId], op: u64) -> bool {
         let state = self.0.lock();
         files.iter().all(|file| state.has_done(*file, op))
@@ -209,9 +207,9 @@ impl Store {
         self.read_of(key, Some(number), offset, length).await
     }
 
-    /// Runs a numbered operation on files, on each of them once, as one frame of the log; on none
-    /// of them where it is not `possible` on all. Where that frame grew too large there are
-    /// several, which a crash may part.
+    /// Runs a numbered operation on files, once on each, as one frame of the log; on none of them
+    /// unless it is `possible` on all. If the frame would grow too large, there are several, and a
+    /// crash may leave only the first ones.
     async fn operate(
         &self,
         files: &[FileId],
@@ -220,7 +218,7 @@ impl Store {
         possible: impl Fn(&State, FileId) -> Result<(), StoreError>,
         change: impl Fn(&mut State, FileId, &mut Vec<u8>, u64),
     ) -> Result<(), StoreError> {
-        self.0.admit_cut().await?;
+        self.0.admit_freeing().await?;
         let sequence = {
             let mut state = self.0.lock();
             state.check_writable()?;
@@ -264,7 +262,7 @@ fn checkpoint(
     Ok(found.forks().values().copied())
 }
 
-/// Lets a new fork take over the name of a kept one.
+/// Makes a fork that derives from a checkpoint fork and takes over its name.
 fn derive(state: &mut State, parent: ForkId, modified: i64, body: &mut Vec<u8>) -> ForkId {
     let (id, of) = (state.forks().next_id(), &state.forks()[parent]);
     let (chunk, length, key) = (of.chunk(), of.length(), of.key().clone());

@@ -1,4 +1,4 @@
-//! What a store holds, in pages, for whoever compares it with a namespace.
+//! Listing what a store holds, in pages, to compare it with a namespace.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -11,23 +11,23 @@ use crate::key::{ADDRESSED, ForkKey, ForkStatus, Timestamp};
 use crate::record::{CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord};
 
 /// Files that are looked up under one lock.
-const LOOKS: usize = 256;
+const FILES_PER_LOCK: usize = 256;
 
-/// One page: what was found, and whether there is more behind it.
-pub type Page<T> = (Vec<T>, bool);
+/// One page of a list: its entries, and whether there are more.
+pub type ListPage<T> = (Vec<T>, bool);
 
 impl Store {
-    /// Forks that have a name, in the order of file, cell and name: those of `file` behind `after`,
-    /// and those of later files. Forks that came since the log was last brought into the index may
-    /// be missing.
+    /// Forks that have a name, in the order of file, cell and name: those of `file` after `after`,
+    /// and those of later files. Forks that were made since the log was last applied may be
+    /// missing.
     ///
-    /// Cost: a scan of about `most` entries of the index; the state's lock for each page once.
+    /// Cost: a scan of about `most` entries of the index; one lock of the state.
     pub fn list_forks(
         &self,
         file: FileId,
         after: Option<&ForkKey>,
         most: usize,
-    ) -> Result<Page<(ForkKey, Option<ForkStatus>)>, StoreError> {
+    ) -> Result<ListPage<(ForkKey, Option<ForkStatus>)>, StoreError> {
         if file == ADDRESSED {
             return Ok((Vec::new(), false));
         }
@@ -37,8 +37,8 @@ impl Store {
             None => Bound::Included(first.as_slice()),
         };
         let (mut keys, mut more, mut failed) = (Vec::new(), false, None);
-        let reader = self.0.index.snapshot()?;
-        // Addressed chunks are no cells of a file.
+        let reader = self.0.index().snapshot()?;
+        // Addressed chunks are not cells of a file.
         let end = FileRecord::key(ADDRESSED);
         reader.scan(FORKS, from, Bound::Excluded(&end), &mut |key, _| {
             match ForkRecord::decode_key(key) {
@@ -60,14 +60,14 @@ impl Store {
         }
         let state = self.0.lock();
         let found = keys.into_iter().map(|key| {
-            // One that is gone meanwhile still says how far the page is.
+            // A fork that was removed meanwhile still says how far the page goes.
             let status = state.find(&key).map(|id| state.status(id));
             (key, status)
         });
         Ok((found.collect(), more))
     }
 
-    /// Checkpoints in the order of file and number: those of `file` above `after`, and those of
+    /// Checkpoints in the order of file and number: those of `file` after `after`, and those of
     /// later files.
     ///
     /// Cost: as [`Store::list_forks`].
@@ -76,11 +76,11 @@ impl Store {
         file: FileId,
         after: u64,
         most: usize,
-    ) -> Result<Page<(FileId, u64, Timestamp)>, StoreError> {
+    ) -> Result<ListPage<(FileId, u64, Timestamp)>, StoreError> {
         let (mut found, mut more) = (Vec::new(), false);
         let first = CheckpointRecord::key(file, after);
         let from = Bound::Excluded(first.as_slice());
-        let reader = self.0.index.snapshot()?;
+        let reader = self.0.index().snapshot()?;
         reader.scan(FILES, from, Bound::Unbounded, &mut |key, value| {
             let Some((file, number)) = CheckpointRecord::decode_key(key) else {
                 return ControlFlow::Continue(());
@@ -96,20 +96,20 @@ impl Store {
         Ok((found, more))
     }
 
-    /// Which of these files were deleted here. A store never forgets that, but where a repair went
-    /// on without what its log or index said of it.
+    /// Which of these files were deleted here. A store never forgets a deletion, except when a
+    /// repair dropped the part of the log or the index that recorded it.
     ///
-    /// Cost: a look-up for each; the state's lock for a few hundred at a time.
+    /// Cost: a look-up for each; one lock of the state for a few hundred.
     pub fn deleted_of(&self, files: &[FileId]) -> Vec<FileId> {
-        let some = files.chunks(LOOKS).flat_map(|files| {
+        let deleted = files.chunks(FILES_PER_LOCK).flat_map(|files| {
             let state = self.0.lock();
             let deleted = |file: &&FileId| state.forks().file(**file).is_some_and(File::deleted);
             files.iter().filter(deleted).copied().collect::<Vec<_>>()
         });
-        some.collect()
+        deleted.collect()
     }
 
-    /// The numbers of a file's checkpoints now.
+    /// Number and time of each of a file's checkpoints.
     pub fn checkpoints_of(&self, file: FileId) -> Vec<(u64, Timestamp)> {
         let state = self.0.lock();
         let known = state.forks().file(file).map(File::checkpoints);

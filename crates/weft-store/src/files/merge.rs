@@ -1,29 +1,29 @@
-//! The space of dropped checkpoints comes back: a kept fork that no checkpoint needs and from which
-//! one fork derives is merged into that, some chunks at a time. Each step is a frame of the log,
-//! and what is done is in the index before the next step begins, so memory is bounded and a crash
-//! loses one step of work.
+//! Freeing the space of dropped checkpoints: a checkpoint fork that no checkpoint needs and from
+//! which one fork derives is merged into that fork, some chunks at a time. Each step is a frame of
+//! the log and is in the index before the next step begins, so memory is bounded and a crash loses
+//! one step of work.
 
 use std::ops::{Bound, ControlFlow};
 
-use crate::engine::{Inner, Room};
+use crate::engine::{IndexBudget, Inner, MergeTurn};
 use crate::error::StoreError;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, new_body};
 use crate::state::State;
 
-/// Chunks of one step.
-const STEP: usize = 1024;
+/// Chunks that one step moves.
+const STEP_CHUNKS: usize = 1024;
 
 impl Inner {
-    /// Merges all there is to merge.
+    /// Merges all forks that can be merged.
     pub(crate) async fn merge(&self) -> Result<(), StoreError> {
         while self.merge_one().await? {}
         Ok(())
     }
 
-    /// Merges one fork, if there is one; whether there may be more. Whoever waits for space has his
-    /// turn in between.
+    /// Merges one fork, if there is one; returns whether there may be more. Calls that wait for
+    /// space get their turn in between.
     pub(crate) async fn merge_one(&self) -> Result<bool, StoreError> {
-        let _one = self.merge_lock.lock().await;
+        let turn = self.turns().merge().await;
         let next = {
             let state = self.lock();
             state.check_writable()?;
@@ -34,10 +34,10 @@ impl Inner {
         let Some(((from, to), in_index)) = next else {
             return Ok(false);
         };
-        // Its pages are flushed and its entries in the index then, for good: unless a disk failed
-        // and took the free blocks with it. Then it is left as it is, until there are others.
+        // After this its pages are flushed and its entries in the index, for good: unless a disk
+        // failed and took the free blocks with it. Then it is left until there are free blocks.
         if !in_index {
-            self.apply_in(Room::Last).await?;
+            self.apply_with(IndexBudget::Reserve).await?;
             if self.lock().dirty().has(from) {
                 return Ok(false);
             }
@@ -45,16 +45,16 @@ impl Inner {
         let mut at = 0;
         while let Some(chunks) = self.entries_of(from, at)? {
             at = chunks[chunks.len() - 1] + 1;
-            if !self.adopt_all(from, to, &chunks)? {
+            if !self.adopt_all(&turn, from, to, &chunks)? {
                 break;
             }
-            self.apply_in(Room::Last).await?;
+            self.apply_with(IndexBudget::Reserve).await?;
         }
-        self.finish_merge(from, to)?;
+        self.finish_merge(&turn, from, to)?;
         Ok(true)
     }
 
-    /// Merges until so many blocks are free, or will be after a sync.
+    /// Merges until `blocks` are free, or will be after a sync.
     pub(crate) async fn merge_for(&self, blocks: u64) -> Result<(), StoreError> {
         let enough = || {
             let state = self.lock();
@@ -68,14 +68,14 @@ impl Inner {
     fn entries_of(&self, id: ForkId, from: u64) -> Result<Option<Vec<u64>>, StoreError> {
         let (low, high) = (ChunkRecord::key(id, from), ChunkRecord::key(id, u64::MAX));
         let (mut found, mut failed) = (Vec::new(), None);
-        self.index.snapshot()?.scan(
+        self.index().snapshot()?.scan(
             CHUNKS,
             Bound::Included(&low),
             Bound::Included(&high),
             &mut |key, _| match ChunkRecord::decode_key(key) {
                 Ok((_, n)) => {
                     found.push(n);
-                    if found.len() < STEP {
+                    if found.len() < STEP_CHUNKS {
                         ControlFlow::Continue(())
                     } else {
                         ControlFlow::Break(())
@@ -91,8 +91,14 @@ impl Inner {
         failed.map_or(Ok(found), Err)
     }
 
-    /// Gives chunks to the child; false when it or the parent has gone meanwhile.
-    fn adopt_all(&self, from: ForkId, to: ForkId, chunks: &[u64]) -> Result<bool, StoreError> {
+    /// Moves chunks to the child; false if it or the parent was removed meanwhile.
+    fn adopt_all(
+        &self,
+        _turn: &MergeTurn<'_>,
+        from: ForkId,
+        to: ForkId,
+        chunks: &[u64],
+    ) -> Result<bool, StoreError> {
         loop {
             for n in chunks {
                 self.load_entry(from, *n)?;
@@ -100,7 +106,7 @@ impl Inner {
             }
             let mut state = self.lock();
             state.check_writable()?;
-            if !still(&state, from, to) {
+            if !can_merge(&state, from, to) {
                 return Ok(false);
             }
             let loaded = |id: ForkId, n| state.forks()[id].chunks().contains_key(n);
@@ -119,11 +125,16 @@ impl Inner {
         }
     }
 
-    fn finish_merge(&self, from: ForkId, to: ForkId) -> Result<(), StoreError> {
+    fn finish_merge(
+        &self,
+        _turn: &MergeTurn<'_>,
+        from: ForkId,
+        to: ForkId,
+    ) -> Result<(), StoreError> {
         let sequence = {
             let mut state = self.lock();
             state.check_writable()?;
-            if !still(&state, from, to) {
+            if !can_merge(&state, from, to) {
                 return Ok(());
             }
             let mut body = new_body(0);
@@ -134,7 +145,7 @@ impl Inner {
         self.append(sequence)
     }
 
-    /// Merges in the background; a store that closes meanwhile is no failure.
+    /// As [`Inner::merge`]; a store that closes meanwhile is no error.
     pub(crate) async fn merge_if_open(&self) -> Result<(), StoreError> {
         if self.lock().mergeable().is_none() {
             return Ok(());
@@ -146,8 +157,8 @@ impl Inner {
     }
 }
 
-/// Whether a fork still is to be merged into this one, and can be.
-fn still(state: &State, from: ForkId, to: ForkId) -> bool {
+/// Whether a fork can be merged into this one.
+fn can_merge(state: &State, from: ForkId, to: ForkId) -> bool {
     let idle = |id| {
         let fork = state.forks().get(id)?;
         Some(fork.kept() == Some(0) && fork.children() == 1 && !state.dirty().has(id))

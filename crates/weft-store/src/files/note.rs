@@ -1,4 +1,4 @@
-//! Small things that whoever owns a store keeps in its index: how far a scrub is, say.
+//! Notes: small values that the server keeps in the store's index, such as the position of a scrub.
 
 use weft_kv::Batch;
 
@@ -7,25 +7,25 @@ use crate::error::StoreError;
 use crate::record::{META, NoteRecord};
 
 impl Store {
-    /// What was kept under a name last.
+    /// The note of this name; `None` if there is none.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when it is not what was kept.
+    /// [`StoreError::Corrupt`] if it is not what was stored.
     pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let key = NoteRecord::key(name);
-        let value = self.0.index.snapshot()?.get(META, &key)?;
+        let value = self.0.index().snapshot()?.get(META, &key)?;
         value
             .map(|value| NoteRecord::decode(&key, &value))
             .transpose()
     }
 
-    /// Keeps bytes under a name, instead of what was there.
+    /// Stores a note under a name, in place of the one before.
     ///
     /// # Durability
-    /// Survives the death of the process; power loss after the next application of the log.
+    /// Survives a kill at once, and power loss after the next application of the log.
     pub fn set_note(&self, name: &str, value: &[u8]) -> Result<(), StoreError> {
         let change = (META, NoteRecord::key(name), Some(NoteRecord::encode(value)));
-        self.0.index.write(Batch {
+        self.0.index().write(Batch {
             changes: vec![change],
         })?;
         Ok(())

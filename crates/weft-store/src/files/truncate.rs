@@ -1,4 +1,4 @@
-//! Lengths, removals, deletions.
+//! Truncation and extension of forks; removal of forks and files.
 
 use weft_layout::FileId;
 
@@ -8,26 +8,26 @@ use crate::forks::{File, Fork, edge};
 use crate::key::{ForkKey, Timestamp};
 use crate::log::{DATA_COST, MAP_COST};
 use crate::pages::Wanted;
-use crate::paging::Missing;
+use crate::paging::{Attempt, Missing};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
 use crate::state::{State, check_fork};
 
 impl Store {
-    /// Sets lengths of forks of one file, cutting them or extending them with holes. Operations are
-    /// numbered per file: one that is not newer than the last is skipped, so repeating is safe. A
-    /// fork that does not exist is made where its length is not 0, or where it was in doubt that it
-    /// does not exist; its chunk size stays open until its first write. A block that fails its
-    /// checksum and that a cut divides is given up as a whole.
+    /// Sets the lengths of forks of one file: truncates them or extends them with holes. Operations
+    /// are numbered per file: one that is not newer than the last is skipped, so repeating is safe.
+    /// A fork that does not exist is made if its new length is not 0, or if its absence is in
+    /// doubt; its chunk size is fixed by its first write. If the last block of a truncated fork
+    /// fails its checksum, the whole block is marked as lost.
     ///
-    /// Cost: O(forks), the at most one block of each that is divided is read; the space of many
-    /// chunks comes back in the background.
+    /// Cost: O(forks); of each at most one block is read. The space of many chunks is freed in the
+    /// background.
     /// # Durability
     /// As [`Store::write`]; all lengths change at once.
     /// # Errors
-    /// [`StoreError::NoSpace`] when a block that a cut divides finds no place even among those that
-    /// are held back; nothing was changed then. A cut at a block's border, to nothing say, needs
-    /// none.
+    /// [`StoreError::NoSpace`] if there is no free block, not even in the reserve, for the block
+    /// that a new length divides; nothing was changed then. A length at a block's boundary, such as
+    /// 0, needs none.
     pub async fn truncate(
         &self,
         file: FileId,
@@ -45,10 +45,10 @@ impl Store {
             }
         }
         let inner = &self.0;
-        inner.admit_cut().await?;
-        let mut again = false;
+        inner.admit_freeing().await?;
+        let mut attempt = Attempt::First;
         let sequence = loop {
-            let (evictions, whole) = inner.load_for_cut(file, &lengths)?;
+            let (evictions, loaded) = inner.load_for_truncation(file, &lengths)?;
             let (missing, needed) = {
                 let mut state = inner.lock();
                 state.check_writable()?;
@@ -56,36 +56,36 @@ impl Store {
                 if state.forks().file(file).is_some_and(|f| f.op() >= op) {
                     break state.sequence();
                 }
-                // What was evicted meanwhile is left for later, as what is too much is.
-                let whole = if state.cache().evictions() == evictions {
-                    whole
+                // What was evicted meanwhile is deferred, as what is too much is.
+                let loaded = if state.cache().evictions() == evictions {
+                    loaded
                 } else {
                     Vec::new()
                 };
                 let (missing, needed) = edges(&state, &lengths);
                 if missing.is_empty() && state.space().can_promise(needed) {
-                    let cut = inner.take_cut(&mut state, &lengths, &whole, modified);
-                    break inner.close_cut(&mut state, cut, file, op);
+                    let body = inner.apply_truncation(&mut state, &lengths, &loaded, modified);
+                    break inner.log_truncation(&mut state, body, file, op);
                 }
                 (missing, needed)
             };
             if missing.is_empty() {
-                inner.make_space_for_cut(needed).await?;
+                inner.make_space_from_reserve(needed).await?;
                 continue;
             }
-            let missing = Missing { again, ..missing };
-            inner.load_or_give_up(missing).await?;
-            again = true;
+            let missing = Missing { attempt, ..missing };
+            inner.load_or_mark_lost(missing).await?;
+            attempt = Attempt::Retry;
         };
         inner.append(sequence)?;
         if inner.lock().forks().first_tail().is_some() {
-            inner.signals.work.notify_one();
+            inner.wake_background();
         }
         Ok(())
     }
 
-    /// Makes a fork at least this long, with a hole at its end, and makes it if it does not exist.
-    /// Repeating is safe.
+    /// Extends a fork to at least this length with a hole; makes it if it does not exist. Repeating
+    /// is safe.
     ///
     /// # Durability
     /// As [`Store::write`].
@@ -107,32 +107,32 @@ impl Store {
         }
         self.0.admit().await?;
         let sequence = loop {
-            let tail = {
+            let deferred = {
                 let mut state = self.0.lock();
                 state.check_writable()?;
                 check_fork(&state, key, chunk)?;
-                let tail = state
+                let deferred = state
                     .find(key)
                     .filter(|id| state.forks().must_settle(*id, length));
-                if tail.is_none() {
-                    break take_extend(&mut state, key, chunk, length, modified);
+                if deferred.is_none() {
+                    break extend(&mut state, key, chunk, length, modified);
                 }
-                tail
+                deferred
             };
-            if let Some(id) = tail {
-                self.0.settle(id).await?;
+            if let Some(id) = deferred {
+                self.0.finish_truncation(id).await?;
             }
         };
         self.0.append(sequence)
     }
 
-    /// Removes a fork and what it holds; one that does not exist is no error.
+    /// Removes a fork and its bytes; a missing one is no error.
     pub async fn remove_fork(&self, key: &ForkKey) -> Result<(), StoreError> {
         self.remove_fork_if(key, |_| true).await.map(drop)
     }
 
-    /// As [`Store::remove_fork`], but only if it still has this length and nobody has written to it
-    /// since; whether that is so.
+    /// As [`Store::remove_fork`], but only if the fork still has this length and time of
+    /// modification; returns false if not.
     pub async fn remove_unchanged_fork(
         &self,
         key: &ForkKey,
@@ -146,16 +146,16 @@ impl Store {
     async fn remove_fork_if(
         &self,
         key: &ForkKey,
-        wanted: impl Fn(&Fork) -> bool,
+        condition: impl Fn(&Fork) -> bool,
     ) -> Result<bool, StoreError> {
-        self.0.admit_cut().await?;
+        self.0.admit_freeing().await?;
         let sequence = {
             let mut state = self.0.lock();
             state.check_writable()?;
             state.check_alive(key.file)?;
             match state.find(key) {
                 None => state.sequence(),
-                Some(id) if !wanted(&state.forks()[id]) => return Ok(false),
+                Some(id) if !condition(&state.forks()[id]) => return Ok(false),
                 Some(id) => {
                     let mut body = new_body(0);
                     let sequence = state.next_sequence();
@@ -164,13 +164,13 @@ impl Store {
                 }
             }
         };
-        self.reap(sequence).map(|()| true)
+        self.log_removal(sequence).map(|()| true)
     }
 
     /// Deletes a file's forks and refuses its id from now on. Repeating is no error.
-    /// The space comes back in the background.
+    /// The space is freed in the background.
     pub async fn delete_file(&self, file: FileId) -> Result<(), StoreError> {
-        self.0.admit_cut().await?;
+        self.0.admit_freeing().await?;
         let sequence = {
             let mut state = self.0.lock();
             state.check_writable()?;
@@ -184,29 +184,21 @@ impl Store {
                 state.log(&body)
             }
         };
-        self.reap(sequence)
+        self.log_removal(sequence)
     }
 
-    fn reap(&self, sequence: u64) -> Result<(), StoreError> {
+    fn log_removal(&self, sequence: u64) -> Result<(), StoreError> {
         self.0.append(sequence)?;
-        // Chunks that are only in the index give their blocks back when the log is applied.
-        self.0.signals.work.notify_one();
+        // Blocks of chunks that are only in the index are freed when the log is applied.
+        self.0.wake_background();
         Ok(())
     }
 }
 
 impl Inner {
-    /// As [`Inner::admit`], but a full disk is no reason to refuse what makes room.
-    pub(crate) async fn admit_cut(&self) -> Result<(), StoreError> {
-        match self.admit().await {
-            Err(StoreError::NoSpace { .. } | StoreError::IndexFull { .. }) => Ok(()),
-            other => other,
-        }
-    }
-
-    /// Brings the entries of the chunks beyond the new lengths into memory, as far as they are few;
-    /// returns the count of evictions under which that holds, and the forks of which all are.
-    fn load_for_cut(
+    /// Loads the entries of the chunks beyond the new lengths, as far as they are few. Returns the
+    /// count of evictions at which they were in memory, and the forks of which all are.
+    fn load_for_truncation(
         &self,
         file: FileId,
         lengths: &[(ForkKey, u64)],
@@ -214,7 +206,7 @@ impl Inner {
         let (evictions, wanted) = {
             let mut state = self.lock();
             state.check_alive(file)?;
-            state.evict(self.bounds.cache);
+            state.evict(self.bounds().cache);
             let shorter = lengths.iter().filter_map(|(key, length)| {
                 let id = state.find(key)?;
                 let fork = &state.forks()[id];
@@ -223,9 +215,9 @@ impl Inner {
             });
             (state.cache().evictions(), shorter.collect::<Vec<_>>())
         };
-        let (mut whole, mut left) = (Vec::new(), usize::MAX);
+        let (mut loaded, mut left) = (Vec::new(), usize::MAX);
         for (id, from, size) in wanted {
-            left = left.min(self.part_of(size));
+            left = left.min(self.chunks_per_step(size));
             if left == 0 {
                 break;
             }
@@ -234,20 +226,21 @@ impl Inner {
             let chunks = state.forks().get(id).map(|f| f.chunks().range(from..));
             let count = chunks.into_iter().flatten().take(left + 1).count();
             if reached == u64::MAX && count <= left {
-                whole.push(id);
+                loaded.push(id);
             }
             left = left.saturating_sub(count);
         }
-        Ok((evictions, whole))
+        Ok((evictions, loaded))
     }
 
-    /// Cuts and extends forks: those of which the chunks beyond the new length are all in memory
-    /// wholly, of others the tail is left. Returns a frame's body.
-    fn take_cut(
+    /// Truncates and extends forks. The chunks beyond the new length are emptied at once in
+    /// `loaded` forks, whose chunks are all in memory; in the others they are deferred. Returns a
+    /// frame's body.
+    fn apply_truncation(
         &self,
         state: &mut State,
         lengths: &[(ForkKey, u64)],
-        whole: &[ForkId],
+        loaded: &[ForkId],
         modified: Timestamp,
     ) -> Vec<u8> {
         let mut body = new_body(modified.0);
@@ -256,16 +249,16 @@ impl Inner {
             let (length, id) = (*length, state.find(key));
             let id = match id {
                 Some(id) => id,
-                // Also one of which it was in doubt that it is not there: now it is known.
+                // Also one whose absence is in doubt: from now on it is known.
                 None if length > 0 || state.doubted().doubts_absent(key.file) => {
                     state.find_or_create(key, 0, modified.0, &mut body)
                 }
                 None => continue,
             };
             let (old, size) = (state.forks()[id].length(), state.forks()[id].chunk());
-            // At the length it has: a tail that is owed is not to be read back at once, either.
-            let tail = state.forks()[id].tail().is_some();
-            if length > old || length == old && !tail || size == 0 || whole.contains(&id) {
+            // Repeating the length does not load the deferred chunks either.
+            let deferred = state.forks()[id].tail().is_some();
+            if length > old || length == old && !deferred || size == 0 || loaded.contains(&id) {
                 ItemRecord::Truncate { id, length }.encode(&mut body);
                 let emptied = state.cut(id, length, modified.0, sequence);
                 state.charge_replay(DATA_COST + emptied * MAP_COST);
@@ -279,17 +272,17 @@ impl Inner {
         body
     }
 
-    /// Counts the operation as done and queues its frame.
-    fn close_cut(&self, state: &mut State, mut body: Vec<u8>, file: FileId, op: u64) -> u64 {
+    /// Records the operation as done and queues its frame.
+    fn log_truncation(&self, state: &mut State, mut body: Vec<u8>, file: FileId, op: u64) -> u64 {
         ItemRecord::Operation { file, op }.encode(&mut body);
         state.done(file, op);
         if self.log_is_long(state) {
-            self.signals.work.notify_one();
+            self.wake_background();
         }
         state.log(&body)
     }
 
-    /// Zeroes the rest of the last block of a fork that was cut, which is in memory or a hole.
+    /// Zeroes the last block of a truncated fork beyond its length; it is in memory or a hole.
     fn zero_edge(&self, state: &mut State, id: ForkId, old: u64, length: u64) {
         let size = state.forks()[id].chunk();
         if let Some((n, block)) = edge(size, old, length)
@@ -299,19 +292,13 @@ impl Inner {
             let start = n * u64::from(size) + u64::from(block) * BLOCK as u64;
             let end = (start + BLOCK as u64).min((n + 1) * u64::from(size));
             let zeros = [0; BLOCK];
-            self.put(state, id, size, length, &zeros[..(end - length) as usize]);
+            self.buffer_bytes(state, id, size, length, &zeros[..(end - length) as usize]);
         }
     }
 }
 
-/// Makes a fork, and makes it longer, as far as need be; returns the sequence of what says so.
-fn take_extend(
-    state: &mut State,
-    key: &ForkKey,
-    chunk: u32,
-    length: u64,
-    modified: Timestamp,
-) -> u64 {
+/// Makes a fork and extends it, as far as needed; returns the sequence of the frame that says so.
+fn extend(state: &mut State, key: &ForkKey, chunk: u32, length: u64, modified: Timestamp) -> u64 {
     let empty = new_body(modified.0);
     let mut body = empty.clone();
     let id = state.find_or_create(key, chunk, modified.0, &mut body);
@@ -330,22 +317,22 @@ fn take_extend(
     }
 }
 
-/// The divided blocks that are not in memory, and how many of all those divided need a promise of a
-/// place.
+/// The blocks that a new length divides and that are not in memory, and how many of all divided
+/// blocks need a reserved place.
 fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
     for (key, length) in lengths {
         let Some(id) = state.find(key) else { continue };
         let fork = &state.forks()[id];
         if state.forks().must_settle(id, *length) {
-            missing.tails.insert(id);
+            missing.truncations.insert(id);
             continue;
         }
         let size = u64::from(fork.chunk().max(1));
         let divided = *length < fork.length() && !length.is_multiple_of(size);
         let lacking = divided
             && match fork.parent() {
-                Some(_) => missing.own_entry(state, id, length / size),
+                Some(_) => missing.private_entry(state, id, length / size),
                 None => missing.entry(state, id, length / size),
             };
         if lacking {

@@ -1,10 +1,10 @@
-//! Making bytes of a fork zeros without writing any: whole blocks become holes and their space
-//! comes back, what is left of a block at either end is zeroed.
+//! Clearing ranges: making bytes of a fork zeros without writing them. Whole blocks become holes
+//! and their space is freed; incomplete blocks at either end are zeroed.
 //!
-//! As a cut does it, one `Clear` item of the log says all of it, and replaying it over an index
-//! from its own future is harmless: every later item says again what lies there. Rejected: a `Data`
-//! item of zeros for the ends and a `Map` item that takes places away, because a range would then
-//! be two or three items that a crash must not part.
+//! As for a truncation, one `Clear` item of the log says all of it, and replaying it over an index
+//! that already has later changes is harmless: every later item says again what lies there.
+//! Rejected: a `Data` item of zeros for the ends and a `Map` item that removes places, because a
+//! range would then be two or three items that a crash must not separate.
 
 use std::ops::Range;
 
@@ -14,36 +14,36 @@ use crate::forks::{edges, numbers, up_to, whole_blocks, within};
 use crate::key::{ForkKey, Timestamp};
 use crate::log::{DATA_COST, MAP_COST};
 use crate::pages::Wanted;
-use crate::paging::Missing;
+use crate::paging::{Attempt, Missing};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, end_is_legal, new_body};
 use crate::state::State;
 
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-/// Chunks that take effect at one moment.
+/// Most chunks that are cleared at one moment.
 const CHUNKS_MAX: usize = 4096;
 
-/// What one moment clears: a range of a fork that has a chunk size, cut at the fork's length.
-struct Part {
+/// What is cleared at one moment: a range below the length of a fork that has a chunk size.
+struct ClearStep {
     id: ForkId,
     size: u32,
     range: Range<u64>,
 }
 
 impl Store {
-    /// Makes ranges of forks zeros, and of the blocks of 4 KiB that lie in them wholly holes; no
-    /// length changes. What lies beyond a fork's length is zeros already; so is a fork that does
-    /// not exist. Repeating is safe.
+    /// Makes ranges of forks zeros; blocks of 4 KiB that lie wholly in a range become holes. No
+    /// length changes. Bytes beyond a fork's length are zeros already, as are those of a missing
+    /// fork. Repeating is safe.
     ///
     /// Cost: O(chunks with data in the ranges); the at most two blocks at the ends of a range are
     /// read if they are not cached.
     /// # Durability
-    /// As [`Store::write`]. A range takes effect at one moment when it touches at most 4,096 chunks
-    /// that have data; a longer one, and several ranges, one part after the other.
+    /// As [`Store::write`]. A range takes effect at one moment if it touches at most 4,096 chunks
+    /// that have data; a longer one, and several ranges, take effect in steps.
     /// # Errors
-    /// [`StoreError::Stale`], [`StoreError::PastLimit`], and [`StoreError::NoSpace`] when not even
-    /// the blocks at the ends find room: the ranges before the one that failed are cleared then.
+    /// [`StoreError::Stale`], [`StoreError::PastLimit`], and [`StoreError::NoSpace`] if there are
+    /// no free blocks even for the ends: the ranges before the one that failed are cleared then.
     pub async fn clear(
         &self,
         ranges: &[(ForkKey, Range<u64>)],
@@ -61,10 +61,10 @@ impl Store {
         let inner = &self.0;
         let mut sequence = 0;
         for (key, range) in ranges {
-            inner.admit_cut().await?;
+            inner.admit_freeing().await?;
             let mut from = range.start;
             while from < range.end {
-                let (made, reached) = inner.clear_part(key, from..range.end, modified).await?;
+                let (made, reached) = inner.clear_step(key, from..range.end, modified).await?;
                 (sequence, from) = (made, reached);
             }
         }
@@ -73,16 +73,17 @@ impl Store {
 }
 
 impl Inner {
-    /// Clears the front of a range; returns the frame's sequence and how far it came.
-    async fn clear_part(
+    /// Clears the first chunks of a range; returns the frame's sequence and where the next step
+    /// begins.
+    async fn clear_step(
         &self,
         key: &ForkKey,
         range: Range<u64>,
         modified: Timestamp,
     ) -> Result<(u64, u64), StoreError> {
-        let (mut most, mut again) = (CHUNKS_MAX, false);
-        // Not again below: that could evict what was just loaded, for ever.
-        self.lock().evict(self.bounds.cache);
+        let (mut most, mut attempt) = (CHUNKS_MAX, Attempt::First);
+        // Not in the loop: it could evict what was just loaded, for ever.
+        self.lock().evict(self.bounds().cache);
         loop {
             let (id, size) = {
                 let state = self.lock();
@@ -99,13 +100,13 @@ impl Inner {
                 state.check_writable()?;
                 state.check_alive(key.file)?;
                 if state.cache().evictions() != evictions {
-                    // Others evict what was just loaded: less of it may stay.
+                    // Other calls evict what was just loaded: fewer chunks may stay loaded.
                     most = (most / 2).max(1);
                     continue;
                 }
                 let end = range.end.min(loaded.saturating_mul(u64::from(size)));
                 let length = state.forks()[id].length();
-                let part = Part {
+                let step = ClearStep {
                     id,
                     size,
                     range: range.start..up_to(end, length, size),
@@ -113,41 +114,41 @@ impl Inner {
                 if range.start >= length {
                     return Ok((state.sequence(), range.end));
                 }
-                let (missing, needed) = survey(&state, &part);
+                let (missing, needed) = survey(&state, &step);
                 if missing.is_empty() && state.space().can_promise(needed) {
-                    let sequence = self.take_clear(&mut state, &part, modified);
+                    let sequence = self.apply_clear(&mut state, &step, modified);
                     return Ok((sequence, if end < length { end } else { range.end }));
                 }
                 (missing, needed)
             };
-            self.load(Missing { again, ..missing }).await?;
-            again = true;
-            self.make_space_for_cut(needed).await?;
+            self.load(Missing { attempt, ..missing }).await?;
+            attempt = Attempt::Retry;
+            self.make_space_from_reserve(needed).await?;
         }
     }
 
-    fn take_clear(&self, state: &mut State, part: &Part, modified: Timestamp) -> u64 {
-        let (sequence, id) = (state.next_sequence(), part.id);
+    fn apply_clear(&self, state: &mut State, step: &ClearStep, modified: Timestamp) -> u64 {
+        let (sequence, id) = (state.next_sequence(), step.id);
         let mut body = new_body(modified.0);
         ItemRecord::Clear {
             id,
-            offset: part.range.start,
-            length: part.range.end - part.range.start,
+            offset: step.range.start,
+            length: step.range.end - step.range.start,
         }
         .encode(&mut body);
         let chunks = state.forks()[id]
             .chunks()
-            .range(numbers(part.size, &part.range));
+            .range(numbers(step.size, &step.range));
         let numbers: Vec<u64> = chunks.map(|(n, _)| *n).collect();
         state.charge_replay(DATA_COST + numbers.len() as u64 * MAP_COST);
         for n in numbers {
-            let touched = within(part.size, &part.range, n);
-            state.empty(id, n, whole_blocks(&touched, part.size), sequence);
-            for edge in edges(&touched, part.size) {
+            let touched = within(step.size, &step.range, n);
+            state.empty(id, n, whole_blocks(&touched, step.size), sequence);
+            for edge in edges(&touched, step.size) {
                 let block = edge.start / BLOCK as u32;
                 if state.forks()[id].chunks()[&n].valid_page(block).is_some() {
-                    let at = n * u64::from(part.size) + u64::from(edge.start);
-                    self.put(state, id, part.size, at, &ZEROS[..edge.len()]);
+                    let at = n * u64::from(step.size) + u64::from(edge.start);
+                    self.buffer_bytes(state, id, step.size, at, &ZEROS[..edge.len()]);
                 }
             }
         }
@@ -157,14 +158,14 @@ impl Inner {
     }
 }
 
-/// The blocks at the ends that hold data and are not in memory, and how many of all those at the
-/// ends need a promise of a place.
-fn survey(state: &State, part: &Part) -> (Missing, u64) {
+/// The blocks at the ends that hold data and are not in memory, and how many blocks at the ends
+/// need a reserved place.
+fn survey(state: &State, step: &ClearStep) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
-    let all = numbers(part.size, &part.range);
-    if state.forks()[part.id].parent().is_some() {
-        for n in state.forks().view_chunks(part.id, all.clone(), usize::MAX) {
-            missing.own_entry(state, part.id, n);
+    let all = numbers(step.size, &step.range);
+    if state.forks()[step.id].parent().is_some() {
+        for n in state.forks().view_chunks(step.id, all.clone(), usize::MAX) {
+            missing.private_entry(state, step.id, n);
         }
         if !missing.is_empty() {
             return (missing, 0);
@@ -175,17 +176,17 @@ fn survey(state: &State, part: &Part) -> (Missing, u64) {
         ends.push(all.end - 1);
     }
     for n in ends {
-        let Some(chunk) = state.forks()[part.id].chunks().get(&n) else {
+        let Some(chunk) = state.forks()[step.id].chunks().get(&n) else {
             continue;
         };
-        for edge in edges(&within(part.size, &part.range, n), part.size) {
+        for edge in edges(&within(step.size, &step.range, n), step.size) {
             let block = edge.start / BLOCK as u32;
             needed += u64::from(chunk.needs_promise(block));
             if chunk.valid_page(block).is_none()
                 && let Some((place, _)) = chunk.place(block)
             {
                 missing.blocks.push(Wanted {
-                    id: part.id,
+                    id: step.id,
                     chunk: n,
                     block,
                     place,

@@ -1,9 +1,9 @@
-//! Blocks that cannot be read and that a batch covers with its own bytes.
+//! Unreadable blocks that a batch overwrites as a whole.
 
 use std::collections::BTreeSet;
 
-use super::plan::Plan;
-use super::put::Fragments;
+use super::buffered::Fragments;
+use super::plan::WritePlan;
 use crate::error::StoreError;
 use crate::key::Scattered;
 use crate::pages::Wanted;
@@ -11,16 +11,16 @@ use crate::pool::BLOCK;
 use crate::record::BODY_SOFT;
 use crate::state::State;
 
-/// Blocks that cannot be read, of which a batch has all bytes.
+/// Unreadable blocks of which a batch has all bytes.
 pub(crate) type Covered = BTreeSet<Wanted>;
 
-/// Those of some blocks that a batch fills with its small pieces together, where `error` says that
-/// they cannot be read. None where the batch may need several frames: a crash between them would
-/// leave a block that is partly written.
-pub(crate) fn all_of(
+/// Which of `blocks` a batch overwrites wholly with its small pieces, if `error` says that they
+/// cannot be read. None if the batch may need several frames: a crash between them would leave a
+/// block that is partly written.
+pub(crate) fn covered_blocks(
     state: &State,
     writes: &[Scattered],
-    plans: &[Plan],
+    plans: &[WritePlan],
     blocks: &[Wanted],
     error: &StoreError,
 ) -> Covered {
@@ -28,7 +28,7 @@ pub(crate) fn all_of(
         error,
         StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. } | StoreError::Lost { .. }
     );
-    // A run takes some bytes of the frame besides its own.
+    // The frame has some bytes for each run besides its data.
     let runs = plans.iter().flat_map(|p| &p.small);
     let bytes: u64 = runs.map(|run| run.bytes() + 32).sum();
     if !bad || bytes > BODY_SOFT as u64 / 2 {

@@ -1,4 +1,4 @@
-//! The direct way of large writes: whole blocks go to free places, then into the map.
+//! Direct writes: whole blocks of large writes go to free blocks on the disks, then enter the map.
 
 use crate::counters::Counters;
 use crate::engine::Inner;
@@ -12,7 +12,7 @@ use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
 use crate::space::Extent;
 use crate::state::State;
 
-/// Blocks of a write that go the direct way; 0 when it is too small.
+/// Blocks of a write that are written directly; 0 if it is too small.
 pub(crate) fn direct_blocks(size: u32, offset: u64, length: u64) -> u64 {
     if length < DIRECT_MIN {
         return 0;
@@ -27,8 +27,8 @@ pub(crate) fn direct_blocks(size: u32, offset: u64, length: u64) -> u64 {
     }
 }
 
-/// Blocks of one slot, in a page that nobody sees yet, with their checksums and their new places.
-pub(crate) struct Prepared {
+/// Blocks of one slot in a page that is not in the cache yet, with their checksums and new places.
+pub(crate) struct PreparedBlocks {
     pub(crate) chunk: u64,
     pub(crate) first: u32,
     page: Page,
@@ -57,17 +57,17 @@ impl Iterator for Places {
 }
 
 impl Inner {
-    /// Makes pages of the whole blocks of a write, which are copied at most once, and gives them
-    /// places. `known` tells the sum of the block at a place of the data, where that is known: it
-    /// is the block's, unless it is copied.
-    pub(crate) fn prepare(
+    /// Makes pages of the whole blocks of a write, with at most one copy, and assigns them places.
+    /// `known` returns the sum of the block at an offset of the data, if it was computed before; a
+    /// block that is copied is summed again.
+    pub(crate) fn prepare_blocks(
         &self,
         size: u32,
         offset: u64,
         data: &[u8],
         extents: Vec<Extent>,
         known: impl Fn(usize) -> Option<u32>,
-    ) -> Vec<Prepared> {
+    ) -> Vec<PreparedBlocks> {
         let mut places = Places {
             extents: extents.into_iter(),
             now: Extent {
@@ -94,7 +94,7 @@ impl Inner {
                     let sum = known(from).filter(|_| copied == 0);
                     (place, sum.unwrap_or_else(|| checksum(block)))
                 });
-                out.push(Prepared {
+                out.push(PreparedBlocks {
                     chunk: range.chunk,
                     first,
                     blocks: blocks.collect(),
@@ -107,21 +107,19 @@ impl Inner {
         out
     }
 
-    /// A page of bytes whose first block is `first` of a slot; the rest of the last block is zeros.
-    /// It is the memory in which they were received, where they lie there as in the slot and are
-    /// half of it at least.
-    ///
-    /// And how many bytes were copied.
+    /// A page of bytes whose first block is `first` of a slot, and how many bytes were copied; the
+    /// rest of the last block is zeros. The page is the memory in which the bytes were received if
+    /// they are aligned there as in the slot and fill at least half of it.
     fn page_of(&self, first: u32, bytes: &[u8]) -> (Page, usize) {
         let whole = bytes.len() >= DIRECT_MIN as usize && bytes.len().is_multiple_of(BLOCK);
         if whole
-            && let Some((unit, at)) = self.pool.unit_of(bytes)
+            && let Some((unit, at)) = self.pool().unit_of(bytes)
             && at == first as usize * BLOCK
         {
             return (Page::filled(0, unit, 0), 0);
         }
         let last = first + (bytes.len().div_ceil(BLOCK) - 1) as u32;
-        let mut page = Page::covering(&self.pool, first, last);
+        let mut page = Page::covering(self.pool(), first, last);
         let memory = page.new_blocks(first, last);
         memory[..bytes.len()].copy_from_slice(bytes);
         memory[bytes.len()..].fill(0);
@@ -131,7 +129,7 @@ impl Inner {
     /// Writes prepared blocks to their places and waits for all of them.
     pub(crate) async fn write_prepared(
         &self,
-        prepared: impl Iterator<Item = &Prepared>,
+        prepared: impl Iterator<Item = &PreparedBlocks>,
     ) -> Result<(), WriteFailed> {
         let mut operations = Operations::default();
         for p in prepared {
@@ -140,13 +138,13 @@ impl Inner {
         self.write_operations(operations).await
     }
 
-    /// Puts prepared blocks into the map and the cache, and their `Map` items into the frame.
+    /// Adds prepared blocks to the map and the cache, and their `Map` items to the frame.
     pub(crate) fn install_prepared(
         &self,
         state: &mut State,
         id: ForkId,
         end: u64,
-        prepared: Vec<Prepared>,
+        prepared: Vec<PreparedBlocks>,
         body: &mut Vec<u8>,
     ) {
         let sequence = state.next_sequence();
@@ -178,8 +176,8 @@ impl Inner {
                 state.place_block(id, p.chunk, p.first + i, place, crc, sequence);
             }
             let blocks = p.first..p.first + p.blocks.len() as u32;
-            let copied = state.replace_blocks(&self.pool, (id, p.chunk), blocks, p.page);
-            Counters::add(&self.counters.copied_bytes, p.copied as u64 + copied);
+            let copied = state.replace_blocks(self.pool(), (id, p.chunk), blocks, p.page);
+            Counters::add(&self.counters().copied_bytes, p.copied as u64 + copied);
         }
         finish(state, runs);
     }

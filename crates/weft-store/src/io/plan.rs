@@ -1,41 +1,41 @@
-//! How the pieces of a write go: large whole blocks directly to the disk, the rest through log and
-//! pages.
+//! Which way the pieces of a write take: whole blocks of large pieces directly to the disk, the
+//! rest through the log and dirty pages.
 
-use super::direct::{Prepared, direct_blocks};
+use super::direct::{PreparedBlocks, direct_blocks};
 use crate::forks::{by_chunk, whole_blocks};
 use crate::key::{Run, Scattered};
 use crate::limits::DIRECT_MIN;
 use crate::pool::BLOCK;
 use crate::record::BODY_MAX;
 
-/// Bytes of one item, where pieces do not have more.
+/// Bytes of one item of the log, unless a single piece is longer.
 pub(super) const ITEM_SOFT: u64 = BODY_MAX as u64 / 16;
 
-/// A write, divided by the ways that its pieces go.
-pub(crate) struct Plan {
-    /// Those for log and dirty pages, none of them with more than [`ITEM_SOFT`] bytes.
+/// A write, divided by the ways that its pieces take.
+pub(crate) struct WritePlan {
+    /// Runs for the log and dirty pages, of at most [`ITEM_SOFT`] bytes unless a piece is longer.
     pub(crate) small: Vec<Run>,
-    pub(super) direct: Vec<Direct>,
-    /// One past the last byte; 0: there is none.
+    pub(super) direct: Vec<DirectWrite>,
+    /// One past the last byte; 0 if there is none.
     pub(super) end: u64,
     pub(super) bytes: u64,
 }
 
-/// A piece whose whole blocks go the direct way.
-pub(super) struct Direct {
+/// A piece whose whole blocks are written directly.
+pub(super) struct DirectWrite {
     pub(super) offset: u64,
     pub(super) length: u64,
-    /// Where its bytes begin in the data.
+    /// The offset of its bytes in the data.
     pub(super) at: usize,
-    /// Small runs that come before it.
+    /// How many small runs precede it.
     pub(super) after: usize,
-    pub(super) prepared: Vec<Prepared>,
+    pub(super) prepared: Vec<PreparedBlocks>,
 }
 
-impl Plan {
+impl WritePlan {
     /// Divides a write; nothing is prepared yet.
     pub(super) fn of(w: &Scattered, direct: bool) -> Self {
-        let mut plan = Plan {
+        let mut plan = WritePlan {
             small: Vec::with_capacity(w.runs.len()),
             direct: Vec::new(),
             end: 0,
@@ -71,14 +71,14 @@ impl Plan {
         }
     }
 
-    /// A single piece: at most a head and a tail of it in each chunk, or all of it, do not go the
-    /// direct way.
+    /// Adds a large piece. Its incomplete blocks at either end of a chunk, or all of it if it has
+    /// too few whole blocks, are small runs.
     fn add_large(&mut self, size: u32, run: Run) {
         let (offset, length) = (run.offset.0, run.length);
         if direct_blocks(size, offset, length) == 0 {
             return self.small.push(run);
         }
-        self.direct.push(Direct {
+        self.direct.push(DirectWrite {
             offset,
             length,
             at: run.at,

@@ -1,9 +1,9 @@
-//! Reading: slices of verified pages, zeros for holes.
+//! Reads: slices of verified pages, and zeros for holes.
 
 use bytes::Bytes;
 use weft_layout::{CellOffset, OFFSET_MAX};
 
-use super::part::Part;
+use super::read_slice::ReadSlice;
 use crate::cache::Residency;
 use crate::counters::Counters;
 use crate::engine::{Inner, Store};
@@ -11,19 +11,19 @@ use crate::error::StoreError;
 use crate::forks::{ChunkRange, by_chunk};
 use crate::key::ForkKey;
 use crate::pages::{Chunk, Page, Wanted, bit, slot_of};
-use crate::paging::Missing;
+use crate::paging::{Attempt, Missing};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, end_is_legal};
 use crate::state::State;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// How often bytes that changed in memory are read again.
-pub const READ_TRIES: u32 = 3;
+/// How often bytes are read that change in memory.
+pub const READ_ATTEMPTS: u32 = 3;
 
-/// Bytes of one slot's buffer, or a hole, on their way to the caller.
-enum Found {
-    Cached(Part),
+/// Bytes of one slot's page, or a hole.
+enum FoundBytes {
+    Cached(ReadSlice),
     Hole(u64),
 }
 
@@ -31,8 +31,8 @@ impl Store {
     /// The bytes of a fork from `offset` on: at most `length`, fewer where the fork ends, none
     /// beyond its end or where there is no such fork. Holes read as zeros.
     ///
-    /// Cost: no copy; cached blocks are shared with the caller, who holds their memory until the
-    /// slices are dropped. The caller bounds `length` (4 MiB is meant).
+    /// Cost: no copy; the caller shares the memory of cached blocks and holds it until the slices
+    /// are dropped. The caller bounds `length`; 4 MiB is usual.
     pub async fn read(
         &self,
         key: &ForkKey,
@@ -42,7 +42,7 @@ impl Store {
         self.read_of(key, None, offset, length).await
     }
 
-    /// Reads a living fork, or one of a checkpoint.
+    /// Reads a current fork, or one of a checkpoint.
     pub(crate) async fn read_of(
         &self,
         key: &ForkKey,
@@ -50,28 +50,28 @@ impl Store {
         offset: CellOffset,
         length: u64,
     ) -> Result<Vec<Bytes>, StoreError> {
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
-            tries += 1;
-            let parts = self.read_parts(key, checkpoint, offset, length).await?;
-            if self.verify(&parts, tries >= READ_TRIES)? {
-                return Ok(parts.into_iter().map(|part| part.bytes().clone()).collect());
+            attempts += 1;
+            let slices = self.read_slices(key, checkpoint, offset, length).await?;
+            if self.verify(&slices, attempts >= READ_ATTEMPTS)? {
+                return Ok(slices.iter().map(|slice| slice.bytes().clone()).collect());
             }
         }
     }
 
-    /// As [`Store::read`], of a living fork or one of a checkpoint. Whoever uses the bytes calls
-    /// [`Store::verify`] afterwards: until then nothing says that the cache's memory still holds
-    /// what was stored.
-    pub async fn read_parts(
+    /// As [`Store::read`], of a current fork or one of a checkpoint. The caller uses the bytes and
+    /// then calls [`Store::verify`]: only then is it known that the cache's memory still held what
+    /// was stored.
+    pub async fn read_slices(
         &self,
         key: &ForkKey,
         checkpoint: Option<u64>,
         offset: CellOffset,
         length: u64,
-    ) -> Result<Vec<Part>, StoreError> {
+    ) -> Result<Vec<ReadSlice>, StoreError> {
         let inner = &self.0;
-        Counters::add(&inner.counters.reads, 1);
+        Counters::add(&inner.counters().reads, 1);
         if !end_is_legal(offset.0, 0) {
             return Err(StoreError::PastLimit {
                 offset: offset.0,
@@ -79,7 +79,7 @@ impl Store {
             });
         }
         let length = length.min(OFFSET_MAX - offset.0);
-        let mut first = true;
+        let mut attempt = Attempt::First;
         loop {
             let missing = {
                 let mut state = inner.lock();
@@ -89,47 +89,46 @@ impl Store {
                 let Some(id) = found else {
                     return Ok(Vec::new());
                 };
-                match inner.gather(&mut state, id, offset.0, length, first) {
+                match inner.gather(&mut state, id, offset.0, length, attempt) {
                     Ok(found) => {
                         let sequence = state.sequence();
                         drop(state);
-                        inner.seen(sequence)?;
-                        return Ok(inner.hand_out(found));
+                        inner.append_before_reply(sequence)?;
+                        return Ok(inner.slices_of(found));
                     }
                     Err(missing) => missing,
                 }
             };
-            let missing = Missing {
-                again: !first,
-                ..missing
-            };
-            first = false;
+            let missing = Missing { attempt, ..missing };
+            attempt = Attempt::Retry;
             inner.load(missing).await?;
         }
     }
 }
 
 impl Inner {
+    /// The bytes of a range, or what is missing in memory. The first attempt counts hits and misses
+    /// and may prefetch.
     fn gather(
         &self,
         state: &mut State,
         id: ForkId,
         offset: u64,
         length: u64,
-        count: bool,
-    ) -> Result<Vec<Found>, Missing> {
+        attempt: Attempt,
+    ) -> Result<Vec<FoundBytes>, Missing> {
         let (size, end) = (state.forks()[id].chunk(), state.forks()[id].length());
         let length = length.min(end.saturating_sub(offset));
         if size == 0 {
             return Ok(if length > 0 {
-                vec![Found::Hole(length)]
+                vec![FoundBytes::Hole(length)]
             } else {
                 Vec::new()
             });
         }
         let mut missing = Missing::default();
         let mut found = Vec::new();
-        let (mut hits, mut foreseen) = (0, 0);
+        let (mut hits, mut prefetched) = (0, 0);
         let held = state.cache().held_below();
         for range in by_chunk(size, offset, length) {
             let owner = match state.forks().shown(id, range.chunk) {
@@ -142,67 +141,67 @@ impl Inner {
             let (chunk, cache) = state
                 .chunk_to_read(owner, range.chunk)
                 .expect("its entry is not missing");
-            let (queue, ahead) = ((held, cache), &mut foreseen);
-            hits += gather_chunk(owner, &range, chunk, &mut found, &mut missing, queue, ahead);
+            let (queue, used) = ((held, cache), &mut prefetched);
+            hits += gather_chunk(owner, &range, chunk, &mut found, &mut missing, queue, used);
         }
-        Counters::add(&self.counters.prefetched_used, foreseen);
-        if count {
-            self.foresee(state, id, offset..offset + length);
-            Counters::add(&self.counters.cache_hits, hits);
-            Counters::add(&self.counters.cache_misses, missing.blocks.len() as u64);
+        Counters::add(&self.counters().prefetched_used, prefetched);
+        if attempt == Attempt::First {
+            self.prefetch_after(state, id, offset..offset + length);
+            Counters::add(&self.counters().cache_hits, hits);
+            Counters::add(&self.counters().cache_misses, missing.blocks.len() as u64);
         }
         if missing.is_empty() {
             return Ok(found);
         }
-        for part in found {
-            if let Found::Cached(part) = part {
-                part.give_back(state);
+        for bytes in found {
+            if let FoundBytes::Cached(slice) = bytes {
+                slice.return_unused(state);
             }
         }
         Err(missing)
     }
 
-    fn hand_out(&self, found: Vec<Found>) -> Vec<Part> {
+    fn slices_of(&self, found: Vec<FoundBytes>) -> Vec<ReadSlice> {
         let mut out = Vec::with_capacity(found.len());
         let mut bytes = 0;
-        for part in found {
-            match part {
-                Found::Cached(part) => {
-                    bytes += part.len() as u64;
-                    out.push(part);
+        for piece in found {
+            match piece {
+                FoundBytes::Cached(slice) => {
+                    bytes += slice.len() as u64;
+                    out.push(slice);
                 }
-                Found::Hole(mut length) => {
+                FoundBytes::Hole(mut length) => {
                     bytes += length;
                     while length > 0 {
-                        let part = length.min(ZEROS.len() as u64);
-                        out.push(Bytes::from_static(&ZEROS[..part as usize]).into());
-                        length -= part;
+                        let some = length.min(ZEROS.len() as u64);
+                        out.push(Bytes::from_static(&ZEROS[..some as usize]).into());
+                        length -= some;
                     }
                 }
             }
         }
-        Counters::add(&self.counters.read_bytes, bytes);
+        Counters::add(&self.counters().read_bytes, bytes);
         out
     }
 }
 
-/// Blocks of a slot that were fetched ahead and are read now for the first time.
-fn take_foreseen(page: &mut Page, first: u32, last: u32) -> u64 {
+/// How many blocks of a slot were prefetched and are read now for the first time.
+fn take_prefetched(page: &mut Page, first: u32, last: u32) -> u64 {
     let mask = (first..=last).fold(0, |mask, block| mask | bit(block));
     let count = (page.fetched & mask).count_ones();
     page.fetched &= !mask;
     u64::from(count)
 }
 
-/// Collects what a chunk has of a range; returns how many blocks were cached.
+/// Collects the bytes that a chunk has of a range; returns how many blocks were cached.
 fn gather_chunk(
     id: ForkId,
     range: &ChunkRange,
     chunk: &mut Chunk,
-    found: &mut Vec<Found>,
+    found: &mut Vec<FoundBytes>,
     missing: &mut Missing,
     (held, cache): (u32, &mut Residency),
-    foreseen: &mut u64,
+    prefetched: &mut u64,
 ) -> u64 {
     let mut at = range.bytes.start;
     let mut hits = 0;
@@ -223,12 +222,12 @@ fn gather_chunk(
             let page = chunk.page_mut(slot_of(block)).expect("the page is valid");
             page.used = true;
             if missing.is_empty() {
-                *foreseen += take_foreseen(page, block, last);
+                *prefetched += take_prefetched(page, block, last);
                 if page.touch(stop - at, held) {
                     cache.spend(id, range.chunk, slot_of(block));
                 }
-                let part = Part::of(id, range.chunk, chunk, at..stop);
-                found.push(Found::Cached(part.expect("the page is valid")));
+                let slice = ReadSlice::of(id, range.chunk, chunk, at..stop);
+                found.push(FoundBytes::Cached(slice.expect("the page is valid")));
             }
         } else if let Some((place, _)) = chunk.place(block) {
             missing.blocks.push(Wanted {
@@ -239,8 +238,8 @@ fn gather_chunk(
             });
         } else {
             match found.last_mut() {
-                Some(Found::Hole(length)) => *length += u64::from(stop - at),
-                _ => found.push(Found::Hole(u64::from(stop - at))),
+                Some(FoundBytes::Hole(length)) => *length += u64::from(stop - at),
+                _ => found.push(FoundBytes::Hole(u64::from(stop - at))),
             }
         }
         at = stop;

@@ -1,4 +1,4 @@
-//! Where a fork has data, told without reading any.
+//! The ranges of a fork that hold data, found without reading any of it.
 
 use std::ops::Range;
 
@@ -11,25 +11,25 @@ use crate::pool::BLOCK;
 use crate::record::ForkId;
 use crate::state::State;
 
-/// Most blocks that one call looks at: some 50 µs under the lock.
+/// Most blocks that one call checks: about 50 µs under the lock.
 const BLOCKS_MAX: usize = 1 << 15;
 
-/// A part of what is known of a fork's data.
+/// Ranges of a fork that hold data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataRuns {
-    /// Bytes of the fork that are no hole: ascending, disjoint, not empty.
+    /// Byte ranges that are not holes: ascending, disjoint, not empty.
     pub runs: Vec<Range<u64>>,
-    /// All data before this was told: ask again from there. `None`: there is no more.
+    /// Where the next call begins: all data before this was returned. `None` at the end.
     pub next: Option<CellOffset>,
 }
 
 impl Store {
-    /// The runs of a fork, living or of the checkpoint of this number, that hold data at or after
-    /// `from`, in blocks of 4 KiB cut at the fork's length; none where there is no such fork. Zeros
+    /// The ranges that hold data at or after `from`, of a current fork or of one of this
+    /// checkpoint, in blocks of 4 KiB up to the fork's length; none if there is no such fork. Zeros
     /// that were written count as data.
     ///
-    /// Cost: looks at no more than `limit` chunks (at least one), whatever the holes between
-    /// them, and stops after the chunk with which there are `limit` runs. Progress is certain:
+    /// Cost: checks at most `limit` chunks (at least one), whatever the holes between them, and
+    /// stops after the chunk with which there are `limit` ranges. Progress is certain:
     /// [`DataRuns::next`] is beyond `from`.
     #[expect(
         clippy::unused_async,
@@ -48,7 +48,7 @@ impl Store {
             let (id, size) = {
                 let mut state = inner.lock();
                 state.check_alive(key.file)?;
-                state.evict(inner.bounds.cache);
+                state.evict(inner.bounds().cache);
                 let found = state.find_in(key, checkpoint)?;
                 state.check_proven(key, (found, checkpoint), from.0..OFFSET_MAX)?;
                 let Some(id) = found else {
@@ -64,7 +64,7 @@ impl Store {
             let (found, sequence) = {
                 let state = inner.lock();
                 if state.cache().evictions() != evictions {
-                    // Others evict what was just loaded: less of it may stay.
+                    // Other calls evict what was just loaded: fewer chunks may stay loaded.
                     most = (most / 2).max(1);
                     continue;
                 }
@@ -73,7 +73,7 @@ impl Store {
                     state.sequence(),
                 )
             };
-            inner.seen(sequence)?;
+            inner.append_before_reply(sequence)?;
             return Ok(found);
         }
     }
@@ -86,12 +86,12 @@ fn data_runs(state: &State, id: ForkId, from: u64, loaded: u64, most: usize) -> 
     let mut runs: Vec<Range<u64>> = Vec::new();
     let mut next = (loaded != u64::MAX).then(|| loaded * size);
     let chunks = state.forks().view_chunks(id, from / size..loaded, most + 1);
-    for (looked, n) in chunks.into_iter().enumerate() {
+    for (checked, n) in chunks.into_iter().enumerate() {
         let Some(chunk) = state.forks().shown_of_loaded(id, n) else {
             continue;
         };
         let first = n * size;
-        if looked == most || runs.len() >= most {
+        if checked == most || runs.len() >= most {
             next = Some(first);
             break;
         }

@@ -1,37 +1,38 @@
-//! Writing: batches of pieces, each the direct way or through log and dirty pages.
+//! Writes: batches of pieces, each written directly or through the log and dirty pages.
 //!
-//! A batch takes effect at one moment, under the state's lock, as one frame of the log; before it
-//! the direct parts are on the disk and everything the small parts lie on is in memory.
+//! A batch takes effect at one moment, under the state's lock, as one frame of the log. Before
+//! that, its direct pieces are on the disk, and the blocks that small pieces cover partly are in
+//! memory.
 
 use std::sync::Arc;
 
 use weft_sum::Sums;
 
-use super::covered::{Covered, all_of};
+use super::buffered::Fragments;
+use super::checksum::{BatchChecksum, Effect};
+use super::covered::{Covered, covered_blocks};
 use super::direct::direct_blocks;
-use super::plan::{ITEM_SOFT, Plan};
-use super::proof::Proof;
-use super::put::Fragments;
+use super::plan::{ITEM_SOFT, WritePlan};
 use crate::counters::Counters;
-use crate::engine::{Inner, Store, whole};
+use crate::engine::{Inner, Store, detached};
 use crate::error::StoreError;
 use crate::forks::by_chunk;
 use crate::key::{ForkKey, Run, Scattered, Timestamp, Write};
 use crate::limits::{DIRECT_MIN, FULL_SLOTS};
 use crate::log::{DATA_COST, OpenFrame, cost_of_run};
 use crate::pages::{Chunk, Wanted, bit};
-use crate::paging::{Missing, WriteFailed};
+use crate::paging::{Attempt, Missing, WriteFailed};
 use crate::pool::BLOCK;
 use crate::record::{BODY_SOFT, ForkId, ItemRecord, chunk_is_legal, new_body, rows};
 use crate::space::Extent;
 use crate::state::{Load, State, check_fork};
 
 impl Store {
-    /// Writes a batch of pieces, in order, making forks that do not exist.
+    /// Writes a batch of pieces, in order; makes forks that do not exist.
     ///
     /// # Durability
-    /// On `Ok` it survives kill −9; [`Store::sync`] makes it survive power loss. A batch whose
-    /// small pieces have less than 16 MiB is kept or lost as a whole.
+    /// On `Ok` it survives kill −9; [`Store::sync`] makes it survive power loss. A crash keeps or
+    /// loses a batch as a whole if its small pieces have less than 16 MiB.
     /// # Errors
     /// [`StoreError::Stale`], [`StoreError::ChunkMismatch`], [`StoreError::NoSpace`],
     /// [`StoreError::PastLimit`] and [`StoreError::BadChunkSize`] leave everything as it was.
@@ -40,7 +41,7 @@ impl Store {
         self.write_scattered(writes, modified).await
     }
 
-    /// As [`Store::write`], of many pieces each.
+    /// As [`Store::write`], with many pieces in each write.
     ///
     /// Cost: a few nanoseconds for each piece of a run, the rest for each block that they touch.
     pub async fn write_scattered(
@@ -48,25 +49,26 @@ impl Store {
         writes: Vec<Scattered>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write_given(writes, None, modified).await
+        self.write_checked(writes, None, modified).await
     }
 
-    /// As [`Store::write_scattered`], of one buffer that all of the writes are from and that had
-    /// these sums where it came from: what is stored is what had them. Blocks of which the sum is
-    /// known, and that stay where they were received, are not summed again.
+    /// As [`Store::write_scattered`], of one buffer that holds the data of all writes and of which
+    /// the sender computed these sums. Blocks with a known sum that stay in the memory where they
+    /// were received are not summed again.
     ///
     /// # Errors
-    /// [`StoreError::Memory`] when it is not.
+    /// [`StoreError::Memory`] if the stored bytes do not have these sums.
     pub async fn write_summed(
         &self,
         writes: Vec<Scattered>,
         sums: impl Into<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write_given(writes, Some(sums.into()), modified).await
+        self.write_checked(writes, Some(sums.into()), modified)
+            .await
     }
 
-    async fn write_given(
+    async fn write_checked(
         &self,
         writes: Vec<Scattered>,
         sums: Option<Sums>,
@@ -94,12 +96,12 @@ impl Store {
         let inner = Arc::clone(&self.0);
         inner.check_batch(&writes)?;
         if direct {
-            return whole(async move { inner.write_batch(writes, sums, modified).await }).await;
+            return detached(async move { inner.write_batch(writes, sums, modified).await }).await;
         }
         inner.write_batch(writes, sums, modified).await
     }
 
-    /// Makes a fork without bytes; one that exists with this chunk size is left as it is.
+    /// Makes an empty fork; one that exists with this chunk size is left as it is.
     pub async fn create_fork(
         &self,
         key: &ForkKey,
@@ -128,7 +130,7 @@ impl Store {
 }
 
 impl Inner {
-    /// Refuses a batch that could not take effect, before anything is spent on it.
+    /// Refuses a batch that could not take effect, before any work is done for it.
     fn check_batch(&self, writes: &[Scattered]) -> Result<(), StoreError> {
         let state = self.lock();
         state.check_writable()?;
@@ -160,67 +162,67 @@ impl Inner {
         sums: Option<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut plans: Vec<Plan> = writes
+        let mut plans: Vec<WritePlan> = writes
             .iter()
-            .map(|w| Plan::of(w, self.bounds.rules.direct))
+            .map(|w| WritePlan::of(w, self.bounds().rules.direct))
             .collect();
         let load = Load::of(plans.iter().flat_map(|plan| &plan.small));
         let _admitted = self.admit_load(&load).await?;
-        let (taken, proof) = loop {
-            let (mut taken, mut proof) = (Vec::new(), Proof::of(sums.clone()));
-            let written = self.write_direct(&writes, &mut plans, &mut taken, &mut proof);
+        let (taken, checksum) = loop {
+            let (mut taken, mut checksum) = (Vec::new(), BatchChecksum::of(sums.clone()));
+            let written = self.write_direct(&writes, &mut plans, &mut taken, &mut checksum);
             let Err(failed) = written.await else {
-                break (taken, proof);
+                break (taken, checksum);
             };
-            let error = self.give_back(taken, failed.error);
-            if !failed.again {
+            let error = self.free_taken(taken, failed.error);
+            if !failed.can_retry {
                 return Err(error);
             }
         };
-        match self.commit(&writes, plans, proof, modified).await {
+        match self.commit(&writes, plans, checksum, modified).await {
             Ok(sequence) => self.append(sequence),
-            // They are in the map already; nobody allocates any more.
+            // The blocks are in the map already, and a closed store allocates no more.
             Err(error) if error.closes() => Err(error),
-            Err(error) => Err(self.give_back(taken, error)),
+            Err(error) => Err(self.free_taken(taken, error)),
         }
     }
 
-    /// Writes what goes the direct way to free blocks, which are added to `taken`.
+    /// Writes the direct pieces to free blocks, which are added to `taken`.
     async fn write_direct(
         &self,
         writes: &[Scattered],
-        plans: &mut [Plan],
+        plans: &mut [WritePlan],
         taken: &mut Vec<Extent>,
-        proof: &mut Proof,
+        checksum: &mut BatchChecksum,
     ) -> Result<(), WriteFailed> {
-        let for_good = |error| WriteFailed {
+        let fatal = |error| WriteFailed {
             error,
-            again: false,
+            can_retry: false,
         };
         for (w, plan) in writes.iter().zip(&mut *plans) {
             for direct in &mut plan.direct {
                 let (offset, length) = (direct.offset, direct.length);
                 let blocks = direct_blocks(w.chunk, offset, length);
-                let extents = self.take_blocks(&w.key, blocks).await.map_err(for_good)?;
+                let extents = self.take_blocks(&w.key, blocks).await.map_err(fatal)?;
                 taken.extend_from_slice(&extents);
                 self.lock()
-                    .evict(self.bounds.cache.saturating_sub(blocks * BLOCK as u64));
+                    .evict(self.bounds().cache.saturating_sub(blocks * BLOCK as u64));
                 let data = &w.data[direct.at..direct.at + length as usize];
-                let known = |from: usize| proof.block(direct.at + from);
-                direct.prepared = self.prepare(w.chunk, offset, data, extents, known);
-                proof.take(w.chunk, offset, direct.at, &direct.prepared);
+                let known = |from: usize| checksum.block(direct.at + from);
+                direct.prepared = self.prepare_blocks(w.chunk, offset, data, extents, known);
+                checksum.add_prepared(w.chunk, offset, direct.at, &direct.prepared);
             }
         }
-        if proof.has_blocks() {
-            let checked = proof.check(writes, false);
-            checked.map_err(|error| for_good(self.memory_fault(error)))?;
+        if checksum.has_blocks() {
+            let checked = checksum.check(writes, Effect::None);
+            checked.map_err(|error| fatal(self.memory_fault(error)))?;
         }
         let direct = plans.iter().flat_map(|plan| &plan.direct);
         self.write_prepared(direct.flat_map(|d| &d.prepared)).await
     }
 
-    /// Frees blocks that nothing refers to and no operation touches any more.
-    fn give_back(&self, taken: Vec<Extent>, error: StoreError) -> StoreError {
+    /// Frees blocks that nothing refers to and no operation touches any more; returns `error`.
+    fn free_taken(&self, taken: Vec<Extent>, error: StoreError) -> StoreError {
         let mut state = self.lock();
         for extent in taken {
             state.space_mut().free(extent);
@@ -228,16 +230,16 @@ impl Inner {
         error
     }
 
-    /// Waits until the batch can take effect, and lets it.
+    /// Loads what the batch needs in memory, and lets it take effect.
     async fn commit(
         &self,
         writes: &[Scattered],
-        plans: Vec<Plan>,
-        mut proof: Proof,
+        plans: Vec<WritePlan>,
+        mut checksum: BatchChecksum,
         modified: Timestamp,
     ) -> Result<u64, StoreError> {
-        let mut again = false;
-        // Blocks that cannot be read, and need not be.
+        let mut attempt = Attempt::First;
+        // Unreadable blocks that need not be read.
         let mut covered = Covered::new();
         loop {
             let (missing, needed) = {
@@ -250,13 +252,18 @@ impl Inner {
                 missing.blocks = wanted;
                 if missing.is_empty() && needed <= state.space().available() {
                     let small = plans.iter().any(|plan| !plan.small.is_empty());
-                    let sequence =
-                        self.take_effect(&mut state, writes, plans, &emptied, &mut proof, modified);
-                    // After the copies were made and summed: so they are copies of what had the
-                    // sum. The frame is not in the kernel yet, and does not get there if they are
-                    // not.
-                    if small && let Err(error) = proof.check(writes, true) {
-                        self.signals.room.notify_waiters();
+                    let sequence = self.take_effect(
+                        &mut state,
+                        writes,
+                        plans,
+                        &emptied,
+                        &mut checksum,
+                        modified,
+                    );
+                    // After the copies were made and summed, so that they are checked. If they are
+                    // wrong, the frame, which is not in the kernel yet, does not get there.
+                    if small && let Err(error) = checksum.check(writes, Effect::InMemory) {
+                        self.wake_waiting_calls();
                         return Err(state.fail_memory(self.memory_fault(error)));
                     }
                     return Ok(sequence);
@@ -264,14 +271,20 @@ impl Inner {
                 (missing, needed)
             };
             let blocks = missing.blocks.clone();
-            if let Err(error) = self.load(Missing { again, ..missing }).await {
+            if let Err(error) = self.load(Missing { attempt, ..missing }).await {
                 let before = covered.len();
-                covered.extend(all_of(&self.lock(), writes, &plans, &blocks, &error));
+                covered.extend(covered_blocks(
+                    &self.lock(),
+                    writes,
+                    &plans,
+                    &blocks,
+                    &error,
+                ));
                 if covered.len() == before {
                     return Err(error);
                 }
             }
-            again = true;
+            attempt = Attempt::Retry;
             if needed > self.lock().space().available() {
                 self.make_space(needed).await?;
             }
@@ -282,9 +295,9 @@ impl Inner {
         &self,
         state: &mut State,
         writes: &[Scattered],
-        plans: Vec<Plan>,
+        plans: Vec<WritePlan>,
         emptied: &[Wanted],
-        proof: &mut Proof,
+        checksum: &mut BatchChecksum,
         modified: Timestamp,
     ) -> u64 {
         let (mut bytes, mut copied, mut pieces) = (0, 0, 0);
@@ -299,11 +312,11 @@ impl Inner {
                 for direct in plan.direct {
                     let (now, later) = small.split_at(direct.after - passed);
                     (small, passed) = (later, direct.after);
-                    self.put_small(state, id, w, now, proof, frame);
+                    self.write_small(state, id, w, now, checksum, frame);
                     let end = direct.offset + direct.length;
                     self.install_prepared(state, id, end, direct.prepared, frame.items());
                 }
-                self.put_small(state, id, w, small, proof, frame);
+                self.write_small(state, id, w, small, checksum, frame);
                 if plan.bytes > 0 {
                     let length = state.forks()[id].length().max(plan.end);
                     state.touch(id, length, modified.0);
@@ -314,28 +327,28 @@ impl Inner {
                 pieces += w.runs.iter().map(|run| run.count).sum::<u64>();
             }
         });
-        Counters::add(&self.counters.writes, pieces);
-        Counters::add(&self.counters.write_bytes, bytes);
-        Counters::add(&self.counters.copied_bytes, copied);
-        state.evict(self.bounds.cache);
-        let rules = self.bounds.rules;
+        Counters::add(&self.counters().writes, pieces);
+        Counters::add(&self.counters().write_bytes, bytes);
+        Counters::add(&self.counters().copied_bytes, copied);
+        state.evict(self.bounds().cache);
+        let rules = self.bounds().rules;
         let full = rules.write_behind && state.dirty().full_slots() >= FULL_SLOTS;
-        let kick = full || self.has_much_dirty(state);
-        if kick || self.log_is_long(state) {
-            self.signals.work.notify_one();
+        let must_flush = full || self.has_much_dirty(state);
+        if must_flush || self.log_is_long(state) {
+            self.wake_background();
         }
         sequence
     }
 
-    /// Puts small runs into the log's frame and into dirty pages; begins another frame when one has
+    /// Writes small runs to the log's frame and to dirty pages; begins another frame when one has
     /// grown large.
-    fn put_small(
+    fn write_small(
         &self,
         state: &mut State,
         id: ForkId,
         w: &Scattered,
         runs: &[Run],
-        proof: &mut Proof,
+        checksum: &mut BatchChecksum,
         frame: &mut OpenFrame,
     ) {
         let mut rest = runs;
@@ -360,10 +373,10 @@ impl Inner {
                 }
             }
             for row in rows(now) {
-                let sum = proof.of_all(&w.data, &row);
+                let sum = checksum.of_whole(&w.data, &row);
                 frame.lend(&w.data, row, sum);
             }
-            self.put_runs(state, id, w.chunk, now, &w.data, proof);
+            self.buffer_runs(state, id, w.chunk, now, &w.data, checksum);
             if frame.bytes() > BODY_SOFT {
                 state.next_frame(frame);
             }
@@ -371,11 +384,11 @@ impl Inner {
     }
 }
 
-/// What a batch still lacks: entries and blocks in memory, and blocks that it will promise.
+/// What a batch still needs: entries and blocks in memory, and how many blocks it will reserve.
 fn survey(
     state: &State,
     writes: &[Scattered],
-    plans: &[Plan],
+    plans: &[WritePlan],
 ) -> Result<(Missing, u64), StoreError> {
     let mut missing = Missing::default();
     let mut needed = 0;
@@ -384,11 +397,11 @@ fn survey(
         let id = state.find(&w.key);
         if let Some(id) = id {
             if state.forks().must_settle(id, plan.end) {
-                missing.tails.insert(id);
+                missing.truncations.insert(id);
             }
             for direct in &plan.direct {
                 for range in by_chunk(w.chunk, direct.offset, direct.length) {
-                    missing.own_entry(state, id, range.chunk);
+                    missing.private_entry(state, id, range.chunk);
                 }
             }
         }
@@ -397,7 +410,7 @@ fn survey(
     Ok((missing, needed))
 }
 
-/// What small runs lack; returns how many blocks they will promise.
+/// Notes what small runs need in memory; returns how many blocks they will reserve.
 fn survey_small(
     state: &State,
     id: Option<ForkId>,
@@ -406,7 +419,7 @@ fn survey_small(
     missing: &mut Missing,
 ) -> u64 {
     let mut needed = 0;
-    // Runs of small pieces in one block count it once.
+    // Consecutive pieces in one block count it once.
     let mut seen = None;
     let mut known: Option<(u64, Option<&Chunk>)> = None;
     for fragment in Fragments::new(size, runs) {
@@ -421,7 +434,7 @@ fn survey_small(
         let chunk = match known {
             Some((n, chunk)) if n == at.chunk => chunk,
             _ => {
-                let lacking = missing.own_entry(state, id, at.chunk);
+                let lacking = missing.private_entry(state, id, at.chunk);
                 let chunk = (!lacking).then(|| &state.forks()[id].chunks()[&at.chunk]);
                 known = Some((at.chunk, chunk));
                 chunk

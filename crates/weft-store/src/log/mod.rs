@@ -23,5 +23,5 @@ pub(crate) use frames::{Damage, Parsed, parse};
 pub(crate) use head::Head;
 pub(crate) use incarnations::Incarnations;
 pub(crate) use queue::{OpenFrame, Queued};
-pub(crate) use segments::{Log, REACHED, Replayed, Segment, trim};
+pub(crate) use segments::{Log, REACHED, Replayed, Segment, Unsynced, trim};
 pub(crate) use source::FrameSource;

@@ -1,4 +1,4 @@
-//! Bringing chunk entries from the index into memory.
+//! Loading chunk entries from the index into memory.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -9,7 +9,7 @@ use crate::pool::BLOCK;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, new_body};
 
 impl Inner {
-    /// Makes sure that a chunk's entry is in memory, empty where there is none.
+    /// Makes sure that a chunk's entry is in memory; without an entry, an empty one.
     pub(crate) fn load_entry(&self, id: ForkId, n: u64) -> Result<(), StoreError> {
         loop {
             let evictions = {
@@ -29,7 +29,7 @@ impl Inner {
                 state.cache().evictions()
             };
             let key = ChunkRecord::key(id, n);
-            let value = self.index.snapshot()?.get(CHUNKS, &key)?;
+            let value = self.index().snapshot()?.get(CHUNKS, &key)?;
             let chunk = match value {
                 Some(value) => Some(Chunk::from_runs(&ChunkRecord::decode(&key, &value)?)),
                 None => None,
@@ -47,9 +47,9 @@ impl Inner {
         }
     }
 
-    /// Brings the entries of a fork from chunk `from` on into memory, up to `most` of them; returns
-    /// the count of evictions under which that holds, and the chunk up to which it does:
-    /// [`u64::MAX`] where there are no more.
+    /// Loads up to `most` entries of a fork from chunk `from` on into memory. Returns the count of
+    /// evictions at which they were all there, and the chunk before which they are;
+    /// [`u64::MAX`] if there are no more.
     pub(crate) fn load_entries(
         &self,
         id: ForkId,
@@ -70,7 +70,7 @@ impl Inner {
             let (low, high) = (ChunkRecord::key(id, from), ChunkRecord::key(id, end));
             let mut found = Vec::new();
             let mut failed = None;
-            let reader = self.index.snapshot()?;
+            let reader = self.index().snapshot()?;
             reader.scan(
                 CHUNKS,
                 Bound::Included(&low),
@@ -115,7 +115,7 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::load_entries`], of a fork and those that it derives from.
+    /// As [`Inner::load_entries`], of a fork and the forks that it derives from.
     pub(crate) fn load_view(
         &self,
         id: ForkId,
@@ -129,22 +129,22 @@ impl Inner {
                 if from >= limit {
                     break;
                 }
-                let (evictions, told) = self.load_entries(id, from, most)?;
+                let (evictions, end) = self.load_entries(id, from, most)?;
                 if under.is_some_and(|e| e != evictions) {
                     continue 'again;
                 }
                 under = Some(evictions);
-                reached = reached.min(told);
+                reached = reached.min(end);
             }
             let evictions = under.unwrap_or_else(|| self.lock().cache().evictions());
             return Ok((evictions, reached));
         }
     }
 
-    /// Makes a chunk the fork's own: whoever writes to it needs that. What shows of its parent's is
-    /// flushed first, because only then it has places, and the log has them before it has what is
-    /// written here.
-    pub(crate) async fn make_own(&self, id: ForkId, n: u64) -> Result<(), StoreError> {
+    /// Gives a fork a private copy of the entry of a chunk that it shares with its parent; a write
+    /// needs that. Dirty blocks of the parent's chunk are flushed first: only then they have
+    /// places, which must be in the log before the write is.
+    pub(crate) async fn copy_up(&self, id: ForkId, n: u64) -> Result<(), StoreError> {
         let mut flushed = 0;
         loop {
             let missing = {
@@ -158,7 +158,7 @@ impl Inner {
                     Ok(owner) if state.forks()[owner].chunks()[&n].is_dirty() => None,
                     Ok(owner) => {
                         state.copy_entry(id, owner, n);
-                        // So that it stays: whoever wants it need not come again.
+                        // Changed entries are not evicted, so the caller finds it.
                         state.mark_changed(id, n);
                         let mut body = new_body(0);
                         ItemRecord::Own { id, chunk: n }.encode(&mut body);

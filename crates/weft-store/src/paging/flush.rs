@@ -1,15 +1,15 @@
-//! Write-behind: dirty pages go to free places in full runs, then into the map.
+//! Write-behind: dirty pages are written to free blocks in full runs, then enter the map.
 
 use std::ops::{Bound, Range, RangeInclusive};
 
 use crate::counters::Counters;
-use crate::engine::{Inner, whole};
+use crate::engine::{FlushTurn, Inner, detached};
 use crate::error::StoreError;
 use crate::pool::BLOCK;
 use crate::record::ForkId;
 use crate::state::{FlushRound, Which};
 
-/// Blocks of one round: 16 MiB.
+/// Blocks written in one round: 16 MiB.
 const ROUND_BLOCKS: u64 = 4096;
 
 /// The chunks of all forks.
@@ -17,24 +17,24 @@ const EVERY: RangeInclusive<(ForkId, u64)> = (ForkId(0), 0)..=(ForkId(u64::MAX),
 
 impl Inner {
     /// Flushes until at most `keep` bytes are dirty; with 0, every page that was dirty at the call.
-    /// A round that has begun ends also where the caller gives up: it has taken what was promised
-    /// to its blocks.
+    /// A round that has begun ends although the caller is dropped: it has taken the space that was
+    /// reserved for its blocks.
     pub(crate) async fn flush(&self, keep: u64) -> Result<(), StoreError> {
-        let me = self.me();
-        whole(async move {
-            let _one = me.flush_lock.lock().await;
-            me.mend_promises().await?;
-            me.flush_some(&EVERY, Which::All, keep).await
+        let me = self.to_arc();
+        detached(async move {
+            let turn = me.turns().flush().await;
+            me.restore_reservations().await?;
+            me.flush_some(&turn, &EVERY, Which::All, keep).await
         })
         .await
     }
 
     /// Flushes slots that are dirty as a whole.
     pub(crate) async fn flush_full(&self) -> Result<(), StoreError> {
-        let me = self.me();
-        whole(async move {
-            let _one = me.flush_lock.lock().await;
-            me.flush_some(&EVERY, Which::Full, 0).await
+        let me = self.to_arc();
+        detached(async move {
+            let turn = me.turns().flush().await;
+            me.flush_some(&turn, &EVERY, Which::Full, 0).await
         })
         .await
     }
@@ -54,16 +54,17 @@ impl Inner {
             return Ok(());
         }
         let chunks = (id, range.start / size)..=(id, (range.end - 1) / size);
-        let me = self.me();
-        whole(async move {
-            let _one = me.flush_lock.lock().await;
-            me.flush_some(&chunks, Which::All, 0).await
+        let me = self.to_arc();
+        detached(async move {
+            let turn = me.turns().flush().await;
+            me.flush_some(&turn, &chunks, Which::All, 0).await
         })
         .await
     }
 
     async fn flush_some(
         &self,
+        _turn: &FlushTurn<'_>,
         chunks: &RangeInclusive<(ForkId, u64)>,
         which: Which,
         keep: u64,
@@ -82,8 +83,8 @@ impl Inner {
             let operations = round.take_operations();
             if let Err(failed) = self.write_operations(operations).await {
                 self.lock().abandon_flush(round);
-                if failed.again {
-                    self.mend_promises().await?;
+                if failed.can_retry {
+                    self.restore_reservations().await?;
                     continue;
                 }
                 return Err(self.fail("flush dirty pages", failed.error.to_string()));
@@ -91,7 +92,7 @@ impl Inner {
             let next = round.next();
             let sequence = self.lock().end_flush(round);
             self.append(sequence)?;
-            self.signals.room.notify_waiters();
+            self.wake_waiting_calls();
             match next {
                 Some(next) => from = Bound::Excluded(next),
                 None => return Ok(()),
@@ -99,7 +100,7 @@ impl Inner {
         }
     }
 
-    /// Takes dirty blocks until there are `most`, whole chunks of them.
+    /// Takes the dirty blocks of whole chunks until there are `most`.
     fn begin_round(
         &self,
         from: Bound<(ForkId, u64)>,
@@ -113,27 +114,27 @@ impl Inner {
         }
         let round = state.begin_flush(from, chunks, which, most);
         if let Some((id, n, block)) = round.rotten() {
-            // The log has the right bytes as long as nothing of this is mapped.
+            // The log has the right bytes as long as none of these blocks is in the map.
             let error = StoreError::memory(state.forks()[id].key(), n, block, true);
-            self.signals.room.notify_waiters();
+            self.wake_waiting_calls();
             return Err(state.fail_memory(self.memory_fault(error)));
         }
         let (blocks, runs) = round.placed();
-        Counters::add(&self.counters.placed_runs, runs);
-        Counters::add(&self.counters.placed_blocks, blocks);
+        Counters::add(&self.counters().placed_runs, runs);
+        Counters::add(&self.counters().placed_blocks, blocks);
         Ok((blocks > 0).then_some(round))
     }
 
-    /// A disk that failed took free blocks with it that dirty pages were promised: others grow.
-    async fn mend_promises(&self) -> Result<(), StoreError> {
+    /// A failed disk took free blocks with it that were reserved for dirty pages: other disks grow.
+    async fn restore_reservations(&self) -> Result<(), StoreError> {
         let reserved = {
             let state = self.lock();
             (!state.space().keeps_promises()).then(|| state.space().reserved())
         };
         if let Some(reserved) = reserved
-            && let Ok(_growing) = self.grow_lock.try_lock()
+            && let Some(turn) = self.turns().try_grow()
         {
-            self.grow(reserved, self.bounds.growth).await?;
+            self.grow(&turn, reserved, self.bounds().growth).await?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Bringing blocks from the disk into memory.
+//! Loading blocks from the disk into memory.
 
 use std::collections::BTreeSet;
 
@@ -13,26 +13,33 @@ use crate::pool::{BLOCK, Buffer};
 use crate::record::{ForkId, Place, checksum};
 use crate::state::State;
 
+/// Whether blocks are loaded for the first time in a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    #[default]
+    First,
+    /// They were loaded and evicted before the caller had them: the cache's bound does not hold.
+    Retry,
+}
+
 /// Why blocks are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum Purpose {
     /// A caller waits for them.
-    Wanted,
-    /// A caller waits, and they were evicted before it had them: the cache's bound does not hold.
-    Again,
-    /// Somebody will want them.
-    Ahead,
+    Demand(Attempt),
+    /// They are prefetched.
+    Prefetch,
 }
 
-/// Blocks that lie one after the other on the disk and in one slot each.
-struct Batch {
+/// Blocks that are consecutive on the disk: one read operation.
+struct ReadBatch {
     place: Place,
     blocks: u32,
-    /// `(fork, chunk, first block, blocks, blocks of the buffer, first block of the buffer)`.
-    parts: Vec<Part>,
+    segments: Vec<ReadSegment>,
 }
 
-struct Part {
+/// Consecutive blocks of one chunk in a batch.
+struct ReadSegment {
     id: ForkId,
     chunk: u64,
     first: u32,
@@ -40,96 +47,102 @@ struct Part {
 }
 
 impl Inner {
-    /// Reads blocks, verifies them and puts them into the cache, except where the map changed
-    /// meanwhile: the caller looks again.
+    /// Reads blocks, verifies them and adds them to the cache, except blocks whose map changed
+    /// meanwhile: the caller checks again.
     pub(crate) async fn load_blocks(
         &self,
         wanted: &[Wanted],
-        again: bool,
+        attempt: Attempt,
     ) -> Result<(), StoreError> {
-        self.load_as(wanted, if again { Why::Again } else { Why::Wanted })
-            .await
+        self.load_for(wanted, Purpose::Demand(attempt)).await
     }
 
-    /// As [`Inner::load_blocks`], of blocks that nobody has asked for yet.
-    pub(crate) async fn load_ahead(&self, wanted: &[Wanted]) -> Result<(), StoreError> {
-        self.load_as(wanted, Why::Ahead).await
+    /// As [`Inner::load_blocks`], of blocks that no caller waits for yet.
+    pub(crate) async fn prefetch_blocks(&self, wanted: &[Wanted]) -> Result<(), StoreError> {
+        self.load_for(wanted, Purpose::Prefetch).await
     }
 
-    /// Reads every one of the blocks, whoever else may be about to: for the restart, which does not
-    /// look again.
-    pub(crate) async fn load_alone(&self, wanted: &[Wanted]) -> Result<(), StoreError> {
+    /// Reads all of the blocks, without sharing reads in flight: for recovery, which does not check
+    /// again.
+    pub(crate) async fn load_unshared(&self, wanted: &[Wanted]) -> Result<(), StoreError> {
         for batch in batches(wanted) {
-            self.load_batch(batch, Why::Again).await?;
+            let purpose = Purpose::Demand(Attempt::Retry);
+            self.load_batch(batch, purpose).await?;
         }
         Ok(())
     }
 
-    async fn load_as(&self, wanted: &[Wanted], why: Why) -> Result<(), StoreError> {
-        let (free, under_way) = if self.bounds.rules.share {
-            self.flights.divide(wanted)
+    async fn load_for(&self, wanted: &[Wanted], purpose: Purpose) -> Result<(), StoreError> {
+        let (free, in_flight) = if self.bounds().rules.share {
+            self.flights().divide(wanted)
         } else {
             (wanted.to_vec(), Vec::new())
         };
         let mut batches = batches(&free);
         if batches.len() == 1 {
-            self.load_once(batches.remove(0), why).await?;
+            self.load_once(batches.remove(0), purpose).await?;
         } else {
-            let loads = batches.into_iter().map(|batch| self.load_once(batch, why));
+            let loads = batches
+                .into_iter()
+                .map(|batch| self.load_once(batch, purpose));
             let mut running: FuturesUnordered<_> = loads.collect();
             while let Some(done) = running.next().await {
                 done?;
             }
         }
-        if why != Why::Ahead {
-            for other in under_way {
+        if purpose != Purpose::Prefetch {
+            for other in in_flight {
                 other.wait().await;
             }
         }
         Ok(())
     }
 
-    /// Reads a batch, unless somebody is about to have some of it: then that is waited for, and the
-    /// caller looks again.
-    fn load_once(&self, batch: Batch, why: Why) -> impl Future<Output = Result<(), StoreError>> {
-        let begun = if self.bounds.rules.share {
-            self.flights.begin(batch.place, batch.blocks).map(Some)
+    /// Reads a batch, unless a read of some of its blocks is in flight: then it waits for that
+    /// read, and the caller checks again.
+    fn load_once(
+        &self,
+        batch: ReadBatch,
+        purpose: Purpose,
+    ) -> impl Future<Output = Result<(), StoreError>> {
+        let begun = if self.bounds().rules.share {
+            self.flights().begin(batch.place, batch.blocks).map(Some)
         } else {
             Ok(None)
         };
         async move {
             match begun {
                 Ok(_flight) => {
-                    if why == Why::Ahead {
-                        Counters::add(&self.counters.prefetched, u64::from(batch.blocks));
+                    if purpose == Purpose::Prefetch {
+                        Counters::add(&self.counters().prefetched, u64::from(batch.blocks));
                     }
-                    self.load_batch(batch, why).await
+                    self.load_batch(batch, purpose).await
                 }
-                // Nobody waits for what is read ahead.
-                Err(_) if why == Why::Ahead => Ok(()),
-                Err(under_way) => {
-                    under_way.wait().await;
+                // No caller waits for a prefetch.
+                Err(_) if purpose == Purpose::Prefetch => Ok(()),
+                Err(in_flight) => {
+                    in_flight.wait().await;
                     Ok(())
                 }
             }
         }
     }
 
-    async fn load_batch(&self, batch: Batch, why: Why) -> Result<(), StoreError> {
+    async fn load_batch(&self, batch: ReadBatch, purpose: Purpose) -> Result<(), StoreError> {
         if batch.place.is_lost() {
-            return self.lost(&batch);
+            return self.check_lost(&batch);
         }
         let bytes = u64::from(batch.blocks) * BLOCK as u64;
-        if why != Why::Again {
-            self.lock().evict(self.bounds.cache.saturating_sub(bytes));
+        if purpose != Purpose::Demand(Attempt::Retry) {
+            self.lock().evict(self.bounds().cache.saturating_sub(bytes));
         }
         let mut buffers = Vec::new();
-        for part in &batch.parts {
-            buffers.extend(self.buffers_for(part));
+        for segment in &batch.segments {
+            buffers.extend(self.buffers_for(segment));
         }
-        Counters::add(&self.counters.disk_reads, 1);
-        Counters::add(&self.counters.disk_read_bytes, bytes);
-        let read = match self.disks.file(batch.place) {
+        Counters::add(&self.counters().disk_reads, 1);
+        Counters::add(&self.counters().disk_read_bytes, bytes);
+        let read = match self.disks().file(batch.place) {
             Ok(file) => file.read_at(batch.place.offset(), buffers).await,
             Err(error) => Err(error),
         };
@@ -139,14 +152,14 @@ impl Inner {
             Err(error) => return Err(self.unreadable(&batch, &error)),
         };
         let mut place = batch.place;
-        for part in batch.parts {
-            let mut first = part.first;
-            while first < part.first + part.blocks {
+        for segment in batch.segments {
+            let mut first = segment.first;
+            while first < segment.first + segment.blocks {
                 let buffer = buffers
                     .next()
                     .expect("the storage returns the buffers it was given");
                 let blocks = buffer.blocks() as u32;
-                self.install(&part, first, place, buffer, why)?;
+                self.install(&segment, first, place, buffer, purpose)?;
                 first += blocks;
                 place = place.plus(blocks);
             }
@@ -154,26 +167,28 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads a batch that failed block by block: to have what can be had, and to name what cannot.
-    async fn load_singly(&self, batch: Batch) -> Result<(), StoreError> {
+    /// Reads a batch that failed again, block by block: to load what can be read and to name what
+    /// cannot.
+    async fn load_singly(&self, batch: ReadBatch) -> Result<(), StoreError> {
         let (mut place, mut result) = (batch.place, Ok(()));
-        for part in batch.parts {
-            for first in part.first..part.first + part.blocks {
-                let part = Part {
+        for segment in batch.segments {
+            for first in segment.first..segment.first + segment.blocks {
+                let segment = ReadSegment {
                     first,
                     blocks: 1,
-                    ..part
+                    ..segment
                 };
-                let one = Batch {
+                let one = ReadBatch {
                     place,
                     blocks: 1,
-                    parts: vec![part],
+                    segments: vec![segment],
                 };
-                let done = Box::pin(self.load_batch(one, Why::Again)).await;
+                let purpose = Purpose::Demand(Attempt::Retry);
+                let done = Box::pin(self.load_batch(one, purpose)).await;
                 place = place.plus(1);
                 match done {
-                    // A disk that is gone is not asked for the rest.
-                    Err(error) if self.disks.file(batch.place).is_err() => return Err(error),
+                    // A disk that is missing is not asked for the other blocks.
+                    Err(error) if self.disks().file(batch.place).is_err() => return Err(error),
                     done => result = result.and(done),
                 }
             }
@@ -181,31 +196,31 @@ impl Inner {
         result
     }
 
-    /// Says what is lost; nothing where it was written anew meanwhile: the caller looks again.
-    fn lost(&self, batch: &Batch) -> Result<(), StoreError> {
-        let part = &batch.parts[0];
+    /// The error for a lost block; none if it was written again meanwhile: the caller checks again.
+    fn check_lost(&self, batch: &ReadBatch) -> Result<(), StoreError> {
+        let segment = &batch.segments[0];
         let state = self.lock();
         state
-            .lost(part.id, part.chunk, part.first)
+            .lost(segment.id, segment.chunk, segment.first)
             .map_or(Ok(()), Err)
     }
 
-    /// Takes note that a disk did not give a block.
-    fn unreadable(&self, batch: &Batch, error: &std::io::Error) -> StoreError {
-        let (place, part) = (batch.place, &batch.parts[0]);
-        let (shown, reason) = (self.disks.shown(place), error.to_string());
+    /// Takes note that a disk failed to read a block; returns the error for the caller.
+    fn unreadable(&self, batch: &ReadBatch, error: &std::io::Error) -> StoreError {
+        let (place, segment) = (batch.place, &batch.segments[0]);
+        let (shown, reason) = (self.disks().shown(place), error.to_string());
         let mut state = self.lock();
-        self.disks
+        self.disks()
             .fail(state.space_mut(), place.disk(), &format!("read: {reason}"));
-        let Some(fork) = state.forks().get(part.id) else {
+        let Some(fork) = state.forks().get(segment.id) else {
             return StoreError::io("read", &shown, error);
         };
         StoreError::DiskFailed {
             file: fork.key().file,
             cell: fork.key().cell,
             fork: fork.key().fork.clone(),
-            chunk: part.chunk,
-            at: part.first,
+            chunk: segment.chunk,
+            at: segment.first,
             block: place.block(),
             disk: place.disk(),
             shown,
@@ -213,36 +228,37 @@ impl Inner {
         }
     }
 
-    /// Buffers that hold exactly the part: reads must not touch neighbours in a page.
-    fn buffers_for(&self, part: &Part) -> Vec<Buffer> {
-        let (mut first, end) = (part.first, part.first + part.blocks);
+    /// Buffers for exactly the blocks of a segment: a read must not touch their neighbours in a
+    /// page.
+    fn buffers_for(&self, segment: &ReadSegment) -> Vec<Buffer> {
+        let (mut first, end) = (segment.first, segment.first + segment.blocks);
         let mut out = Vec::new();
         while first < end {
             let blocks = [16, 4, 1]
                 .into_iter()
                 .find(|n| first.is_multiple_of(*n) && first + n <= end);
             let blocks = blocks.expect("one block always fits");
-            out.push(self.pool.take(blocks as usize));
+            out.push(self.pool().take(blocks as usize));
             first += blocks;
         }
         out
     }
 
-    /// Checks blocks just read and puts them into the cache.
+    /// Verifies blocks that were just read and adds them to the cache.
     fn install(
         &self,
-        part: &Part,
+        segment: &ReadSegment,
         first: u32,
         place: Place,
         buffer: Buffer,
-        why: Why,
+        purpose: Purpose,
     ) -> Result<(), StoreError> {
         let crcs: Vec<u32> = buffer.chunks_exact(BLOCK).map(checksum).collect();
         let mut state = self.lock();
-        let Some(fork) = state.forks().get(part.id) else {
+        let Some(fork) = state.forks().get(segment.id) else {
             return Ok(());
         };
-        let Some(chunk) = fork.chunks().get(&part.chunk) else {
+        let Some(chunk) = fork.chunks().get(&segment.chunk) else {
             return Ok(());
         };
         let mut valid = 0_u16;
@@ -251,12 +267,12 @@ impl Inner {
             match chunk.place(block) {
                 Some((at, expected)) if at == place.plus(i) => {
                     if expected != found {
-                        Counters::add(&self.counters.bad_checksums, 1);
+                        Counters::add(&self.counters().bad_checksums, 1);
                         return Err(StoreError::BadChecksum {
                             file: fork.key().file,
                             cell: fork.key().cell,
                             fork: fork.key().fork.clone(),
-                            chunk: part.chunk,
+                            chunk: segment.chunk,
                             at: block,
                             block: at.block(),
                             disk: at.disk(),
@@ -271,26 +287,27 @@ impl Inner {
                 _ => {}
             }
         }
-        let at = (part.id, part.chunk);
-        state.add_loaded(&self.pool, at, first, (buffer, valid), why == Why::Ahead);
+        let at = (segment.id, segment.chunk);
+        let prefetched = purpose == Purpose::Prefetch;
+        state.add_loaded(self.pool(), at, first, (buffer, valid), prefetched);
         Ok(())
     }
 }
 
-/// Groups blocks, which come in the order of their fork, into operations.
-fn batches(wanted: &[Wanted]) -> Vec<Batch> {
-    let mut out: Vec<Batch> = Vec::new();
+/// Groups blocks, which are in the order of their fork, into read operations.
+fn batches(wanted: &[Wanted]) -> Vec<ReadBatch> {
+    let mut out: Vec<ReadBatch> = Vec::new();
     for w in wanted {
         if let Some(batch) = out.last_mut()
             && batch.blocks < OPERATION_BLOCKS
             && batch.place.plus(batch.blocks) == w.place
         {
             batch.blocks += 1;
-            match batch.parts.last_mut() {
+            match batch.segments.last_mut() {
                 Some(p) if p.id == w.id && p.chunk == w.chunk && p.first + p.blocks == w.block => {
                     p.blocks += 1;
                 }
-                _ => batch.parts.push(Part {
+                _ => batch.segments.push(ReadSegment {
                     id: w.id,
                     chunk: w.chunk,
                     first: w.block,
@@ -299,16 +316,16 @@ fn batches(wanted: &[Wanted]) -> Vec<Batch> {
             }
             continue;
         }
-        let part = Part {
+        let segment = ReadSegment {
             id: w.id,
             chunk: w.chunk,
             first: w.block,
             blocks: 1,
         };
-        out.push(Batch {
+        out.push(ReadBatch {
             place: w.place,
             blocks: 1,
-            parts: vec![part],
+            segments: vec![segment],
         });
     }
     out
@@ -318,41 +335,40 @@ fn batches(wanted: &[Wanted]) -> Vec<Batch> {
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     pub(crate) entries: BTreeSet<(ForkId, u64)>,
-    /// Chunks that are to be the fork's own.
-    pub(crate) own: BTreeSet<(ForkId, u64)>,
+    /// Chunks of which the fork needs a private entry.
+    pub(crate) shared: BTreeSet<(ForkId, u64)>,
     pub(crate) blocks: Vec<Wanted>,
-    /// Forks that are about to grow and have tails.
-    pub(crate) tails: BTreeSet<ForkId>,
-    /// Not the first attempt: what was loaded was evicted, so load beyond the cache's bound.
-    pub(crate) again: bool,
+    /// Forks that are about to grow and have deferred truncations.
+    pub(crate) truncations: BTreeSet<ForkId>,
+    pub(crate) attempt: Attempt,
 }
 
 impl Missing {
     pub(crate) fn is_empty(&self) -> bool {
         let Self {
             entries,
-            own,
+            shared,
             blocks,
-            tails,
-            again: _,
+            truncations,
+            attempt: _,
         } = self;
-        entries.is_empty() && own.is_empty() && blocks.is_empty() && tails.is_empty()
+        entries.is_empty() && shared.is_empty() && blocks.is_empty() && truncations.is_empty()
     }
 
-    /// Notes an entry that is not in memory, or not the fork's own; whether that is so.
-    pub(crate) fn own_entry(&mut self, state: &State, id: ForkId, n: u64) -> bool {
+    /// Notes an entry that is not in memory or is shared with a parent; returns whether it is so.
+    pub(crate) fn private_entry(&mut self, state: &State, id: ForkId, n: u64) -> bool {
         if self.entry(state, id, n) {
             return true;
         }
         let chunk = state.forks().get(id).and_then(|f| f.chunks().get(&n));
         let through = chunk.is_some_and(|c| c.through);
         if through {
-            self.own.insert((id, n));
+            self.shared.insert((id, n));
         }
         through
     }
 
-    /// Notes an entry that is not in memory; whether it is missing.
+    /// Notes an entry that is not in memory; returns whether it is missing.
     pub(crate) fn entry(&mut self, state: &State, id: ForkId, n: u64) -> bool {
         let missing = state
             .forks()
@@ -368,15 +384,15 @@ impl Missing {
 impl Inner {
     /// Loads what was found missing.
     pub(crate) async fn load(&self, missing: Missing) -> Result<(), StoreError> {
-        for id in missing.tails {
-            self.settle(id).await?;
+        for id in missing.truncations {
+            self.finish_truncation(id).await?;
         }
         for (id, n) in missing.entries {
             self.load_entry(id, n)?;
         }
-        for (id, n) in missing.own {
-            self.make_own(id, n).await?;
+        for (id, n) in missing.shared {
+            self.copy_up(id, n).await?;
         }
-        self.load_blocks(&missing.blocks, missing.again).await
+        self.load_blocks(&missing.blocks, missing.attempt).await
     }
 }

@@ -13,21 +13,21 @@ use crate::pool::BLOCK;
 /// Why a write to the disks failed.
 pub(crate) struct WriteFailed {
     pub(crate) error: StoreError,
-    /// Every disk that failed gets no new data any more: it may go better the next time.
-    pub(crate) again: bool,
+    /// No disk that failed gets new data any more, so another try may succeed.
+    pub(crate) can_retry: bool,
 }
 
 impl Inner {
-    /// Writes to the disks and waits for every operation, whatever becomes of the others.
+    /// Writes to the disks and waits for every operation, even after one failed.
     pub(crate) async fn write_operations(&self, operations: Operations) -> Result<(), WriteFailed> {
         let mut running = FuturesUnordered::new();
         for (place, blocks, slices) in operations.into_iter() {
-            Counters::add(&self.counters.disk_writes, 1);
+            Counters::add(&self.counters().disk_writes, 1);
             Counters::add(
-                &self.counters.disk_write_bytes,
+                &self.counters().disk_write_bytes,
                 u64::from(blocks) * BLOCK as u64,
             );
-            let file = self.disks.file(place);
+            let file = self.disks().file(place);
             running.push(async move {
                 let done = match file {
                     Ok(file) => file.write_at(place.offset(), slices).await,
@@ -37,20 +37,23 @@ impl Inner {
             });
         }
         let mut result = Ok(());
-        let mut again = true;
+        let mut can_retry = true;
         while let Some((place, done)) = running.next().await {
-            if let Some(disk) = self.disks.get(place.disk()) {
+            if let Some(disk) = self.disks().get(place.disk()) {
                 disk.written.store(true, Relaxed);
             }
             if let Err(error) = done {
                 let reason = format!("write: {error}");
                 let mut state = self.lock();
-                again &= self.disks.fail(state.space_mut(), place.disk(), &reason);
+                can_retry &= self.disks().fail(state.space_mut(), place.disk(), &reason);
                 drop(state);
-                let error = StoreError::io("write", &self.disks.shown(place), &error);
-                result = Err(WriteFailed { error, again });
+                let error = StoreError::io("write", &self.disks().shown(place), &error);
+                result = Err(WriteFailed { error, can_retry });
             }
         }
-        result.map_err(|failed| WriteFailed { again, ..failed })
+        result.map_err(|failed| WriteFailed {
+            can_retry,
+            ..failed
+        })
     }
 }

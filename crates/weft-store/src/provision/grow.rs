@@ -1,4 +1,4 @@
-//! Room: blocks on the disk, memory for dirty pages, bytes in the log.
+//! Free blocks: taken for direct writes, and made by growing the disks' files or by freeing.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::counters::Counters;
 use crate::disk::Disk;
-use crate::engine::{Inner, whole};
+use crate::engine::{GrowTurn, Inner, detached};
 use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::pool::BLOCK;
@@ -20,7 +20,7 @@ impl Inner {
         key: &ForkKey,
         blocks: u64,
     ) -> Result<Vec<Extent>, StoreError> {
-        self.grow_ahead(blocks).await?;
+        self.grow_early(blocks).await?;
         loop {
             {
                 let mut state = self.lock();
@@ -28,8 +28,8 @@ impl Inner {
                 let wish = state.wish(id);
                 if let Some(extents) = state.space_mut().take(blocks, wish) {
                     let runs = runs_of(&extents, wish.goal);
-                    Counters::add(&self.counters.placed_runs, runs);
-                    Counters::add(&self.counters.placed_blocks, blocks);
+                    Counters::add(&self.counters().placed_runs, runs);
+                    Counters::add(&self.counters().placed_blocks, blocks);
                     if let (Some(id), Some(last)) = (id, extents.last()) {
                         let fork = state.forks_mut().get_mut(id);
                         fork.expect("the fork was found under this lock")
@@ -42,30 +42,32 @@ impl Inner {
         }
     }
 
-    /// Grows before it must: windows are not to be taken from forks as long as disks can grow.
-    async fn grow_ahead(&self, blocks: u64) -> Result<(), StoreError> {
+    /// Grows the disks before free blocks run out, so that forks keep their windows as long as
+    /// disks can grow.
+    async fn grow_early(&self, blocks: u64) -> Result<(), StoreError> {
         if !self.lock().space().is_tight(blocks) {
             return Ok(());
         }
-        let me = self.me();
-        whole(async move {
-            let _growing = me.grow_lock.lock().await;
+        let me = self.to_arc();
+        detached(async move {
+            let turn = me.turns().grow().await;
             if me.lock().space().is_tight(blocks) {
-                me.grow(blocks, me.bounds.growth).await?;
+                me.grow(&turn, blocks, me.bounds().growth).await?;
             }
             Ok(())
         })
         .await
     }
 
-    /// Makes at least `blocks` available, by growing the disks' files or by freeing what waits.
+    /// Makes at least `blocks` available, by growing the disks' files or by freeing blocks.
     pub(crate) async fn make_space(&self, blocks: u64) -> Result<(), StoreError> {
-        let me = self.me();
-        whole(async move { me.make_space_wholly(blocks).await }).await
+        let me = self.to_arc();
+        detached(async move { me.make_space_in_turn(blocks).await }).await
     }
 
-    /// As [`Inner::make_space`], for blocks that a cut divides: they may have what is held back.
-    pub(crate) async fn make_space_for_cut(&self, blocks: u64) -> Result<(), StoreError> {
+    /// As [`Inner::make_space`], for the blocks at the ends of a truncated or cleared range: they
+    /// may take the reserve.
+    pub(crate) async fn make_space_from_reserve(&self, blocks: u64) -> Result<(), StoreError> {
         if self.lock().space().can_promise(blocks) {
             return Ok(());
         }
@@ -75,16 +77,16 @@ impl Inner {
         }
     }
 
-    async fn make_space_wholly(&self, blocks: u64) -> Result<(), StoreError> {
-        let _growing = self.grow_lock.lock().await;
+    async fn make_space_in_turn(&self, blocks: u64) -> Result<(), StoreError> {
+        let turn = self.turns().grow().await;
         if self.lock().space().available() >= blocks
-            || self.grow(blocks, self.bounds.growth).await?
+            || self.grow(&turn, blocks, self.bounds().growth).await?
         {
             return Ok(());
         }
         let reclaimable = {
             let state = self.lock();
-            // A dirty block that lies somewhere gives that place back once it has another.
+            // A dirty block frees its old place once it is written to another.
             let rewritten = state.dirty().blocks() > 0 && state.space().keeps_promises();
             rewritten
                 || state.space().waiting() > 0
@@ -93,8 +95,8 @@ impl Inner {
                 || state.mergeable().is_some()
         };
         if reclaimable {
-            if let Err(error) = self.settle_all().await {
-                tracing::warn!(%error, "what was cut keeps its space");
+            if let Err(error) = self.finish_truncations().await {
+                tracing::warn!(%error, "truncated forks keep their space");
             }
             if let Err(error) = self.merge_for(blocks).await {
                 tracing::warn!(%error, "dropped checkpoints keep their space");
@@ -103,20 +105,20 @@ impl Inner {
             self.sync_now().await?;
             self.sync_now().await?;
         }
-        if self.lock().space().available() >= blocks || self.grow(blocks, 0).await? {
+        if self.lock().space().available() >= blocks || self.grow(&turn, blocks, 0).await? {
             return Ok(());
         }
-        // Not for each call that is refused: it leaves a small table.
-        if self.log.kept() > self.bounds.log / 64
-            && let Err(error) = self.give_kept_back().await
+        // Not for each call that is refused: it writes a small table.
+        if self.log().kept() > self.bounds().log / 64
+            && let Err(error) = self.release_retained_log().await
         {
-            tracing::warn!(%error, "segments of the log that nobody needs stay");
+            tracing::warn!(%error, "segments of the log that are not needed stay");
         }
         let available = self.lock().space().available();
-        if available >= blocks || self.grow(blocks, 0).await? {
+        if available >= blocks || self.grow(&turn, blocks, 0).await? {
             return Ok(());
         }
-        self.disks.look(self.lock().space());
+        self.disks().look(self.lock().space());
         let bytes = BLOCK as u64;
         Err(StoreError::NoSpace {
             needed: blocks * bytes,
@@ -124,61 +126,71 @@ impl Inner {
         })
     }
 
-    /// Grows the disks' files by `step` bytes together, or by what is missing, each by its share of
-    /// the room that they all have; false when that does not fit.
-    pub(crate) async fn grow(&self, blocks: u64, step: u64) -> Result<bool, StoreError> {
+    /// Grows the disks' files by `step` bytes together, or by what is missing; each grows in
+    /// proportion to its free space. False if that does not fit.
+    pub(crate) async fn grow(
+        &self,
+        turn: &GrowTurn<'_>,
+        blocks: u64,
+        step: u64,
+    ) -> Result<bool, StoreError> {
         let unit = BLOCK as u64;
         let (sizes, missing) = {
             let state = self.lock();
             let disk = state.space();
             let open = disk.open().into_iter();
             let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0, disk.away(n))).collect();
-            // What is held back scales with the size; twice its bound covers both sides of it.
+            // The reserve scales with the size; twice its bound covers it before and after the
+            // growth.
             (sizes, (blocks + 128).saturating_sub(disk.available()))
         };
-        let mut rooms = Vec::new();
+        let mut candidates = Vec::new();
         for (number, size, away) in sizes {
-            let Some(disk) = self.disks.get(number) else {
+            let Some(disk) = self.disks().get(number) else {
                 continue;
             };
             match disk.growth(size * unit, away * unit) {
-                Ok(room) => rooms.push((disk, size, room / unit)),
-                Err(e) => self.note(disk, &format!("ask its space: {e}")),
+                Ok(free) => candidates.push((disk, size, free / unit)),
+                Err(e) => self.report_failure(disk, &format!("ask its space: {e}")),
             }
         }
-        let total: u64 = rooms.iter().map(|r| r.2).sum();
+        let total: u64 = candidates.iter().map(|c| c.2).sum();
         let by = (step / unit).max(missing).min(total);
-        // With several, each by enough for a window: else one with little room would grow for ever.
-        let least = if rooms.len() > 1 { WINDOW_MAX } else { 1 };
+        // Of several disks each grows by a window at least: else one with little free space would
+        // grow in tiny steps for ever.
+        let least = if candidates.len() > 1 { WINDOW_MAX } else { 1 };
         let mut grown = false;
-        for (disk, size, room) in rooms {
-            let share = u128::from(by) * u128::from(room) / u128::from(total.max(1));
-            let share = (share as u64 + least).min(room);
+        for (disk, size, free) in candidates {
+            let share = u128::from(by) * u128::from(free) / u128::from(total.max(1));
+            let share = (share as u64 + least).min(free);
             if share == 0 {
                 self.lock().space_mut().grow(disk.number, size, 0);
             }
-            grown |= share > 0 && self.grow_disk(disk, size, share, room).await?;
+            grown |= share > 0 && self.grow_disk(turn, disk, size, share, free).await?;
         }
         Ok(grown && self.lock().space().available() >= blocks)
     }
 
-    fn note(&self, disk: &Disk, reason: &str) {
-        self.disks
+    /// Takes note that a disk failed.
+    fn report_failure(&self, disk: &Disk, reason: &str) {
+        self.disks()
             .fail(self.lock().space_mut(), disk.number, reason);
     }
 
+    /// Grows a disk's file from `size` by `by` blocks; its host has `free` blocks.
     async fn grow_disk(
         &self,
+        turn: &GrowTurn<'_>,
         disk: &Disk,
         size: u64,
         by: u64,
-        room: u64,
+        free: u64,
     ) -> Result<bool, StoreError> {
         let Ok(file) = disk.file().map(Arc::clone) else {
             return Ok(false);
         };
-        let filled = self.fill(disk, by).await?;
-        let (by, room) = (by - filled, room - filled);
+        let filled = self.fill(turn, disk, by).await?;
+        let (by, free) = (by - filled, free - filled);
         if by == 0 {
             return Ok(true);
         }
@@ -192,7 +204,7 @@ impl Inner {
                 disk.written.store(true, Relaxed);
                 self.lock()
                     .space_mut()
-                    .grow(disk.number, size + by, room - by);
+                    .grow(disk.number, size + by, free - by);
                 Ok(true)
             }
             Err(e) => {
@@ -202,7 +214,7 @@ impl Inner {
                     return Ok(false);
                 }
                 let last = self.lock().space().open() == [disk.number];
-                self.note(disk, &format!("grow: {e}"));
+                self.report_failure(disk, &format!("grow: {e}"));
                 if last {
                     return Err(StoreError::io("grow", &disk.shown(), &e));
                 }

@@ -1,12 +1,12 @@
-//! Giving free blocks back to the host (`docs/design/0025-space.md`).
+//! Returning free blocks to the host (`docs/design/0025-space.md`).
 //!
 //! Invariants:
-//! 1. A block is punched out only while it is free, so after the durable `Synced` record that
-//!    covers what freed it; no write gets it before it was filled.
-//! 2. Growing, filling and punching exclude each other (`grow_lock`), one piece at a time: a writer
-//!    that needs room waits for one piece at most.
-//! 3. Beside calls of others it rests twenty times as long as a piece took, so they lose a
-//!    twentieth at most.
+//! 1. A block is punched out only while it is free, that is, after the durable `Synced` record that
+//!    covers the frame that freed it; no write gets it before it is filled again.
+//! 2. Growing, filling and punching exclude each other ([`GrowTurn`]), one piece at a time: a
+//!    writer that needs space waits for one piece at most.
+//! 3. While other calls run, it pauses twenty times as long as a piece took, so they lose a
+//!    twentieth of the time at most.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -18,41 +18,42 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use crate::disk::Disk;
-use crate::engine::{Inner, Store, whole};
+use crate::engine::{GrowTurn, Inner, Store, detached};
 use crate::error::StoreError;
 use crate::pool::BLOCK;
 use crate::record::Place;
 use crate::space::{Extent, Keep, PunchWalk};
 
-/// How often the background looks whether there is something to give back.
-const LOOK: Duration = Duration::from_secs(5);
-/// A store to which nothing was written for so long is at rest.
-const REST: Duration = Duration::from_secs(10);
-/// Of the blocks in use, the part that may be free in pieces of less than 1 MiB beside them.
-const SMALL_PART: u64 = 32;
-/// Blocks that are punched out at a time: 64 MiB, which takes ext4 some 10 ms, in which direct
+/// How often the background task checks for free blocks to return.
+const TRIM_INTERVAL: Duration = Duration::from_secs(5);
+/// A store is idle if nothing was written to it for so long.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The share of the used blocks that may stay free beside them in extents of less than 1 MiB.
+const SMALL_EXTENTS_SHARE: u64 = 32;
+/// Blocks that are punched out at a time: 64 MiB. This takes ext4 about 10 ms, in which direct
 /// writes wait.
-const PIECE: u64 = 16_384;
-/// How many times as long as a piece took it rests beside calls of others.
-const RESTS: u32 = 20;
-/// Of the log's bound, what may be kept of it at rest.
-const LOG_PART: u64 = 16;
+const PUNCH_BLOCKS: u64 = 16_384;
+/// While other calls run, the pause after a piece, as a multiple of the time that it took.
+const PAUSE_FACTOR: u32 = 20;
+/// The share of the log's bound that an idle store may retain of the log.
+const IDLE_LOG_SHARE: u64 = 16;
 
-/// What a store gave back to its host.
+/// What a store returned to its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
     /// Bytes of free blocks that were punched out.
     pub bytes: u64,
-    /// Bytes that its disks take of their hosts now.
+    /// Bytes that its disks occupy on their hosts now.
     pub held: u64,
 }
 
 impl Inner {
-    /// At an opening: a disk with holes has free blocks that may lie in them. Some are given a
-    /// place at once, whatever room the host has: what pages were promised, and what a cut may need
-    /// on a full disk.
-    pub(crate) async fn doubt_places(&self) -> Result<(), StoreError> {
-        for disk in self.disks.all() {
+    /// When a store is opened: free blocks of a sparse disk file may lie in its holes. Some are
+    /// filled at once, while the host has space: what is reserved for dirty pages, and what a
+    /// truncation may need on a full disk.
+    pub(crate) async fn note_sparse_disks(&self) -> Result<(), StoreError> {
+        let turn = self.turns().grow().await;
+        for disk in self.disks().all() {
             let Ok(file) = disk.file() else { continue };
             let fail = |e: io::Error| StoreError::io("measure", &disk.shown(), &e);
             if file.held().map_err(fail)? < file.length().map_err(fail)? {
@@ -63,7 +64,7 @@ impl Inner {
                     (open, state.space().reserved())
                 };
                 if open {
-                    self.fill(disk, reserved + self.bounds.spare / 2 + 128)
+                    self.fill(&turn, disk, reserved + self.bounds().spare / 2 + 128)
                         .await?;
                 }
             }
@@ -71,8 +72,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives up to `blocks` free blocks of a disk a place; how many. The caller grows alone.
-    pub(crate) async fn fill(&self, disk: &Disk, blocks: u64) -> Result<u64, StoreError> {
+    /// Has the host allocate up to `blocks` free blocks of a disk that may be holes; returns how
+    /// many it did.
+    pub(crate) async fn fill(
+        &self,
+        _turn: &GrowTurn<'_>,
+        disk: &Disk,
+        blocks: u64,
+    ) -> Result<u64, StoreError> {
         let mut filled = 0;
         while filled < blocks {
             let extents = self.lock().space().to_fill(disk.number, blocks - filled);
@@ -101,17 +108,17 @@ impl Inner {
                 state.space_mut().filled(extent);
             }
             if let Some(error) = failed {
-                tracing::debug!(%error, disk = %disk.shown(), "the host gives no place to blocks that it was given back");
+                tracing::debug!(%error, disk = %disk.shown(), "the host cannot allocate blocks again that it was given back");
                 break;
             }
         }
         Ok(filled)
     }
 
-    /// Gives back all free blocks of the disks but for what is kept.
+    /// Returns all free blocks of the disks to the host except what `keep` says.
     async fn punch_all(&self, keep: impl Fn(u64) -> Keep) -> Result<u64, StoreError> {
         let mut blocks = 0;
-        for disk in self.disks.all() {
+        for disk in self.disks().all() {
             if disk.is_missing() || disk.keeps_all.load(Relaxed) {
                 continue;
             }
@@ -123,10 +130,10 @@ impl Inner {
                     break;
                 };
                 blocks += punched;
-                // Where nobody else calls there is nobody to leave the disk to.
-                let rest = begun.elapsed() * RESTS;
-                if rest > Duration::ZERO && self.calls() != calls {
-                    tokio::time::sleep(rest).await;
+                // Without other calls there is nothing to leave the disk to.
+                let pause = begun.elapsed() * PAUSE_FACTOR;
+                if pause > Duration::ZERO && self.calls() != calls {
+                    tokio::time::sleep(pause).await;
                 } else {
                     tokio::task::yield_now().await;
                 }
@@ -136,11 +143,11 @@ impl Inner {
     }
 
     fn calls(&self) -> u64 {
-        let counters = &self.counters;
+        let counters = self.counters();
         counters.reads.load(Relaxed) + counters.writes.load(Relaxed)
     }
 
-    /// Punches out a piece of a disk's free blocks; `None`: there is nothing left to give.
+    /// Punches out a piece of a disk's free blocks; `None` if there are none left to return.
     async fn punch_piece(
         &self,
         disk: &Disk,
@@ -150,7 +157,7 @@ impl Inner {
         let Ok(file) = disk.file().map(std::sync::Arc::clone) else {
             return Ok(None);
         };
-        let _growing = self.grow_lock.lock().await;
+        let _turn = self.turns().grow().await;
         let held = file.held().unwrap_or(0) / BLOCK as u64;
         let extents = {
             let mut state = self.lock();
@@ -158,25 +165,25 @@ impl Inner {
             let away = state.space().away(disk.number);
             let used = size - free - away;
             let keep = keep(used);
-            // Blocks that may or may not have a place are worth asking only if the host holds more
-            // than it should.
+            // Blocks that may be holes already are worth punching only if the host holds more than
+            // it should.
             let extra = (keep.large / 2).saturating_add(keep.small);
             let unsure = held > (size - away).saturating_add(extra);
             match state
                 .space_mut()
-                .take_to_punch(disk.number, keep, PIECE, walk)
+                .take_to_punch(disk.number, keep, PUNCH_BLOCKS, walk)
             {
                 None if unsure && state.space().unsure(disk.number) > 0 => {
-                    state.space_mut().take_unsure(disk.number, PIECE)
+                    state.space_mut().take_unsure(disk.number, PUNCH_BLOCKS)
                 }
                 None => return Ok(None),
                 Some(extents) => extents,
             }
         };
         let blocks = extents.iter().map(|e| e.blocks).sum();
-        let parts = extents.clone();
+        let pieces = extents.clone();
         let work = move || {
-            for (at, extent) in parts.iter().enumerate() {
+            for (at, extent) in pieces.iter().enumerate() {
                 let (from, length) = bytes_of(*extent);
                 file.punch(from, length).map_err(|error| (at, error))?;
             }
@@ -188,7 +195,7 @@ impl Inner {
             return Ok(Some(blocks));
         };
         disk.keeps_all.store(true, Relaxed);
-        tracing::warn!(%error, disk = %disk.shown(), "the host takes no free blocks back until the store is opened again");
+        tracing::warn!(%error, disk = %disk.shown(), "free blocks do not go back to the host until the store is opened again");
         let mut state = self.lock();
         for extent in &extents[at..] {
             state.space_mut().doubt_punched(*extent);
@@ -196,7 +203,7 @@ impl Inner {
         Ok(None)
     }
 
-    /// Frees what waits for syncs alone.
+    /// Frees blocks that wait only for syncs.
     async fn release_freed(&self) -> Result<(), StoreError> {
         for _ in 0..2 {
             if self.lock().space().waiting() > 0 {
@@ -206,28 +213,36 @@ impl Inner {
         Ok(())
     }
 
-    fn kept_at_rest(&self) -> impl Fn(u64) -> Keep + use<> {
-        let disks = self.disks.all().iter().filter(|d| !d.is_missing()).count() as u64;
-        let large = self.bounds.spare / disks.max(1);
+    fn kept_when_idle(&self) -> impl Fn(u64) -> Keep + use<> {
+        let disks = self
+            .disks()
+            .all()
+            .iter()
+            .filter(|d| !d.is_missing())
+            .count() as u64;
+        let large = self.bounds().spare / disks.max(1);
         move |used| Keep {
             large,
-            small: used / SMALL_PART,
+            small: used / SMALL_EXTENTS_SHARE,
         }
     }
 
-    /// At rest: everything goes but for what the next writes need.
-    async fn trim_at_rest(&self) -> Result<u64, StoreError> {
+    /// For an idle store: returns everything except what the next writes need.
+    async fn trim_idle(&self) -> Result<u64, StoreError> {
         self.release_freed().await?;
-        if self.log.kept() > self.bounds.log / LOG_PART && self.index.check_room().is_ok() {
-            self.give_kept_back().await?;
+        if self.log().kept() > self.bounds().log / IDLE_LOG_SHARE
+            && self.index().check_room().is_ok()
+        {
+            self.release_retained_log().await?;
         }
         self.lock().space_mut().close_windows();
-        self.punch_all(self.kept_at_rest()).await
+        self.punch_all(self.kept_when_idle()).await
     }
 
-    /// Beside writers: only where far more is free than they will need soon.
-    async fn trim_beside_writers(&self) -> Result<u64, StoreError> {
-        let growth = 2 * self.bounds.growth / BLOCK as u64;
+    /// For a store that is written to: returns blocks only if far more are free than writes need
+    /// soon.
+    async fn trim_busy(&self) -> Result<u64, StoreError> {
+        let growth = 2 * self.bounds().growth / BLOCK as u64;
         let keep = |used: u64| Keep {
             large: used / 2 + growth,
             small: u64::MAX,
@@ -236,7 +251,11 @@ impl Inner {
     }
 
     fn held(&self) -> u64 {
-        let files = self.disks.all().iter().filter_map(|disk| disk.file().ok());
+        let files = self
+            .disks()
+            .all()
+            .iter()
+            .filter_map(|disk| disk.file().ok());
         files.filter_map(|file| file.held().ok()).sum()
     }
 }
@@ -246,15 +265,14 @@ fn bytes_of(extent: Extent) -> (u64, u64) {
 }
 
 impl Store {
-    /// Gives all free space back to the host now, as the store does by itself when nothing was
-    /// written for a while: that of removed files and dropped checkpoints, and the log's. Some is
-    /// kept for the next writes.
+    /// Returns all free space to the host now, as an idle store does by itself: that of removed
+    /// files, of dropped checkpoints and of the log. Some is kept for the next writes.
     pub async fn trim(&self) -> Result<Trimmed, StoreError> {
         self.0.lock().check_writable()?;
         self.reclaim().await?;
-        let inner = self.0.me();
-        whole(async move {
-            let bytes = inner.trim_at_rest().await?;
+        let inner = self.0.to_arc();
+        detached(async move {
+            let bytes = inner.trim_idle().await?;
             let held = inner.held();
             Ok(Trimmed { bytes, held })
         })
@@ -262,13 +280,14 @@ impl Store {
     }
 }
 
-/// Gives free space back until the store is dropped or closed, or fails.
-pub(crate) async fn give_back(store: Weak<Inner>) {
+/// The background task that returns free space to the host, until the store is dropped or closed,
+/// or fails.
+pub(crate) async fn trim_in_background(store: Weak<Inner>) {
     let (mut last, mut since) = (0, Instant::now());
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(TRIM_INTERVAL).await;
         let Some(inner) = store.upgrade() else { return };
-        if inner.signals.stop.load(Relaxed) {
+        if inner.is_stopping() {
             return;
         }
         let change = {
@@ -282,15 +301,15 @@ pub(crate) async fn give_back(store: Weak<Inner>) {
             (last, since) = (change, Instant::now());
         }
         let pass = async {
-            if since.elapsed() >= REST {
-                inner.trim_at_rest().await
+            if since.elapsed() >= IDLE_TIMEOUT {
+                inner.trim_idle().await
             } else {
-                inner.trim_beside_writers().await
+                inner.trim_busy().await
             }
         };
-        // A pass that panics is not the last.
+        // A pass that panics does not end the task.
         match AssertUnwindSafe(pass).catch_unwind().await {
-            Err(_) => tracing::error!("giving free space back panicked"),
+            Err(_) => tracing::error!("returning free space to the host panicked"),
             Ok(Ok(0)) => {}
             Ok(Ok(bytes)) => tracing::debug!(bytes, "free space went back to the host"),
             Ok(Err(error)) => tracing::warn!(%error, "free space does not go back to the host yet"),

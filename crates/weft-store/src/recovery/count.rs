@@ -1,7 +1,8 @@
-//! Counting what maps refer to when a store is opened: the free blocks, and what each fork holds.
+//! Counting, when a store is opened, what maps refer to: the free blocks, and the blocks of each
+//! fork.
 //!
-//! Most of what an opening reads is chunks' entries, so threads read parts of them side by side. A
-//! part is a range of keys; which parts there are does not change the result.
+//! Most of the time goes into reading chunks' entries, so several threads read ranges of their keys
+//! in parallel. How the keys are divided does not change the result.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -19,35 +20,35 @@ use crate::space::Extent;
 use crate::state::{State, extent};
 use crate::storage::Storage;
 
-/// Parts that the entries are divided into; more than threads, because their sizes are guessed.
-const PARTS: u64 = 16;
+/// Ranges that the entries are divided into; more than threads, because their sizes are guesses.
+const RANGES: u64 = 16;
 
-/// What the entries of a part say.
+/// What the entries in a range of keys say.
 #[derive(Default)]
-struct Part {
+struct RangeCount {
     /// Blocks that they refer to.
     taken: Vec<Extent>,
     /// By fork, in order.
-    forks: Vec<(ForkId, OfFork)>,
-    /// Chunks of which blocks are lost.
+    forks: Vec<(ForkId, ForkCount)>,
+    /// Chunks with lost blocks.
     lossy: Vec<(ForkId, u64)>,
-    /// Keys of chunks whose forks are gone.
+    /// Keys of chunks whose forks were removed.
     garbage: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct OfFork {
+struct ForkCount {
     blocks: u64,
     goal: Option<u64>,
     indexed_end: u64,
-    /// It has entries beyond its length.
-    tail: bool,
+    /// It has entries beyond its length: a deferred truncation.
+    beyond_end: bool,
 }
 
-/// Builds the allocator of a state whose log was replayed; returns keys of chunks whose forks are
-/// gone.
+/// Builds the allocator of a state whose log was replayed; returns keys of chunks whose forks were
+/// removed.
 ///
-/// Cost: reads every entry, about half a microsecond each on each thread.
+/// Cost: reads every entry, which takes a thread about half a microsecond each.
 pub(crate) async fn count_blocks(
     storage: &dyn Storage,
     index: &Arc<dyn OrderedKv>,
@@ -69,28 +70,28 @@ pub(crate) async fn count_blocks(
             let (state, index, result) =
                 (Arc::clone(&shared), Arc::clone(index), Arc::clone(result));
             storage.run(Box::new(move || {
-                *result.lock() = Some(read_part(&*index, &state, &from, to.as_deref()));
+                *result.lock() = Some(count_range(&*index, &state, &from, to.as_deref()));
             }))
         });
     join_all(jobs).await;
     let mut state = Arc::into_inner(shared).expect("the jobs have ended");
     let (mut taken, mut garbage) = (Vec::new(), Vec::new());
-    let mut tails = BTreeSet::new();
+    let mut truncated = BTreeSet::new();
     for result in results {
-        let part = result.lock().take().expect("a job leaves its result")?;
-        for (id, found) in part.forks {
+        let count = result.lock().take().expect("a job leaves its result")?;
+        for (id, found) in count.forks {
             let fork = state
                 .forks_mut()
                 .get_mut(id)
-                .expect("the part found it there");
+                .expect("the job found it in this state");
             fork.counted(found.blocks, found.goal, found.indexed_end);
-            if found.tail {
-                tails.insert(id);
+            if found.beyond_end {
+                truncated.insert(id);
             }
         }
-        part.taken.into_iter().for_each(|e| push(&mut taken, e));
-        garbage.extend(part.garbage);
-        for (id, n) in part.lossy {
+        count.taken.into_iter().for_each(|e| push(&mut taken, e));
+        garbage.extend(count.garbage);
+        for (id, n) in count.lossy {
             state.lossy_mut().insert(id, n);
         }
     }
@@ -102,7 +103,7 @@ pub(crate) async fn count_blocks(
     for (id, fork) in state.forks_mut().iter_mut() {
         let mut beyond = fork.chunks().range(fork.end_chunk()..);
         if beyond.any(|(_, chunk)| chunk.data_blocks().next().is_some()) {
-            tails.insert(id);
+            truncated.insert(id);
         }
         let mut own = 0;
         for (n, chunk) in fork.chunks() {
@@ -119,7 +120,7 @@ pub(crate) async fn count_blocks(
     for (id, n) in lossy {
         state.lossy_mut().insert(id, n);
     }
-    for id in tails {
+    for id in truncated {
         let end = state.forks()[id].end_chunk();
         state.forks_mut().set_tail(id, Some(end));
     }
@@ -141,7 +142,7 @@ fn twice(e: Extent) -> StoreError {
     }
 }
 
-/// Adds blocks to those that are taken, as a part of the last extent where they follow it.
+/// Adds blocks to those that are taken; extends the last extent if they follow it.
 fn push(taken: &mut Vec<Extent>, extent: Extent) {
     match taken.last_mut() {
         Some(last) if last.start + last.blocks == extent.start => last.blocks += extent.blocks,
@@ -149,7 +150,7 @@ fn push(taken: &mut Vec<Extent>, extent: Extent) {
     }
 }
 
-/// The parts' keys: all from the first on, up to the second.
+/// The ranges of keys: from the first key on, before the second.
 fn bounds(state: &State) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let chunks = |id: &ForkId| {
         let fork = &state.forks()[*id];
@@ -158,12 +159,12 @@ fn bounds(state: &State) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut ids: Vec<ForkId> = state.forks().iter().map(|(id, _)| id).collect();
     ids.sort_unstable();
     let total: u64 = ids.iter().map(chunks).fold(0, u64::saturating_add);
-    let step = total.div_ceil(PARTS).max(1024);
+    let step = total.div_ceil(RANGES).max(1024);
     let mut starts = vec![ChunkRecord::key(ForkId(0), 0)];
     let mut left = step;
     for id in ids {
         let (mut at, count) = (0, chunks(&id));
-        while count - at > left && (starts.len() as u64) < PARTS {
+        while count - at > left && (starts.len() as u64) < RANGES {
             at += left;
             left = step;
             starts.push(ChunkRecord::key(id, at));
@@ -174,13 +175,13 @@ fn bounds(state: &State) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     starts.iter().cloned().zip(ends).collect()
 }
 
-fn read_part(
+fn count_range(
     index: &dyn OrderedKv,
     state: &State,
     from: &[u8],
     to: Option<&[u8]>,
-) -> Result<Part, StoreError> {
-    let mut part = Part::default();
+) -> Result<RangeCount, StoreError> {
+    let mut count = RangeCount::default();
     let mut current: Option<(ForkId, &Fork)> = None;
     let to = to.map_or(Bound::Unbounded, Bound::Excluded);
     let range = (Bound::Included(from), to);
@@ -188,13 +189,13 @@ fn read_part(
         let (id, n) = ChunkRecord::decode_key(key)?;
         if current.is_none_or(|(known, _)| known != id) {
             let Some(fork) = state.forks().get(id) else {
-                part.garbage.push(key.to_vec());
+                count.garbage.push(key.to_vec());
                 return Ok(());
             };
             current = Some((id, fork));
-            part.forks.push((id, OfFork::default()));
+            count.forks.push((id, ForkCount::default()));
         }
-        let Some(((_, fork), (_, found))) = current.zip(part.forks.last_mut()) else {
+        let Some(((_, fork), (_, found))) = current.zip(count.forks.last_mut()) else {
             return Ok(());
         };
         found.indexed_end = n + 1;
@@ -202,9 +203,9 @@ fn read_part(
             return Ok(());
         }
         for run in ChunkRecord::decode_runs(key, value)? {
-            found.tail |= n >= fork.end_chunk();
+            found.beyond_end |= n >= fork.end_chunk();
             if run.place.is_lost() {
-                part.lossy.push((id, n));
+                count.lossy.push((id, n));
             }
             if run.inherited {
                 continue;
@@ -215,9 +216,9 @@ fn read_part(
             };
             found.blocks += extent.blocks;
             found.goal = Some(extent.start + extent.blocks);
-            push(&mut part.taken, extent);
+            push(&mut count.taken, extent);
         }
         Ok(())
     })?;
-    Ok(part)
+    Ok(count)
 }

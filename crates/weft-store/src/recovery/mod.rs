@@ -1,15 +1,13 @@
-//! Opening a store after a stop, a kill or a loss of power, and repairing one that does not open.
+//! Recovery: opening a store after a stop, a kill or a power loss, and repairing one that does not
+//! open.
 //!
-//! Owns no state that outlives the opening.
+//! Owns no state once the store is open.
 
 mod count;
 mod open;
-mod relabel;
+mod repair;
 mod replay;
-mod rescue;
 mod restore;
-mod salvage;
-mod unproven;
 
 pub use open::{has_log, log_reaches};
-pub use rescue::{Obstacle, rescue};
+pub use repair::{Obstacle, repair_closed};

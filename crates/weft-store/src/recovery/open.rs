@@ -1,33 +1,29 @@
 //! Opening a store: index, log, allocator; and marking it as running or clean.
 //!
-//! Steps: read the index; read the log up to where it stands; replay; after a loss of power check
-//! every map that was not known to be synced, and cut the log at the first that the disk does not
-//! bear out (so the store holds a prefix of what was acknowledged); count the free blocks; note the
-//! boot; bring the log's bytes back into dirty pages; sync twice, so that a durable `Synced` record
-//! covers everything before a freed block is used again.
+//! Steps: read the index; read the log up to its end; replay it. After a power loss, also compare
+//! every map that was not known to be synced with the disk, and truncate the log at the first that
+//! does not match, so that the store holds a prefix of what was acknowledged. Then count the free
+//! blocks; note the boot; restore the log's bytes to dirty pages; sync twice, so that a durable
+//! `Synced` record covers everything before a freed block is used again.
 
 use std::collections::HashMap;
 use std::io;
 use std::ops::Bound;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use weft_kv::{OrderedKv, Reader};
 
 use super::count::count_blocks;
-use crate::cache::Flights;
 use crate::commit::background;
 use crate::config::StoreConfig;
-use crate::counters::Counters;
 use crate::disk::DiskSet;
-use crate::engine::{Bounds, Inner, Store};
+use crate::engine::{Bounds, Inner, Recovered, Store};
 use crate::error::StoreError;
 use crate::index::{Removal, visit};
 use crate::log::{Damage, Incarnations, Log, Parsed, REACHED, Replayed, Segment, parse, trim};
 use crate::pool::{BLOCK, Pool};
-use crate::provision::give_back;
+use crate::provision::trim_in_background;
 use crate::record::{
     AbsentRecord, CheckpointRecord, DoubtRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkPlace,
     ForkRecord, FrameRecord, Header, ItemRecord, META, ReachedRecord, RunningRecord, RunsRecord,
@@ -38,7 +34,7 @@ use crate::signals::Signals;
 use crate::state::State;
 use crate::storage::{FileKind, Storage};
 
-/// Holds the boot's name while the store is open.
+/// The file that names the current boot while the store is open.
 const RUNNING: &str = "running";
 
 impl Store {
@@ -47,8 +43,8 @@ impl Store {
     /// Must be called inside a tokio runtime with timers: the store flushes and applies in the
     /// background.
     /// # Errors
-    /// [`StoreError::Corrupt`] and [`StoreError::Version`] when stored bytes are not what a store
-    /// of this version wrote; nothing is changed then.
+    /// [`StoreError::Corrupt`] and [`StoreError::Version`] if stored bytes are not what a store of
+    /// this version wrote; nothing is changed then.
     pub async fn open(config: StoreConfig) -> Result<Store, StoreError> {
         let storage = Arc::clone(&config.storage);
         let disks = DiskSet::open(&config).await?;
@@ -59,8 +55,8 @@ impl Store {
         let applied = read_index(&*config.index, &mut state)?;
         let (kept, segments) = open_segments(&*storage, applied)?;
         if segments.is_empty() && config.index.check_room().is_ok() {
-            // Nothing stands behind its journal, if it has anything there: an earlier version may
-            // have left it so.
+            // No log is the second copy of its journal, which an earlier version may have left
+            // with contents.
             config.index.settle()?;
         }
         let (reached, damaged_mark) = read_reached(&*storage)?;
@@ -71,8 +67,8 @@ impl Store {
         if let Some(damage) = parsed.damage {
             return Err(damaged(&segments, damage));
         }
-        // What was synced needs no proof: what is not there any more is damage, and said where it
-        // is read.
+        // What was synced needs no proof: if it is missing, that is damage, and reading it is an
+        // error.
         parsed.synced = parsed.synced.max(reached.synced);
         let (overlay, sequence, cost) = replay(
             &mut state,
@@ -89,7 +85,7 @@ impl Store {
         disks.count(state.space_mut())?;
         let (state, garbage) = count_blocks(&*storage, &config.index, state).await?;
 
-        let (closed, next) = cut_log(&*storage, segments, &parsed).await?;
+        let (closed, next) = truncate_log(&*storage, segments, &parsed).await?;
         let recovered = !closed.is_empty();
         for segment in &closed {
             // Each opening begins a segment of its own.
@@ -113,70 +109,62 @@ impl Store {
             Arc::clone(&incarnations),
             Arc::clone(&signals),
         )?;
-        let inner = Arc::new_cyclic(|me: &Weak<Inner>| Inner {
-            me: me.clone(),
+        let inner = Inner::new(Recovered {
             storage,
             index: config.index.clone(),
             disks,
             pool,
             bounds: Bounds::of(&config),
-            state: Mutex::new(state),
+            state,
             log,
             incarnations,
-            counters: Counters::default(),
-            sync_lock: Arc::default(),
-            flush_lock: tokio::sync::Mutex::new(()),
-            apply_lock: tokio::sync::Mutex::new(None),
-            grow_lock: tokio::sync::Mutex::new(()),
-            merge_lock: tokio::sync::Mutex::new(()),
-            large_turn: tokio::sync::Mutex::default(),
-            lanes: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             signals: Arc::clone(&signals),
-            flights: Flights::default(),
-            fetching: AtomicUsize::new(0),
-            marks: damaged_mark.into_iter().collect(),
-            removal: Mutex::new(Removal::of_nobody(garbage)),
+            damage_at_open: damaged_mark.into_iter().collect(),
+            removal: Removal::of_nobody(garbage),
         });
-        inner.restore(overlay, config.accept_loss).await?;
-        inner.doubt_places().await?;
+        inner
+            .restore_dirty_pages(overlay, config.accept_loss)
+            .await?;
+        inner.note_sparse_disks().await?;
         inner.sync_now().await?;
         if recovered {
             inner.sync_now().await?;
         }
-        if inner.owes_work() {
+        if inner.has_pending_work() {
             signals.work.notify_one();
         }
         tokio::spawn(background(signals, Arc::downgrade(&inner)));
-        tokio::spawn(give_back(Arc::downgrade(&inner)));
+        tokio::spawn(trim_in_background(Arc::downgrade(&inner)));
         Ok(Store(inner))
     }
 }
 
 impl Inner {
-    /// Whether something waits for the background task.
-    fn owes_work(&self) -> bool {
+    /// Whether there is work for the background task.
+    fn has_pending_work(&self) -> bool {
         let state = self.lock();
         state.mergeable().is_some() || state.forks().first_tail().is_some()
     }
 }
 
 impl Inner {
-    /// Removes what says that the store is running, and the log, which is empty of news.
+    /// Removes the log, which the index has wholly, and the mark that says that the store is
+    /// running.
     pub(crate) fn mark_clean(&self) -> Result<(), StoreError> {
-        self.log.remove_all()?;
-        self.storage
+        self.log().remove_all()?;
+        self.storage()
             .remove(RUNNING)
             .map_err(|e| StoreError::io("remove", RUNNING, &e))?;
-        self.storage
+        self.storage()
             .sync_folder()
             .map_err(|e| StoreError::io("sync", ".", &e))
     }
 }
 
-/// Whether the store in a folder has a log that goes on where its index ends.
+/// Whether the store in a folder has a log that continues where its index ends.
 ///
 /// # Errors
-/// When either cannot be read.
+/// If either cannot be read.
 pub fn log_reaches(index: &dyn OrderedKv, storage: &dyn Storage) -> Result<bool, StoreError> {
     let record = index.snapshot()?.get(META, STORE_KEY)?;
     let record = record
@@ -188,10 +176,10 @@ pub fn log_reaches(index: &dyn OrderedKv, storage: &dyn Storage) -> Result<bool,
     Ok(first.is_some_and(|first| first <= applied + 1))
 }
 
-/// Whether the store in a folder has a log at all: one that was closed has none.
+/// Whether the store in a folder has a log; a closed store has none.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn has_log(storage: &dyn Storage) -> Result<bool, StoreError> {
     let names = storage.list();
     let names = names.map_err(|e| StoreError::io("list", ".", &e))?;
@@ -205,13 +193,12 @@ pub(crate) fn read_running(storage: &dyn Storage) -> Result<Option<String>, Stor
     }
     let file = storage.open(RUNNING, FileKind::Log).map_err(fail)?;
     let bytes = file.read_plain(0, 1024).map_err(fail)?;
-    // A torn or foreign mark is as good as none: everything not known to be synced is checked.
+    // A torn mark counts as none: everything that is not known to be synced is checked.
     Ok(RunningRecord::decode(&bytes))
 }
 
-/// How far the log had come; nothing where that is not known. And what is to be said of it: a crash
-/// leaves what was written before, or a part or zeros of a file that was just made; anything else
-/// is damage.
+/// How far the log had come, as far as that is known, and a report if the mark is damaged. A crash
+/// leaves what was written before, or an incomplete or empty new file; anything else is damage.
 pub(crate) fn read_reached(
     storage: &dyn Storage,
 ) -> Result<(ReachedRecord, Option<String>), StoreError> {
@@ -234,15 +221,15 @@ pub(crate) fn read_reached(
     Ok((ReachedRecord::default(), damaged))
 }
 
-/// Before the mark of this boot: under it, what the kernel was given counts, and that may be less
-/// than before.
+/// Written before the mark of this boot: from that mark on, `given` counts, which may be less than
+/// before.
 fn write_reached(storage: &dyn Storage, synced: u64, given: u64) -> Result<(), StoreError> {
     let fail = |e: io::Error| StoreError::io("write", REACHED, &e);
     let synced = synced.min(given);
     let record = ReachedRecord { synced, given };
     let file = storage.open(REACHED, FileKind::Log).map_err(fail)?;
     match file.write_plain(0, &record.encode()) {
-        // A new file on a full disk: nothing is known then.
+        // A new file on a full disk: then nothing is known.
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
         done => done.map_err(fail),
     }
@@ -260,7 +247,7 @@ async fn write_running(storage: &dyn Storage, boot: &str) -> Result<(), StoreErr
         .map_err(|e| StoreError::io("sync", ".", &e))
 }
 
-/// Reads files and forks; returns the sequence that the index holds everything up to.
+/// Reads files and forks; returns the sequence of the last frame that the index has.
 fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreError> {
     let mut applied = 0;
     if let Some(value) = index.snapshot()?.get(META, STORE_KEY)? {
@@ -294,13 +281,13 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
         Ok(())
     })?;
     read_doubts(&*reader, state)?;
-    // What was just read is in the index.
+    // These are no changes: they are in the index.
     drop(state.changes_mut().take());
     state.touches().begin(applied + 1);
     Ok(applied)
 }
 
-/// Reads what is in doubt: after the forks, so that none of them counts as made just now.
+/// Reads what is in doubt; after the forks, so that none of them counts as new.
 fn read_doubts(index: &dyn Reader, state: &mut State) -> Result<(), StoreError> {
     let (low, high) = DoubtRecord::KEYS;
     let keys = (Bound::Included(low), Bound::Excluded(high));
@@ -323,8 +310,8 @@ fn read_doubts(index: &dyn Reader, state: &mut State) -> Result<(), StoreError> 
     })
 }
 
-/// The segments of a log, oldest first: those of which an index that has everything up to `applied`
-/// has all, and the others.
+/// The segments of a log, oldest first: those that an index has wholly which has everything up to
+/// `applied`, and the others.
 pub(crate) fn open_segments(
     storage: &dyn Storage,
     applied: u64,
@@ -349,7 +336,7 @@ pub(crate) fn open_segments(
     };
     let segments = numbers.into_iter().map(open);
     let mut kept = segments.collect::<Result<Vec<_>, StoreError>>()?;
-    // From the end: what is before a segment that begins with what the index has is not needed.
+    // From the end: segments before one that begins with frames of the index are not needed.
     let mut live = Vec::new();
     while let Some(segment) = kept.pop() {
         let first = first_of(&segment)?;
@@ -365,7 +352,7 @@ pub(crate) fn open_segments(
     Ok((kept, live))
 }
 
-/// The number of a segment's first frame, where that can be read.
+/// The sequence of a segment's first frame, if it can be read.
 fn first_of(segment: &Segment) -> Result<Option<u64>, StoreError> {
     let header = segment.file.read_plain(0, FRAME_BYTES);
     let header = header.map_err(|e| StoreError::io("read", &Segment::name(segment.number), &e))?;
@@ -375,7 +362,7 @@ fn first_of(segment: &Segment) -> Result<Option<u64>, StoreError> {
     }
 }
 
-/// Reads the log; what it holds, and its bytes.
+/// Reads the log; returns its frames and its bytes.
 pub(crate) fn read_log(
     segments: &[Segment],
     applied: u64,
@@ -389,7 +376,7 @@ pub(crate) fn read_log(
             .map_err(|e| StoreError::io("read", &Segment::name(s.number), &e))
     };
     let contents = segments.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    // What the kernel had been given went with the power.
+    // What only the kernel had was lost with the power.
     let must = if power_lost {
         reached.synced
     } else {
@@ -399,7 +386,7 @@ pub(crate) fn read_log(
     Ok((parsed, contents))
 }
 
-/// What is said of a log that ends where it must not.
+/// The error for a log that ends too early.
 pub(crate) fn damaged(segments: &[Segment], damage: Damage) -> StoreError {
     let (index, at) = damage.at;
     let file = match segments.get(index) {
@@ -414,7 +401,7 @@ pub(crate) fn damaged(segments: &[Segment], damage: Damage) -> StoreError {
     }
 }
 
-/// Replays what stands; returns what only the log has, the last sequence, and what it cost besides
+/// Replays the valid frames; returns what only the log has, the last sequence, and the cost beyond
 /// [`Parsed::cost`].
 async fn replay(
     state: &mut State,
@@ -430,7 +417,7 @@ async fn replay(
         state,
         index,
         overlay: Overlay::new(),
-        bare: HashMap::new(),
+        without_chunks: HashMap::new(),
         cost: 0,
     };
     let mut end = parsed.frames.len();
@@ -439,13 +426,13 @@ async fn replay(
             continue;
         }
         if power_lost && frame.sequence > parsed.synced {
-            let mut stands = true;
+            let mut matches = true;
             for item in &frame.items {
                 if let ItemRecord::Map { runs, .. } = item {
-                    stands = stands && is_borne_out(disks, pool, runs).await?;
+                    matches = matches && disk_matches(disks, pool, runs).await?;
                 }
             }
-            if !stands {
+            if !matches {
                 parsed.cut = Some(frame.at);
                 end = i;
                 break;
@@ -463,14 +450,14 @@ async fn replay(
 }
 
 /// Whether the disk has what a map says.
-async fn is_borne_out(disks: &DiskSet, pool: &Pool, runs: &RunsRecord) -> Result<bool, StoreError> {
+async fn disk_matches(disks: &DiskSet, pool: &Pool, runs: &RunsRecord) -> Result<bool, StoreError> {
     let mut crcs = each(runs).map(|(_, _, crc)| crc);
     for run in &runs.runs {
         if run.place.is_lost() {
             crcs.by_ref().take(run.blocks as usize).for_each(drop);
             continue;
         }
-        // What lay on a disk that is not there may have been written or not.
+        // Whether a missing disk has its blocks is unknown.
         let Ok(data) = disks.file(run.place) else {
             return Ok(false);
         };
@@ -494,7 +481,7 @@ async fn is_borne_out(disks: &DiskSet, pool: &Pool, runs: &RunsRecord) -> Result
                         return Ok(false);
                     }
                 }
-                // The file's growth was lost, too.
+                // The growth of the file was lost, too.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
                 Err(e) => return Err(StoreError::io("read", &disks.shown(start), &e)),
             }
@@ -503,8 +490,8 @@ async fn is_borne_out(disks: &DiskSet, pool: &Pool, runs: &RunsRecord) -> Result
     Ok(true)
 }
 
-/// Cuts off what does not stand; returns the segments that stay and the number of the next.
-pub(crate) async fn cut_log(
+/// Truncates the log at its valid end; returns the segments that stay and the number of the next.
+pub(crate) async fn truncate_log(
     storage: &dyn Storage,
     segments: Vec<Segment>,
     parsed: &Parsed,
@@ -523,7 +510,7 @@ pub(crate) async fn cut_log(
             Some((cut, _)) if index > cut => 0,
             _ => segment.bytes,
         };
-        // One that holds no frame is nobody's, however much was written ahead in it.
+        // A segment without a frame goes, however much was preallocated in it.
         if keep == 0 || last[index] == 0 {
             removed.push(name);
             continue;
@@ -532,7 +519,7 @@ pub(crate) async fn cut_log(
             segment
                 .file
                 .truncate(keep)
-                .map_err(|e| StoreError::io("cut", &name, &e))?;
+                .map_err(|e| StoreError::io("truncate", &name, &e))?;
             segment
                 .file
                 .sync()
@@ -543,7 +530,7 @@ pub(crate) async fn cut_log(
         segment.last = last[index];
         kept.push(segment);
     }
-    // From the end, so that a crash in between leaves a gap to nobody.
+    // From the end, so that a crash in between leaves no gap.
     for name in removed.iter().rev() {
         storage
             .remove(name)

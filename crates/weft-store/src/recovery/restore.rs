@@ -1,8 +1,8 @@
-//! Bringing back what only the log has, when a store is opened.
+//! Restoring dirty pages from the log when a store is opened.
 //!
-//! Bytes of a part of a block are laid over the block as it is on the disk. If that cannot be read,
-//! the store does not open: what the log has is worth more than a start. A repair goes on: the
-//! block is lost then, as a whole.
+//! Bytes that cover a block only partly are written over the block as it is on the disk. If that
+//! cannot be read, the store does not open: a start is not worth the loss of what the log has. A
+//! repair goes on, and marks the whole block as lost.
 
 use crate::engine::Inner;
 use crate::error::StoreError;
@@ -12,8 +12,8 @@ use crate::pool::BLOCK;
 use crate::recovery::replay::Overlay;
 
 impl Inner {
-    /// Brings bytes that only the log has into dirty pages.
-    pub(crate) async fn restore(
+    /// Copies bytes that only the log has into dirty pages.
+    pub(super) async fn restore_dirty_pages(
         &self,
         mut overlay: Overlay,
         accept_loss: bool,
@@ -43,8 +43,8 @@ impl Inner {
         }
         wanted.sort_by_key(|w| w.place);
         for some in wanted.chunks(1024) {
-            match self.load_alone(some).await {
-                Err(_) if accept_loss => self.load_what_can_be(some, &mut overlay).await?,
+            match self.load_unshared(some).await {
+                Err(_) if accept_loss => self.load_readable(some, &mut overlay).await?,
                 done => done?,
             }
         }
@@ -55,14 +55,14 @@ impl Inner {
             };
             for (block, pieces) in blocks {
                 let held = ((size - block * BLOCK as u32) as usize).min(BLOCK);
-                // What lies before a piece that covers the block does not show any more.
+                // A piece that covers the block hides all pieces before it.
                 let from = pieces
                     .iter()
                     .rposition(|p| p.data.len() == held)
                     .unwrap_or(0);
                 let oldest = pieces.first().map_or(u64::MAX, |p| p.sequence);
                 for piece in &pieces[from..] {
-                    self.put(
+                    self.buffer_bytes(
                         &mut state,
                         id,
                         size,
@@ -79,15 +79,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Loads blocks one by one, and gives up those that cannot be read with what the log has of
-    /// them.
-    async fn load_what_can_be(
+    /// Loads blocks one by one; marks unreadable ones as lost, with what the log has of them.
+    async fn load_readable(
         &self,
         wanted: &[Wanted],
         overlay: &mut Overlay,
     ) -> Result<(), StoreError> {
         for one in wanted {
-            match self.load_alone(std::slice::from_ref(one)).await {
+            match self.load_unshared(std::slice::from_ref(one)).await {
                 Ok(()) => {}
                 Err(
                     error @ (StoreError::BadChecksum { .. }
@@ -95,8 +94,8 @@ impl Inner {
                     | StoreError::Lost { .. }),
                 ) => {
                     tracing::error!(%error, "the block is lost, with what the log has of it");
-                    // The log still says where it lay: it is free when the store is opened without
-                    // that log, not before.
+                    // The log still refers to its place: it is free only when the store is opened
+                    // without that log.
                     self.lock().lose_block(one.id, one.chunk, one.block, None);
                     if let Some(blocks) = overlay.get_mut(&(one.id, one.chunk)) {
                         blocks.remove(&one.block);

@@ -1,11 +1,11 @@
-//! What is lost of what was stored: counted, named to readers and checks, and accepted.
+//! Lost and unproven bytes: counting them, reporting them to readers and checks, and accepting
+//! them.
 //!
-//! A block is lost where an entry says that it lies nowhere (`give_up.rs`). That is as durable as
-//! any entry, and goes with the entry: when the block is written anew, cut off, cleared, removed,
-//! or given another place by going back to a checkpoint. What there is to know beside is which
-//! entries to look at. An opening reads all of them, and every change of one goes through
-//! [`State::mark_changed`]; an entry that has no lost block any more is forgotten when somebody
-//! looks.
+//! A block is lost if its entry says that it has no place (`repair.rs`). This is as durable as any
+//! entry, and ends with it: when the block is written again, truncated, cleared or removed, or gets
+//! another place by a rollback to a checkpoint. Beside the entries, the state only lists which ones
+//! may have lost blocks: opening the store reads all entries, every change of one goes through
+//! [`State::mark_changed`], and an entry without lost blocks leaves the list when it is counted.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,25 +22,25 @@ use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, RunsRecord, new_body};
 use crate::state::State;
 
-/// Entries that one count looks at.
-const LOOK: usize = 10_000;
-/// Entries after which the cache gives back what looking took.
-const PAUSE: usize = 256;
+/// Most entries that one count reads.
+const COUNTED_MAX: usize = 10_000;
+/// Entries after which the count evicts what it loaded into the cache.
+const EVICT_INTERVAL: usize = 256;
 
-/// How much is lost of what a store held, or not proven to be as it was acknowledged.
+/// How much of a store's contents is lost, or not proven to be as it was acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Files of which something is lost, in a cell or in a checkpoint.
+    /// Files with losses, in a cell or in a checkpoint.
     pub files: u64,
     /// Ranges of bytes.
     pub ranges: u64,
-    /// Bytes of them.
+    /// Bytes in those ranges.
     pub bytes: u64,
-    /// There is more than was counted.
+    /// More is lost than was counted.
     pub more: bool,
 }
 
-/// Blocks of a chunk that are lost, and that nobody has written anew in memory.
+/// Blocks of a chunk that are lost and were not written again in memory.
 fn lost_blocks(chunk: &Chunk) -> Vec<Range<u32>> {
     let mut found: Vec<Range<u32>> = Vec::new();
     for block in chunk.lost() {
@@ -65,7 +65,7 @@ impl Fork {
 }
 
 impl State {
-    /// Bytes of a fork that are lost in one of its own chunks, which is in memory.
+    /// Bytes of a fork that are lost in a chunk whose entry is in memory.
     fn lost_in(&self, id: ForkId, n: u64) -> Vec<(Range<u32>, Range<u64>)> {
         let Some(fork) = self.forks().get(id) else {
             return Vec::new();
@@ -78,8 +78,8 @@ impl State {
         ranges.filter(|(_, range)| !range.is_empty()).collect()
     }
 
-    /// What a reader is told who met a lost block: all that is lost around it. `None`: it is not
-    /// lost any more.
+    /// The error for a reader of a lost block: the lost range around it. `None` if it is not lost
+    /// any more.
     pub(crate) fn lost(&self, id: ForkId, chunk: u64, block: u32) -> Option<StoreError> {
         let fork = self.forks().get(id)?;
         let around = lost_blocks(fork.chunks().get(&chunk)?).into_iter();
@@ -104,12 +104,12 @@ impl State {
 }
 
 impl Inner {
-    /// Looks at an entry that may have lost blocks: the ranges that are.
-    fn look_at_lossy(&self, id: ForkId, n: u64) -> Result<Vec<Range<u64>>, StoreError> {
+    /// The lost ranges of an entry that may have lost blocks.
+    fn lost_ranges(&self, id: ForkId, n: u64) -> Result<Vec<Range<u64>>, StoreError> {
         self.load_entry(id, n)?;
         let mut state = self.lock();
         let chunk = state.forks().get(id).and_then(|fork| fork.chunks().get(&n));
-        // One that was evicted just now is looked at the next time.
+        // An entry that was evicted just now stays listed for the next count.
         let gone = !state.forks().contains(id) || chunk.is_some_and(|c| c.lost().next().is_none());
         if gone {
             state.lossy_mut().remove(id, n);
@@ -162,7 +162,7 @@ impl Inner {
         Ok(found)
     }
 
-    /// Makes holes of what is lost in an entry; the ranges, and the frame's sequence.
+    /// Makes holes of the lost blocks of an entry; returns the ranges and the frame's sequence.
     fn accept_in(&self, id: ForkId, n: u64) -> Result<(Vec<Range<u64>>, u64), StoreError> {
         loop {
             let evictions = self.lock().cache().evictions();
@@ -215,7 +215,7 @@ impl Losses {
 }
 
 impl Inner {
-    /// Counts what is in doubt of a file, or of all, as proven.
+    /// Counts the doubted bytes of a file, or of all files, as proven from now on.
     fn accept_doubt(&self, file: Option<FileId>) -> Result<Losses, StoreError> {
         let (mut accepted, mut files) = (Losses::default(), BTreeSet::new());
         let sequence = {
@@ -225,7 +225,7 @@ impl Inner {
                 files.extend(state.forks().get(id).map(|fork| fork.key().file));
                 accepted.add(&state.doubted_ranges(id));
             }
-            // What is not there and may have been: of how many bytes, nobody knows.
+            // Forks that are not there and may have been; their bytes are unknown.
             let absent = match file {
                 Some(file) => state.doubted().doubts_absent(file),
                 None => state.doubted().absent().is_some(),
@@ -239,7 +239,7 @@ impl Inner {
         Ok(accepted)
     }
 
-    /// Puts all that there is of files before `below` in doubt.
+    /// Puts all files before `below` in doubt.
     fn doubt_older(&self, below: FileId) -> Result<(), StoreError> {
         let sequence = {
             let mut state = self.lock();
@@ -280,7 +280,7 @@ impl Inner {
             add(&ForkKey { file, cell, fork }, 0..0, Some(number));
         }
         if state.doubted().absent().is_some() {
-            // Of no file: of what this store does not have.
+            // Not of one file, but of all that this store does not have.
             let none = ForkKey {
                 file: FileId(0),
                 cell: CellIndex(0),
@@ -293,41 +293,42 @@ impl Inner {
 }
 
 impl Store {
-    /// How much is lost: reading it fails until it is written anew, removed or accepted.
+    /// How much is lost or unproven: reading it fails until it is written again, removed or
+    /// accepted.
     ///
-    /// Cost: a look at each entry that was ever seen with a lost block, 10,000 at most.
+    /// Cost: reads each entry that may have lost blocks, 10,000 at most.
     pub fn losses(&self) -> Result<Losses, StoreError> {
         let inner = &self.0;
         let all = inner.lock().lossy(None);
         let (mut found, mut files) = (Losses::default(), BTreeSet::new());
-        found.more = all.len() > LOOK;
-        for (at, (id, n)) in all.into_iter().take(LOOK).enumerate() {
-            let ranges = inner.look_at_lossy(id, n)?;
+        found.more = all.len() > COUNTED_MAX;
+        for (at, (id, n)) in all.into_iter().take(COUNTED_MAX).enumerate() {
+            let ranges = inner.lost_ranges(id, n)?;
             let mut state = inner.lock();
             if !ranges.is_empty() {
                 files.extend(state.forks().get(id).map(|fork| fork.key().file));
             }
             found.add(&ranges);
-            if at % PAUSE == PAUSE - 1 {
-                state.evict(inner.bounds.cache);
+            if at % EVICT_INTERVAL == EVICT_INTERVAL - 1 {
+                state.evict(inner.bounds().cache);
             }
         }
         let state = inner.lock();
         let doubted = state.doubted_of(None);
-        found.more |= doubted.len() > LOOK || state.doubted().absent().is_some();
-        for id in doubted.into_iter().take(LOOK) {
+        found.more |= doubted.len() > COUNTED_MAX || state.doubted().absent().is_some();
+        for id in doubted.into_iter().take(COUNTED_MAX) {
             files.extend(state.forks().get(id).map(|fork| fork.key().file));
             found.add(&state.doubted_ranges(id));
         }
-        // What is not there, and may have been.
+        // Forks that are not there and may have been.
         found.ranges += u64::from(state.doubted().absent().is_some());
         found.files = files.len() as u64;
         Ok(found)
     }
 
-    /// Makes zeros of all that is lost of a file, in its cells and checkpoints, and shows what
-    /// there is where it is not proven: its owner's word that this is worth more than nothing.
-    /// Lengths and times stay.
+    /// Makes zeros of all lost bytes of a file, in its cells and checkpoints, and shows its
+    /// unproven bytes: the file's owner decided that this is better than errors. Lengths and times
+    /// stay.
     ///
     /// # Durability
     /// On stable storage on return.
@@ -335,11 +336,11 @@ impl Store {
         let inner = &self.0;
         let mut accepted = Losses::default();
         {
-            // Nobody takes chunks from a fork meanwhile.
-            let _alone = inner.merge_lock.lock().await;
+            // No chunk may leave a fork meanwhile.
+            let _turn = inner.turns().merge().await;
             let all = inner.lock().lossy(Some(file));
             for (id, n) in all {
-                inner.admit_cut().await?;
+                inner.admit_freeing().await?;
                 let (ranges, sequence) = inner.accept_in(id, n)?;
                 inner.append(sequence)?;
                 accepted.add(&ranges);
@@ -351,10 +352,9 @@ impl Store {
         Ok(accepted)
     }
 
-    /// Puts all that there is of files before `below` in doubt, and that others are not there: the
-    /// store is an older copy of one that had acknowledged more. What checkpoints keep stays as it
-    /// is. Reading is [`StoreError::Unproven`] until the bytes are written anew, cut off, removed
-    /// or accepted.
+    /// Puts all files before `below` in doubt, also the absence of others: the store is an older
+    /// copy of one that had acknowledged more. Checkpoints stay as they are. Reading fails with
+    /// [`StoreError::Unproven`] until the bytes are written again, truncated, removed or accepted.
     ///
     /// Cost: as many entries in memory and in the index as there are forks.
     /// # Durability
@@ -364,24 +364,24 @@ impl Store {
         self.sync().await
     }
 
-    /// Whether anything is in doubt: if not, [`Store::check_proven`] refuses nothing.
+    /// Whether anything is in doubt; if not, [`Store::check_proven`] refuses nothing.
     pub fn has_doubt(&self) -> bool {
         self.0.lock().doubted().any()
     }
 
-    /// Cells of files before this one that the store does not have may have been there; of a single
-    /// file [`Store::doubts_absent`] tells.
+    /// Cells of files before this one may have been in the store, although it does not have them;
+    /// [`Store::doubts_absent`] answers for a single file.
     pub fn absent_doubted_below(&self) -> Option<FileId> {
         self.0.lock().doubted().absent()
     }
 
-    /// Whether cells of a file that the store does not have may have been there.
+    /// Whether cells of a file may have been in the store, although it does not have them.
     pub fn doubts_absent(&self, file: FileId) -> bool {
         self.0.lock().doubted().doubts_absent(file)
     }
 
-    /// Refuses bytes that are in doubt, of a living fork or of one of a checkpoint. Beyond a fork's
-    /// end, or of a fork that is not there, it is in doubt whether there are any.
+    /// Refuses bytes that are in doubt, of a current fork or of a checkpoint. Beyond a fork's end,
+    /// and of a missing fork, their existence is in doubt.
     ///
     /// # Errors
     /// [`StoreError::Unproven`]; [`StoreError::NoCheckpoint`].
@@ -396,16 +396,15 @@ impl Store {
         state.check_proven(key, (found, checkpoint), bytes)
     }
 
-    /// Whether it is in doubt that forks of a file, or of a checkpoint of it, end where they do, or
-    /// that others are not there.
+    /// Whether the ends of a file's forks, or of a checkpoint's, are in doubt, or the absence of
+    /// other forks.
     pub fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
         self.0.lock().doubts_ends(file, checkpoint)
     }
 
-    /// When the newest bytes that living forks have were written, in nanoseconds since the epoch;
-    /// 0: there are none.
+    /// When a current fork was written last, in nanoseconds since the epoch; 0 if there is none.
     ///
-    /// Cost: a look at each fork.
+    /// Cost: O(forks).
     pub fn newest(&self) -> i64 {
         let state = self.0.lock();
         let living = state
@@ -415,7 +414,7 @@ impl Store {
         living.map(|(_, fork)| fork.modified()).max().unwrap_or(0)
     }
 
-    /// Shows what there is wherever it is not proven, of all files; what is lost stays so.
+    /// Shows the unproven bytes of all files; lost bytes stay lost.
     ///
     /// # Durability
     /// On stable storage on return.

@@ -1,12 +1,14 @@
-//! Looking after stored bytes: scrub, check, repair, and what is known to be lost.
+//! Upkeep of stored bytes: scrub, check, repair, and the list of losses.
 //!
-//! Owns no state but the position of a pass, which its caller keeps.
+//! Owns no state but the position of a pass, which the caller keeps.
 
 mod check;
 mod losses;
-mod mend;
+mod repair;
 mod scrub;
+mod walk;
 
 pub use check::{CheckPass, Checked};
 pub use losses::Losses;
-pub use scrub::{ScrubPosition, Scrubbed};
+pub use scrub::Scrubbed;
+pub use walk::ScrubPosition;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::common::{Machine, key, now, pattern, run, write};
 use super::{NOTE, agrees, blocks, config, history, open};
-use weft_store::{DiskConfig, DiskState, Store, StoreConfig, StoreError, rescue};
+use weft_store::{DiskConfig, DiskState, Store, StoreConfig, StoreError, repair_closed};
 
 /// Three labelled disks beside the folder's own.
 fn three(machine: &Machine, new: bool) -> StoreConfig {
@@ -73,14 +73,17 @@ fn a_label_that_cannot_be_read_is_written_anew_where_it_can_be_told_which_disk_i
                 .expect(&what);
             assert!(matches!(refused, StoreError::Disk { .. }), "{refused}");
             assert!(refused.to_string().contains("--repair"), "{refused}");
-            let looked = rescue(&three(&machine, false), false).await.unwrap();
+            let looked = repair_closed(&three(&machine, false), false).await.unwrap();
             assert_eq!((looked.len(), looked[0].repaired), (1, false), "{looked:?}");
             assert!(looked[0].reason.contains("it is disk 2"), "{looked:?}");
             assert_eq!(b.bytes("label"), bad, "looking changes nothing");
-            let told = rescue(&three(&machine, false), true).await.unwrap();
+            let told = repair_closed(&three(&machine, false), true).await.unwrap();
             assert_eq!((told.len(), told[0].repaired), (1, true), "{told:?}");
             assert_eq!(b.bytes("label").unwrap(), label, "{what}");
-            assert_eq!(rescue(&three(&machine, false), true).await.unwrap(), []);
+            assert_eq!(
+                repair_closed(&three(&machine, false), true).await.unwrap(),
+                []
+            );
             let store = Store::open(three(&machine, false)).await.unwrap();
             assert_whole(&store, &what).await;
         });
@@ -120,7 +123,7 @@ fn a_label_is_not_guessed() {
             b.damage("label", |bytes| bytes[9] ^= 1);
             assert!(change(&machine));
             let bad = b.bytes("label");
-            let told = rescue(&three(&machine, false), true).await.unwrap();
+            let told = repair_closed(&three(&machine, false), true).await.unwrap();
             assert!(
                 !told.is_empty() && told.iter().all(|o| !o.repaired),
                 "{what}: {told:?}"
@@ -156,14 +159,14 @@ fn a_repair_of_a_label_that_dies_anywhere_is_made_again_by_the_next() {
                 let b = machine.disk.disk("b");
                 b.damage("label", |bytes| bytes[4] ^= 1);
                 machine.disk.die_at(machine.disk.operations() + at);
-                alive =
-                    rescue(&three(&machine, false), true).await.is_ok() && !machine.disk.is_dead();
+                alive = repair_closed(&three(&machine, false), true).await.is_ok()
+                    && !machine.disk.is_dead();
                 if power {
                     machine.lose_power(at);
                 } else {
                     machine.kill(at);
                 }
-                rescue(&three(&machine, false), true).await.unwrap();
+                repair_closed(&three(&machine, false), true).await.unwrap();
                 let store = Store::open(three(&machine, false)).await.expect(&what);
                 assert_whole(&store, &what).await;
             });
@@ -207,7 +210,7 @@ fn each_record_of_the_index_is_proven_before_it_is_believed() {
                         "{what}: {error}"
                     );
                     let named = error.to_string();
-                    let told = rescue(&config(&machine, false), true).await.unwrap();
+                    let told = repair_closed(&config(&machine, false), true).await.unwrap();
                     assert!(!told.is_empty(), "{what}");
                     let mut store = open(&machine).await.ok();
                     if store.is_none() {

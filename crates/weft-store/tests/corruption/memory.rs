@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use weft_layout::CellOffset;
-use weft_store::{READ_TRIES, Scattered, Store, StoreError};
+use weft_store::{READ_ATTEMPTS, Scattered, Store, StoreError};
 
 use super::common::{Machine, key, now, pattern, read, run, write};
 use super::{CHUNK, LENGTH};
@@ -21,7 +21,7 @@ fn flip(bytes: &Bytes, at: usize) {
 
 async fn cached(store: &Store, file: u64, offset: u64) -> Bytes {
     let key = key(file, 0);
-    let parts = store.read_parts(&key, None, CellOffset(offset), 4096);
+    let parts = store.read_slices(&key, None, CellOffset(offset), 4096);
     parts.await.unwrap()[0].bytes().clone()
 }
 
@@ -55,7 +55,7 @@ fn a_cached_block_that_changed_is_read_again_from_the_disk() {
         // since.
         let offset = CellOffset(8192);
         let parts = store
-            .read_parts(&key(0, 0), None, offset, 4096)
+            .read_slices(&key(0, 0), None, offset, 4096)
             .await
             .unwrap();
         flip(parts[0].bytes(), 7);
@@ -79,7 +79,7 @@ fn a_block_that_just_came_from_the_disk_is_looked_at_again_unless_it_leaves_unde
         for (whole, again) in [(true, false), (false, false), (true, true)] {
             store.drop_cache();
             let read = async || {
-                let parts = store.read_parts(&place, None, CellOffset(8192), 4096);
+                let parts = store.read_slices(&place, None, CellOffset(8192), 4096);
                 parts.await.unwrap()
             };
             if again {
@@ -91,7 +91,7 @@ fn a_block_that_just_came_from_the_disk_is_looked_at_again_unless_it_leaves_unde
             assert_eq!(parts[0].sum(0..4096), stored);
             assert_ne!(weft_sum::of(parts[0].bytes()), stored);
             if !whole {
-                parts[0].mark(100..200);
+                parts[0].mark_used(100..200);
             }
             let spared = whole && !again;
             assert_eq!(store.verify_used(&parts, false), Ok(spared));
@@ -112,15 +112,15 @@ fn memory_that_changes_bytes_again_and_again_is_an_error_with_names() {
         let store = machine.open().await.unwrap();
         let all = vec![write(&key(0, 0), CHUNK, 0, pattern(1, LENGTH))];
         store.write(all, now()).await.unwrap();
-        for tries in 1..=READ_TRIES {
+        for tries in 1..=READ_ATTEMPTS {
             let offset = CellOffset(5 * 4096);
             let parts = store
-                .read_parts(&key(0, 0), None, offset, 4096)
+                .read_slices(&key(0, 0), None, offset, 4096)
                 .await
                 .unwrap();
             flip(parts[0].bytes(), 0);
-            let verified = store.verify(&parts, tries == READ_TRIES);
-            if tries < READ_TRIES {
+            let verified = store.verify(&parts, tries == READ_ATTEMPTS);
+            if tries < READ_ATTEMPTS {
                 assert_eq!(verified, Ok(false));
                 continue;
             }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use weft_layout::{CellIndex, Clipped, Piece, Pieces, Search};
 use weft_net::{Gone, Parcel, Reply};
 use weft_proto::{Failure, Kind};
-use weft_store::{Part as Stored, READ_TRIES, StoreError};
+use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError};
 
 use super::outlet::Outlets;
 use super::room::{Held, Patience, Share};
@@ -177,7 +177,7 @@ impl IoService {
             };
             let payloads = batches.iter().map(pack).collect();
             // After packing: so what was packed is what was stored.
-            if (self.store).verify_used(read.iter().flatten(), tries >= READ_TRIES)? {
+            if (self.store).verify_used(read.iter().flatten(), tries >= READ_ATTEMPTS)? {
                 break payloads;
             }
         };
@@ -188,7 +188,7 @@ impl IoService {
 
     /// Reads a range of any length, parts of it side by side. What it lacks (the cell was cut
     /// meanwhile) is zeros.
-    async fn read_long(&self, job: &Job, range: &Range) -> Result<Vec<Stored>, StoreError> {
+    async fn read_long(&self, job: &Job, range: &Range) -> Result<Vec<ReadSlice>, StoreError> {
         let starts = (range.start..range.end).step_by(RANGE_MAX as usize);
         let parts = starts.map(|start| async move {
             let end = range.end.min(start + RANGE_MAX);

@@ -1,6 +1,6 @@
-//! Reading a log back: what its frames make of the state.
+//! Replay of the log: applying its frames to the state that the index holds.
 
-mod cuts;
+mod truncations;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
@@ -17,30 +17,30 @@ use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, Place, RunsRecord};
 use crate::state::State;
 
 /// Bytes of a block that only the log has.
-pub(crate) struct Piece {
+pub(crate) struct LogPiece {
     pub(crate) sequence: u64,
-    /// Where in the chunk.
+    /// The offset in the chunk.
     pub(crate) at: u32,
     pub(crate) data: Bytes,
 }
 
 /// Pieces by chunk and block, in the log's order.
-pub(crate) type Overlay = BTreeMap<(ForkId, u64), BTreeMap<u32, Vec<Piece>>>;
+pub(crate) type Overlay = BTreeMap<(ForkId, u64), BTreeMap<u32, Vec<LogPiece>>>;
 
 /// Replays frames onto the state that the index holds.
 pub(crate) struct Replay<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) index: &'a dyn OrderedKv,
     pub(crate) overlay: Overlay,
-    /// Forks of which the index has no chunk, and others.
-    pub(crate) bare: HashMap<ForkId, bool>,
-    /// What chunks cost that an item makes empty without naming them, in units of
+    /// By fork: whether the index has no chunk of it.
+    pub(crate) without_chunks: HashMap<ForkId, bool>,
+    /// The cost of chunks that items empty without naming them, in units of
     /// [`Head::logged`](crate::log::Head::logged).
     pub(crate) cost: u64,
 }
 
 impl Replay<'_> {
-    /// Lets one item take effect.
+    /// Applies one item.
     pub(crate) fn item(
         &mut self,
         sequence: u64,
@@ -84,7 +84,9 @@ impl Replay<'_> {
             ItemRecord::Truncate { id, length } => {
                 self.truncate(sequence, modified, *id, *length)?;
             }
-            ItemRecord::Cut { id, length } => self.cut(sequence, modified, *id, *length)?,
+            ItemRecord::Cut { id, length } => {
+                self.truncate_deferred(sequence, modified, *id, *length)?;
+            }
             ItemRecord::Empty { id, from, to } => self.empty(*id, *from..*to)?,
             ItemRecord::Operation { file, op } => {
                 if !self.state.has_done(*file, *op) {
@@ -123,17 +125,17 @@ impl Replay<'_> {
                 if self.state.check_alive(key.file).is_ok() {
                     self.state
                         .derive(*id, *parent, *chunk, key, *length, *modified);
-                    // That may have been a checkpoint: then it is told of a fork too many.
+                    // Also if it is of a checkpoint: then a fork too many counts as touched.
                     self.state.touches().touch(*id);
                 }
             }
             ItemRecord::Forget { file, number } => self.state.forget(*file, *number),
             ItemRecord::Adopt { from, to, chunk } => {
-                self.peek(*from, *chunk)?;
-                self.peek(*to, *chunk)?;
+                self.load_stored(*from, *chunk)?;
+                self.load_stored(*to, *chunk)?;
                 self.state.adopt(*from, *to, *chunk, 0);
             }
-            ItemRecord::Own { id, chunk } => self.load(*id, *chunk)?,
+            ItemRecord::Own { id, chunk } => self.load_private(*id, *chunk)?,
             ItemRecord::Merged { from, to } => {
                 self.overlay.retain(|(fork, _), _| fork != from);
                 self.state.merged(*from, *to);
@@ -154,17 +156,17 @@ impl Replay<'_> {
         self.state.delete(file, sequence);
     }
 
-    /// What only the log has; the entries below it are in memory then.
+    /// What only the log has. The entries of its chunks are in memory then.
     pub(crate) fn finish(mut self) -> Result<Overlay, StoreError> {
         let overlay = std::mem::take(&mut self.overlay);
         for &(id, n) in overlay.keys() {
-            self.load(id, n)?;
+            self.load_private(id, n)?;
         }
         Ok(overlay)
     }
 
     fn extend(&mut self, id: ForkId, end: u64, modified: i64) {
-        // A flush's map has no end and no time of its own.
+        // The map of a flush has neither an end nor a time.
         if end > 0 {
             let length = self.state.forks()[id].length().max(end);
             self.state.touch(id, length, modified);
@@ -200,7 +202,7 @@ impl Replay<'_> {
                 blocks
                     .entry(block)
                     .or_default()
-                    .push(Piece { sequence, at, data });
+                    .push(LogPiece { sequence, at, data });
                 at = stop;
             }
         }
@@ -210,7 +212,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// What a direct write says is so.
+    /// Takes the blocks of a direct write out of doubt.
     fn prove(&mut self, id: ForkId, n: u64, runs: &RunsRecord) {
         let size = u64::from(self.state.forks()[id].chunk());
         let at = |block: u32| n * size + (u64::from(block) * BLOCK as u64).min(size);
@@ -221,7 +223,7 @@ impl Replay<'_> {
     }
 
     fn map(&mut self, id: ForkId, n: u64, as_of: u64, runs: &RunsRecord) -> Result<(), StoreError> {
-        self.load(id, n)?;
+        self.load_private(id, n)?;
         let blocks = self.state.forks()[id].chunk().div_ceil(BLOCK as u32);
         if runs
             .runs
@@ -253,49 +255,49 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Brings a chunk into memory as the fork's own: copied where it shows through. The log has all
-    /// of its parent's before.
-    fn load(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
-        self.peek(id, n)?;
+    /// Loads a chunk's entry as a private one of the fork: copied from the parent if the fork
+    /// shares it. The log has all of the parent's changes before.
+    fn load_private(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
+        self.load_stored(id, n)?;
         let mut at = id;
         while let Some(fork) = self.state.forks().get(at)
             && fork.chunks().get(&n).is_some_and(|c| c.through)
             && let Some(parent) = fork.parent()
         {
             at = parent;
-            self.peek(at, n)?;
+            self.load_stored(at, n)?;
         }
         if at == id {
             return Ok(());
         }
         self.state.copy_entry(id, at, n);
-        // A parent that is gone was merged: then this fork's own entry, if it has any, is in the
-        // index.
+        // A missing parent was merged: then the index has the private entry of this fork, if there
+        // is one.
         let fork = self.state.forks_mut().get_mut(id);
         if let Some(chunk) = fork.and_then(|f| f.chunk_mut(n)) {
             chunk.through = false;
         }
-        // The index has it as the parent's only, and what is logged from now on counts on its being
-        // the fork's own.
+        // The index has only the parent's entry, and later items assume that the fork has a private
+        // one.
         self.state.mark_changed(id, n);
         Ok(())
     }
 
-    /// Brings a chunk into memory as it is stored.
-    fn peek(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
+    /// Loads a chunk's entry as it is in the index.
+    fn load_stored(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
         let Some(fork) = self.state.forks_mut().get_mut(id) else {
             return Ok(());
         };
         if fork.chunks().contains_key(&n) {
             return Ok(());
         }
-        // Asked once for each fork: most of what is replayed is of forks that the index lacks.
-        let bare = match self.bare.get(&id) {
-            Some(bare) => *bare,
+        // Looked up once for each fork: most items are of forks that the index does not have.
+        let absent = match self.without_chunks.get(&id) {
+            Some(absent) => *absent,
             None => !has_chunks(self.index, id)?,
         };
-        self.bare.insert(id, bare);
-        if bare {
+        self.without_chunks.insert(id, absent);
+        if absent {
             fork.load_chunk(n, Chunk::absent(fork.inherits(n)));
             self.state.count_entry(id, n);
             return Ok(());

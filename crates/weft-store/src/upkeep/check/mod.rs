@@ -1,17 +1,16 @@
-//! Checking a store in itself: chunks' entries, the blocks they name, free blocks, and what forks
-//! inherit.
+//! The consistency check of a store: chunks' entries, the blocks they refer to, free blocks, and
+//! what forks inherit (`docs/design/0009-fsck.md`).
 //!
-//! A pass walks the index in the order of its keys, as the scrub does, and judges each entry under
-//! the state's lock against the free blocks of the same moment. What an entry in the index says may
-//! be out of date: only what the entry in memory says as well is a finding.
-//! `docs/design/0009-fsck.md`.
+//! A pass walks the index in the order of its keys, as a scrub does, and compares each entry under
+//! the state's lock with the free blocks of the same moment. An entry in the index may be out of
+//! date: a fault is a finding only if the entry in memory has it as well.
 //!
-//! Memory: a bit for each block of the disks, for blocks that belong to two entries. Which two is
-//! found in a second walk over the entries, only where there are any.
+//! Memory: a bit for each block of the disks, to find blocks that two entries refer to. Only if
+//! there are any, a second walk over the entries finds out which entries these are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::engine::{Inner, Room, Store};
+use crate::engine::{IndexBudget, Inner, Store};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
@@ -19,23 +18,24 @@ use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, Place, RunsRecord};
 use crate::space::Extent;
-use crate::upkeep::scrub::{Entry, ScrubPosition};
+use crate::upkeep::walk::{ChunkEntry, ScrubPosition, block_finding, chunk_finding};
 
-/// About the bytes of chunks that one part looks at.
-const PART: u64 = 64 << 20;
-/// Blocks in two entries that are followed up.
-const TWICE_MAX: usize = 10_000;
+/// About how many bytes of chunks one step checks.
+const STEP_BYTES: u64 = 64 << 20;
+/// Most blocks with two entries of which the entries are looked up.
+const DUPLICATES_MAX: usize = 10_000;
 
-/// What one pass over a store has seen so far.
+/// A pass over a store and what it has seen so far.
 #[derive(Debug, Default)]
 pub struct CheckPass {
     step: Step,
-    /// What the store says beside chunks was told.
-    marked: bool,
+    /// The damage that opening the store repaired was reported.
+    reported_damage_at_open: bool,
+    /// By disk: a bit for each block that an entry refers to.
     seen: BTreeMap<u16, Vec<u64>>,
-    /// Places that a second entry named.
-    twice: BTreeSet<u64>,
-    /// Who names them.
+    /// Places that a second entry refers to.
+    duplicates: BTreeSet<u64>,
+    /// The entries that refer to them.
     owners: BTreeMap<u64, Vec<(ForkId, u64, u32)>>,
 }
 
@@ -53,51 +53,51 @@ impl Default for Step {
     }
 }
 
-/// What a part of a pass looked at.
+/// What a step of a pass checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// The pass is at its end.
     pub done: bool,
-    /// Chunks looked at.
+    /// Chunks checked.
     pub chunks: u64,
     /// Bytes of their blocks.
     pub bytes: u64,
-    /// What is wrong, and in words what was done about it.
+    /// Each fault, and in words what was done about it.
     pub findings: Vec<(Finding, Option<String>)>,
-    /// What was wrong beside chunks when the store was opened, and was set right then; told with a
-    /// pass's first part.
+    /// What was damaged beside chunks, and was repaired by opening the store; reported with a
+    /// pass's first step.
     pub marks: Vec<String>,
 }
 
 impl CheckPass {
-    /// Whether a block was named before in this pass.
-    fn again(&mut self, place: Place) -> bool {
+    /// Takes note that an entry refers to a block; returns whether another one did before.
+    fn was_seen(&mut self, place: Place) -> bool {
         let bits = self.seen.entry(place.disk()).or_default();
         let (word, bit) = ((place.block() / 64) as usize, 1_u64 << (place.block() % 64));
         if word >= bits.len() {
             bits.resize(word + 1, 0);
         }
-        let again = bits[word] & bit != 0;
+        let seen = bits[word] & bit != 0;
         bits[word] |= bit;
-        again
+        seen
     }
 }
 
 impl Store {
-    /// Makes sure that a pass that begins now sees everything there is.
+    /// Begins a pass: makes sure that it covers everything written before.
     pub async fn check_begin(&self) -> Result<CheckPass, StoreError> {
-        self.apply_in(Room::Last).await?;
+        self.apply_with(IndexBudget::Reserve).await?;
         Ok(CheckPass::default())
     }
 
-    /// The next part of a pass; with `data`, every block is read and compared with its checksum as
-    /// well. With `repair`, blocks in use that count as free are taken, and those that fail their
-    /// checksums are written anew from the cache or given up: then what the disk has of them is
-    /// kept in a file of the store's folder.
+    /// The next step of a pass. With `data`, every block is also read and compared with its
+    /// checksum. With `repair`, used blocks that count as free are allocated, and blocks that fail
+    /// their checksums are written again from the cache or marked as lost: then the bytes on the
+    /// disk are kept in a file of the store's folder.
     ///
-    /// Cost: nothing stays in the cache; the state's lock is held for a chunk's entry at a time.
+    /// Cost: nothing stays in the cache; the state's lock is held for one chunk's entry at a time.
     /// # Errors
-    /// [`StoreError::Index`] when the index as a whole cannot be read.
+    /// [`StoreError::Index`] if the index as a whole cannot be read.
     pub async fn check(
         &self,
         pass: &mut CheckPass,
@@ -106,13 +106,13 @@ impl Store {
     ) -> Result<Checked, StoreError> {
         let inner = &self.0;
         let mut done = Checked::default();
-        if !std::mem::replace(&mut pass.marked, true) {
-            done.marks.clone_from(&inner.marks);
+        if !std::mem::replace(&mut pass.reported_damage_at_open, true) {
+            done.marks = inner.damage_at_open().to_vec();
         }
         let step = std::mem::replace(&mut pass.step, Step::Done);
         pass.step = match step {
             Step::Entries(from) => {
-                let (entries, next) = inner.entries_from(&from, PART)?;
+                let (entries, next) = inner.entries_from(&from, STEP_BYTES)?;
                 for entry in entries {
                     inner.check_entry(entry, pass, repair, &mut done)?;
                 }
@@ -123,20 +123,20 @@ impl Store {
                 }
                 match next {
                     Some(next) => Step::Entries(next),
-                    None if !pass.twice.is_empty() => Step::Owners(ScrubPosition::default()),
+                    None if !pass.duplicates.is_empty() => Step::Owners(ScrubPosition::default()),
                     None if data => Step::Data(ScrubPosition::default()),
                     None => Step::Done,
                 }
             }
             Step::Owners(from) => {
-                let (entries, next) = inner.entries_from(&from, PART)?;
+                let (entries, next) = inner.entries_from(&from, STEP_BYTES)?;
                 for entry in entries {
                     inner.note_owners(&entry, pass);
                 }
                 if let Some(next) = next {
                     Step::Owners(next)
                 } else {
-                    inner.judge_owners(pass, &mut done)?;
+                    inner.verify_owners(pass, &mut done)?;
                     if data {
                         Step::Data(ScrubPosition::default())
                     } else {
@@ -145,38 +145,38 @@ impl Store {
                 }
             }
             Step::Data(from) => {
-                let part = self.scrub(&from, PART).await?;
-                done.bytes += part.bytes;
-                for finding in part.findings {
-                    // Entries that cannot be read were found before.
+                let scrubbed = self.scrub(&from, STEP_BYTES).await?;
+                done.bytes += scrubbed.bytes;
+                for finding in scrubbed.findings {
+                    // These were found in the walk over the entries.
                     if matches!(
                         finding.fault,
                         Fault::Entry { .. } | Fault::Lost { .. } | Fault::Unproven { .. }
                     ) {
                         continue;
                     }
-                    let mended = if repair {
-                        inner.mend(&finding).await?
+                    let repaired = if repair {
+                        inner.repair_blocks(&finding).await?
                     } else {
                         None
                     };
-                    let given_up = if mended.is_some() {
+                    let lost = if repaired.is_some() {
                         inner.find_lost_of(&finding)?
                     } else {
                         Vec::new()
                     };
-                    done.findings.push((finding, mended));
-                    for lost in given_up {
+                    done.findings.push((finding, repaired));
+                    for lost in lost {
                         if !done.findings.iter().any(|(known, _)| *known == lost) {
                             done.findings.push((lost, None));
                         }
                     }
                 }
-                if done.findings.iter().any(|(_, mended)| mended.is_some()) {
+                if done.findings.iter().any(|(_, repaired)| repaired.is_some()) {
                     inner.flush(0).await?;
                     self.sync().await?;
                 }
-                part.next.map_or(Step::Done, Step::Data)
+                scrubbed.next.map_or(Step::Done, Step::Data)
             }
             Step::Done => Step::Done,
         };
@@ -186,7 +186,7 @@ impl Store {
 }
 
 impl Inner {
-    /// Who derives from whom: once, at the end of the walk over the entries.
+    /// Checks which forks derive from which: once, at the end of the walk over the entries.
     fn check_tree(&self, done: &mut Checked) {
         let state = self.lock();
         let mut children: BTreeMap<ForkId, u32> = BTreeMap::new();
@@ -195,7 +195,7 @@ impl Inner {
                 *children.entry(parent).or_default() += 1;
                 if !state.forks().contains(parent) {
                     let reason = format!("it derives from fork {}, which is not there", parent.0);
-                    done.findings.push((tree(fork.key(), reason), None));
+                    done.findings.push((tree_finding(fork.key(), reason), None));
                 }
             }
         }
@@ -206,34 +206,29 @@ impl Inner {
                     "{count} forks derive from it, {} are counted",
                     fork.children()
                 );
-                done.findings.push((tree(fork.key(), reason), None));
+                done.findings.push((tree_finding(fork.key(), reason), None));
             }
         }
     }
 
     fn check_entry(
         &self,
-        entry: Entry,
+        entry: ChunkEntry,
         pass: &mut CheckPass,
         repair: bool,
         done: &mut Checked,
     ) -> Result<(), StoreError> {
         let (id, chunk) = (entry.id, entry.chunk);
-        let (key, runs) = {
-            let state = self.lock();
-            // A fork that was removed has nothing that anybody could miss.
-            let Some(fork) = state.forks().get(id) else {
-                return Ok(());
-            };
-            let known = fork.chunks().get(&chunk).map(Chunk::to_runs);
-            (fork.key().clone(), known.map_or(entry.runs, Ok))
+        let Some((key, runs)) = self.newest_runs(entry) else {
+            return Ok(());
         };
         done.chunks += 1;
         let runs = match runs {
             Ok(runs) => runs,
             Err(reason) => {
                 let fault = Fault::Entry { reason };
-                done.findings.push((whole(&key, chunk, fault), None));
+                done.findings
+                    .push((chunk_finding(&key, chunk, fault), None));
                 return Ok(());
             }
         };
@@ -243,7 +238,7 @@ impl Inner {
             .extend(lost.into_iter().map(|lost| (lost, None)));
         let suspects = self.suspects(&runs, pass);
         if !suspects.is_empty() {
-            self.judge(&key, (id, chunk), &suspects, repair, done)?;
+            self.verify_suspects(&key, (id, chunk), &suspects, repair, done)?;
         }
         if runs
             .runs
@@ -255,14 +250,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Blocks of an entry's own that are beyond the disk or free; notes those that were named
-    /// before.
+    /// Blocks of an entry that are beyond the disk or free; takes note of blocks that another entry
+    /// refers to. Inherited blocks are checked in the fork that owns them.
     fn suspects(&self, runs: &RunsRecord, pass: &mut CheckPass) -> Vec<(u32, Place)> {
         let mut suspects = Vec::new();
         let state = self.lock();
         for run in runs.runs.iter().filter(|run| !run.inherited) {
             let (size, _) = state.space().of_disk(run.place.disk());
-            // Of a disk that is not there nothing can be said.
+            // Nothing is known about a disk that is missing.
             if size == 0 {
                 continue;
             }
@@ -270,16 +265,16 @@ impl Inner {
                 let place = run.place.plus(i);
                 if place.block() >= size || state.space().is_free(place) {
                     suspects.push((run.first + i, place));
-                } else if pass.again(place) && pass.twice.len() < TWICE_MAX {
-                    pass.twice.insert(place.0);
+                } else if pass.was_seen(place) && pass.duplicates.len() < DUPLICATES_MAX {
+                    pass.duplicates.insert(place.0);
                 }
             }
         }
         suspects
     }
 
-    /// Looks at suspects once more, in the entry as it is now.
-    fn judge(
+    /// Checks suspects once more, in the entry as it is now.
+    fn verify_suspects(
         &self,
         key: &ForkKey,
         at: (ForkId, u64),
@@ -300,28 +295,22 @@ impl Inner {
             }
             let (size, _) = state.space().of_disk(place.disk());
             if place.block() >= size {
-                tell(
-                    done,
-                    block_of(key, chunk, *block, *place, Fault::Beyond),
-                    None,
-                );
+                let finding = block_finding(key, chunk, *block, *place, Fault::Beyond);
+                add_finding(done, finding, None);
             } else if state.space().is_free(*place) {
                 let claim = Extent {
                     start: place.0,
                     blocks: 1,
                 };
                 let taken = (repair && state.space_mut().claim(claim)).then(|| "taken".to_owned());
-                tell(
-                    done,
-                    block_of(key, chunk, *block, *place, Fault::Free),
-                    taken,
-                );
+                let finding = block_finding(key, chunk, *block, *place, Fault::Free);
+                add_finding(done, finding, taken);
             }
         }
         Ok(())
     }
 
-    /// Whether what a chunk inherits is there, in a fork that its own derives from.
+    /// Whether the blocks that a chunk inherits are those of a fork that its fork derives from.
     fn check_inherited(
         &self,
         key: &ForkKey,
@@ -350,11 +339,8 @@ impl Inner {
                         !c.is_inherited(block) && c.place(block).is_some_and(|(at, _)| at == place)
                     };
                     if place.disk() != Place::LOST_DISK && !above.iter().any(held) {
-                        tell(
-                            done,
-                            block_of(key, chunk, block, place, Fault::Inherited),
-                            None,
-                        );
+                        let finding = block_finding(key, chunk, block, place, Fault::Inherited);
+                        add_finding(done, finding, None);
                     }
                 }
             }
@@ -363,7 +349,7 @@ impl Inner {
         Ok(())
     }
 
-    fn note_owners(&self, entry: &Entry, pass: &mut CheckPass) {
+    fn note_owners(&self, entry: &ChunkEntry, pass: &mut CheckPass) {
         let state = self.lock();
         let Some(fork) = state.forks().get(entry.id) else {
             return;
@@ -375,7 +361,7 @@ impl Inner {
         for run in runs.runs.iter().filter(|run| !run.inherited) {
             for i in 0..run.blocks {
                 let place = run.place.plus(i);
-                if pass.twice.contains(&place.0) {
+                if pass.duplicates.contains(&place.0) {
                     let owner = (entry.id, entry.chunk, run.first + i);
                     pass.owners.entry(place.0).or_default().push(owner);
                 }
@@ -383,9 +369,9 @@ impl Inner {
         }
     }
 
-    /// A block was named twice in one pass because it moved from one chunk to another meanwhile, or
-    /// because it belongs to both at this moment.
-    fn judge_owners(&self, pass: &mut CheckPass, done: &mut Checked) -> Result<(), StoreError> {
+    /// Two entries referred to one block in a pass: because it moved from one chunk to another
+    /// meanwhile, or because it belongs to both now. Only the latter is a finding.
+    fn verify_owners(&self, pass: &mut CheckPass, done: &mut Checked) -> Result<(), StoreError> {
         for (place, owners) in std::mem::take(&mut pass.owners) {
             let place = Place(place);
             for (id, chunk, _) in &owners {
@@ -407,45 +393,20 @@ impl Inner {
             }
             for (id, chunk, block) in still {
                 let key = state.forks()[id].key().clone();
-                tell(
-                    done,
-                    block_of(&key, chunk, block, place, Fault::Twice),
-                    None,
-                );
+                let finding = block_finding(&key, chunk, block, place, Fault::Twice);
+                add_finding(done, finding, None);
             }
         }
         Ok(())
     }
 }
 
-fn whole(key: &ForkKey, chunk: u64, fault: Fault) -> Finding {
-    Finding {
-        key: key.clone(),
-        chunk,
-        blocks: 0..0,
-        disk: 0,
-        place: 0,
-        fault,
-    }
+fn tree_finding(key: &ForkKey, reason: String) -> Finding {
+    chunk_finding(key, 0, Fault::Tree { reason })
 }
 
-fn tree(key: &ForkKey, reason: String) -> Finding {
-    whole(key, 0, Fault::Tree { reason })
-}
-
-fn block_of(key: &ForkKey, chunk: u64, block: u32, place: Place, fault: Fault) -> Finding {
-    Finding {
-        key: key.clone(),
-        chunk,
-        blocks: block..block + 1,
-        disk: place.disk(),
-        place: place.block(),
-        fault,
-    }
-}
-
-/// Adds a bad block, to the last finding where it continues that.
-fn tell(done: &mut Checked, finding: Finding, repaired: Option<String>) {
+/// Adds a finding about a block, to the last finding if it continues that one.
+fn add_finding(done: &mut Checked, finding: Finding, repaired: Option<String>) {
     if let Some((last, was)) = done.findings.last_mut()
         && *was == repaired
         && last.absorb(&finding)

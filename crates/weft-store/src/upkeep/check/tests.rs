@@ -28,19 +28,19 @@ async fn write(store: &Store, offset: u64, mark: u8) {
     store.write(vec![write], Timestamp(1)).await.unwrap();
 }
 
-/// What a check told, and whether it was repaired.
-type Told = Vec<(Fault, bool)>;
+/// What a check found, and whether it was repaired.
+type Findings = Vec<(Fault, bool)>;
 
-async fn checked(store: &Store, repair: bool) -> Told {
+async fn checked(store: &Store, repair: bool) -> Findings {
     let (mut pass, mut found) = (store.check_begin().await.unwrap(), Vec::new());
     loop {
-        let part = store.check(&mut pass, false, repair).await.unwrap();
+        let step = store.check(&mut pass, false, repair).await.unwrap();
         found.extend(
-            part.findings
+            step.findings
                 .into_iter()
                 .map(|(f, d)| (f.fault, d.is_some())),
         );
-        if part.done {
+        if step.done {
             return found;
         }
     }
@@ -54,9 +54,12 @@ async fn opened() -> Store {
     Store::open(config).await.unwrap()
 }
 
-/// A store with a fork of two blocks, of which the first is shared with a checkpoint, spoiled by
-/// `spoil`, which is told the living fork and the kept one; what a check finds then.
-fn found_after(repair: bool, spoil: impl FnOnce(&mut State, ForkId, ForkId)) -> (Told, Told) {
+/// What a check finds in a store with a fork of two blocks, the first shared with a checkpoint,
+/// after `spoil` damaged it; `spoil` gets the current fork and the checkpoint fork.
+fn found_after(
+    repair: bool,
+    spoil: impl FnOnce(&mut State, ForkId, ForkId),
+) -> (Findings, Findings) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();
@@ -83,7 +86,7 @@ fn found_after(repair: bool, spoil: impl FnOnce(&mut State, ForkId, ForkId)) -> 
     })
 }
 
-/// Where the living fork's own block lies.
+/// A block of a fork that is not inherited, and where it lies.
 fn own(state: &State, id: ForkId) -> (u32, Place) {
     state.forks()[id].chunks()[&0].own_blocks().next().unwrap()
 }
@@ -96,7 +99,7 @@ fn move_own(state: &mut State, id: ForkId, to: Place) {
 }
 
 #[test]
-fn a_block_in_use_that_is_free_is_told_and_taken() {
+fn a_used_block_that_counts_as_free_is_found_and_allocated() {
     let spoil = |state: &mut State, living, _| {
         let (_, place) = own(state, living);
         state.space_mut().free(crate::state::extent(place));
@@ -107,10 +110,10 @@ fn a_block_in_use_that_is_free_is_told_and_taken() {
 }
 
 #[test]
-fn blocks_beyond_the_disk_and_in_two_chunks_are_told() {
+fn blocks_beyond_the_disk_or_of_two_chunks_are_found() {
     let beyond = |state: &mut State, living, _| move_own(state, living, Place(1 << 40));
-    let told = vec![(Fault::Beyond, false)];
-    assert_eq!(found_after(true, beyond), (told.clone(), told));
+    let findings = vec![(Fault::Beyond, false)];
+    assert_eq!(found_after(true, beyond), (findings.clone(), findings));
     let twice = |state: &mut State, living, kept| {
         let (_, place) = own(state, kept);
         move_own(state, living, place);
@@ -120,7 +123,7 @@ fn blocks_beyond_the_disk_and_in_two_chunks_are_told() {
 }
 
 #[test]
-fn an_inherited_block_that_nobody_has_is_told() {
+fn an_inherited_block_that_no_fork_owns_is_found() {
     let spoil = |state: &mut State, living, kept: ForkId| {
         let entry = state.forks_mut().get_mut(kept).unwrap().chunk_mut(0);
         let (block, place) = entry.as_ref().unwrap().own_blocks().next().unwrap();
@@ -133,7 +136,7 @@ fn an_inherited_block_that_nobody_has_is_told() {
 }
 
 #[test]
-fn a_tree_of_forks_that_does_not_count_its_children_is_told() {
+fn a_fork_with_a_wrong_count_of_children_is_found() {
     let spoil = |state: &mut State, _, kept: ForkId| {
         state.forks_mut().get_mut(kept).unwrap().count_child();
     };
@@ -145,17 +148,17 @@ fn a_tree_of_forks_that_does_not_count_its_children_is_told() {
     assert_eq!(first, second);
 }
 
-/// Looks at the state when it goes.
-struct Tidy(Arc<Inner>);
+/// Locks the state when it is dropped.
+struct LocksOnDrop(Arc<Inner>);
 
-impl Drop for Tidy {
+impl Drop for LocksOnDrop {
     fn drop(&mut self) {
         drop(self.0.lock());
     }
 }
 
 #[test]
-fn who_panics_with_the_state_in_hand_closes_the_store() {
+fn a_panic_under_the_lock_of_the_state_closes_the_store() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();
@@ -164,7 +167,7 @@ fn who_panics_with_the_state_in_hand_closes_the_store() {
         write(&store, 0, 1).await;
         let inner = Arc::clone(&store.0);
         let outside = async move {
-            let _tidy = Tidy(inner);
+            let _locks_on_drop = LocksOnDrop(inner);
             panic!("as the test wants it");
         };
         assert!(tokio::spawn(outside).await.unwrap_err().is_panic());

@@ -329,7 +329,7 @@ async fn rescue(
     repair: bool,
 ) -> Result<Vec<Row>> {
     let role = io_role(config, section, folder, String::new())?;
-    let found = weft_store::rescue(&role.store, repair).await?;
+    let found = weft_store::repair_closed(&role.store, repair).await?;
     let rows = found.into_iter().map(|obstacle| {
         let mut finding = match obstacle.finding {
             Some(finding) => weft_server::finding_on_the_wire(finding, None),

@@ -1,11 +1,11 @@
-//! Bytes on their way to a reader, with the sums under which they are stored:
-//! `docs/design/0014-checksums.md`.
+//! Bytes on their way to a reader, with the sums under which they are stored
+//! (`docs/design/0014-checksums.md`).
 //!
-//! A block's sum is computed when it is stored. What a reader gets is judged by that sum, not by
-//! one computed from what lies in memory by then: whoever sends bytes on sends [`Part::sum`], and
-//! asks [`Store::verify`] *after* the last use of the bytes. A page whose bytes changed in memory
-//! is dropped and read anew from the disk; where the disk does not have them yet, the store closes
-//! itself, because its log has.
+//! A block's sum is computed when it is stored. A reader's bytes are compared with that sum, not
+//! with one computed from the memory at that time: a caller that sends bytes on sends
+//! [`ReadSlice::sum`], and calls [`Store::verify`] *after* the last use of the bytes. A page whose
+//! bytes changed in memory is dropped and read again from the disk. If the disk does not have the
+//! bytes yet, the store closes itself, because its log has them.
 
 use std::cell::Cell;
 use std::ops::{Deref, Range};
@@ -21,49 +21,54 @@ use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Slice};
 use crate::record::ForkId;
 use crate::state::State;
 
-/// Consecutive bytes of a fork: of one page, or of a hole.
+/// Consecutive bytes of a fork that were read: of one page, or of a hole.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct ReadSlice {
     bytes: Bytes,
     blocks: Option<Blocks>,
 }
 
-/// The whole blocks that a part lies in.
+/// The whole blocks that a slice lies in.
 #[derive(Clone, Debug)]
 struct Blocks {
     slice: Slice,
-    /// Bytes before the part.
+    /// Bytes before the slice.
     before: usize,
     sums: [u32; BUFFER_BLOCKS_MAX],
     id: ForkId,
     chunk: u64,
-    /// The first block in the chunk.
+    /// The number of the first block in the chunk.
     first: u32,
-    /// Which of the blocks were used, a bit for each.
+    /// Blocks that were used, a bit for each.
     used: Cell<u16>,
-    /// Which were found to be right when they came from the disk, have not been read since, and go
-    /// under that sum only.
+    /// Blocks that were verified when they were read from the disk, were not used since, and are
+    /// sent only under that sum.
     fresh: Cell<u16>,
 }
 
-impl From<Bytes> for Part {
-    /// Bytes that are not stored anywhere: zeros, say.
-    fn from(bytes: Bytes) -> Part {
+impl From<Bytes> for ReadSlice {
+    /// Bytes that are not stored anywhere, such as zeros.
+    fn from(bytes: Bytes) -> ReadSlice {
         let blocks = None;
-        Part { bytes, blocks }
+        ReadSlice { bytes, blocks }
     }
 }
 
-impl Deref for Part {
+impl Deref for ReadSlice {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Part {
+impl ReadSlice {
     /// Bytes `range` of a chunk, all in valid blocks of one page.
-    pub(crate) fn of(id: ForkId, n: u64, chunk: &mut Chunk, range: Range<u32>) -> Option<Part> {
+    pub(crate) fn of(
+        id: ForkId,
+        n: u64,
+        chunk: &mut Chunk,
+        range: Range<u32>,
+    ) -> Option<ReadSlice> {
         let (first, last) = (range.start / BLOCK as u32, (range.end - 1) / BLOCK as u32);
         let fresh = chunk.page_mut(slot_of(first))?.take_fresh(first, last);
         let page = chunk.valid_page(first)?;
@@ -76,9 +81,9 @@ impl Part {
         let slice = Slice::new(Arc::clone(page.buffer()), at..end);
         let before = range.start as usize % BLOCK;
         let from = at + before;
-        let part = from..from + range.len();
-        Some(Part {
-            bytes: Slice::new(Arc::clone(page.buffer()), part).into_bytes(),
+        let bytes = from..from + range.len();
+        Some(ReadSlice {
+            bytes: Slice::new(Arc::clone(page.buffer()), bytes).into_bytes(),
             blocks: Some(Blocks {
                 slice,
                 before,
@@ -92,8 +97,8 @@ impl Part {
         })
     }
 
-    /// Nobody uses the part: whoever reads its blocks next is the first.
-    pub(crate) fn give_back(self, state: &mut State) {
+    /// Returns a slice that no caller used: the next read of its blocks counts as the first.
+    pub(crate) fn return_unused(self, state: &mut State) {
         let Some(blocks) = self.blocks.filter(|blocks| blocks.fresh.get() != 0) else {
             return;
         };
@@ -110,16 +115,16 @@ impl Part {
         &self.bytes
     }
 
-    /// Says that these bytes are used: [`Store::verify_used`] looks at the blocks they lie in, and
-    /// at no others.
-    pub fn mark(&self, range: Range<usize>) {
+    /// Takes note that these bytes are used: [`Store::verify_used`] checks only the blocks that
+    /// they lie in.
+    pub fn mark_used(&self, range: Range<usize>) {
         if let Some(blocks) = self.blocks.as_ref().filter(|_| !range.is_empty()) {
             blocks.mark(range);
         }
     }
 
-    /// Says that these bytes are used and go under the sum that is returned: their CRC-32C, from
-    /// the sums of the blocks that they are; that of parts of blocks from the bytes.
+    /// Takes note that these bytes are used and are sent under the returned sum: their CRC-32C,
+    /// from the stored sums of whole blocks, and computed for incomplete blocks.
     pub fn sum(&self, range: Range<usize>) -> u32 {
         let Some(blocks) = &self.blocks else {
             return weft_sum::of(&self.bytes[range]);
@@ -143,7 +148,7 @@ impl Part {
 }
 
 impl Blocks {
-    /// These bytes of the part are used under another sum than the stored ones.
+    /// Takes note that these bytes of the slice are used under another sum than the stored ones.
     fn mark(&self, range: Range<usize>) {
         let first = (self.before + range.start) / BLOCK;
         let count = (self.before + range.end).div_ceil(BLOCK) - first;
@@ -152,58 +157,58 @@ impl Blocks {
         self.fresh.set(self.fresh.get() & !marks);
     }
 
-    /// The blocks of the chunk whose bytes are not those that were stored, among those whose bit is
-    /// set.
-    fn rotten(&self, looked_at: u16) -> Vec<u32> {
+    /// The blocks of the chunk, among those in `checked`, whose bytes are not those that were
+    /// stored.
+    fn rotten(&self, checked: u16) -> Vec<u32> {
         let blocks = self.slice.chunks_exact(BLOCK).zip(self.sums).enumerate();
         blocks
-            .filter(|(n, (bytes, sum))| looked_at >> n & 1 != 0 && weft_sum::of(bytes) != *sum)
+            .filter(|(n, (bytes, sum))| checked >> n & 1 != 0 && weft_sum::of(bytes) != *sum)
             .map(|(n, _)| self.first + n as u32)
             .collect()
     }
 }
 
 impl Store {
-    /// Whether parts that were read still are what was stored. Where not, what is in the cache is
-    /// dropped: the caller reads again, or gives up when that was its `last` try.
+    /// Whether slices that were read still are what was stored. If not, the changed blocks are
+    /// dropped from the cache and the caller reads again, unless that was its `last` attempt.
     ///
-    /// Cost: a sum over the blocks that the parts lie in.
+    /// Cost: a sum over the blocks that the slices lie in.
     /// # Errors
-    /// [`StoreError::Memory`] when the disk does not have the bytes yet, and on the last try.
+    /// [`StoreError::Memory`] if the disk does not have the bytes yet, and after the last attempt.
     pub fn verify<'a>(
         &self,
-        parts: impl IntoIterator<Item = &'a Part>,
+        slices: impl IntoIterator<Item = &'a ReadSlice>,
         last: bool,
     ) -> Result<bool, StoreError> {
-        self.verify_blocks(parts, last, |_| u16::MAX)
+        self.verify_blocks(slices, last, |_| u16::MAX)
     }
 
-    /// As [`Store::verify`], of what was marked by [`Part::mark`] or goes under [`Part::sum`]: what
-    /// was read only because it lies between is left out. So are blocks that just came from the
-    /// disk, were found to be right then, and go under that very sum: whoever gets them sees what
-    /// became of them since.
+    /// As [`Store::verify`], but only of bytes that [`ReadSlice::mark_used`] or [`ReadSlice::sum`]
+    /// took note of: bytes that were read only because they lie in between are skipped. So are
+    /// blocks that were just read from the disk and verified, and are sent under that very sum:
+    /// their receiver sees any later change.
     ///
     /// # Errors
     /// As [`Store::verify`].
     pub fn verify_used<'a>(
         &self,
-        parts: impl IntoIterator<Item = &'a Part>,
+        slices: impl IntoIterator<Item = &'a ReadSlice>,
         last: bool,
     ) -> Result<bool, StoreError> {
-        self.verify_blocks(parts, last, |blocks| {
+        self.verify_blocks(slices, last, |blocks| {
             blocks.used.get() & !blocks.fresh.get()
         })
     }
 
     fn verify_blocks<'a>(
         &self,
-        parts: impl IntoIterator<Item = &'a Part>,
+        slices: impl IntoIterator<Item = &'a ReadSlice>,
         last: bool,
-        looked_at: impl Fn(&Blocks) -> u16,
+        checked: impl Fn(&Blocks) -> u16,
     ) -> Result<bool, StoreError> {
         let mut right = true;
-        for blocks in parts.into_iter().filter_map(|part| part.blocks.as_ref()) {
-            for block in blocks.rotten(looked_at(blocks)) {
+        for blocks in slices.into_iter().filter_map(|slice| slice.blocks.as_ref()) {
+            for block in blocks.rotten(checked(blocks)) {
                 right = false;
                 let error = self.0.drop_rotten(blocks, block);
                 if let Some(error) = error.filter(|e| last || e.closes()) {
@@ -216,7 +221,7 @@ impl Store {
 }
 
 impl Inner {
-    /// Drops a block whose bytes changed in memory; `None` when that was done before.
+    /// Drops a block whose bytes changed in memory; `None` if that was done before.
     fn drop_rotten(&self, blocks: &Blocks, block: u32) -> Option<StoreError> {
         let mut state = self.lock();
         let fork = state.forks_mut().get_mut(blocks.id)?;
@@ -234,17 +239,17 @@ impl Inner {
         }
         let error = self.memory_fault(StoreError::memory(&key, blocks.chunk, block, dirty));
         Some(if dirty {
-            self.signals.room.notify_waiters();
+            self.wake_waiting_calls();
             state.fail_memory(error)
         } else {
             error
         })
     }
 
-    /// Counts and tells what memory did.
+    /// Counts and logs a fault of this machine's memory.
     pub(crate) fn memory_fault(&self, error: StoreError) -> StoreError {
-        Counters::add(&self.counters.memory_faults, 1);
-        tracing::error!(%error, "this machine's memory is not to be relied upon");
+        Counters::add(&self.counters().memory_faults, 1);
+        tracing::error!(%error, "this machine's memory is unreliable");
         error
     }
 }

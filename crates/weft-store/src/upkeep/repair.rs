@@ -1,31 +1,31 @@
-//! Blocks that cannot be had any more.
+//! Repair of blocks that fail their checksums, and the marking of lost blocks.
 //!
-//! A block that is given up lies nowhere, which is not a hole: reading it is a typed error until it
-//! is written anew. The log says so with a `Map` item whose place is on [`Place::LOST_DISK`]. It is
-//! done
+//! A lost block has no place, which is not the same as a hole: reading it is a typed error until it
+//! is written again. The log records it as a `Map` item whose place is on [`Place::LOST_DISK`]. A
+//! block is marked as lost
 //!
-//! - by a cut inside a block that fails its checksum: the cut has been promised, and nobody asks
-//!   for the rest of the block again;
-//! - by a repair (`docs/design/0009-fsck.md`), which keeps the bytes as they are beside the store
-//!   first.
+//! - by a truncation inside a block that fails its checksum: the truncation was acknowledged by the
+//!   namespace, and the rest of the block is not needed again;
+//! - by a repair (`docs/design/0009-fsck.md`), which first saves the bytes on the disk in a file of
+//!   the store's folder.
 //!
-//! A batch of pieces that together are all of a bad block needs nothing of it: it is emptied in the
-//! frame that fills it.
+//! A batch whose pieces together overwrite a whole bad block does not need its bytes: the frame
+//! that writes the block also empties it.
 
-use crate::engine::{Inner, Locked};
+use crate::engine::{Inner, StateGuard};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
 use crate::pages::Wanted;
-use crate::paging::Missing;
+use crate::paging::{Attempt, Missing};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, Place, checksum};
 use crate::state::State;
 use crate::storage::FileKind;
 
 impl Inner {
-    /// As [`Inner::load`]; blocks that fail their checksums are given up.
-    pub(crate) async fn load_or_give_up(&self, missing: Missing) -> Result<(), StoreError> {
+    /// As [`Inner::load`], but marks blocks that fail their checksums as lost.
+    pub(crate) async fn load_or_mark_lost(&self, missing: Missing) -> Result<(), StoreError> {
         let blocks = missing.blocks.clone();
         match self.load(missing).await {
             Err(StoreError::BadChecksum { .. }) => {}
@@ -33,13 +33,13 @@ impl Inner {
         }
         for block in &blocks {
             let block = std::slice::from_ref(block);
-            // One bad reading may be the way's fault, not the disk's.
-            if self.load_blocks(block, true).await.is_ok() {
+            // One bad read may be a fault of the connection to the disk.
+            if self.load_blocks(block, Attempt::Retry).await.is_ok() {
                 continue;
             }
-            match self.load_blocks(block, true).await {
+            match self.load_blocks(block, Attempt::Retry).await {
                 Err(error @ StoreError::BadChecksum { .. }) => {
-                    tracing::error!(%error, "a cut ends in the block: the rest of it is given up");
+                    tracing::error!(%error, "a truncation ends in the block: all of it is marked as lost");
                     let sequence = self.lock().give_up(block);
                     self.append(sequence)?;
                 }
@@ -49,15 +49,18 @@ impl Inner {
         Ok(())
     }
 
-    /// What is done about blocks that fail their checksums: where the cache has them as they were
-    /// written they are written anew, else the bytes are put aside and the blocks given up. In
-    /// words; nothing: it is left.
-    pub(crate) async fn mend(&self, finding: &Finding) -> Result<Option<String>, StoreError> {
+    /// Repairs blocks that fail their checksums. Blocks that the cache has as they were written are
+    /// written again; of the others the bytes are saved and the blocks marked as lost. Returns what
+    /// was done in words; `None` if nothing was.
+    pub(super) async fn repair_blocks(
+        &self,
+        finding: &Finding,
+    ) -> Result<Option<String>, StoreError> {
         if finding.fault != Fault::Checksum {
             return Ok(None);
         }
-        // Nobody takes chunks from a fork that is about to be dirty.
-        let _alone = self.merge_lock.lock().await;
+        // No chunk may leave a fork that is about to be dirty.
+        let _turn = self.turns().merge().await;
         let (blocks, chunk) = (finding.blocks.clone(), finding.chunk);
         let first = Place(u64::from(finding.disk) << 48 | finding.place);
         let at = |block: u32| first.plus(block - blocks.start);
@@ -71,20 +74,20 @@ impl Inner {
             }
         }
         if bad.is_empty() {
-            return Ok(Some("written anew from the server's cache".to_owned()));
+            return Ok(Some("written again from the server's cache".to_owned()));
         }
-        let aside = self.put_aside(finding, first).await;
-        let (kept, bytes) = match aside {
-            Ok(aside) => aside,
+        let saved = self.save_damaged(finding, first).await;
+        let (copy, bytes) = match saved {
+            Ok(saved) => saved,
             Err(error) => {
-                tracing::warn!(%error, "a bad block is left: its bytes cannot be put aside");
+                tracing::warn!(%error, "a bad block is left as it is: its bytes cannot be saved");
                 return Ok(None);
             }
         };
         let (sequence, lost) = {
             let mut state = self.with_entries(&finding.key, chunk)?;
             let forks = state.forks().all_of(&finding.key);
-            // Who has it in memory by now has it as it was written.
+            // A fork that has the block in memory by now has it as it was written.
             let still = bad.into_iter().filter(|block| {
                 let from = (block - blocks.start) as usize * BLOCK;
                 let found = checksum(&bytes[from..from + BLOCK]);
@@ -112,21 +115,21 @@ impl Inner {
         };
         self.append(sequence)?;
         if lost == 0 {
-            // What was put aside is nothing that anybody lost.
-            let removed = self.storage.remove(&kept);
-            removed.map_err(|e| StoreError::io("remove", &kept, &e))?;
+            // Nothing was lost: the saved bytes are of no use.
+            let removed = self.storage().remove(&copy);
+            removed.map_err(|e| StoreError::io("remove", &copy, &e))?;
         }
         Ok(Some(match lost {
             0 => "read as it was written the second time".to_owned(),
             lost => format!(
-                "{lost} of {} given up: reading fails until it is written anew; what the disk has instead is kept as {kept} in the server's folder",
+                "{lost} of {} blocks marked as lost: reading fails until they are written again; the bytes on the disk are kept as {copy} in the server's folder",
                 blocks.len()
             ),
         }))
     }
 
-    /// The state, with the entries of one chunk of all forks of a name in memory.
-    fn with_entries(&self, key: &ForkKey, chunk: u64) -> Result<Locked<'_>, StoreError> {
+    /// Locks the state with the entries of one chunk of all forks of a name in memory.
+    fn with_entries(&self, key: &ForkKey, chunk: u64) -> Result<StateGuard<'_>, StoreError> {
         loop {
             let (forks, evictions) = {
                 let state = self.lock();
@@ -143,8 +146,8 @@ impl Inner {
         }
     }
 
-    /// Marks a block dirty in each fork that lies there, where one of them has it in memory as it
-    /// was written.
+    /// Marks a block dirty in each fork that has it at `place`, if one of them has it in memory as
+    /// it was written; returns whether nothing is left to do.
     fn write_from_cache(
         &self,
         state: &mut State,
@@ -169,7 +172,7 @@ impl Inner {
             let bytes = bytes.as_ref().filter(|_| !dirty)?;
             (checksum(bytes) == *crc).then(|| bytes.clone())
         });
-        // What is dirty goes to another place soon.
+        // A dirty block is written to another place soon.
         let open: Vec<ForkId> = there
             .iter()
             .filter(|(_, (_, dirty, _))| !dirty)
@@ -186,28 +189,28 @@ impl Inner {
             let held = (size - block * BLOCK as u32).min(BLOCK as u32) as usize;
             let offset = chunk * u64::from(size) + u64::from(block) * BLOCK as u64;
             // Not logged: a crash leaves it bad, as it was.
-            self.put(state, id, size, offset, &good[..held]);
+            self.buffer_bytes(state, id, size, offset, &good[..held]);
         }
         true
     }
 
-    /// Keeps what the disk has of blocks in a file beside the store, on stable storage; its name,
-    /// and the bytes.
-    async fn put_aside(
+    /// Saves the bytes of blocks as the disk has them in a file of the store's folder, on stable
+    /// storage; returns its name and the bytes.
+    async fn save_damaged(
         &self,
         finding: &Finding,
         first: Place,
     ) -> Result<(String, Vec<u8>), StoreError> {
         let blocks = &finding.blocks;
-        let file = self.disks.file(first);
-        let file = file.map_err(|e| StoreError::io("read", &self.disks.shown(first), &e))?;
+        let file = self.disks().file(first);
+        let file = file.map_err(|e| StoreError::io("read", &self.disks().shown(first), &e))?;
         let mut bytes = Vec::with_capacity(blocks.len() * BLOCK);
         for (i, _) in (0_u32..).zip(blocks.clone()) {
             let place = first.plus(i);
             let read = file
-                .read_at(place.offset(), vec![self.pool.take(1)])
+                .read_at(place.offset(), vec![self.pool().take(1)])
                 .await
-                .map_err(|e| StoreError::io("read", &self.disks.shown(place), &e))?;
+                .map_err(|e| StoreError::io("read", &self.disks().shown(place), &e))?;
             for buffer in &read {
                 bytes.extend_from_slice(buffer);
             }
@@ -225,10 +228,10 @@ impl Inner {
             fork.as_str(),
         );
         let fail = |e: std::io::Error| StoreError::io("write", &name, &e);
-        let aside = self.storage.open(&name, FileKind::Log).map_err(fail)?;
-        aside.write_plain(0, &bytes).map_err(fail)?;
-        aside.sync().await.map_err(fail)?;
-        self.storage.sync_folder().map_err(fail)?;
+        let copy = self.storage().open(&name, FileKind::Log).map_err(fail)?;
+        copy.write_plain(0, &bytes).map_err(fail)?;
+        copy.sync().await.map_err(fail)?;
+        self.storage().sync_folder().map_err(fail)?;
         Ok((name, bytes))
     }
 }

@@ -1,15 +1,15 @@
-//! Giving a disk its label again, where it can be told which disk it is.
+//! Repair of disk labels.
 //!
 //! A label that cannot be read keeps the store from opening: a disk that is taken for another would
-//! give other files' bytes. What the index knows says whose the disk is: its number is known and is
-//! no other disk's, it is the only one of which that cannot be said, its file is as long as what
-//! lies there, and the blocks that the index has there match their checksums. Then the label is
-//! written anew; otherwise nothing is touched, and what can be done is said.
+//! return other files' bytes. The index can identify the disk: exactly one disk has no readable
+//! label, exactly one known number is missing, the disk's file is long enough for the blocks that
+//! the index has on that number, and these blocks match their checksums. Then the label is written
+//! again; otherwise the disk is left as it is, and the report says what can be done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::rescue::{Obstacle, Rescue};
+use super::index::{Obstacle, Repair};
 use crate::config::{DiskConfig, StoreConfig};
 use crate::disk::{DATA, LABEL, known_disks, write_label};
 use crate::error::StoreError;
@@ -18,27 +18,28 @@ use crate::record::{CHUNKS, ChunkRecord, DiskRecord, LabelRecord, META, Place, c
 use crate::recovery::replay::each;
 use crate::storage::{FileKind, Storage};
 
-/// Blocks whose checksums are compared.
+/// How many blocks are compared with their checksums.
 const SAMPLE: usize = 256;
 
 /// What is done to a label and to a disk's record.
-const ANEW: &str = "written anew: the blocks that the index has on the disk are there";
-const NO_PATH: &str = "written anew; the path is only for reports";
-/// What whoever has such a disk can do.
+const REWRITTEN: &str = "written again: the blocks that the index has on the disk are there";
+const NO_PATH: &str = "written again; the path is only for reports";
+/// What the owner of such a disk can do.
 const ADVICE: &str = "Nothing was changed. Write its first 4,096 bytes back from a copy; or take the disk out of the configuration: \
                       then what lies on it cannot be read, and everything else can";
 
 /// What the index has on a disk.
 #[derive(Default)]
-struct Held {
-    /// Blocks that the file must have.
+struct DiskContents {
+    /// How many blocks the file must have at least.
     size: u64,
+    /// Some blocks and their checksums.
     sample: Vec<(Place, u32)>,
 }
 
-impl Rescue {
-    /// Finds labels and records of disks that cannot be read, and with `repair` writes them anew.
-    pub(crate) async fn labels(&mut self, config: &StoreConfig) -> Result<(), StoreError> {
+impl Repair {
+    /// Finds unreadable labels and records of disks; with `repair`, writes them again.
+    pub(super) async fn repair_labels(&mut self, config: &StoreConfig) -> Result<(), StoreError> {
         let (mut seen, mut unread) = (BTreeMap::new(), Vec::new());
         for disk in &config.disks {
             match label_of(disk) {
@@ -47,12 +48,12 @@ impl Rescue {
                 None => {}
             }
         }
-        self.disk_records(&seen)?;
+        self.repair_disk_records(&seen)?;
         let known = known_disks(&*self.index).unwrap_or_default();
         let missing = known.iter().filter(|(n, _)| !seen.contains_key(n));
         let missing: Vec<_> = missing.collect();
         for (disk, storage, error) in &unread {
-            let told = match (&unread[..], &missing[..]) {
+            let identified = match (&unread[..], &missing[..]) {
                 ([_], [(number, path)]) => {
                     let fits = self.fits(&**storage, *number, *path == disk.path).await?;
                     fits.map(|()| *number)
@@ -63,13 +64,13 @@ impl Rescue {
                     missing.len()
                 )),
             };
-            let (reason, repaired) = match told {
+            let (reason, repaired) = match identified {
                 Ok(number) => {
-                    if self.repair {
+                    if self.may_write {
                         write_label(&**storage, number, config).await?;
                     }
                     let which = format!("{error}; it is disk {number}");
-                    (which, self.repair)
+                    (which, self.may_write)
                 }
                 Err(why) => (
                     format!("{error}; which it is cannot be told: {why}. {ADVICE}"),
@@ -80,21 +81,21 @@ impl Rescue {
                 finding: None,
                 reason: format!("disk {}: {reason}", disk.path),
                 repaired,
-                done: ANEW,
+                done: REWRITTEN,
             });
         }
         Ok(())
     }
 
-    /// Records of disks in the index.
-    fn disk_records(&mut self, seen: &BTreeMap<u16, String>) -> Result<(), StoreError> {
-        for (key, value) in self.some(META, None)? {
+    /// The records of disks in the index.
+    fn repair_disk_records(&mut self, seen: &BTreeMap<u16, String>) -> Result<(), StoreError> {
+        for (key, value) in self.next_pairs(META, None)? {
             let Some(number) = DiskRecord::decode_key(&key) else {
                 continue;
             };
             if let Err(error @ StoreError::Corrupt { .. }) = DiskRecord::decode(&key, &value) {
                 let path = seen.get(&number).cloned().unwrap_or_default();
-                let repaired = self.put(META, key, DiskRecord { path }.encode())?;
+                let repaired = self.replace(META, key, DiskRecord { path }.encode())?;
                 self.obstacles.push(Obstacle {
                     finding: None,
                     reason: error.to_string(),
@@ -103,17 +104,17 @@ impl Rescue {
                 });
             }
         }
-        self.write()
+        self.write_changes()
     }
 
-    /// Whether a disk holds what the index has on this number; else why that cannot be said.
+    /// Whether a disk holds what the index has on this number; if that is not certain, why.
     async fn fits(
         &self,
         storage: &dyn Storage,
         number: u16,
         same_path: bool,
     ) -> Result<Result<(), String>, StoreError> {
-        let held = self.held_by(number)?;
+        let held = self.contents_of(number)?;
         let file = match storage.open(DATA, FileKind::Data) {
             Ok(file) => file,
             Err(error) => return Ok(Err(format!("its data cannot be opened: {error}"))),
@@ -137,7 +138,7 @@ impl Rescue {
             0 => Err(format!(
                 "the index has nothing on disk {number} to know it by"
             )),
-            // Some may have rotten since, with the label.
+            // Some blocks may have been damaged with the label.
             _ if right * 10 >= all * 9 => Ok(()),
             _ => Err(format!(
                 "of {all} blocks on disk {number} it has {right} as they were written"
@@ -145,16 +146,16 @@ impl Rescue {
         })
     }
 
-    fn held_by(&self, number: u16) -> Result<Held, StoreError> {
-        let (mut held, mut after) = (Held::default(), None);
+    fn contents_of(&self, number: u16) -> Result<DiskContents, StoreError> {
+        let (mut held, mut after) = (DiskContents::default(), None);
         loop {
-            let some = self.some(CHUNKS, after.as_deref())?;
-            let Some((last, _)) = some.last() else {
+            let pairs = self.next_pairs(CHUNKS, after.as_deref())?;
+            let Some((last, _)) = pairs.last() else {
                 return Ok(held);
             };
             after = Some(last.clone());
-            for (key, value) in &some {
-                // One that cannot be read says nothing; it is told elsewhere.
+            for (key, value) in &pairs {
+                // An unreadable entry is reported by the walk over the chunks.
                 let Ok(runs) = ChunkRecord::decode(key, value) else {
                     continue;
                 };
@@ -169,7 +170,7 @@ impl Rescue {
     }
 }
 
-/// Where a label lies, and what it says.
+/// A disk's storage and its label.
 type Label = (Arc<dyn Storage>, Result<LabelRecord, StoreError>);
 
 /// The label of a disk that has one.
@@ -181,7 +182,7 @@ fn label_of(disk: &DiskConfig) -> Option<Label> {
     let file = storage.open(LABEL, FileKind::Log).ok()?;
     let label = LabelRecord::decode(&file.read_plain(0, BLOCK).ok()?);
     match label {
-        // Of a later version: nothing is wrong with it.
+        // A label of a later version is not damaged.
         Err(StoreError::Version { .. }) => None,
         label => Some((storage, label)),
     }

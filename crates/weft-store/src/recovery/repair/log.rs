@@ -1,22 +1,21 @@
-//! Going on without frames of the log that cannot be read.
+//! Repair of a damaged log.
 //!
-//! A store holds a prefix of what it acknowledged: so a damaged log is cut at the first frame that
-//! is missing or cannot be read, and what follows goes, too, though frames of it may be whole.
-//! Before anything is cut, the segments from there on are put beside the log as `damaged.log.N`,
-//! and what the frames that go may have touched is in doubt from then on (`unproven.rs`): a segment
-//! behind the others says so, and takes the place of what is cut. Until all of the cut is made the
-//! log is still damaged.
+//! A store holds a prefix of what it acknowledged. So a damaged log is truncated at the first frame
+//! that is missing or cannot be read; later frames are dropped too, though some may be whole.
+//! First, the segments from there on are copied beside the log as `damaged.log.N`, and everything
+//! that the dropped frames may have touched is put in doubt (`unproven.rs`): a segment after the
+//! others says so and takes the place of the dropped frames. Until the truncation is complete, the
+//! log still counts as damaged.
 //!
-//! Blocks that frames freed may have been used again by later ones that go with them: then a
-//! chunk's checksum is wrong, which is an error where it is read, and never wrong bytes.
+//! Blocks that frames freed may have been used again by later frames that are dropped. Then a
+//! chunk's checksum does not match: reading it is an error, and never returns wrong bytes.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::open::{cut_log, damaged, open_segments, read_log, read_reached, read_running};
-use super::rescue::{Obstacle, Rescue};
-use super::unproven::{Sketch, Unproven, judge};
+use super::index::{Obstacle, Repair};
+use super::unproven::{ForkSketch, Unproven};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
@@ -24,36 +23,39 @@ use crate::key::ForkKey;
 use crate::log::{Parsed, REACHED, Segment, held, is_torn, scattered};
 use crate::pool::BLOCK;
 use crate::record::{ItemRecord, META, STORE_KEY, StoreRecord};
+use crate::recovery::open::{
+    damaged, open_segments, read_log, read_reached, read_running, truncate_log,
+};
 use crate::storage::{FileKind, Storage};
 
-/// What becomes of a file that frames touched which go.
-const DOUBTED: &str = "went on without it: the bytes there are cannot be proven, and reading them fails until they are written anew or \
+/// What the repair does to a file that dropped frames touched.
+const DOUBTED: &str = "went on without it: the bytes there are cannot be proven, and reading them fails until they are written again or \
      accepted; restore the file from a copy";
 const DOUBTED_ALL: &str = "went on without them: no file of the server can be proven, and reading what was written before fails until it \
-     is written anew or accepted; restore the server's folder from a copy, or accept all with `weft fsck --accept-server`";
+     is written again or accepted; restore the server's folder from a copy, or accept all with `weft fsck --accept-server`";
 const WENT_ON: &str =
     "went on without them; the log's files as they were are kept beside it as damaged.log.N";
-const GREW: &str = "reading what lay there fails until it is written anew";
+const GREW: &str = "reading what lay there fails until it is written again";
 
-/// What goes with the end of a log.
+/// The end of a log that is dropped.
 #[derive(Default)]
 struct Dropped {
     bytes: u64,
-    /// Frames that could still be read, with their numbers.
+    /// The frames in it that can be read, with their numbers.
     frames: Vec<(u64, Vec<ItemRecord>)>,
-    /// Bytes behind the last of them are no frame that a crash could have left.
+    /// The bytes after the last of them cannot be a frame that a crash left incomplete.
     open: bool,
-    /// After a loss of power frames that were not synced may be missing.
+    /// After a power loss, frames that were not synced may be missing.
     power_lost: bool,
 }
 
-impl Rescue {
-    /// Finds out whether the log stands, and with `repair` cuts it where it does not.
-    pub(crate) async fn log(&mut self, config: &StoreConfig) -> Result<(), StoreError> {
+impl Repair {
+    /// Finds damage of the log; with `repair`, truncates the log there.
+    pub(super) async fn repair_log(&mut self, config: &StoreConfig) -> Result<(), StoreError> {
         let storage = &*config.storage;
         let value = self.index.snapshot()?.get(META, STORE_KEY)?;
-        // A record that cannot be read was told already, and says nothing of what must be in the
-        // log.
+        // An unreadable record was reported already; without it, nothing is known about what the
+        // log must hold.
         let Ok(record) = value.map(|v| StoreRecord::decode(&v)).transpose() else {
             return Ok(());
         };
@@ -63,40 +65,40 @@ impl Rescue {
         let (reached, _) = read_reached(storage)?;
         let (parsed, contents) = read_log(&segments, applied, power_lost, reached)?;
         for frame in &parsed.frames {
-            self.meet(&frame.items);
+            self.add_forks(&frame.items);
         }
-        // After power loss what was not synced may be there or not.
+        // After a power loss, frames that were not synced may be there or not.
         let counts = if power_lost {
             parsed.synced.max(reached.synced)
         } else {
             u64::MAX
         };
-        self.grow(&parsed, applied, counts).await?;
+        self.grow_disks(&parsed, applied, counts).await?;
         let Some(damage) = parsed.damage else {
             return Ok(());
         };
-        let mut dropped = self.dropped(&contents, damage.at, power_lost);
+        let mut dropped = self.dropped_end(&contents, damage.at, power_lost);
         let must = if power_lost {
             reached.synced
         } else {
             reached.synced.max(reached.given)
         };
         let unproven = self.unproven(&parsed, &mut dropped, (applied, damage.first), must)?;
-        self.tell_dropped(&damaged(&segments, damage), &dropped, &unproven);
-        if self.repair {
-            set_aside(storage, &segments, &contents, damage.at.0).await?;
+        self.report_dropped(&damaged(&segments, damage), &dropped, &unproven);
+        if self.may_write {
+            copy_segments(storage, &segments, &contents, damage.at.0).await?;
             self.sync_disks().await?;
-            mark(storage, &segments, &unproven.frames(damage.first)).await?;
-            // Before the cut: what is said behind it would else count as the end of a log that must
-            // be longer.
-            forget_reached(storage)?;
-            cut_log(storage, segments, &parsed).await?;
+            write_doubt_segment(storage, &segments, &unproven.frames(damage.first)).await?;
+            // Before the truncation: else the log would count as damaged because it does not reach
+            // as far as the mark says.
+            remove_reached(storage)?;
+            truncate_log(storage, segments, &parsed).await?;
         }
         Ok(())
     }
 
-    /// What is in doubt when frames go from `first` on; `must`: the last one that is known to have
-    /// been there.
+    /// What is in doubt when the frames from `first` on are dropped; `must` is the last one that is
+    /// known to have existed.
     fn unproven(
         &self,
         parsed: &Parsed,
@@ -104,7 +106,7 @@ impl Rescue {
         (applied, first): (u64, u64),
         must: u64,
     ) -> Result<Unproven, StoreError> {
-        let mut standing = Sketch::of(&*self.index)?;
+        let mut standing = ForkSketch::of(&*self.index)?;
         let frames = parsed.frames.iter().filter(|f| f.sequence > applied);
         for item in frames.flat_map(|frame| &frame.items) {
             standing.replay(item);
@@ -116,7 +118,7 @@ impl Rescue {
                 ItemRecord::Synced { through } => Some(*through),
                 _ => None,
             });
-            // What was not synced may have gone with the power.
+            // Frames that were not synced may have been lost with the power.
             if dropped.power_lost {
                 synced.max().unwrap_or(0)
             } else {
@@ -125,10 +127,10 @@ impl Rescue {
         });
         let last = numbers.max().unwrap_or(0).max(must);
         let last = (!dropped.open).then_some(last);
-        Ok(judge(&standing, &dropped.frames, first, last))
+        Ok(Unproven::find(&standing, &dropped.frames, first, last))
     }
 
-    /// What the frames that stand count as synced must be.
+    /// Syncs what the remaining frames will count as synced.
     async fn sync_disks(&self) -> Result<(), StoreError> {
         for disk in self.disks.values() {
             let synced = disk.file.sync().await;
@@ -137,8 +139,8 @@ impl Rescue {
         Ok(())
     }
 
-    /// Takes note of forks that the index does not know yet.
-    fn meet(&mut self, items: &[ItemRecord]) {
+    /// Adds forks that the index does not have yet.
+    fn add_forks(&mut self, items: &[ItemRecord]) {
         for item in items {
             if let ItemRecord::Fork { id, chunk, key } | ItemRecord::Derive { id, chunk, key, .. } =
                 item
@@ -149,9 +151,14 @@ impl Rescue {
         }
     }
 
-    /// Lets the disks' files have the blocks again that the log says it has: zeros, which fail
-    /// their checksums.
-    async fn grow(&mut self, parsed: &Parsed, applied: u64, counts: u64) -> Result<(), StoreError> {
+    /// Extends disk files that are too short for the blocks that the log refers to: with zeros,
+    /// which fail their checksums.
+    async fn grow_disks(
+        &mut self,
+        parsed: &Parsed,
+        applied: u64,
+        counts: u64,
+    ) -> Result<(), StoreError> {
         let frames = parsed.frames.iter();
         let frames = frames.filter(|f| f.sequence > applied && f.sequence <= counts);
         let runs = frames.flat_map(|f| &f.items).flat_map(|item| match item {
@@ -173,7 +180,7 @@ impl Rescue {
                 "{} ends at block {}, and the log has blocks up to {wanted}",
                 disk.shown, disk.size
             );
-            let mut repaired = self.repair;
+            let mut repaired = self.may_write;
             // A device does not grow.
             if repaired && let Err(error) = disk.file.allocate(wanted * BLOCK as u64) {
                 reason = format!("{reason}; it cannot grow: {error}");
@@ -194,8 +201,8 @@ impl Rescue {
         Ok(())
     }
 
-    /// What lies from a place of the log on.
-    fn dropped(
+    /// What the log has from a place on.
+    fn dropped_end(
         &mut self,
         contents: &[Bytes],
         (first, at): (usize, u64),
@@ -212,20 +219,20 @@ impl Rescue {
             }
             dropped.bytes += (held(content) - from) as u64;
             let mut end = from;
-            for (sequence, behind, items) in scattered(content, from) {
-                end = behind;
-                self.meet(&items);
+            for (sequence, next, items) in scattered(content, from) {
+                end = next;
+                self.add_forks(&items);
                 dropped.frames.push((sequence, items));
             }
-            // Of the last segment that holds anything: later ones say how many frames were in this
-            // one.
+            // Only the last segment with frames counts: a later one tells how many frames were in
+            // this one.
             dropped.open = held(content) > end && !power_lost && !is_torn(content, end);
         }
         dropped
     }
 
-    fn tell_dropped(&mut self, error: &StoreError, dropped: &Dropped, unproven: &Unproven) {
-        let error = if self.repair {
+    fn report_dropped(&mut self, error: &StoreError, dropped: &Dropped, unproven: &Unproven) {
+        let error = if self.may_write {
             error.fault()
         } else {
             error.to_string()
@@ -237,7 +244,7 @@ impl Rescue {
                 dropped.bytes,
                 dropped.frames.len()
             ),
-            repaired: self.repair,
+            repaired: self.may_write,
             done: WENT_ON,
         });
         if let Some(frames) = &unproven.any {
@@ -247,7 +254,7 @@ impl Rescue {
                     "nothing says which files the frames from {} on touched that cannot be read any more",
                     frames.start
                 ),
-                repaired: self.repair,
+                repaired: self.may_write,
                 done: DOUBTED_ALL,
             });
         }
@@ -262,7 +269,7 @@ impl Rescue {
                 reason: format!(
                     "{which} may have been changed in the part of the log that is lost"
                 ),
-                repaired: self.repair,
+                repaired: self.may_write,
                 done: DOUBTED,
             });
         }
@@ -281,8 +288,8 @@ fn finding(key: ForkKey, chunk: u64) -> Finding {
     }
 }
 
-/// Puts copies of segments beside the log, on stable storage.
-async fn set_aside(
+/// Copies segments to files beside the log, on stable storage.
+async fn copy_segments(
     storage: &dyn Storage,
     segments: &[Segment],
     contents: &[Bytes],
@@ -311,8 +318,8 @@ async fn set_aside(
         .map_err(|e| StoreError::io("sync", ".", &e))
 }
 
-/// Puts frames that say what is in doubt into a segment behind the others, on stable storage.
-async fn mark(
+/// Writes frames that say what is in doubt to a segment after the others, on stable storage.
+async fn write_doubt_segment(
     storage: &dyn Storage,
     segments: &[Segment],
     frames: &[u8],
@@ -332,8 +339,8 @@ async fn mark(
         .map_err(|e| StoreError::io("sync", ".", &e))
 }
 
-/// Removes what says how far the log must reach.
-fn forget_reached(storage: &dyn Storage) -> Result<(), StoreError> {
+/// Removes the mark that says how far the log must reach.
+fn remove_reached(storage: &dyn Storage) -> Result<(), StoreError> {
     match storage.remove(REACHED) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(StoreError::io("remove", REACHED, &error));

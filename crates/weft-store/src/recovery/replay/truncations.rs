@@ -1,4 +1,4 @@
-//! Reading back what takes bytes away: cuts, tails, cleared ranges.
+//! Replay of items that remove bytes: truncations, deferred truncations, cleared ranges.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow, Range};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weft_kv::OrderedKv;
 use weft_layout::OFFSET_MAX;
 
-use super::{Piece, Replay};
+use super::{LogPiece, Replay};
 use crate::error::StoreError;
 use crate::forks::{Fork, edge, edges, numbers, whole_blocks, within};
 use crate::key::ForkKey;
@@ -29,25 +29,25 @@ impl Replay<'_> {
             return Ok(());
         };
         let size = fork.chunk();
-        // The index may be newer than this record and have the cut length already, but not yet the
-        // zeros behind it: so the cut is made whatever the length is. Later records say again what
-        // lies beyond.
+        // The index may be newer than this item: it may have the new length already, but not yet
+        // the zeros after it. So the fork is truncated whatever its length is; later items say
+        // again what lies beyond.
         fork.set_length(OFFSET_MAX, fork.modified());
         if size != 0 {
             let first = length / u64::from(size);
             for n in stored_chunks(self.index, id, first..u64::MAX)? {
-                self.load(id, n)?;
+                self.load_private(id, n)?;
             }
-            self.forget_beyond(id, size, length);
+            self.drop_beyond(id, size, length);
         }
         self.cost += MAP_COST * self.state.cut(id, length, modified, 0);
         self.zero_edge(sequence, id, size, length);
         Ok(())
     }
 
-    /// As [`Replay::truncate`], of the chunk that it divides; what lies in later ones is emptied by
-    /// items that follow, or when the store is open.
-    pub(super) fn cut(
+    /// As [`Replay::truncate`], but empties only the chunk that the length divides; later chunks
+    /// are emptied by later items, or once the store is open.
+    pub(super) fn truncate_deferred(
         &mut self,
         sequence: u64,
         modified: i64,
@@ -64,16 +64,16 @@ impl Replay<'_> {
             });
         }
         if !length.is_multiple_of(u64::from(size)) {
-            self.load(id, length / u64::from(size))?;
+            self.load_private(id, length / u64::from(size))?;
         }
-        self.forget_beyond(id, size, length);
+        self.drop_beyond(id, size, length);
         self.state.cut_off(id, length, modified, 0);
         self.zero_edge(sequence, id, size, length);
         Ok(())
     }
 
-    /// Bytes of a fork are in doubt, and it is this long at least; what an earlier cut left beyond
-    /// its length goes.
+    /// Puts bytes of a fork in doubt and extends it to at least this length; finishes its deferred
+    /// truncation first.
     pub(super) fn doubt(
         &mut self,
         (id, chunk, key): (ForkId, u32, &ForkKey),
@@ -91,8 +91,8 @@ impl Replay<'_> {
         let fork = &self.state.forks()[id];
         let (old, modified) = (fork.length(), fork.modified());
         if length > old {
-            let behind = fork.end_chunk();
-            self.empty(id, behind..u64::MAX)?;
+            let first = fork.end_chunk();
+            self.empty(id, first..u64::MAX)?;
             self.state.forks_mut().set_tail(id, None);
             self.state.touch(id, length, modified);
         }
@@ -100,13 +100,13 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Chunks of a fork are empty.
+    /// Empties chunks of a fork.
     pub(super) fn empty(&mut self, id: ForkId, chunks: Range<u64>) -> Result<(), StoreError> {
         if !self.state.forks().contains(id) {
             return Ok(());
         }
         for n in stored_chunks(self.index, id, chunks.clone())? {
-            self.peek(id, n)?;
+            self.load_stored(id, n)?;
         }
         self.cost += MAP_COST * self.state.empty_chunks(id, chunks.clone(), 0);
         let pieces = self.overlay.range((id, chunks.start)..(id, chunks.end));
@@ -117,8 +117,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Drops pieces of blocks that lie beyond a length wholly.
-    fn forget_beyond(&mut self, id: ForkId, size: u32, length: u64) {
+    /// Drops pieces of blocks that lie wholly beyond a length.
+    fn drop_beyond(&mut self, id: ForkId, size: u32, length: u64) {
         let (first, inside) = (length / u64::from(size), (length % u64::from(size)) as u32);
         let mut beyond = self.overlay.split_off(&(id, first));
         let mut others = beyond.split_off(&(ForkId(id.0 + 1), 0));
@@ -139,7 +139,7 @@ impl Replay<'_> {
         }
     }
 
-    /// As [`Replay::truncate`], whatever the index has of the range: later records say it again.
+    /// Clears a range, whatever the index has there: later items say it again.
     pub(super) fn clear(
         &mut self,
         sequence: u64,
@@ -158,7 +158,7 @@ impl Replay<'_> {
         }
         let all = numbers(size, &range);
         for n in stored_chunks(self.index, id, all.clone())? {
-            self.load(id, n)?;
+            self.load_private(id, n)?;
         }
         let placed = self.state.forks()[id].chunks().range(all.clone());
         let pieces = self.overlay.range((id, all.start)..(id, all.end));
@@ -184,7 +184,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Bytes of one block, where it holds any, are zeros.
+    /// Zeroes bytes of one block, if it holds any.
     fn zero(&mut self, sequence: u64, id: ForkId, n: u64, bytes: Range<u32>) {
         let block = bytes.start / BLOCK as u32;
         let placed = self.state.forks()[id]
@@ -195,21 +195,20 @@ impl Replay<'_> {
             .overlay
             .get(&(id, n))
             .is_some_and(|b| b.contains_key(&block));
-        // What is lost has nothing that zeros could be laid over, unless it was written anew
-        // meanwhile.
-        let lies = placed.is_some_and(|(place, _)| !place.is_lost());
-        if lies || pieces {
+        // A lost block has no bytes to zero, unless it was written again meanwhile.
+        let has_bytes = placed.is_some_and(|(place, _)| !place.is_lost());
+        if has_bytes || pieces {
             let (at, data) = (bytes.start, Bytes::from_static(&ZEROS[..bytes.len()]));
             let blocks = self.overlay.entry((id, n)).or_default();
             blocks
                 .entry(block)
                 .or_default()
-                .push(Piece { sequence, at, data });
+                .push(LogPiece { sequence, at, data });
         }
     }
 }
 
-/// Those of some of a fork's chunks that are in the index.
+/// Which of a fork's chunks in a range are in the index.
 fn stored_chunks(
     index: &dyn OrderedKv,
     id: ForkId,

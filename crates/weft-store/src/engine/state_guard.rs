@@ -1,4 +1,4 @@
-//! The state while somebody works on it.
+//! The lock of the state.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,29 +9,30 @@ use crate::error::StoreError;
 use crate::log::{FrameSource, Queued};
 use crate::state::State;
 
-/// The state, for whoever holds its lock.
+/// The locked state.
 ///
-/// Who panics meanwhile may leave it changed in part: then the store is closed, to reads, too, and
-/// whoever waits for room is told. What the log has is whole, so opening the store anew repairs it.
-pub(crate) struct Locked<'a> {
+/// A thread that panics while it holds the lock may leave the state half changed: the guard then
+/// closes the store, to reads as well, and wakes the calls that wait. What is in the log is whole,
+/// so opening the store again repairs it.
+pub(crate) struct StateGuard<'a> {
     state: MutexGuard<'a, State>,
-    room: &'a Notify,
-    /// Whoever took the lock was being unwound: what it panicked of was not the state.
+    waiting_calls: &'a Notify,
+    /// The thread was unwinding when it took the lock: the cause of that panic was not the state.
     unwinding: bool,
 }
 
-impl<'a> Locked<'a> {
-    /// Waits for the lock.
-    pub(crate) fn wait(state: &'a Mutex<State>, room: &'a Notify) -> Self {
-        Locked {
+impl<'a> StateGuard<'a> {
+    /// Waits for the lock; `waiting_calls` are woken if the state is closed.
+    pub(super) fn lock(state: &'a Mutex<State>, waiting_calls: &'a Notify) -> Self {
+        StateGuard {
             state: state.lock(),
-            room,
+            waiting_calls,
             unwinding: std::thread::panicking(),
         }
     }
 }
 
-impl Deref for Locked<'_> {
+impl Deref for StateGuard<'_> {
     type Target = State;
     #[inline]
     fn deref(&self) -> &State {
@@ -39,19 +40,19 @@ impl Deref for Locked<'_> {
     }
 }
 
-impl DerefMut for Locked<'_> {
+impl DerefMut for StateGuard<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut State {
         &mut self.state
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for StateGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() && !self.unwinding {
             self.state.tear(StoreError::panicked());
-            self.room.notify_waiters();
+            self.waiting_calls.notify_waiters();
         }
     }
 }

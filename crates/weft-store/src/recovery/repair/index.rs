@@ -1,19 +1,14 @@
-//! What can be done for a store that refuses to open: `docs/design/0009-fsck.md`.
+//! Repair of a closed store's index.
 //!
-//! A store refuses to open when a record of its index is not what was written, or when two entries
-//! claim one block. Here the index is walked without opening the store. An entry that cannot be
-//! read, or whose blocks are not its own, is replaced by one that marks these blocks as *lost*:
-//! reading them is a typed error until they are written anew, everything else of the store can be
-//! used again, and no hole shows where bytes were.
+//! A store refuses to open if a record of its index is not what was written, or if two entries
+//! claim one block. The repair walks the index without opening the store. It replaces an entry that
+//! cannot be read, or that refers to another entry's blocks, by one that marks these blocks as
+//! *lost*: reading them is a typed error until they are written again, everything else of the store
+//! can be used, and no hole shows where bytes were.
 //!
-//! A disk's label that cannot be read is written anew where it can be told which disk it is
-//! (`relabel.rs`).
-//!
-//! A log that is damaged is cut before the first frame that cannot be read (`salvage.rs`).
-//!
-//! Of two entries that claim a block the one keeps it whose checksum the block matches; where both
-//! match, both have the right bytes, and the first keeps it. An entry that a crash left half
-//! applied loses nothing: the log replaces it when the store is opened.
+//! Of two entries that claim a block, the one whose checksum matches keeps it. If both match, both
+//! have the right bytes, and the first keeps it. An entry that a crash left half applied loses
+//! nothing: the log replaces it when the store is opened.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -33,33 +28,36 @@ use crate::record::{
 };
 use crate::storage::{FileKind, Storage, StorageFile};
 
-/// Changes written together.
+/// Records that are read or written together.
 const BATCH: usize = 256;
 
 /// Something that keeps a store from opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// Where it is, of a chunk.
+    /// The place, if it is in a chunk.
     pub finding: Option<Finding>,
-    /// What it is.
+    /// What is wrong.
     pub reason: String,
-    /// It was taken out of the way.
+    /// It was repaired.
     pub repaired: bool,
-    /// What that means for whoever uses the store.
+    /// What the repair means for users of the store.
     pub done: &'static str,
 }
 
 /// What is done to an entry of a chunk.
-const LOST: &str = "marked as lost: reading it fails until it is written anew";
+const LOST: &str = "marked as lost: reading it fails until it is written again";
 
-/// Walks the index of a store that is not open and finds what keeps it from opening; with `repair`,
-/// takes it out of the way as far as no valid byte is lost by that.
+/// Finds what keeps a closed store from opening; with `repair`, repairs it as far as no valid byte
+/// is lost by that.
 ///
 /// Cost: reads the index once, and each block that two entries claim.
 /// # Durability
-/// On stable storage on return; killed in between, each record is as it was or repaired.
-pub async fn rescue(config: &StoreConfig, repair: bool) -> Result<Vec<Obstacle>, StoreError> {
-    let mut rescue = Rescue {
+/// On stable storage on return. After a kill, each record is as it was or repaired.
+pub async fn repair_closed(
+    config: &StoreConfig,
+    repair: bool,
+) -> Result<Vec<Obstacle>, StoreError> {
+    let mut store = Repair {
         index: Arc::clone(&config.index),
         disks: BTreeMap::new(),
         pool: Pool::new(),
@@ -67,40 +65,41 @@ pub async fn rescue(config: &StoreConfig, repair: bool) -> Result<Vec<Obstacle>,
         owners: BTreeMap::new(),
         changes: Vec::new(),
         obstacles: Vec::new(),
-        repair,
+        may_write: repair,
     };
-    rescue.store()?;
-    rescue.labels(config).await?;
-    rescue.disks = blocks_of(config)?;
-    rescue.files()?;
-    rescue.forks()?;
-    rescue.log(config).await?;
-    rescue.chunks().await?;
-    rescue.write()?;
+    store.check_store_record()?;
+    store.repair_labels(config).await?;
+    store.disks = disk_files(config)?;
+    store.repair_files()?;
+    store.read_forks()?;
+    store.repair_log(config).await?;
+    store.repair_chunks().await?;
+    store.write_changes()?;
     if repair {
-        // A log that was cut has a gap before what it gets from now on.
-        rescue.index.settle()?;
+        // A truncated log has a gap before the frames that it gets from now on.
+        store.index.settle()?;
     }
-    Ok(rescue.obstacles)
+    Ok(store.obstacles)
 }
 
 /// A disk's file of blocks.
-pub(crate) struct Blocks {
-    pub(crate) file: Arc<dyn StorageFile>,
-    pub(crate) size: u64,
-    /// How errors name it.
-    pub(crate) shown: String,
+pub(super) struct DiskFile {
+    pub(super) file: Arc<dyn StorageFile>,
+    /// In blocks.
+    pub(super) size: u64,
+    /// Its name in errors.
+    pub(super) shown: String,
 }
 
-/// Those of the disks that are there, by number.
-fn blocks_of(config: &StoreConfig) -> Result<BTreeMap<u16, Blocks>, StoreError> {
+/// The files of the disks that are present, by number.
+fn disk_files(config: &StoreConfig) -> Result<BTreeMap<u16, DiskFile>, StoreError> {
     let mut disks = BTreeMap::new();
     let mut add = |number: u16, storage: &dyn Storage, shown: String| {
         let file = storage.open(DATA, FileKind::Data);
         let file = file.map_err(|e| StoreError::io("open the data of", &shown, &e))?;
         let size = file.length();
         let size = size.map_err(|e| StoreError::io("measure", &shown, &e))? / BLOCK as u64;
-        disks.insert(number, Blocks { file, size, shown });
+        disks.insert(number, DiskFile { file, size, shown });
         Ok::<(), StoreError>(())
     };
     add(0, &*config.storage, DATA.to_owned())?;
@@ -114,27 +113,33 @@ fn blocks_of(config: &StoreConfig) -> Result<BTreeMap<u16, Blocks>, StoreError> 
     Ok(disks)
 }
 
-/// Consecutive blocks and whose they are: chunk's key, first block in the chunk.
+/// Consecutive blocks and their owner: how many, the chunk's key, the first block in the chunk.
 type Owner = (u64, Vec<u8>, u32);
 
-pub(crate) struct Rescue {
-    pub(crate) index: Arc<dyn OrderedKv>,
-    pub(crate) disks: BTreeMap<u16, Blocks>,
-    pub(crate) pool: Pool,
-    pub(crate) forks: BTreeMap<ForkId, (ForkKey, u32)>,
-    /// By the first block's place: how many, and whose.
+/// A repair of a closed store, or only a check of it.
+pub(super) struct Repair {
+    pub(super) index: Arc<dyn OrderedKv>,
+    pub(super) disks: BTreeMap<u16, DiskFile>,
+    pub(super) pool: Pool,
+    /// Name and chunk size of each fork.
+    pub(super) forks: BTreeMap<ForkId, (ForkKey, u32)>,
+    /// By the first block's place.
     owners: BTreeMap<u64, Owner>,
     changes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
-    pub(crate) obstacles: Vec<Obstacle>,
-    pub(crate) repair: bool,
+    pub(super) obstacles: Vec<Obstacle>,
+    pub(super) may_write: bool,
 }
 
 /// A key and its value.
 type Pair = (Vec<u8>, Vec<u8>);
 
-impl Rescue {
-    /// The pairs of a space behind a key, some at a time: what is repaired meanwhile does not show.
-    pub(crate) fn some(&self, space: Space, after: Option<&[u8]>) -> Result<Vec<Pair>, StoreError> {
+impl Repair {
+    /// The next pairs of a space after a key. Pairs of one call do not show later repairs.
+    pub(super) fn next_pairs(
+        &self,
+        space: Space,
+        after: Option<&[u8]>,
+    ) -> Result<Vec<Pair>, StoreError> {
         let mut found = Vec::new();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.index
@@ -150,31 +155,33 @@ impl Rescue {
         Ok(found)
     }
 
-    fn tell(&mut self, error: &StoreError, repaired: bool) {
+    /// Reports a record that cannot be read.
+    fn report(&mut self, error: &StoreError, repaired: bool) {
         self.obstacles.push(Obstacle {
             finding: None,
             reason: error.to_string(),
             repaired,
-            done: "taken for one that says nothing",
+            done: "taken as a record that says nothing",
         });
     }
 
-    pub(crate) fn put(
+    /// Replaces a record, if this is a repair; returns whether it is.
+    pub(super) fn replace(
         &mut self,
         space: Space,
         key: Vec<u8>,
         value: Vec<u8>,
     ) -> Result<bool, StoreError> {
-        if self.repair {
+        if self.may_write {
             self.changes.push((space, key, Some(value)));
             if self.changes.len() >= BATCH {
-                self.write()?;
+                self.write_changes()?;
             }
         }
-        Ok(self.repair)
+        Ok(self.may_write)
     }
 
-    pub(crate) fn write(&mut self) -> Result<(), StoreError> {
+    pub(super) fn write_changes(&mut self) -> Result<(), StoreError> {
         let changes = std::mem::take(&mut self.changes);
         if !changes.is_empty() {
             self.index.write(Batch { changes })?;
@@ -183,74 +190,74 @@ impl Rescue {
         Ok(())
     }
 
-    fn store(&mut self) -> Result<(), StoreError> {
+    fn check_store_record(&mut self) -> Result<(), StoreError> {
         let value = self.index.snapshot()?.get(META, STORE_KEY)?;
         if let Some(Err(error)) = value.map(|value| StoreRecord::decode(&value)) {
-            // What is in the index, and so what of the log must be replayed, is not known.
-            self.tell(&error, false);
+            // How far the log was applied, and so what must be replayed, is not known.
+            self.report(&error, false);
         }
         Ok(())
     }
 
-    fn files(&mut self) -> Result<(), StoreError> {
+    fn repair_files(&mut self) -> Result<(), StoreError> {
         let mut after = None;
         loop {
-            let some = self.some(FILES, after.as_deref())?;
-            let Some((last, _)) = some.last() else {
+            let pairs = self.next_pairs(FILES, after.as_deref())?;
+            let Some((last, _)) = pairs.last() else {
                 return Ok(());
             };
             after = Some(last.clone());
-            for (key, value) in some {
+            for (key, value) in pairs {
                 if CheckpointRecord::decode_key(&key).is_some() {
                     if let Err(error @ StoreError::Corrupt { .. }) =
                         CheckpointRecord::decode(&key, &value)
                     {
                         let record = CheckpointRecord { made: 0 };
-                        let repaired = self.put(FILES, key, record.encode())?;
-                        self.tell(&error, repaired);
+                        let repaired = self.replace(FILES, key, record.encode())?;
+                        self.report(&error, repaired);
                     }
                 } else if let Err(error @ StoreError::Corrupt { .. }) =
                     FileRecord::decode(&key, &value)
                 {
-                    let repaired = self.put(FILES, key, FileRecord::default().encode())?;
-                    self.tell(&error, repaired);
+                    let repaired = self.replace(FILES, key, FileRecord::default().encode())?;
+                    self.report(&error, repaired);
                 }
             }
         }
     }
 
-    fn forks(&mut self) -> Result<(), StoreError> {
+    fn read_forks(&mut self) -> Result<(), StoreError> {
         let mut after = None;
         loop {
-            let some = self.some(FORKS, after.as_deref())?;
-            let Some((last, _)) = some.last() else {
+            let pairs = self.next_pairs(FORKS, after.as_deref())?;
+            let Some((last, _)) = pairs.last() else {
                 return Ok(());
             };
             after = Some(last.clone());
-            for (key, value) in some {
+            for (key, value) in pairs {
                 match ForkRecord::decode(&key, &value) {
                     Ok(record) => {
                         let (ForkPlace::Living(key) | ForkPlace::Kept(key, _)) =
                             ForkRecord::decode_key(&key)?;
                         self.forks.insert(record.id, (key, record.chunk));
                     }
-                    // Which chunks are the fork's is not known; without its record they would be
-                    // taken for garbage.
-                    Err(error) => self.tell(&error, false),
+                    // Its chunks are not known, and without a record they would be removed as
+                    // garbage.
+                    Err(error) => self.report(&error, false),
                 }
             }
         }
     }
 
-    async fn chunks(&mut self) -> Result<(), StoreError> {
+    async fn repair_chunks(&mut self) -> Result<(), StoreError> {
         let mut after = None;
         loop {
-            let some = self.some(CHUNKS, after.as_deref())?;
-            let Some((last, _)) = some.last() else {
+            let pairs = self.next_pairs(CHUNKS, after.as_deref())?;
+            let Some((last, _)) = pairs.last() else {
                 return Ok(());
             };
             after = Some(last.clone());
-            for (key, value) in some {
+            for (key, value) in pairs {
                 let (id, chunk) = ChunkRecord::decode_key(&key)?;
                 let Some((fork, size)) = self.forks.get(&id).cloned() else {
                     continue;
@@ -268,7 +275,7 @@ impl Rescue {
                     Err(error) => {
                         let blocks = size.div_ceil(BLOCK as u32);
                         let record = ChunkRecord::encode(&RunsRecord::lost(blocks));
-                        let repaired = self.put(CHUNKS, key, record)?;
+                        let repaired = self.replace(CHUNKS, key, record)?;
                         let reason = error.to_string();
                         self.obstacles.push(Obstacle {
                             finding: Some(finding(Fault::Entry {
@@ -284,7 +291,7 @@ impl Rescue {
         }
     }
 
-    /// Takes note of whose blocks these are, and takes from an entry those that are not its own.
+    /// Takes note that an entry owns its blocks, and removes those from it that another entry owns.
     async fn claim(
         &mut self,
         key: &[u8],
@@ -296,7 +303,7 @@ impl Rescue {
             for i in 0..run.blocks {
                 let (block, place, crc) = (run.first + i, run.place.plus(i), runs.crcs[at]);
                 at += 1;
-                // What lies on a disk that is away is there again with it.
+                // Blocks of a missing disk are back when the disk is.
                 let disk = self.disks.get(&place.disk());
                 let Some(disk) = disk.filter(|_| !run.inherited) else {
                     continue;
@@ -316,7 +323,7 @@ impl Rescue {
                         continue;
                     }
                 }
-                self.own(place.0, key, block);
+                self.add_owner(place.0, key, block);
             }
         }
         for (block, place, fault) in &lost {
@@ -325,19 +332,19 @@ impl Rescue {
             (finding.disk, finding.place) = (place.disk(), place.block());
             self.obstacles.push(Obstacle {
                 reason: format!(
-                    "block {} of disk {} is not the chunk's own",
+                    "block {} of disk {} does not belong to the chunk",
                     place.block(),
                     place.disk()
                 ),
                 finding: Some(finding),
-                repaired: self.repair,
+                repaired: self.may_write,
                 done: LOST,
             });
         }
         if !lost.is_empty() {
             let blocks: Vec<u32> = lost.iter().map(|(block, _, _)| *block).collect();
             runs.lose(&blocks);
-            self.put(CHUNKS, key.to_vec(), ChunkRecord::encode(&runs))?;
+            self.replace(CHUNKS, key.to_vec(), ChunkRecord::encode(&runs))?;
         }
         Ok(())
     }
@@ -348,7 +355,7 @@ impl Rescue {
         (at < *blocks).then(|| (key.clone(), first + at as u32))
     }
 
-    fn own(&mut self, place: u64, key: &[u8], block: u32) {
+    fn add_owner(&mut self, place: u64, key: &[u8], block: u32) {
         if let Some((from, (blocks, owner, first))) = self.owners.range_mut(..=place).next_back()
             && from + *blocks == place
             && owner == key
@@ -365,7 +372,7 @@ impl Rescue {
             return Ok(false);
         };
         let read = disk.file.read_at(place.offset(), vec![self.pool.take(1)]);
-        // What cannot be read says nothing for whoever claims it.
+        // An unreadable block supports no claim.
         let Ok(read) = read.await else {
             return Ok(false);
         };
@@ -390,16 +397,16 @@ impl Rescue {
         }
     }
 
-    /// Marks blocks of an entry that was looked at before as lost.
+    /// Marks blocks of an entry as lost that was checked before.
     fn lose(&mut self, key: &[u8], blocks: &[u32]) -> Result<(), StoreError> {
-        self.write()?;
+        self.write_changes()?;
         let Some(value) = self.index.snapshot()?.get(CHUNKS, key)? else {
             return Ok(());
         };
         let mut runs = ChunkRecord::decode(key, &value)?;
         runs.lose(blocks);
         let (id, chunk) = ChunkRecord::decode_key(key)?;
-        let repaired = self.put(CHUNKS, key.to_vec(), ChunkRecord::encode(&runs))?;
+        let repaired = self.replace(CHUNKS, key.to_vec(), ChunkRecord::encode(&runs))?;
         if let Some((fork, _)) = self.forks.get(&id) {
             let first = blocks.first().copied().unwrap_or(0);
             self.obstacles.push(Obstacle {
@@ -421,7 +428,7 @@ impl Rescue {
 }
 
 impl RunsRecord {
-    /// The entry of a chunk of which nothing is known but how many blocks it can have.
+    /// The entry of a chunk of which only the number of blocks is known: all of them are lost.
     pub(crate) fn lost(blocks: u32) -> Self {
         Self {
             runs: vec![RunRecord {

@@ -1,18 +1,18 @@
-//! Small pieces into dirty pages, block by block: what a block costs is paid once for all its
-//! pieces.
+//! Buffered writes: copying small pieces into dirty pages, block by block, so that the cost of a
+//! block is paid once for all its pieces.
 
 use std::slice;
 
 use weft_layout::{CellOffset, Spaced, copy_spaced};
 
-use super::proof::Proof;
+use super::checksum::BatchChecksum;
 use crate::engine::Inner;
 use crate::key::Run;
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
-use crate::record::{ForkId, checksum, end_is_legal};
+use crate::record::{self, ForkId, end_is_legal};
 use crate::state::{BlockChange, State};
 
-/// Pieces further apart than this get no page between them.
+/// Pieces further apart than this share no page.
 const SPARSE: u64 = 4 * BLOCK as u64;
 
 /// One block of a fork.
@@ -26,17 +26,17 @@ pub(crate) struct BlockAt {
     pub(crate) end: u64,
 }
 
-/// Pieces, or a part of one, that lie in one block.
+/// Pieces that lie in one block, or the share of one piece that does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fragment {
     pub(crate) place: BlockAt,
-    /// Where in the block.
+    /// Their offsets in the block.
     to: Spaced,
-    /// Where in the data.
+    /// The offset of the first in the data.
     at: usize,
     length: usize,
     count: usize,
-    /// The last block of the chunk that the run goes on to, if it is dense.
+    /// The last block of the chunk that the run reaches, if it is dense.
     last: u32,
 }
 
@@ -76,9 +76,9 @@ impl Fragment {
 pub(crate) struct Fragments<'a> {
     size: u64,
     runs: slice::Iter<'a, Run>,
-    /// What is left of the current run.
+    /// The rest of the current run.
     run: Run,
-    /// Bytes of its first piece that were passed.
+    /// Bytes of its first piece that earlier fragments covered.
     passed: u64,
     place: BlockAt,
 }
@@ -135,7 +135,7 @@ impl Iterator for Fragments<'_> {
         if offset < self.place.start || offset >= self.place.end {
             self.place = self.place_of(offset);
         }
-        let (run, room) = (self.run, self.place.end - offset);
+        let (run, left) = (self.run, self.place.end - offset);
         let last = self.last_block(&run);
         let to = Spaced {
             at: (offset - self.place.start) as usize,
@@ -152,14 +152,14 @@ impl Iterator for Fragments<'_> {
         };
         let rest = run.length - self.passed;
         let at = run.at + self.passed as usize;
-        if rest > room {
-            self.passed += room;
-            return Some(fragment(at, room as usize, 1));
+        if rest > left {
+            self.passed += left;
+            return Some(fragment(at, left as usize, 1));
         }
         let count = if self.passed > 0 || run.count == 1 {
             1
         } else {
-            ((room - rest) / run.stride + 1).min(run.count)
+            ((left - rest) / run.stride + 1).min(run.count)
         };
         self.passed = 0;
         self.run = run.after(count);
@@ -168,30 +168,37 @@ impl Iterator for Fragments<'_> {
 }
 
 impl Inner {
-    /// Puts bytes into dirty pages; what they lie on is in memory.
-    pub(crate) fn put(&self, state: &mut State, id: ForkId, size: u32, offset: u64, data: &[u8]) {
+    /// Copies bytes into dirty pages. Blocks that they cover only partly are in memory.
+    pub(crate) fn buffer_bytes(
+        &self,
+        state: &mut State,
+        id: ForkId,
+        size: u32,
+        offset: u64,
+        data: &[u8],
+    ) {
         let run = Run::one(offset, 0, data.len() as u64);
-        self.put_runs(state, id, size, &[run], data, &mut Proof::of(None));
+        self.buffer_runs(state, id, size, &[run], data, &mut BatchChecksum::of(None));
     }
 
-    /// As [`Inner::put`], of many pieces, and tells `proof` of those that are blocks. No run is
-    /// empty.
-    pub(crate) fn put_runs(
+    /// As [`Inner::buffer_bytes`], of many pieces; adds those that are whole blocks to `checksum`.
+    /// No run is empty.
+    pub(crate) fn buffer_runs(
         &self,
         state: &mut State,
         id: ForkId,
         size: u32,
         runs: &[Run],
         data: &[u8],
-        proof: &mut Proof,
+        checksum: &mut BatchChecksum,
     ) {
         let mut fragments = Fragments::new(size, runs);
         let mut next = fragments.next();
         while let Some(first) = next {
             let place = first.place;
-            let (page, carry) = state.change_block(&self.pool, id, &first.change());
+            let (page, carry) = state.change_block(self.pool(), id, &first.change());
             let in_slot = place.block % BUFFER_BLOCKS_MAX as u32;
-            let block = page.block_mut(&self.pool, in_slot);
+            let block = page.block_mut(self.pool(), in_slot);
             let (mut now, mut single) = (first, true);
             loop {
                 let from = Spaced::packed(now.at, now.length);
@@ -202,10 +209,10 @@ impl Inner {
                     _ => break,
                 }
             }
-            let sum = checksum(block) ^ carry;
+            let sum = record::checksum(block) ^ carry;
             page.sums[in_slot as usize] = sum;
             if single && first.length == BLOCK {
-                proof.put(first.at, sum);
+                checksum.add_block(first.at, sum);
             }
         }
     }
@@ -223,7 +230,8 @@ impl Run {
         }
     }
 
-    /// Takes in a run whose bytes follow directly, if it goes on in the same way; whether it did.
+    /// Appends a run if its bytes follow directly in the data and in the fork; returns whether they
+    /// do.
     pub fn join(&mut self, next: &Run) -> bool {
         let single = |run: &Run| run.count == 1 || run.stride == run.length;
         let follows = self.at + self.bytes() as usize == next.at;
@@ -234,7 +242,7 @@ impl Run {
         follows && meets
     }
 
-    /// Whether all its pieces lie within what a fork may have.
+    /// Whether all its pieces lie below the largest offset of a fork.
     pub(crate) fn is_legal(&self) -> bool {
         let last = self
             .stride

@@ -1,8 +1,9 @@
-//! What a cut of a damaged log leaves unproven: `docs/design/0024-losses.md`.
+//! What the truncation of a damaged log leaves unproven (`docs/design/0024-losses.md`).
 //!
-//! The store is a prefix then, and a file differs from what was acknowledged of it only where
-//! frames that went touched it. Those that can still be read say what they touched; of the others
-//! later frames say it (`touched.rs`). What neither says may have been done to any file.
+//! The store is then a prefix of what it acknowledged, and a file differs from its acknowledged
+//! state only where dropped frames touched it. Dropped frames that can still be read say what they
+//! touched; of the others, later frames say it (`touched.rs`). A frame of which neither is known
+//! may have touched any file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,28 +19,28 @@ use crate::record::{
     StoreRecord, TouchedRecord, new_body,
 };
 
-/// A fork, as far as frames and records tell.
+/// What frames and records say of a fork.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownFork {
     key: ForkKey,
     chunk: u32,
     length: u64,
     kept: bool,
-    /// A frame behind what the index has wrote to it, and none says that it was kept.
+    /// A frame after those in the index wrote to it, and none says that a checkpoint kept it.
     open: bool,
 }
 
-/// The forks of a store and their names: what replaying makes of them, without their bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Sketch {
-    forks: BTreeMap<ForkId, Known>,
+/// The forks of a store and their names, as replaying the log makes them, without their bytes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ForkSketch {
+    forks: BTreeMap<ForkId, KnownFork>,
     names: BTreeMap<ForkKey, ForkId>,
     next: u64,
 }
 
-impl Sketch {
-    /// What an index has. Records that cannot be read say nothing.
-    pub(crate) fn of(index: &dyn OrderedKv) -> Result<Self, StoreError> {
+impl ForkSketch {
+    /// The forks of an index. Unreadable records are skipped.
+    pub(super) fn of(index: &dyn OrderedKv) -> Result<Self, StoreError> {
         let mut sketch = Self::default();
         let reader = index.snapshot()?;
         if let Some(value) = reader.get(META, STORE_KEY)? {
@@ -68,14 +69,14 @@ impl Sketch {
 
     fn add(&mut self, id: ForkId, chunk: u32, key: &ForkKey, length: u64) {
         self.next = self.next.max(id.0 + 1);
-        let known = Known {
+        let known = KnownFork {
             key: key.clone(),
             chunk,
             length,
             kept: false,
             open: false,
         };
-        // A kept one and its heir come in any order.
+        // A checkpoint fork and the one that derives from it come in any order.
         let fork = self.forks.entry(id).or_insert(known);
         fork.chunk = chunk;
         self.names.insert(key.clone(), id);
@@ -103,8 +104,8 @@ impl Sketch {
         }
     }
 
-    /// What an item does to forks and names.
-    pub(crate) fn replay(&mut self, item: &ItemRecord) {
+    /// Applies an item to forks and names.
+    pub(super) fn replay(&mut self, item: &ItemRecord) {
         if let Some((id, length)) = written(item) {
             return self.wrote(id, |old| length.of(old));
         }
@@ -127,7 +128,25 @@ impl Sketch {
                     self.remove(id);
                 }
             }
-            _ => {}
+            // These write, and were handled above.
+            ItemRecord::Data { .. }
+            | ItemRecord::Pieces { .. }
+            | ItemRecord::Map { .. }
+            | ItemRecord::Clear { .. }
+            | ItemRecord::Truncate { .. }
+            | ItemRecord::Cut { .. }
+            | ItemRecord::Doubt { .. }
+            // These change neither forks nor names.
+            | ItemRecord::Empty { .. }
+            | ItemRecord::Operation { .. }
+            | ItemRecord::Synced { .. }
+            | ItemRecord::Touched(_)
+            | ItemRecord::DoubtAll { .. }
+            | ItemRecord::Trust { .. }
+            | ItemRecord::Checkpoint { .. }
+            | ItemRecord::Forget { .. }
+            | ItemRecord::Adopt { .. }
+            | ItemRecord::Own { .. } => {}
         }
     }
 
@@ -138,7 +157,7 @@ impl Sketch {
     }
 }
 
-/// A length that an item leaves a fork with.
+/// The length of a fork after an item.
 #[derive(Clone, Copy)]
 enum Length {
     AtLeast(u64),
@@ -154,7 +173,7 @@ impl Length {
     }
 }
 
-/// The fork whose bytes or length an item changes as its readers see it.
+/// The fork whose bytes or length an item changes for readers.
 fn written(item: &ItemRecord) -> Option<(ForkId, Length)> {
     Some(match item {
         ItemRecord::Data { id, offset, data } => (*id, Length::AtLeast(offset + data.len() as u64)),
@@ -162,128 +181,142 @@ fn written(item: &ItemRecord) -> Option<(ForkId, Length)> {
             let end = runs.iter().map(Run::end).max();
             (*id, Length::AtLeast(end.unwrap_or(0)))
         }
-        // A flush moves bytes, and has no end.
+        // A flush only moves bytes, and has no end.
         ItemRecord::Map { id, end, .. } if *end > 0 => (*id, Length::AtLeast(*end)),
         ItemRecord::Clear { id, .. } => (*id, Length::AtLeast(0)),
         ItemRecord::Truncate { id, length } | ItemRecord::Cut { id, length } => {
             (*id, Length::Exactly(*length))
         }
         ItemRecord::Doubt { id, length, .. } => (*id, Length::AtLeast(*length)),
-        _ => return None,
+        ItemRecord::Map { .. }
+        | ItemRecord::Fork { .. }
+        | ItemRecord::Derive { .. }
+        | ItemRecord::Keep { .. }
+        | ItemRecord::Remove { .. }
+        | ItemRecord::Delete { .. }
+        | ItemRecord::Merged { .. }
+        | ItemRecord::Empty { .. }
+        | ItemRecord::Operation { .. }
+        | ItemRecord::Synced { .. }
+        | ItemRecord::Touched(_)
+        | ItemRecord::DoubtAll { .. }
+        | ItemRecord::Trust { .. }
+        | ItemRecord::Checkpoint { .. }
+        | ItemRecord::Forget { .. }
+        | ItemRecord::Adopt { .. }
+        | ItemRecord::Own { .. } => return None,
     })
 }
 
-/// Whether a repair wrote a frame, instead of frames that went: only those say of themselves that
-/// they are synced.
-fn is_repairs(sequence: u64, items: &[ItemRecord]) -> bool {
-    let own =
+/// Whether a repair wrote a frame in place of dropped ones: only such a frame says of itself that
+/// it is synced.
+fn is_of_repair(sequence: u64, items: &[ItemRecord]) -> bool {
+    let itself =
         |item: &ItemRecord| matches!(item, ItemRecord::Synced { through } if *through == sequence);
-    items.iter().any(own)
+    items.iter().any(itself)
 }
 
 /// A fork that is in doubt.
 #[derive(Clone, Debug)]
-pub(crate) struct Doubted {
+pub(super) struct DoubtedFork {
     id: ForkId,
     chunk: u32,
-    pub(crate) key: ForkKey,
-    /// Bytes before this.
-    pub(crate) end: u64,
+    pub(super) key: ForkKey,
+    /// The bytes before this offset are in doubt.
+    pub(super) end: u64,
     length: u64,
 }
 
-/// What is in doubt after a cut.
+/// What is in doubt after a truncation of the log.
 #[derive(Debug, Default)]
-pub(crate) struct Unproven {
-    /// Frames of which nothing says what they did: everything is.
-    pub(crate) any: Option<Range<u64>>,
-    pub(crate) forks: Vec<Doubted>,
+pub(super) struct Unproven {
+    /// Frames of which it is unknown what they touched: then everything is in doubt.
+    pub(super) any: Option<Range<u64>>,
+    pub(super) forks: Vec<DoubtedFork>,
 }
 
-/// Finds out what a cut before frame `first` leaves in doubt. `standing`: what stands, of which the
-/// index has not all; `gone`: the frames that go and can be read, by number; `last`: the last frame
-/// that there was, `None`: that is not known.
-pub(crate) fn judge(
-    standing: &Sketch,
-    gone: &[(u64, Vec<ItemRecord>)],
-    first: u64,
-    last: Option<u64>,
-) -> Unproven {
-    let mut touched = Touched::default();
-    let mut all = Sketch {
-        forks: standing.forks.clone(),
-        names: standing.names.clone(),
-        next: standing.next,
-    };
-    for item in gone.iter().flat_map(|(_, items)| items) {
-        if let ItemRecord::Fork { id, chunk, key } | ItemRecord::Derive { id, chunk, key, .. } =
-            item
-        {
-            all.add(*id, *chunk, key, 0);
-        }
-    }
-    let mut known = BTreeSet::new();
-    // A repair that died had come to its end before it began to cut, and what it read may be cut by
-    // now.
-    let (mut earlier, mut judged) = (Unproven::default(), false);
-    for (sequence, items) in gone {
-        if is_repairs(*sequence, items) {
-            judged |= *sequence == first;
-            earlier.take(*sequence, items);
-        } else if touched.frame(items, &mut all) {
-            known.insert(*sequence);
-        }
-    }
-    let end = last.map_or(u64::MAX, |last| last + 1);
-    let mut gaps = if judged {
-        Vec::new()
-    } else {
-        gaps(first, end, &known)
-    };
-    let mut said: Vec<(u64, u64, &TouchedRecord)> = Vec::new();
-    for (sequence, items) in gone {
-        said.extend(items.iter().filter_map(|item| match item {
-            ItemRecord::Touched(record) => Some((record.from, *sequence, record)),
-            _ => None,
-        }));
-    }
-    // Those that are about the fewest frames first: they name the fewest forks.
-    said.sort_by_key(|(from, through, _)| through.saturating_sub(*from));
-    for (from, through, record) in said {
-        if record.any {
-            continue;
-        }
-        let left = without(&gaps, &(from..through + 1));
-        if left != gaps {
-            gaps = left;
-            for (key, length) in &record.forks {
-                touched.name(key, *length);
+impl Unproven {
+    /// What a truncation before frame `first` leaves in doubt. `standing` is what remains after
+    /// replaying the frames before it; `dropped` are the dropped frames that can be read, by
+    /// number; `last` is the last frame that existed, `None` if that is not known.
+    pub(super) fn find(
+        standing: &ForkSketch,
+        dropped: &[(u64, Vec<ItemRecord>)],
+        first: u64,
+        last: Option<u64>,
+    ) -> Unproven {
+        let mut touched = TouchedNames::default();
+        let mut all = standing.clone();
+        for item in dropped.iter().flat_map(|(_, items)| items) {
+            if let ItemRecord::Fork { id, chunk, key } | ItemRecord::Derive { id, chunk, key, .. } =
+                item
+            {
+                all.add(*id, *chunk, key, 0);
             }
         }
+        let mut known = BTreeSet::new();
+        // A repair that was killed had found all doubts before it began to truncate, and what it
+        // read may be truncated by now: its frames are the result.
+        let (mut earlier, mut complete) = (Unproven::default(), false);
+        for (sequence, items) in dropped {
+            if is_of_repair(*sequence, items) {
+                complete |= *sequence == first;
+                earlier.add_earlier(*sequence, items);
+            } else if touched.add_frame(items, &mut all) {
+                known.insert(*sequence);
+            }
+        }
+        let end = last.map_or(u64::MAX, |last| last + 1);
+        let mut gaps = if complete {
+            Vec::new()
+        } else {
+            gaps(first, end, &known)
+        };
+        let mut records: Vec<(u64, u64, &TouchedRecord)> = Vec::new();
+        for (sequence, items) in dropped {
+            records.extend(items.iter().filter_map(|item| match item {
+                ItemRecord::Touched(record) => Some((record.from, *sequence, record)),
+                _ => None,
+            }));
+        }
+        // Records of the fewest frames first: they name the fewest forks.
+        records.sort_by_key(|(from, through, _)| through.saturating_sub(*from));
+        for (from, through, record) in records {
+            if record.any {
+                continue;
+            }
+            let left = without(&gaps, &(from..through + 1));
+            if left != gaps {
+                gaps = left;
+                for (key, length) in &record.forks {
+                    touched.add(key, *length);
+                }
+            }
+        }
+        let any = gaps.first().cloned().or(earlier.any);
+        let mut found = Unproven {
+            any,
+            forks: earlier.forks,
+        };
+        found.add(standing, &all, &touched);
+        found
     }
-    let any = gaps.first().cloned().or(earlier.any);
-    let mut found = Unproven {
-        any,
-        forks: earlier.forks,
-    };
-    found.add(standing, &all, &touched);
-    found
 }
 
-/// Names whose forks were touched, with the longest length that is told of each.
+/// Names of forks that were touched, each with the longest length that a frame gave it.
 #[derive(Default)]
-struct Touched(BTreeMap<ForkKey, u64>);
+struct TouchedNames(BTreeMap<ForkKey, u64>);
 
-impl Touched {
-    fn name(&mut self, key: &ForkKey, length: u64) {
+impl TouchedNames {
+    fn add(&mut self, key: &ForkKey, length: u64) {
         if key.file != ADDRESSED {
             let longest = self.0.entry(key.clone()).or_default();
             *longest = length.max(*longest);
         }
     }
 
-    /// What a frame touched; false where that cannot be told.
-    fn frame(&mut self, items: &[ItemRecord], all: &mut Sketch) -> bool {
+    /// Adds what a frame touched; false if that is unknown.
+    fn add_frame(&mut self, items: &[ItemRecord], all: &mut ForkSketch) -> bool {
         let makes_checkpoint = |file| {
             let of = |item: &ItemRecord| matches!(item, ItemRecord::Checkpoint { file: f, .. } if *f == file);
             items.iter().any(of)
@@ -292,36 +325,56 @@ impl Touched {
         for item in items {
             if let Some((id, length)) = written(item) {
                 match all.forks.get(&id).map(|fork| fork.key.clone()) {
-                    Some(key) => self.name(&key, length.of(0)),
+                    Some(key) => self.add(&key, length.of(0)),
                     None => known = false,
                 }
                 continue;
             }
             match item {
                 ItemRecord::Derive { key, length, .. } if !makes_checkpoint(key.file) => {
-                    self.name(key, *length);
+                    self.add(key, *length);
                 }
                 ItemRecord::Keep { id, .. } => all.keep(*id),
                 ItemRecord::Remove { id } => match all.forks.get(id) {
                     Some(fork) if fork.kept => {}
-                    Some(fork) => self.name(&fork.key.clone(), 0),
+                    Some(fork) => self.add(&fork.key.clone(), 0),
                     None => known = false,
                 },
                 ItemRecord::Delete { file } => {
                     for id in all.of_file(*file) {
-                        self.name(&all.forks[&id].key.clone(), 0);
+                        self.add(&all.forks[&id].key.clone(), 0);
                     }
                 }
-                // All of them.
+                // It touched all of them.
                 ItemRecord::DoubtAll { .. } => known = false,
-                _ => {}
+                // These write, and were handled above.
+                ItemRecord::Data { .. }
+                | ItemRecord::Pieces { .. }
+                | ItemRecord::Map { .. }
+                | ItemRecord::Clear { .. }
+                | ItemRecord::Truncate { .. }
+                | ItemRecord::Cut { .. }
+                | ItemRecord::Doubt { .. }
+                // These change no bytes that readers see.
+                | ItemRecord::Fork { .. }
+                | ItemRecord::Derive { .. }
+                | ItemRecord::Merged { .. }
+                | ItemRecord::Empty { .. }
+                | ItemRecord::Operation { .. }
+                | ItemRecord::Synced { .. }
+                | ItemRecord::Touched(_)
+                | ItemRecord::Trust { .. }
+                | ItemRecord::Checkpoint { .. }
+                | ItemRecord::Forget { .. }
+                | ItemRecord::Adopt { .. }
+                | ItemRecord::Own { .. } => {}
             }
         }
         known
     }
 }
 
-/// What lies between known numbers, from `first` to before `end`.
+/// The ranges between known numbers, from `first` to before `end`.
 fn gaps(first: u64, end: u64, known: &BTreeSet<u64>) -> Vec<Range<u64>> {
     let (mut gaps, mut at) = (Vec::new(), first);
     for number in known.range(first..).copied().chain([end]) {
@@ -333,19 +386,19 @@ fn gaps(first: u64, end: u64, known: &BTreeSet<u64>) -> Vec<Range<u64>> {
     gaps
 }
 
-/// Ranges without one.
-fn without(ranges: &[Range<u64>], gone: &Range<u64>) -> Vec<Range<u64>> {
-    let parts = ranges.iter().flat_map(|range| {
-        let before = range.start..range.end.min(gone.start);
-        let behind = range.start.max(gone.end)..range.end;
-        [before, behind]
+/// Ranges without the numbers in `removed`.
+fn without(ranges: &[Range<u64>], removed: &Range<u64>) -> Vec<Range<u64>> {
+    let rest = ranges.iter().flat_map(|range| {
+        let before = range.start..range.end.min(removed.start);
+        let after = range.start.max(removed.end)..range.end;
+        [before, after]
     });
-    parts.filter(|part| part.start < part.end).collect()
+    rest.filter(|range| range.start < range.end).collect()
 }
 
 impl Unproven {
-    /// What a repair that died had found.
-    fn take(&mut self, sequence: u64, items: &[ItemRecord]) {
+    /// Adds what a repair found that was killed.
+    fn add_earlier(&mut self, sequence: u64, items: &[ItemRecord]) {
         for item in items {
             match item {
                 ItemRecord::DoubtAll { .. } => self.any = Some(sequence..sequence + 1),
@@ -355,7 +408,7 @@ impl Unproven {
                     key,
                     end,
                     length,
-                } => self.forks.push(Doubted {
+                } => self.forks.push(DoubtedFork {
                     id: *id,
                     chunk: *chunk,
                     key: key.clone(),
@@ -367,9 +420,8 @@ impl Unproven {
         }
     }
 
-    fn add(&mut self, standing: &Sketch, all: &Sketch, touched: &Touched) {
-        // Numbers of forks are never used twice, not even those of forks that nobody knows any
-        // more.
+    fn add(&mut self, standing: &ForkSketch, all: &ForkSketch, touched: &TouchedNames) {
+        // Fork numbers are never used twice, not even those of forks that no record has any more.
         let mut next = self
             .forks
             .iter()
@@ -378,8 +430,8 @@ impl Unproven {
             .unwrap_or(0);
         next = next.max(all.next);
         for (key, longest) in &touched.0 {
-            let living = standing.names.get(key);
-            let known = living.and_then(|id| Some((*id, standing.forks.get(id)?)));
+            let current = standing.names.get(key);
+            let known = current.and_then(|id| Some((*id, standing.forks.get(id)?)));
             let (id, chunk, length) = match known {
                 Some((id, fork)) => (id, fork.chunk, fork.length.max(*longest)),
                 None if *longest == 0 => continue,
@@ -392,12 +444,12 @@ impl Unproven {
             };
             self.push(id, chunk, key, length);
         }
-        // An index may know from frames that are gone that a fork was kept, and of what was written
-        // to it only a part.
+        // The index may know from dropped frames that a checkpoint kept a fork, but have only some
+        // of the writes to it.
         for (id, fork) in &standing.forks {
-            let is_heir = standing.names.get(&fork.key) == Some(id);
+            let is_current = standing.names.get(&fork.key) == Some(id);
             let may_be_touched = self.any.is_some() || touched.0.contains_key(&fork.key);
-            if fork.open && !is_heir && may_be_touched && fork.key.file != ADDRESSED {
+            if fork.open && !is_current && may_be_touched && fork.key.file != ADDRESSED {
                 self.push(*id, fork.chunk, &fork.key, fork.length);
             }
         }
@@ -406,7 +458,7 @@ impl Unproven {
     fn push(&mut self, id: ForkId, chunk: u32, key: &ForkKey, length: u64) {
         let end = if self.any.is_some() { u64::MAX } else { length };
         if end > 0 {
-            self.forks.push(Doubted {
+            self.forks.push(DoubtedFork {
                 id,
                 chunk,
                 key: key.clone(),
@@ -416,10 +468,10 @@ impl Unproven {
         }
     }
 
-    /// Frames that say so, the first of which is number `first`; one at least, also where nothing
-    /// is in doubt. They also say that everything up to them is on stable storage: then nothing
-    /// takes them for the torn end of a log.
-    pub(crate) fn frames(&self, first: u64) -> Vec<u8> {
+    /// Frames that say so, numbered from `first` on; at least one, even if nothing is in doubt.
+    /// They also say that everything up to them is on stable storage, so that they cannot be taken
+    /// for the torn end of a log.
+    pub(super) fn frames(&self, first: u64) -> Vec<u8> {
         let (mut out, mut sequence) = (Vec::new(), first);
         let mut close = |mut body: Vec<u8>| {
             ItemRecord::Synced { through: sequence }.encode(&mut body);
@@ -453,7 +505,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_what_is_between_known_numbers() {
+    fn gaps_are_the_ranges_between_known_numbers() {
         let known: BTreeSet<u64> = [2, 3, 7].into();
         assert_eq!(gaps(2, 8, &known), vec![4..7]);
         assert_eq!(gaps(1, 10, &known), [1..2, 4..7, 8..10]);
