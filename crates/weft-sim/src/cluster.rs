@@ -40,7 +40,7 @@ pub struct Cluster {
     /// Of the metadata service.
     network: SimNetwork,
     /// Of the client whose process dies.
-    mortal: SimNetwork,
+    crashing: SimNetwork,
     /// Counts the processes that start, so that none has another's randomness.
     lives: Arc<AtomicU64>,
     servers: Vec<Arc<Machine>>,
@@ -141,7 +141,7 @@ impl Cluster {
             canary,
             namespace,
             network: SimNetwork::new(heard.clone()),
-            mortal: SimNetwork::new(heard.clone()),
+            crashing: SimNetwork::new(heard.clone()),
             lives: Arc::new(AtomicU64::new(seed)),
             servers: servers.collect(),
             heard,

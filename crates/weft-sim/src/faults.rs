@@ -6,7 +6,7 @@ use turmoil::Sim;
 
 use crate::cluster::{Cluster, Fault};
 use crate::oracle::Time;
-use crate::scenario::Plan;
+use crate::plan::Plan;
 use crate::state::State;
 
 pub(crate) struct Faults {

@@ -35,6 +35,7 @@ mod cluster;
 mod faults;
 mod net;
 mod oracle;
+mod plan;
 mod scenario;
 mod state;
 
@@ -42,5 +43,6 @@ pub use canary::Canary;
 pub use cluster::{Cluster, Fault};
 pub use net::{Heard, SimEntropy, SimNetwork, SimWallClock, env};
 pub use oracle::{Image, Losses, Oracle, Time, Unexplained, WriteId};
-pub use scenario::{Plan, run};
+pub use plan::Plan;
+pub use scenario::run;
 pub use state::{Count, Outcome};

@@ -11,7 +11,7 @@
 //! 3. Power loss on the byte's server undoes 2, unless the write had ended before a sync began that
 //!    was acknowledged before the loss; or before one that its own writer was told is done, at
 //!    whatever time: who wrote hears from a sync what was lost, and hears it once.
-//! 4. A write that failed may have happened in part, up to [`LINGER`] after that was told: what was
+//! 4. A write that failed may have happened in part, up to [`IN_FLIGHT_MAX`] after that was told: what was
 //!    sent to other servers may still be on its way.
 //!
 //! Deliberately absent: an order between bytes, or between reads. Each byte is judged alone.
@@ -25,7 +25,7 @@ use weft_layout::{FileOffset, Layout};
 pub type Time = u64;
 
 /// How long a write goes on at most after its failure was told: several times a message's way.
-pub const LINGER: Time = 1_000_000_000;
+pub const IN_FLIGHT_MAX: Time = 1_000_000_000;
 
 /// The values that each byte may have.
 pub type Image = Vec<Vec<u8>>;
@@ -187,7 +187,11 @@ impl Oracle {
     pub fn end(&mut self, write: WriteId, acknowledged: bool, now: Time) {
         let write = &mut self.writes[write.0];
         write.acknowledged = acknowledged;
-        write.ended = Some(if acknowledged { now } else { now + LINGER });
+        write.ended = Some(if acknowledged {
+            now
+        } else {
+            now + IN_FLIGHT_MAX
+        });
     }
 
     /// A sync was acknowledged.
@@ -442,8 +446,8 @@ mod tests {
         oracle.end(failed, false, 4);
         write(&mut oracle, b'c', (5, 6));
         assert_eq!(allowed(&oracle, 7, &losses), b"bc", "it was on its way");
-        write(&mut oracle, b'd', (5 + LINGER, 6 + LINGER));
-        assert_eq!(allowed(&oracle, 7 + LINGER, &losses), b"d");
+        write(&mut oracle, b'd', (5 + IN_FLIGHT_MAX, 6 + IN_FLIGHT_MAX));
+        assert_eq!(allowed(&oracle, 7 + IN_FLIGHT_MAX, &losses), b"d");
     }
 
     #[test]

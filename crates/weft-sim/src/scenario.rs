@@ -7,30 +7,11 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use turmoil::Builder;
 
-use crate::canary::Canary;
-use crate::client::{Client, Mortal};
+use crate::client::{Client, CrashingClient};
 use crate::cluster::Cluster;
 use crate::faults::Faults;
+use crate::plan::Plan;
 use crate::state::{Outcome, State};
-
-/// What a run does.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// Everything follows from it.
-    pub seed: u64,
-    /// I/O servers.
-    pub servers: usize,
-    /// Clients that work at once, beside one whose process dies.
-    pub clients: usize,
-    /// Operations of each client.
-    pub operations: usize,
-    /// Faults while they work.
-    pub faults: usize,
-    /// Whether bits change on the disks.
-    pub rot: bool,
-    /// A defect on purpose. A checker that does not see it is blind.
-    pub canary: Option<Canary>,
-}
 
 /// Runs a plan, until its end or until something is wrong. It is wrong, too, if a node cannot start
 /// or the clients do not end in time.
@@ -59,9 +40,9 @@ pub fn run(plan: Plan) -> Outcome {
             done.map_err(|e| format!("client {number}: {e}").into())
         });
     }
-    let mortal = Mortal::new(plan, &state);
+    let crashing = CrashingClient::new(plan, &state);
     cluster.start_mortal(&mut sim, plan.clients, move |options| {
-        mortal.clone().live(options)
+        crashing.clone().live(options)
     });
     let mut faults = Faults::new(plan);
     loop {

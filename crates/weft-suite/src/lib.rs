@@ -15,35 +15,35 @@
 //! Deliberately absent: what the local machine allows (`bench/`), which is about shares of limits,
 //! not about systems.
 //!
-//! Where to look: `cases/` for the experiments, `worker.rs` for what a client does, `lead.rs` for
+//! Where to look: `cases/` for the experiments, `worker/` for what a client does, `leader/` for
 //! the order of events.
 
 mod cases;
 mod content;
 mod cpu;
 mod error;
-mod exchange;
-mod lead;
+mod leader;
 mod link;
 mod part;
+mod place;
 mod plot;
-mod posix;
+mod point;
 mod row;
-mod sort;
 mod sweep;
 mod target;
+mod task;
 mod volume;
-mod weft;
 mod worker;
 
-pub use cases::{Case, Point};
 pub use error::SuiteError;
-pub use lead::{Bench, Measured};
+pub use leader::Bench;
 pub use link::LimitedNetwork;
 pub use part::{FileShape, Level, Part, ViewSpec};
+pub use place::VolumePlace;
 pub use plot::plot;
-pub use row::{Interface, Op, Row};
+pub use point::{Case, Point};
+pub use row::{Interface, Measured, Op, Row};
 pub use sweep::{Place, Sweep};
-pub use target::{Target, VolumePlace};
+pub use target::Target;
 pub use volume::OwnVolume;
 pub use worker::run_worker;

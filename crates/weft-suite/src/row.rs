@@ -115,3 +115,14 @@ impl Row {
         (&self.case, &self.pattern, point(self)) == (&other.case, &other.pattern, point(other))
     }
 }
+
+/// A row, and what people want to know of it besides.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The row.
+    pub row: Row,
+    /// The fastest and the slowest run, in MiB/s.
+    pub range: (f64, f64),
+    /// How busy the machine's processors were in the median run, 0 to 1.
+    pub cpu: f64,
+}

@@ -1,6 +1,6 @@
 //! Which points of a case are measured, and how.
 
-use crate::cases::Point;
+use crate::point::Point;
 use crate::{Interface, Op, SuiteError};
 
 /// What narrows a case; empty lists leave what the case does by itself.

@@ -3,16 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use weft_client::{Access, ConnectOptions, File, NewLayout, Volume};
 
-use crate::SuiteError;
-use crate::cases::Point;
+use crate::error::SuiteError;
 use crate::link::{LinkedVolume, Names};
+use crate::place::VolumePlace;
+use crate::point::Point;
 use crate::sweep::Place;
+use crate::task::Handle;
 use crate::volume::{OwnVolume, folder_in};
-use crate::worker::Handle;
 
 /// Where to measure.
 #[derive(Clone, Debug)]
@@ -28,27 +28,6 @@ pub enum Target {
     Standing(VolumePlace),
     /// A directory of any file system, through POSIX calls.
     Path(PathBuf),
-}
-
-/// How to reach a volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum VolumePlace {
-    /// By its folder.
-    Folder(PathBuf),
-    /// By the address of its metadata service and the file of its key.
-    Address(String, PathBuf),
-}
-
-impl TryFrom<&VolumePlace> for ConnectOptions {
-    type Error = weft_client::Error;
-
-    fn try_from(place: &VolumePlace) -> Result<ConnectOptions, weft_client::Error> {
-        match place {
-            VolumePlace::Folder(folder) => ConnectOptions::from_folder(folder),
-            VolumePlace::Address(address, key) => ConnectOptions::from_address(address, key),
-        }
-    }
 }
 
 /// A volume with a directory for a benchmark's files.

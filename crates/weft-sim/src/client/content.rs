@@ -4,7 +4,7 @@ use weft_client::{Error, File};
 use weft_layout::ViewOffset;
 use weft_proto::Code;
 
-use super::own::linger;
+use super::calls::linger;
 use super::size::Size;
 use crate::oracle::{Losses, Oracle, Time};
 use crate::state::{State, now};

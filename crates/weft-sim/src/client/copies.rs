@@ -9,10 +9,10 @@ use rand::{Rng, RngCore};
 use weft_client::{Error, File, NewLayout, Volume};
 use weft_layout::{FileOffset, ViewOffset};
 
+use super::calls::{ignore_reported_loss, make};
 use super::content::Content;
-use super::own::{make, told_is_done};
 use super::settle::settle;
-use super::{BSU, CELLS};
+use super::volume::{BSU, CELLS};
 use crate::state::{State, now};
 
 /// Bytes of the source: of longer stretches than 256 KiB servers send each other what they have,
@@ -97,7 +97,7 @@ impl Copies {
             self.state.lock().tolerate(read)?;
             let (begun, closed) = (now(), file.close().await);
             content.told(&self.state, begun, &closed);
-            told_is_done(closed)?;
+            ignore_reported_loss(closed)?;
         }
         self.source.close().await
     }

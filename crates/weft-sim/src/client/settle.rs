@@ -9,7 +9,7 @@ use crate::oracle::Time;
 use crate::state::{State, now};
 
 /// From the end of the last fault on, every operation is done within this time.
-pub(super) const PATIENCE: Time = 20_000_000_000;
+pub(super) const RECOVERY_TIMEOUT: Time = 20_000_000_000;
 
 /// What came of an operation that was repeated until it was known to be done.
 pub(super) struct Settled<T> {
@@ -35,7 +35,7 @@ pub(super) async fn settle<T>(
             let mut state = state.lock();
             state.count(kind, &result);
             if let (Err(error), Some(calm)) = (&result, state.calm)
-                && now() > calm + PATIENCE
+                && now() > calm + RECOVERY_TIMEOUT
             {
                 state.note_wrong(format!("{kind}: still fails after healing: {error}"));
             }

@@ -7,8 +7,8 @@ use weft_client::{
     ServerId, Volume,
 };
 
-use super::Client;
-use super::settle::PATIENCE;
+use super::settle::RECOVERY_TIMEOUT;
+use super::worker::Client;
 use crate::state::now;
 
 impl Client {
@@ -45,7 +45,7 @@ impl Client {
                 if status.state() == ScrubState::Done {
                     break status;
                 }
-                if now() > begun + PATIENCE {
+                if now() > begun + RECOVERY_TIMEOUT {
                     let wrong = format!("the scrub of server {server} does not end: {status:?}");
                     self.state.lock().note_wrong(wrong);
                     break status;

@@ -30,7 +30,7 @@ impl Cluster {
     ) where
         L: Future<Output = Result<(), String>> + 'static,
     {
-        let (lives, network) = (self.lives.clone(), self.mortal.clone());
+        let (lives, network) = (self.lives.clone(), self.crashing.clone());
         sim.host(Cluster::client_host(client), move || {
             let living = live(options(life_env(&lives, &network)));
             async move { Ok(living.await?) }
@@ -39,7 +39,7 @@ impl Cluster {
 
     /// Ends the process of the client that [`Cluster::start_mortal`] added.
     pub fn strike_mortal(&self, sim: &mut Sim<'_>, client: usize) {
-        self.mortal.crash(sim, &Cluster::client_host(client));
+        self.crashing.crash(sim, &Cluster::client_host(client));
     }
 
     /// Has it begin anew.

@@ -2,10 +2,11 @@
 //! programs do without collectives, which is to exchange the bytes among themselves and to move
 //! contiguous shares (`exchange.rs`).
 
-use super::{Case, Point, by};
-use crate::Interface;
-use crate::Interface::{Collective, Strided, Traditional};
+use super::records::by;
 use crate::part::{FileShape, Level, Part, ViewSpec};
+use crate::point::{Case, Point};
+use crate::row::Interface;
+use crate::row::Interface::{Collective, Strided, Traditional};
 use crate::sweep::{Place, Sweep};
 
 pub(super) const PATTERNS: &[&str] = &["blocks", "exchange"];

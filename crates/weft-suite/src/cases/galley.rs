@@ -1,10 +1,11 @@
 //! Galley §5 (G9): broadcast, partitioned and interleaved records of 64 B to 64 KiB, one call per
 //! record against one strided call of each client.
 
-use super::{Case, Point, affordable, by, fill};
-use crate::Interface;
-use crate::Interface::{Collective, Strided, Traditional};
+use super::records::{affordable, by, fill};
 use crate::part::{FileShape, Part, ViewSpec};
+use crate::point::{Case, Point};
+use crate::row::Interface;
+use crate::row::Interface::{Collective, Strided, Traditional};
 use crate::sweep::Sweep;
 
 pub(super) const PATTERNS: &[&str] = &["broadcast", "partitioned", "interleaved"];

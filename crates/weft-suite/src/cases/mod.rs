@@ -4,94 +4,21 @@
 mod array;
 mod galley;
 mod pvfs;
+mod records;
 mod sfs;
+mod sort;
 mod tile;
 mod vesta_scale;
 mod vesta_views;
 
 use std::collections::BTreeSet;
 
-use crate::part::{FileShape, Level, Part, ViewSpec};
+use crate::error::SuiteError;
+use crate::point::{Case, Point};
+use crate::row::Op;
 use crate::sweep::Sweep;
-use crate::{Interface, Op, SuiteError, sort};
-
-/// An experiment of one of the papers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
-    /// Galley: broadcast, partitioned, interleaved; one call per record against strided calls.
-    Galley,
-    /// PVFS: against the local disk; many servers; stripe sizes; matching and mismatched
-    /// partitions.
-    Pvfs,
-    /// Vesta §5.5: orthogonal views.
-    VestaViews,
-    /// Vesta §5.4: scaling.
-    VestaScale,
-    /// sfs: transfer sizes on growing numbers of servers.
-    Sfs,
-    /// CAPFS: tiled visualisation.
-    Tile,
-    /// A three-dimensional array: collectives against an exchange written by hand.
-    Array,
-    /// Vesta §5.6: FastMeshSort.
-    Sort,
-}
-
-/// One measurement: who moves what, and how.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    /// The experiment.
-    pub case: Case,
-    /// Which bytes who moves.
-    pub pattern: String,
-    /// By which calls.
-    pub interface: Interface,
-    /// Bytes of a record, or what the experiment varies in its place.
-    pub record: u64,
-    /// I/O servers.
-    pub servers: u32,
-    /// Layout of the file.
-    pub shape: FileShape,
-    /// Calls that each client keeps in flight.
-    pub depth: usize,
-    /// What each client moves; as many as there are clients.
-    pub parts: Vec<Part>,
-    /// Where clients only read: what they write before, unmeasured.
-    pub fill: Option<Vec<Part>>,
-    /// On the local file system beside the volume instead of in it.
-    pub local: bool,
-    /// The clients exchange the bytes among themselves, so that each moves a contiguous share of
-    /// the file.
-    pub exchange: bool,
-}
 
 impl Case {
-    /// All of them.
-    pub const ALL: [Case; 8] = [
-        Case::Galley,
-        Case::Pvfs,
-        Case::VestaViews,
-        Case::VestaScale,
-        Case::Sfs,
-        Case::Tile,
-        Case::Array,
-        Case::Sort,
-    ];
-
-    /// As in rows and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Case::Galley => "galley",
-            Case::Pvfs => "pvfs",
-            Case::VestaViews => "vesta-views",
-            Case::VestaScale => "vesta-scale",
-            Case::Sfs => "sfs",
-            Case::Tile => "tile",
-            Case::Array => "array",
-            Case::Sort => "sort",
-        }
-    }
-
     /// The patterns it has.
     pub fn patterns(self) -> &'static [&'static str] {
         match self {
@@ -142,51 +69,10 @@ impl Case {
     }
 }
 
-/// Calls of a client, at most, where every record is a call of its own: the rest of its share is
-/// left out.
-const CALLS: u64 = 4096;
-
-/// How many of `records` a client moves by `interface`: all, or as many as there are calls, scaled.
-fn affordable(sweep: &Sweep, interface: Interface, records: u64) -> u64 {
-    let most = match interface {
-        Interface::Strided | Interface::Collective => u64::MAX,
-        Interface::Traditional | Interface::Posix => sweep.scaled(CALLS).max(16),
-    };
-    records.clamp(1, most)
-}
-
-/// The same bytes in one call where the interface can, else a call per record.
-fn by(interface: Interface, part: Part) -> Part {
-    match interface {
-        Interface::Strided | Interface::Collective => part.whole(),
-        Interface::Traditional | Interface::Posix => part,
-    }
-}
-
-/// `bytes` of a file in canonical order, in shares that `clients` write before they read.
-fn fill(bytes: u64, clients: u32) -> Vec<Part> {
-    let share = bytes.div_ceil(u64::from(clients));
-    (0..u64::from(clients))
-        .map(|client| {
-            let at = (client * share).min(bytes);
-            let length = share.min(bytes - at);
-            Part {
-                view: ViewSpec::Canonical,
-                at,
-                record: length,
-                levels: vec![Level {
-                    stride: length,
-                    times: 1,
-                }],
-                inner: 1,
-            }
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Interface;
     use crate::sweep::Place;
 
     #[test]

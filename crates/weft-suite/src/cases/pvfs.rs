@@ -1,10 +1,11 @@
 //! PVFS §3 (P8): one server against the local disk; one client on many servers; stripe sizes;
 //! several clients with partitions that match the striping or do not.
 
-use super::{Case, Point, affordable};
-use crate::Interface;
-use crate::Interface::{Collective, Posix, Strided, Traditional};
+use super::records::affordable;
 use crate::part::{FileShape, Part, ViewSpec};
+use crate::point::{Case, Point};
+use crate::row::Interface;
+use crate::row::Interface::{Collective, Posix, Strided, Traditional};
 use crate::sweep::{Place, Sweep};
 
 pub(super) const PATTERNS: &[&str] = &[

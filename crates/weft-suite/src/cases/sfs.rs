@@ -1,10 +1,11 @@
 //! sfs §7 (S9): bandwidth over the size of a transfer, for growing numbers of servers, odd ones and
 //! odd blocks among them; and with an amount of data per server that stays the same.
 
-use super::{Case, Point, affordable};
-use crate::Interface;
-use crate::Interface::Traditional;
+use super::records::affordable;
 use crate::part::{FileShape, Part, ViewSpec};
+use crate::point::{Case, Point};
+use crate::row::Interface;
+use crate::row::Interface::Traditional;
 use crate::sweep::Sweep;
 
 pub(super) const PATTERNS: &[&str] = &["transfers", "odd-blocks", "per-server"];

@@ -1,10 +1,10 @@
 //! CAPFS §4.2 (C9): frames of a display of 3 × 3 tiles that overlap; each client reads and writes
 //! its tile of every frame, a call per row, a call per frame, or a collective call per frame.
 
-use super::{Case, Point};
-use crate::Interface;
-use crate::Interface::{Collective, Strided, Traditional};
 use crate::part::{FileShape, Level, Part, ViewSpec};
+use crate::point::{Case, Point};
+use crate::row::Interface;
+use crate::row::Interface::{Collective, Strided, Traditional};
 use crate::sweep::Sweep;
 
 pub(super) const PATTERNS: &[&str] = &["tiles"];

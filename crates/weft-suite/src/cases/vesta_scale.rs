@@ -1,10 +1,11 @@
 //! Vesta §5.4: one client that keeps every server busy; whole systems with three servers to a
 //! client; and, for links of limited bandwidth, one client to a server.
 
-use super::{Case, Point, affordable};
-use crate::Interface;
-use crate::Interface::Traditional;
+use super::records::affordable;
 use crate::part::{FileShape, Part, ViewSpec};
+use crate::point::{Case, Point};
+use crate::row::Interface;
+use crate::row::Interface::Traditional;
 use crate::sweep::Sweep;
 
 pub(super) const PATTERNS: &[&str] = &["one-client", "whole-system", "in-proportion"];

@@ -1,10 +1,11 @@
 //! Vesta §5.5: one client with three striping units; four clients with subfiles by cell and across
 //! the cells. And a matrix stored by rows, read and written by columns.
 
-use super::{Case, Point, affordable};
-use crate::Interface;
-use crate::Interface::{Strided, Traditional};
+use super::records::affordable;
 use crate::part::{FileShape, Level, Part, ViewSpec};
+use crate::point::{Case, Point};
+use crate::row::Interface;
+use crate::row::Interface::{Strided, Traditional};
 use crate::sweep::Sweep;
 
 pub(super) const PATTERNS: &[&str] = &[

@@ -1,94 +1,19 @@
 //! A client of a benchmark: a process that does what its leader says, step by step.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use weft_client::{ConnectOptions, Volume};
 use weft_crew::Leader;
 
+use super::posix_file::PosixFile;
+use super::weft_file::WeftFile;
 use crate::content::Calls;
 use crate::cpu::CpuTime;
-use crate::exchange::Partners;
-use crate::part::{FileShape, Part};
-use crate::posix::PosixFile;
-use crate::target::VolumePlace;
-use crate::weft::WeftFile;
-use crate::{Op, SuiteError};
-
-/// What a worker is started with.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
-    /// The volume; none where everything is done on a path.
-    pub(crate) volume: Option<VolumePlace>,
-}
-
-/// What a worker does next.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Order {
-    /// Nothing, but stand at the barriers.
-    Idle,
-    /// Move a part.
-    Move(Box<Task>),
-    /// End.
-    End,
-}
-
-/// One part of one run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Task {
-    pub(crate) file: Handle,
-    pub(crate) shape: FileShape,
-    pub(crate) part: Part,
-    pub(crate) op: Op,
-    /// The number of the write: what is written, or what must be found.
-    pub(crate) seed: u64,
-    /// Calls in flight.
-    pub(crate) depth: usize,
-    /// A write ends when it is synced.
-    pub(crate) sync: bool,
-    /// The calls are collective ones of this group.
-    pub(crate) group: Option<Membership>,
-    /// The clients exchange their bytes among themselves.
-    pub(crate) partners: Option<Partners>,
-}
-
-/// A client's place in a group.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Membership {
-    pub(crate) id: String,
-    pub(crate) members: u32,
-    pub(crate) member: u32,
-}
-
-/// How a worker reaches the file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Handle {
-    /// An attachment that the leader hands over.
-    Weft(Vec<u8>),
-    /// A path.
-    Posix(PathBuf),
-}
-
-/// What a worker tells at a barrier.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Report {
-    /// When it began and ended, in nanoseconds of the machine's monotonic clock; 0: it did nothing.
-    pub(crate) began: u64,
-    pub(crate) ended: u64,
-    /// Bytes moved.
-    pub(crate) moved: u64,
-    /// Requests for data; none for POSIX calls.
-    pub(crate) messages: Option<u64>,
-    /// What the machine's processors had done then.
-    pub(crate) cpu: [CpuTime; 2],
-    /// Where it listens for other clients.
-    pub(crate) port: u16,
-}
+use crate::error::SuiteError;
+use crate::row::Op;
+use crate::task::{Handle, Job, Order, Report, Task};
 
 /// Runs a client until its leader ends it.
 pub async fn run_worker() -> Result<(), SuiteError> {

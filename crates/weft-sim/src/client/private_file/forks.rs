@@ -2,30 +2,18 @@
 //! or from all. Checkpoints keep both.
 
 use rand::Rng;
-use weft_client::{Error, File, OpenView};
-use weft_layout::{CellIndex, View};
+use weft_layout::CellIndex;
 
-use super::own::{LENGTH, Own, linger};
-use super::{BSU, CELLS};
-use crate::oracle::{Oracle, WriteId};
+use super::state::{FORKS, LENGTH, PrivateFile};
+use crate::client::calls::linger;
+use crate::client::volume::{BSU, CELLS};
+use crate::oracle::WriteId;
 use crate::state::now;
 
-/// The forks of the file.
-pub(super) const FORKS: [&str; 2] = ["data", "index"];
 /// The one that is removed.
 const REMOVED: usize = 1;
 
-/// What the forks of a new file hold.
-pub(super) fn none(file: &File) -> [Oracle; FORKS.len()] {
-    FORKS.map(|_| Oracle::new(LENGTH, file.layout()))
-}
-
-impl Own {
-    /// All of a fork.
-    pub(super) fn view(&self, fork: usize) -> Result<OpenView, Error> {
-        self.file.view_of_fork(View::canonical(), FORKS[fork])
-    }
-
+impl PrivateFile {
     /// Removes a fork from a cell, or from all of them one after the other.
     pub(super) async fn remove_fork(&mut self) {
         let one = self.rng.random_range(0..CELLS);

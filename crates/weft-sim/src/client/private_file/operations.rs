@@ -1,80 +1,20 @@
-//! A file that one client has for itself: besides being written and read it is cut, renamed,
-//! removed and made anew; its second fork is in `fork`, its checkpoints are in `kept`.
-//!
-//! What changes the file as a whole is repeated until it is known to be done, with nothing else
-//! going on: what is owed to a server that is away happens when it is back, and until then nobody
-//! can say what the file holds.
-
-use std::collections::BTreeMap;
-use std::time::Duration;
+//! Operations on the file, and the check at the end of a run.
 
 use bytes::Bytes;
-use rand::rngs::SmallRng;
 use rand::{Rng, RngCore};
-use weft_client::{Access, Error, File, NewLayout, Volume};
+use weft_client::Error;
 use weft_layout::ViewOffset;
 use weft_proto::Code;
 
-use super::fork::{self, FORKS};
-use super::kept::Kept;
-use super::settle::settle;
-use super::size::Size;
-use crate::oracle::{LINGER, Oracle, Time};
-use crate::state::{State, now};
+use super::state::{FORKS, LENGTH, PrivateFile, none};
+use crate::client::calls::{close, ignore_reported_loss, linger, make};
+use crate::client::settle::settle;
+use crate::client::size::Size;
+use crate::state::now;
 
-/// Bytes of the file at most.
-pub(super) const LENGTH: usize = 20 << 10;
-
-pub(super) struct Own {
-    pub(super) volume: Volume,
-    pub(super) state: State,
-    pub(super) rng: SmallRng,
-    layout: NewLayout,
-    client: usize,
-    /// Blocks may go bad.
-    rot: bool,
-    /// Counts the file's paths and checkpoints.
-    pub(super) turn: u32,
-    pub(super) path: String,
-    pub(super) file: File,
-    /// What each of its forks may hold.
-    pub(super) forks: [Oracle; FORKS.len()],
-    pub(super) size: Size,
-    pub(super) kept: BTreeMap<String, Kept>,
-}
-
-impl Own {
-    /// Makes the file of a client.
-    pub(super) async fn new(
-        volume: &Volume,
-        state: &State,
-        rng: SmallRng,
-        layout: NewLayout,
-        client: usize,
-        rot: bool,
-    ) -> Result<Own, Error> {
-        let path = format!("/own-{client}-0");
-        let file = make(volume, state, &layout, &path).await?;
-        let forks = fork::none(&file);
-        let size = Size::exactly(0, &state.lock().losses);
-        Ok(Own {
-            volume: volume.clone(),
-            state: state.clone(),
-            rng,
-            layout,
-            client,
-            rot,
-            turn: 0,
-            path,
-            file,
-            forks,
-            size,
-            kept: BTreeMap::new(),
-        })
-    }
-
+impl PrivateFile {
     /// Does one operation; an error is one that makes the run wrong.
-    pub(super) async fn operation(&mut self) -> Result<(), Error> {
+    pub(in crate::client) async fn operation(&mut self) -> Result<(), Error> {
         match self.rng.random_range(0..21) {
             0..=6 => self.write().await,
             7..=9 => {
@@ -100,21 +40,16 @@ impl Own {
     }
 
     /// When nothing fails any more: everything is as it must be.
-    pub(super) async fn after_healing(&mut self) -> Result<(), Error> {
+    pub(in crate::client) async fn after_healing(&mut self) -> Result<(), Error> {
         for fork in 0..FORKS.len() {
             let read = self.read(fork).await;
             self.state.lock().tolerate(read)?;
         }
         self.check_size().await?;
-        self.check_kept().await?;
+        self.check_checkpoints().await?;
         let (begun, closed) = (now(), self.file.close().await);
         self.told(begun, &closed);
-        told_is_done(closed)
-    }
-
-    pub(super) fn next_name(&mut self, what: &str) -> String {
-        self.turn += 1;
-        format!("{what}-{}-{}", self.client, self.turn)
+        ignore_reported_loss(closed)
     }
 
     async fn write(&mut self) {
@@ -171,20 +106,6 @@ impl Own {
         Ok(())
     }
 
-    /// A sync or a close that began then may have said that something is lost.
-    fn told(&mut self, begun: Time, result: &Result<(), Error>) {
-        if let Err(error) = result
-            && error.code() == Code::Lost
-        {
-            let mut state = self.state.lock();
-            let losses = state.losses.clone();
-            let forks = self.forks.iter_mut();
-            let told = forks.map(|fork| fork.told_lost(0, (begun, now()), &losses));
-            let told = told.fold(false, |any, one| any | one);
-            state.note_loss(told, error);
-        }
-    }
-
     async fn check_size(&mut self) -> Result<(), Error> {
         let size = self.file.size().await?;
         let mut state = self.state.lock();
@@ -239,51 +160,9 @@ impl Own {
         // It was open: its bytes go only now.
         close(&self.state, &self.file).await;
         self.file = make(&self.volume, &self.state, &self.layout, &self.path).await?;
-        self.forks = fork::none(&self.file);
+        self.forks = none(&self.file);
         self.size = Size::exactly(0, &self.state.lock().losses);
         self.kept.clear();
         Ok(())
     }
-}
-
-/// A close that says what was lost has closed.
-pub(super) fn told_is_done(closed: Result<(), Error>) -> Result<(), Error> {
-    closed.or_else(|error| match error.code() {
-        Code::Lost => Ok(()),
-        _ => Err(error),
-    })
-}
-
-/// Returns when what a failed call has sent to other servers is not on its way any more.
-pub(super) async fn linger() {
-    tokio::time::sleep(Duration::from_nanos(LINGER) + Duration::from_millis(1)).await;
-}
-
-/// Ends an attachment. One that ends with a failure may be taken for open as long as the client is
-/// there.
-pub(super) async fn close(state: &State, file: &File) {
-    let closed = file.close().await;
-    if let Err(error) = &closed
-        && error.code() != Code::Stale
-    {
-        state.lock().count("close", &closed);
-    }
-}
-
-/// Makes a file that is not there.
-pub(super) async fn make(
-    volume: &Volume,
-    state: &State,
-    layout: &NewLayout,
-    path: &str,
-) -> Result<File, Error> {
-    let made = settle(state, "create", async |maybe| {
-        let access = if maybe {
-            Access::read_write().create(0o644)
-        } else {
-            Access::read_write().create_new(0o644)
-        };
-        volume.attach(path, access.layout(layout)).await
-    });
-    Ok(made.await?.value)
 }

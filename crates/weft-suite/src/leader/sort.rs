@@ -14,20 +14,17 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
 use weft_layout::ViewOffset;
 
-use crate::cases::{Case, Point};
 use crate::cpu::CpuTime;
-use crate::lead::Measured;
-use crate::part::{FileShape, Part, ViewSpec};
+use crate::error::SuiteError;
+use crate::part::Part;
+use crate::place::VolumePlace;
+use crate::point::Point;
+use crate::row::{Measured, Op, Row};
 use crate::sweep::{Place, Sweep};
-use crate::target::{BenchFile, Stage, VolumePlace};
+use crate::target::{BenchFile, Stage};
+use crate::task::Handle;
 use crate::volume::failed;
-use crate::worker::Handle;
-use crate::{Interface, Op, Row, SuiteError};
 
-pub(crate) const PATTERNS: &[&str] = &["fast-mesh-sort"];
-
-/// Bytes of the file.
-const BYTES: u64 = 64 << 20;
 /// Bytes that are written at once when the file is made.
 const PIECE: u64 = 1 << 20;
 
@@ -37,38 +34,6 @@ struct Sorted {
     seconds: f64,
     requests: u64,
     bytes: u64,
-}
-
-/// The points: a part says how much, not how.
-pub(crate) fn points(sweep: &Sweep) -> Vec<Point> {
-    let mut points = Vec::new();
-    for servers in sweep.servers(&[1, 2, 4]) {
-        for clients in sweep.clients(&[4]) {
-            for record in sweep.records(&[64]) {
-                for interface in sweep.interfaces(&[Interface::Strided]) {
-                    let records = (sweep.scaled(BYTES) / record / u64::from(clients)).max(1);
-                    let part = Part::records(ViewSpec::Canonical, 0, record, record, records);
-                    points.push(Point {
-                        case: Case::Sort,
-                        pattern: PATTERNS[0].to_owned(),
-                        interface,
-                        record,
-                        servers,
-                        shape: FileShape {
-                            cells: servers.max(clients),
-                            bsu: 64 << 10,
-                        },
-                        depth: 1,
-                        parts: vec![part; clients as usize],
-                        fill: None,
-                        local: false,
-                        exchange: false,
-                    });
-                }
-            }
-        }
-    }
-    points
 }
 
 /// Sorts a file of random records as often as asked; `program` is the binary.

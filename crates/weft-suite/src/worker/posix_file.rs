@@ -9,9 +9,10 @@ use rustix::fs::{Advice, fadvise};
 use weft_layout::{FileOffset, Grid, Piece};
 
 use crate::content::Calls;
+use crate::error::SuiteError;
 use crate::part::FileShape;
-use crate::worker::Task;
-use crate::{Op, SuiteError};
+use crate::row::Op;
+use crate::task::Task;
 
 /// An open file and the runs that the task moves, worked out before the clock runs.
 pub(crate) struct PosixFile {

@@ -7,20 +7,12 @@ use rand::seq::IteratorRandom;
 use weft_client::{Access, Error};
 use weft_proto::Code;
 
-use super::content::Content;
-use super::own::close;
-use super::settle::{owed, settle};
-use super::tree::{Tree, files_below};
+use super::state::{Image, Tree, files_below};
+use crate::client::calls::close;
+use crate::client::settle::{owed, settle};
 
 /// Most checkpoints of the directory.
-const IMAGES_MAX: usize = 3;
-
-/// What a checkpoint holds.
-pub(super) struct Image {
-    /// Paths of the directory, and the files that were there.
-    names: BTreeMap<String, u64>,
-    files: BTreeMap<u64, Content>,
-}
+const CHECKPOINTS_MAX: usize = 3;
 
 impl Tree {
     /// One operation on checkpoints.
@@ -29,7 +21,7 @@ impl Tree {
             return self.make_image().await;
         };
         match self.rng.random_range(0..6) {
-            0..=1 if self.images.len() < IMAGES_MAX => self.make_image().await,
+            0..=1 if self.images.len() < CHECKPOINTS_MAX => self.make_image().await,
             0..=1 | 5 => self.drop_image(name).await,
             2..=3 => {
                 let result = self.look_at_image(&name).await;

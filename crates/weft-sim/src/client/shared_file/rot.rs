@@ -7,9 +7,10 @@ use rand::{Rng, RngCore};
 use weft_client::{Error, File, Volume};
 use weft_layout::{Order, Subfile, View, ViewOffset};
 
-use super::own::told_is_done;
-use super::settle::PATIENCE;
-use super::{BSU, CELLS, Client, LENGTH};
+use crate::client::calls::ignore_reported_loss;
+use crate::client::settle::RECOVERY_TIMEOUT;
+use crate::client::volume::{BSU, CELLS, LENGTH};
+use crate::client::worker::Client;
 use crate::state::now;
 
 /// BSUs of each cell that are written, some of them behind the file's end: the last block is
@@ -21,7 +22,7 @@ const NEEDLE: usize = 16;
 impl Client {
     /// Has a block in use go bad: a scrub says so, reads do not return it, and what is written over
     /// it is good.
-    pub(super) async fn rot_and_repair(&mut self, volume: &Volume) -> Result<(), Error> {
+    pub(in crate::client) async fn rot_and_repair(&mut self, volume: &Volume) -> Result<(), Error> {
         let file = self.attach(volume).await?;
         self.write_all(&file).await?;
         let server = self.rot(&file).await;
@@ -33,7 +34,7 @@ impl Client {
         self.state.lock().tolerate(read)?;
         self.write_all(&file).await?;
         self.read(&file, 0, LENGTH).await?;
-        told_is_done(file.close().await)?;
+        ignore_reported_loss(file.close().await)?;
         // What went bad earlier may be a block of any of these.
         for entry in volume.list("/").all().await? {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
@@ -55,7 +56,7 @@ impl Client {
                 self.state.lock().rotten = left;
                 break;
             }
-            if now() > begun + PATIENCE {
+            if now() > begun + RECOVERY_TIMEOUT {
                 let wrong = format!("all was written anew or removed, but bad are {bad:?}");
                 self.state.lock().note_wrong(wrong);
                 break;
@@ -87,7 +88,7 @@ impl Client {
             view.write_at(ViewOffset(0), bytes).await?;
         }
         self.state.lock().oracle().end(write, true, now());
-        told_is_done(self.sync(file).await)?;
+        ignore_reported_loss(self.sync(file).await)?;
         let length = data.len() as u64;
         file.canonical()?.release(ViewOffset(0), length).await
     }

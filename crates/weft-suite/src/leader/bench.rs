@@ -6,13 +6,14 @@ use std::process::Command;
 
 use weft_crew::{Crew, CrewError, Interrupts};
 
-use crate::cases::{Case, Point};
-use crate::exchange::Partners;
+use super::sort;
+use crate::error::SuiteError;
 use crate::part::Part;
+use crate::point::{Case, Point};
+use crate::row::{Interface, Measured, Op, Row};
 use crate::sweep::Sweep;
 use crate::target::{BenchFile, Stage, Target};
-use crate::worker::{Job, Membership, Order, Report, Task};
-use crate::{Interface, Op, Row, SuiteError, sort};
+use crate::task::{Job, Membership, Order, Partners, Report, Task};
 
 /// A benchmark as it was asked for.
 #[derive(Clone, Debug)]
@@ -25,17 +26,6 @@ pub struct Bench {
     pub target: Target,
     /// Which points, and how.
     pub sweep: Sweep,
-}
-
-/// A row, and what people want to know of it besides.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// The row.
-    pub row: Row,
-    /// The fastest and the slowest run, in MiB/s.
-    pub range: (f64, f64),
-    /// How busy the machine's processors were in the median run, 0 to 1.
-    pub cpu: f64,
 }
 
 /// One round of one point.

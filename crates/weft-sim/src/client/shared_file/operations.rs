@@ -6,13 +6,14 @@ use weft_client::{Error, File};
 use weft_layout::{Order, Subfile, View, ViewOffset};
 use weft_proto::Code;
 
-use super::{CELLS, Client, LENGTH};
 use crate::canary::Canary;
+use crate::client::volume::{CELLS, LENGTH};
+use crate::client::worker::Client;
 use crate::state::now;
 
 impl Client {
     /// Writes some bytes, half of the time among those that no other client writes.
-    pub(super) async fn write(&mut self, file: &File) {
+    pub(in crate::client) async fn write(&mut self, file: &File) {
         // The last part is nobody's own.
         let part = LENGTH / (self.plan.clients + 1);
         let (from, to) = match self.rng.random_range(0..4) {
@@ -32,7 +33,12 @@ impl Client {
         state.count("write", &result);
     }
 
-    pub(super) async fn send(&self, file: &File, at: usize, data: Vec<u8>) -> Result<(), Error> {
+    pub(in crate::client) async fn send(
+        &self,
+        file: &File,
+        at: usize,
+        data: Vec<u8>,
+    ) -> Result<(), Error> {
         if self.plan.canary == Some(Canary::Unsent) {
             return Ok(());
         }
@@ -42,7 +48,7 @@ impl Client {
         Ok(())
     }
 
-    pub(super) async fn read(
+    pub(in crate::client) async fn read(
         &mut self,
         file: &File,
         at: usize,
@@ -76,7 +82,7 @@ impl Client {
         Ok(())
     }
 
-    pub(super) async fn sync(&mut self, file: &File) -> Result<(), Error> {
+    pub(in crate::client) async fn sync(&mut self, file: &File) -> Result<(), Error> {
         let (begun, by) = (now(), self.number as u64);
         let synced = file.sync().await;
         let mut state = self.state.lock();

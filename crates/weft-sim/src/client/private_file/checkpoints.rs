@@ -2,35 +2,25 @@
 
 use rand::Rng;
 use rand::seq::IteratorRandom;
-use weft_client::{CheckpointInfo, Error};
+use weft_client::Error;
 use weft_layout::ViewOffset;
 use weft_proto::Code;
 
-use super::fork::FORKS;
-use super::own::{LENGTH, Own};
-use super::settle::{owed, settle};
-use super::size::Size;
-use crate::oracle::Oracle;
+use super::state::{CheckpointContent, FORKS, LENGTH, PrivateFile};
+use crate::client::settle::{owed, settle};
 use crate::state::now;
 
 /// Most checkpoints of the file.
-const KEPT_MAX: usize = 4;
+const CHECKPOINTS_MAX: usize = 4;
 
-/// What a checkpoint holds.
-pub(super) struct Kept {
-    info: CheckpointInfo,
-    forks: [Oracle; FORKS.len()],
-    size: Size,
-}
-
-impl Own {
+impl PrivateFile {
     /// One operation on checkpoints.
     pub(super) async fn checkpoint_operation(&mut self) -> Result<(), Error> {
         let Some(name) = self.kept.keys().choose(&mut self.rng).cloned() else {
             return self.make_checkpoint().await;
         };
         match self.rng.random_range(0..6) {
-            0..=1 if self.kept.len() < KEPT_MAX => self.make_checkpoint().await,
+            0..=1 if self.kept.len() < CHECKPOINTS_MAX => self.make_checkpoint().await,
             0..=1 | 5 => self.drop_checkpoint(name).await,
             2..=3 => {
                 let fork = self.rng.random_range(0..FORKS.len());
@@ -43,7 +33,7 @@ impl Own {
     }
 
     /// Every checkpoint is there, no other is, and each holds what it must.
-    pub(super) async fn check_kept(&mut self) -> Result<(), Error> {
+    pub(super) async fn check_checkpoints(&mut self) -> Result<(), Error> {
         let there = self.volume.checkpoints(self.path.as_str()).await?;
         let mut there: Vec<String> = there.into_iter().map(|c| c.name).collect();
         there.sort_unstable();
@@ -80,7 +70,7 @@ impl Own {
         let made = made.await?;
         let state = self.state.lock();
         let (times, losses) = ((made.begun, made.ended), &state.losses);
-        let kept = Kept {
+        let kept = CheckpointContent {
             info: made.value,
             forks: self.forks.each_ref().map(|fork| fork.kept(times, losses)),
             size: self.size.kept(losses),

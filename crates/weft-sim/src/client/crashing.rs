@@ -14,11 +14,11 @@ use weft_client::{
 use weft_layout::ViewOffset;
 use weft_proto::Code;
 
-use super::own::told_is_done;
-use super::settle::{PATIENCE, settle};
-use super::{HEALING, connect, layout};
+use super::calls::ignore_reported_loss;
+use super::settle::{RECOVERY_TIMEOUT, settle};
+use super::volume::{RECOVERY_TIME, connect, layout};
 use crate::oracle::{Oracle, Time, WriteId};
-use crate::scenario::Plan;
+use crate::plan::Plan;
 use crate::state::{State, now};
 
 /// Bytes of its file.
@@ -28,7 +28,7 @@ const OWNER: LockOwner = LockOwner { number: 1, pid: 1 };
 
 /// All lives of the client; clones are the same client.
 #[derive(Clone)]
-pub(crate) struct Mortal {
+pub(crate) struct CrashingClient {
     plan: Plan,
     state: State,
     memory: Arc<Mutex<Memory>>,
@@ -45,9 +45,9 @@ struct Memory {
     life: u64,
 }
 
-impl Mortal {
-    pub(crate) fn new(plan: Plan, state: &State) -> Mortal {
-        Mortal {
+impl CrashingClient {
+    pub(crate) fn new(plan: Plan, state: &State) -> CrashingClient {
+        CrashingClient {
             plan,
             state: state.clone(),
             memory: Arc::new(Mutex::new(Memory {
@@ -68,7 +68,7 @@ impl Mortal {
             let worked = self.work(&volume).await;
             worked.map_err(|e| format!("client that dies: {e}"))?;
         }
-        tokio::time::sleep(HEALING).await;
+        tokio::time::sleep(RECOVERY_TIME).await;
         let healed = self.after_healing(&volume).await;
         healed.map_err(|e| format!("client that dies, after healing: {e}"))?;
         self.state.lock().looking -= 1;
@@ -204,14 +204,14 @@ impl Mortal {
         let begun = now();
         loop {
             let file = self.attach(volume).await?;
-            let (sole, late) = (file.sole(), now() > begun + PATIENCE);
+            let (sole, late) = (file.sole(), now() > begun + RECOVERY_TIMEOUT);
             if sole || late {
                 let read = self.read(&file).await;
                 self.state.lock().tolerate(read)?;
             }
             let (closing, closed) = (now(), file.close().await);
             self.told(closing, &closed);
-            told_is_done(closed)?;
+            ignore_reported_loss(closed)?;
             if sole {
                 return Ok(());
             }

@@ -6,9 +6,9 @@ use tokio::net::TcpListener;
 use weft_client::{File, Group, OpenView, Overlaps, Transfer, Volume};
 use weft_layout::{Pattern, ViewOffset};
 
-use crate::SuiteError;
-use crate::exchange::Exchange;
-use crate::worker::Task;
+use super::exchange::Exchange;
+use crate::error::SuiteError;
+use crate::task::Task;
 
 /// An attached file with the task's view.
 pub(crate) struct WeftFile {

@@ -8,27 +8,16 @@ use std::net::Ipv4Addr;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use weft_client::OpenView;
 use weft_layout::ViewOffset;
 
-use crate::SuiteError;
+use super::posix_file::runs_of;
 use crate::content::Calls;
+use crate::error::SuiteError;
 use crate::part::{FileShape, Part};
-use crate::posix::runs_of;
-
-/// The processes of an exchange.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Partners {
-    /// What each moves.
-    pub(crate) parts: Vec<Part>,
-    /// The ports at which each listens on this machine.
-    pub(crate) ports: Vec<u16>,
-    /// Which of them this is.
-    pub(crate) me: usize,
-}
+use crate::task::Partners;
 
 /// A run of bytes in one memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,4 @@
+//! The file that all clients write at once.
+
+mod operations;
+mod rot;

@@ -1,0 +1,43 @@
+//! Vesta §5.6 (V15): FastMeshSort on growing numbers of servers.
+
+use crate::part::{FileShape, Part, ViewSpec};
+use crate::point::{Case, Point};
+use crate::row::Interface;
+use crate::sweep::Sweep;
+
+pub(super) const PATTERNS: &[&str] = &["fast-mesh-sort"];
+
+/// Bytes of the file.
+const BYTES: u64 = 64 << 20;
+
+/// The points: a part says how much, not how.
+pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
+    let mut points = Vec::new();
+    for servers in sweep.servers(&[1, 2, 4]) {
+        for clients in sweep.clients(&[4]) {
+            for record in sweep.records(&[64]) {
+                for interface in sweep.interfaces(&[Interface::Strided]) {
+                    let records = (sweep.scaled(BYTES) / record / u64::from(clients)).max(1);
+                    let part = Part::records(ViewSpec::Canonical, 0, record, record, records);
+                    points.push(Point {
+                        case: Case::Sort,
+                        pattern: PATTERNS[0].to_owned(),
+                        interface,
+                        record,
+                        servers,
+                        shape: FileShape {
+                            cells: servers.max(clients),
+                            bsu: 64 << 10,
+                        },
+                        depth: 1,
+                        parts: vec![part; clients as usize],
+                        fill: None,
+                        local: false,
+                        exchange: false,
+                    });
+                }
+            }
+        }
+    }
+    points
+}

@@ -1,0 +1,7 @@
+//! The leader of a benchmark: it makes volumes and files, starts workers, and turns what they report
+//! into rows.
+
+mod bench;
+mod sort;
+
+pub use self::bench::Bench;

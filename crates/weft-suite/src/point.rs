@@ -1,0 +1,82 @@
+//! What is measured: a case, and one point of it.
+
+use crate::part::{FileShape, Part};
+use crate::row::Interface;
+
+/// An experiment of one of the papers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// Galley: broadcast, partitioned, interleaved; one call per record against strided calls.
+    Galley,
+    /// PVFS: against the local disk; many servers; stripe sizes; matching and mismatched
+    /// partitions.
+    Pvfs,
+    /// Vesta §5.5: orthogonal views.
+    VestaViews,
+    /// Vesta §5.4: scaling.
+    VestaScale,
+    /// sfs: transfer sizes on growing numbers of servers.
+    Sfs,
+    /// CAPFS: tiled visualisation.
+    Tile,
+    /// A three-dimensional array: collectives against an exchange written by hand.
+    Array,
+    /// Vesta §5.6: FastMeshSort.
+    Sort,
+}
+
+/// One measurement: who moves what, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The experiment.
+    pub case: Case,
+    /// Which bytes who moves.
+    pub pattern: String,
+    /// By which calls.
+    pub interface: Interface,
+    /// Bytes of a record, or what the experiment varies in its place.
+    pub record: u64,
+    /// I/O servers.
+    pub servers: u32,
+    /// Layout of the file.
+    pub shape: FileShape,
+    /// Calls that each client keeps in flight.
+    pub depth: usize,
+    /// What each client moves; as many as there are clients.
+    pub parts: Vec<Part>,
+    /// Where clients only read: what they write before, unmeasured.
+    pub fill: Option<Vec<Part>>,
+    /// On the local file system beside the volume instead of in it.
+    pub local: bool,
+    /// The clients exchange the bytes among themselves, so that each moves a contiguous share of
+    /// the file.
+    pub exchange: bool,
+}
+
+impl Case {
+    /// All of them.
+    pub const ALL: [Case; 8] = [
+        Case::Galley,
+        Case::Pvfs,
+        Case::VestaViews,
+        Case::VestaScale,
+        Case::Sfs,
+        Case::Tile,
+        Case::Array,
+        Case::Sort,
+    ];
+
+    /// As in rows and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Case::Galley => "galley",
+            Case::Pvfs => "pvfs",
+            Case::VestaViews => "vesta-views",
+            Case::VestaScale => "vesta-scale",
+            Case::Sfs => "sfs",
+            Case::Tile => "tile",
+            Case::Array => "array",
+            Case::Sort => "sort",
+        }
+    }
+}
