@@ -11,8 +11,8 @@
 //! 3. Power loss on the byte's server undoes 2, unless the write had ended before a sync began that
 //!    was acknowledged before the loss; or before one that its own writer was told is done, at
 //!    whatever time: who wrote hears from a sync what was lost, and hears it once.
-//! 4. A write that failed may have happened in part, up to [`IN_FLIGHT_MAX`] after that was told: what was
-//!    sent to other servers may still be on its way.
+//! 4. A write that failed may have happened in part, up to [`IN_FLIGHT_MAX`] after that was told:
+//!    what was sent to other servers may still be on its way.
 //!
 //! Deliberately absent: an order between bytes, or between reads. Each byte is judged alone.
 

@@ -1,5 +1,5 @@
-//! The leader of a benchmark: it makes volumes and files, starts workers, and turns what they report
-//! into rows.
+//! The leader of a benchmark: it makes volumes and files, starts workers, and turns what they
+//! report into rows.
 
 mod bench;
 mod sort;
