@@ -1,10 +1,11 @@
-//! Each family's errors as failures on the wire: exhaustive, so that a new variant must choose its
-//! code.
+//! Maps the errors of each family to failures on the wire. The matches are exhaustive, so that a
+//! new variant must choose its code.
 
 use std::time::{Duration, SystemTime};
 
 use weft_layout::MapError;
 use weft_meta::MetaError;
+use weft_net::Served;
 use weft_proto::{Code, ConvertError, Failure, FrameError};
 use weft_store::StoreError;
 
@@ -34,17 +35,17 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
     Failure::new(code, error.to_string())
 }
 
-/// Changes that this peer acknowledged are gone since `began`, in nanoseconds since the epoch.
-pub(crate) fn lost(who: &str, began: i64) -> Failure {
+/// `peer` came back at `began` (nanoseconds since the epoch) without changes that it acknowledged.
+pub(crate) fn lost(peer: &str, began: i64) -> Failure {
     let what = format!(
-        "{who} acknowledged changes that are gone: it came back at {} without them, after a loss of power or with an older copy of its folder; \
+        "{peer} acknowledged changes that are gone: it came back at {} without them, after a loss of power or with an older copy of its folder; \
          write them again",
         time(began)
     );
     Failure::new(Code::Lost, what)
 }
 
-/// A time in nanoseconds since the epoch, for people.
+/// Formats a time in nanoseconds since the epoch.
 pub(crate) fn time(nanos: i64) -> String {
     let since = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string()
@@ -75,4 +76,13 @@ pub(crate) fn of_frame(error: &FrameError) -> Failure {
 
 pub(crate) fn invalid(what: impl Into<String>) -> Failure {
     Failure::new(Code::Invalid, what)
+}
+
+/// Refuses a call that `role` does not serve.
+pub(crate) fn unsupported(call: Served, role: &str) {
+    let what = format!(
+        "{} was sent to {role}, which does not serve it; check the address",
+        call.kind.name()
+    );
+    call.reply.fail(&Failure::new(Code::Unsupported, what));
 }

@@ -1,32 +1,38 @@
 //! The services of a Weft process: I/O server, metadata service, or both behind one port.
 //!
-//! A call arrives from `weft-net` as a [`weft_net::Served`]; [`Node`] hands it to the role that its
-//! kind belongs to. The I/O role turns a request into a job: its own pieces, in disk order, packed
-//! as one stream. The metadata role runs one transaction, makes it durable together with those of
-//! other callers, and carries through what is owed to I/O servers.
+//! A call arrives from `weft-net` as a [`weft_net::Served`]; [`Node`] hands it to the role that
+//! serves its kind. The I/O role turns a request into a job: the server's pieces, in disk order,
+//! packed as one stream. The metadata role runs one transaction, makes it durable together with
+//! those of other callers, and executes the intents that it leaves for I/O servers.
+//!
+//! Modules, lowest first: `limits`, `config`, `error`, `failure` and `metrics`; `tasks`, the
+//! building blocks of background work; `io` and `meta`, the two roles, which know nothing of each
+//! other; `node`, which runs them.
 //!
 //! Invariants:
-//! 1. No answer leaves before what it promises holds: writes are in the kernel, metadata is on
-//!    stable storage.
+//! 1. No reply leaves before its promise holds: writes are in the kernel, metadata is on stable
+//!    storage.
 //! 2. Memory per connection is bounded: a job holds at most two batches, a client at most its
 //!    budget.
-//! 3. The metadata service keeps nothing that is not in its engine or could not be asserted again
-//!    by its clients.
+//! 3. The metadata service keeps nothing that is neither in its engine nor reasserted by its
+//!    clients.
 //!
-//! Absent on purpose: sockets and clocks (`weft-net`), bytes on disk (`weft-store`), the
-//! namespace's rules (`weft-meta`).
+//! Absent on purpose: sockets and clocks (`weft-net`), bytes on disk (`weft-store`), the rules of
+//! the namespace (`weft-meta`).
 
+mod config;
+mod error;
 mod failure;
-mod group;
-mod heartbeat;
 mod io;
+mod limits;
 mod meta;
 mod metrics;
 mod node;
-mod tireless;
+mod tasks;
 
-pub use group::Blocking;
+pub use config::{Blocking, IoRole, MetaRole, NodeConfig};
+pub use error::NodeError;
 pub use io::{IoService, finding_on_the_wire};
 pub use meta::MetaService;
 pub use metrics::{Metrics, serve_metrics};
-pub use node::{IoRole, MetaRole, Node, NodeConfig, NodeError};
+pub use node::Node;

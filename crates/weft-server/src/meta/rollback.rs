@@ -1,10 +1,9 @@
-//! A namespace that is older than what I/O servers heard of it, and servers that are refused until
-//! the administrator takes them in.
+//! A namespace that is older than its servers remember, and servers that are refused until the
+//! administrator accepts them.
 //!
-//! Servers remember up to where the namespace was durable. One that is asked to work for a
-//! namespace which lacks that says so with each heartbeat; from then on the service answers nobody
-//! but servers, and those who ask how the volume is, until the administrator has accepted that the
-//! namespace went back.
+//! I/O servers note the position up to which the namespace was durable. A server with a note that
+//! the namespace lacks reports it with each heartbeat. From then on the service answers only
+//! servers, and queries about the volume, until the administrator has accepted the older namespace.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,21 +12,20 @@ use weft_meta::{MetaError, Namespace};
 use weft_proto::meta::{AcceptRollbackReply, AcceptRollbackRequest, HeartbeatRequest};
 use weft_proto::{Code, Failure, Kind};
 
-/// Inodes whose sizes are made inexact at a time.
-const INODES: usize = 1000;
+use crate::limits::INEXACT_BATCH_INODES;
 
-/// Makes all sizes of files with cells inexact: their servers may hold more, or less, than a
-/// namespace that went back knows.
-pub(super) async fn doubt_sizes(namespace: &Namespace) -> Result<(), MetaError> {
+/// Marks the sizes of all files with cells as inexact: their servers may hold more, or less, than
+/// an older namespace knows.
+pub(super) async fn mark_sizes_inexact(namespace: &Namespace) -> Result<(), MetaError> {
     let mut from = Some(0);
     while let Some(first) = from {
-        from = namespace.doubt_sizes(first, INODES)?;
+        from = namespace.doubt_sizes(first, INEXACT_BATCH_INODES)?;
         tokio::task::yield_now().await;
     }
     Ok(())
 }
 
-/// Whether the namespace went back.
+/// Whether the namespace is an older copy.
 #[derive(Default)]
 pub(super) struct Rollback {
     found: AtomicBool,
@@ -35,8 +33,8 @@ pub(super) struct Rollback {
 }
 
 impl Rollback {
-    /// A server has told what it heard of the namespace.
-    pub(super) fn heard(&self, namespace: &Namespace, request: &HeartbeatRequest) {
+    /// Compares the namespace with the position that a server noted.
+    pub(super) fn compare(&self, namespace: &Namespace, request: &HeartbeatRequest) {
         let Some(at) = request.service else { return };
         let at = Position {
             incarnation: at.incarnation,
@@ -54,7 +52,7 @@ impl Rollback {
         }
     }
 
-    /// Refuses what must not be served from a namespace that went back.
+    /// Refuses calls that an older namespace must not serve.
     pub(super) fn check(&self, kind: Kind) -> Result<(), Failure> {
         let served = matches!(
             kind,
@@ -73,7 +71,7 @@ impl Rollback {
         self.found.load(Ordering::Acquire)
     }
 
-    /// The administrator takes a server, or the namespace, as it is.
+    /// The administrator accepts a server, or the namespace, as it is.
     pub(super) fn accept(
         &self,
         namespace: &Namespace,

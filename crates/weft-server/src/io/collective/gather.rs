@@ -1,4 +1,4 @@
-//! A member's request arrives, waits for the others, and becomes part of the job.
+//! A member's call arrives, waits for the others, and becomes part of the job.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use weft_proto::collective::{
 };
 use weft_proto::{Code, Failure, limits};
 
-use super::table::{Arrived, Gathered, Key, Outcome};
-use super::{Part, WritePart, names};
+use super::group::{
+    Arrival, Gathered, GatheringKey, MemberCall, MemberWrite, Outcome, Take, names,
+};
 use crate::failure;
-use crate::io::walk::{self, Callers};
-use crate::io::{IoService, Job};
-
-/// How often a gathering looks for members that have given up.
-const LOOK: Duration = Duration::from_millis(250);
+use crate::io::IoService;
+use crate::io::job::Job;
+use crate::io::job::walk::{self, Callers};
+use crate::limits::CALLER_POLL_INTERVAL;
 
 impl IoService {
     /// One member's read.
     pub(in crate::io) async fn collective_read(&self, call: Served) {
         let request = call.request::<CollectiveReadRequest>();
-        let share = self.share(&call.peer);
+        let client = self.clients.round_memory(call.peer.client);
         let reply = call.reply;
-        let part = request
+        let checked = request
             .map_err(|e| failure::of_frame(&e))
             .and_then(|r| Ok((self.member(&r.membership, &r.access)?, r.membership)));
-        match part {
+        match checked {
             Ok((job, membership)) => {
-                let part = Part {
+                let call = MemberCall {
                     membership,
                     job,
-                    share,
+                    client,
                     reply,
                     write: None,
                 };
-                self.arrive(part).await;
+                self.arrive(call).await;
             }
             Err(failure) => reply.fail(&failure),
         }
@@ -49,7 +49,7 @@ impl IoService {
     /// One member's write.
     pub(in crate::io) async fn collective_write(&self, call: Served) {
         let request = call.request::<CollectiveWriteRequest>();
-        let share = self.share(&call.peer);
+        let client = self.clients.round_memory(call.peer.client);
         let (reply, payload) = (call.reply, call.payload);
         let checked = match request {
             Ok(request) => {
@@ -61,7 +61,7 @@ impl IoService {
         };
         match checked {
             Ok((job, request)) => {
-                let write = WritePart {
+                let write = MemberWrite {
                     payload,
                     bytes: request.bytes,
                     chunk: request.chunk,
@@ -69,14 +69,14 @@ impl IoService {
                     ordered: request.ordered,
                     member_order: request.member_order,
                 };
-                let part = Part {
+                let call = MemberCall {
                     membership: request.membership,
                     job,
-                    share,
+                    client,
                     reply,
                     write: Some(write),
                 };
-                self.arrive(part).await;
+                self.arrive(call).await;
             }
             Err(failure) => reply.fail(&failure),
         }
@@ -101,7 +101,7 @@ impl IoService {
             || membership.wait > limits::WAIT_MAX
         {
             let what = format!(
-                "group `{group}` waiting {} ms: a name has 1 to {} bytes, and nobody waits longer than {} ms",
+                "group `{group}` waiting {} ms: a name has 1 to {} bytes, and a group waits at most {} ms",
                 membership.wait,
                 limits::GROUP_NAME_MAX,
                 limits::WAIT_MAX
@@ -118,9 +118,9 @@ impl IoService {
     ) -> Result<Job, Failure> {
         let job = self
             .member(&request.membership, &request.access)?
-            .living()?;
+            .writable()?;
         let bytes = walk::bytes_of(job.pieces()?, Endless, callers).await;
-        let bytes = bytes.map_err(walk::nobody_waits)?;
+        let bytes = bytes.map_err(walk::abandoned)?;
         if bytes != request.bytes {
             let what = format!(
                 "{} bytes announced, {bytes} bytes in the request's pieces",
@@ -131,41 +131,43 @@ impl IoService {
         Ok(job)
     }
 
-    async fn arrive(&self, part: Part) {
-        let (wait, go_on) = (part.membership.wait, part.membership.go_on);
-        match self.collectives.table.arrive(part) {
-            Arrived::Joined => {}
-            Arrived::Refused(part, failure) => part.reply.fail(&failure),
-            Arrived::Keep(key, complete) => {
+    async fn arrive(&self, call: MemberCall) {
+        let (wait, go_on) = (call.membership.wait, call.membership.go_on);
+        match self.collectives.table.arrive(call) {
+            Arrival::Joined => {}
+            Arrival::Refused(call, failure) => call.reply.fail(&failure),
+            Arrival::Keep(key, complete) => {
                 let deadline = Instant::now() + Duration::from_millis(wait.into());
                 let gathered = loop {
                     let now = Instant::now();
-                    match self
-                        .collectives
-                        .table
-                        .take(&key, &complete, now >= deadline)
-                    {
+                    let which = if now >= deadline {
+                        Take::AsItIs
+                    } else {
+                        Take::Complete
+                    };
+                    match self.collectives.table.take(&key, &complete, which) {
                         Ok(Some(gathered)) => break gathered,
                         Ok(None) => {}
                         Err(()) => return,
                     }
-                    // Woken or not: the table is looked at again.
-                    let _ = timeout(LOOK.min(deadline - now), complete.notified()).await;
+                    // Notified or not: the loop looks at the table again.
+                    let pause = CALLER_POLL_INTERVAL.min(deadline - now);
+                    let _ = timeout(pause, complete.notified()).await;
                 };
                 self.run(&key, gathered, wait, go_on).await;
             }
-            Arrived::Again(part, outcome) => self.follow(*part, outcome).await,
+            Arrival::Again(call, outcome) => self.follow(*call, outcome).await,
         }
     }
 
-    /// Does the job of those that came within `wait` milliseconds, as the first of them asked for.
-    async fn run(&self, key: &Key, gathered: Gathered, wait: u32, go_on: bool) {
+    /// Does the job of the members that came within `wait` milliseconds.
+    async fn run(&self, key: &GatheringKey, gathered: Gathered, wait: u32, go_on: bool) {
         let Gathered {
-            parts,
+            calls,
             missing,
             outcome,
         } = gathered;
-        let writes = parts.iter().any(|p| p.write.is_some());
+        let writes = calls.iter().any(|p| p.write.is_some());
         if !missing.is_empty() {
             tracing::info!(
                 ?key,
@@ -175,37 +177,37 @@ impl IoService {
             );
         }
         let result = if !missing.is_empty() && !go_on {
-            let failure = did_not_come(&parts, &missing, wait);
-            fail_all(parts, &failure);
+            let failure = did_not_come(&calls, &missing, wait);
+            fail_all(calls, &failure);
             Outcome {
                 failure: Some(failure),
                 bytes: BTreeMap::new(),
                 missing,
             }
         } else if writes {
-            self.write_together(parts, missing, go_on).await
+            self.write_together(calls, missing, go_on).await
         } else {
-            self.read_together(parts, missing).await
+            self.read_together(calls, missing).await
         };
-        // Nobody may be there to hear it.
+        // There may be no follower.
         let _ = outcome.send(Some(Arc::new(result)));
     }
 
-    /// Answers a member whose request came again after its job had begun.
-    async fn follow(&self, part: Part, mut outcome: watch::Receiver<Option<Arc<Outcome>>>) {
+    /// Answers a repeated call whose job has started.
+    async fn follow(&self, call: MemberCall, mut outcome: watch::Receiver<Option<Arc<Outcome>>>) {
         let ended = outcome.wait_for(Option::is_some).await;
         let ended = ended.ok().and_then(|o| o.clone());
         let Some(ended) = ended else {
             let what = "the job of this collective ended without an outcome; see the server's log";
-            return part.reply.fail(&Failure::new(Code::Internal, what));
+            return call.reply.fail(&Failure::new(Code::Internal, what));
         };
-        let member = part.membership.member;
+        let member = call.membership.member;
         if let Some(failure) = &ended.failure {
-            return part.reply.fail(failure);
+            return call.reply.fail(failure);
         }
-        if part.write.is_none() {
-            // Reading once more harms nobody.
-            self.read_together(vec![part], ended.missing.clone()).await;
+        if call.write.is_none() {
+            // A read can simply be repeated.
+            self.read_together(vec![call], ended.missing.clone()).await;
             return;
         }
         if let Some(bytes) = ended.bytes.get(&member) {
@@ -213,26 +215,26 @@ impl IoService {
                 bytes: *bytes,
                 missing: ended.missing.clone(),
             };
-            part.reply.done_at(&reply, &self.stamp());
+            call.reply.done_at(&reply, &self.stamp());
         } else {
             let what = format!(
                 "collective {} of group `{}` went on without {}, whose connection was lost; any part of what it was to write is written",
-                part.membership.sequence,
-                part.membership.group,
+                call.membership.sequence,
+                call.membership.group,
                 names(&[member]),
             );
-            part.reply.fail(&Failure::new(Code::MembersMissing, what));
+            call.reply.fail(&Failure::new(Code::MembersMissing, what));
         }
     }
 }
 
-/// `wait`: the milliseconds that really passed, of who came first, who need not be among those that
-/// are left.
-fn did_not_come(parts: &[Part], missing: &[u32], wait: u32) -> Failure {
-    let Some(first) = parts.first().map(|p| &p.membership) else {
-        return Failure::new(Code::MembersMissing, "nobody came");
+/// The failure of a job without all its members. `wait`: the milliseconds for which the first
+/// member, which may have left, asked.
+fn did_not_come(calls: &[MemberCall], missing: &[u32], wait: u32) -> Failure {
+    let Some(first) = calls.first().map(|p| &p.membership) else {
+        return Failure::new(Code::MembersMissing, "no member came");
     };
-    let again = if parts.iter().any(|p| p.membership.again) {
+    let again = if calls.iter().any(|p| p.membership.again) {
         "; this server was lost meanwhile, so they may have been answered before"
     } else {
         ""
@@ -246,13 +248,13 @@ fn did_not_come(parts: &[Part], missing: &[u32], wait: u32) -> Failure {
     Failure::new(Code::MembersMissing, what)
 }
 
-/// Answers all parts with a failure.
-pub(super) fn fail_all(parts: Vec<Part>, failure: &Failure) {
-    let replies: Vec<Reply> = parts.into_iter().map(|p| p.reply).collect();
+/// Answers all calls with a failure.
+pub(super) fn fail_all(calls: Vec<MemberCall>, failure: &Failure) {
+    let replies: Vec<Reply> = calls.into_iter().map(|p| p.reply).collect();
     fail_replies(replies, failure);
 }
 
-/// Answers all with a failure.
+/// Answers all replies with a failure.
 pub(super) fn fail_replies(replies: impl IntoIterator<Item = Reply>, failure: &Failure) {
     tracing::debug!(message = %failure.message, "a collective failed");
     for reply in replies {

@@ -1,6 +1,4 @@
-//! The requests of all members from one process: one message, one job, one stream.
-
-use std::time::Duration;
+//! The requests of all members in one call: one message, one job, one stream.
 
 use weft_layout::Endless;
 use weft_net::{Reply, Served};
@@ -8,29 +6,28 @@ use weft_proto::collective::{JoinedReadRequest, JoinedWriteReply, JoinedWriteReq
 use weft_proto::io::Access;
 use weft_proto::{Code, Failure, limits};
 
-use super::inlet::Inlets;
 use super::read::Replies;
+use super::streams::Sources;
 use super::write::{Owner, Terms};
 use crate::failure;
-use crate::io::walk::{self, Callers};
-use crate::io::{IoService, Job};
+use crate::io::IoService;
+use crate::io::job::Job;
+use crate::io::job::walk::{self, Callers};
 
 impl IoService {
     pub(in crate::io) async fn joined_read(&self, call: Served) {
         let request = call.request::<JoinedReadRequest>();
-        let share = self.share(&call.peer);
+        let client = self.clients.round_memory(call.peer.client);
         let reply: Reply = call.reply;
         let jobs = request
             .map_err(|e| failure::of_frame(&e))
             .and_then(|r| self.jobs(&r.accesses));
         match jobs {
-            // Whoever asked was told how it went.
+            // The caller has its reply, whatever the result.
             Ok(jobs) => {
-                let patience = self.collectives.patience_of(&share, Duration::MAX);
-                drop(
-                    self.read_jobs(&jobs, Replies::One(reply), patience, &share)
-                        .await,
-                );
+                let stall_timeout = self.collectives.stall_timeout_if_contended(&client);
+                let read = self.read_jobs(&jobs, Replies::One(reply), stall_timeout, &client);
+                drop(read.await);
             }
             Err(failure) => reply.fail(&failure),
         }
@@ -38,15 +35,14 @@ impl IoService {
 
     pub(in crate::io) async fn joined_write(&self, call: Served) {
         let request = call.request::<JoinedWriteRequest>();
-        let share = self.share(&call.peer);
+        let client = self.clients.round_memory(call.peer.client);
         let (reply, payload) = (call.reply, call.payload);
-        // No group waits for it.
-        let patience = self.collectives.patience_of(&share, Duration::MAX);
-        let mut inlets = Inlets::one(payload, patience);
+        let stall_timeout = self.collectives.stall_timeout_if_contended(&client);
+        let mut sources = Sources::one(payload, stall_timeout);
         let callers = Callers::of([reply.caller()]);
-        let owner = Owner { share, callers };
+        let owner = Owner { client, callers };
         let result = match request {
-            Ok(request) => self.write_joined(&request, &mut inlets, &owner).await,
+            Ok(request) => self.write_joined(&request, &mut sources, &owner).await,
             Err(e) => Err(failure::of_frame(&e)),
         };
         match result {
@@ -58,18 +54,18 @@ impl IoService {
     async fn write_joined(
         &self,
         request: &JoinedWriteRequest,
-        inlets: &mut Inlets,
+        sources: &mut Sources,
         owner: &Owner,
     ) -> Result<JoinedWriteReply, Failure> {
         let jobs = self.jobs(&request.accesses)?;
         let mut bytes = 0;
         for job in &jobs {
             let counted = walk::bytes_of(job.pieces()?, Endless, &owner.callers);
-            bytes += counted.await.map_err(walk::nobody_waits)?;
+            bytes += counted.await.map_err(walk::abandoned)?;
         }
-        if bytes != request.bytes || jobs.iter().any(|j| j.checkpoint != 0) {
+        if bytes != request.bytes || jobs.iter().any(|j| j.checkpoint.is_some()) {
             let what = format!(
-                "{} bytes announced, {bytes} in the requests' pieces of a living file",
+                "{} bytes announced, {bytes} in the requests' pieces of a live file",
                 request.bytes
             );
             return Err(failure::invalid(what));
@@ -83,19 +79,19 @@ impl IoService {
         };
         let number: Vec<u32> = (0..jobs.len() as u32).collect();
         if self
-            .write_jobs(&jobs, &number, inlets, &terms, owner)
+            .write_jobs(&jobs, &number, sources, &terms, owner)
             .await?
             .is_empty()
         {
             return Ok(JoinedWriteReply { bytes });
         }
-        let what = "the stream of a joined write ended early; what came of it was written";
+        let what = "the stream of a joined write ended early; the bytes that arrived were written";
         Err(Failure::new(Code::Cancelled, what))
     }
 
     fn jobs(&self, accesses: &[Access]) -> Result<Vec<Job>, Failure> {
         let Some(first) = accesses.first() else {
-            return Err(failure::invalid("a joined request of no members"));
+            return Err(failure::invalid("a joined request without members"));
         };
         if accesses.len() > limits::MEMBERS_MAX as usize {
             let what = format!(
@@ -117,7 +113,7 @@ impl IoService {
         };
         if !accesses.iter().all(same) {
             return Err(failure::invalid(
-                "the members of a joined request are not about one fork of one file",
+                "the members of a joined request must name one fork of one file",
             ));
         }
         accesses.iter().map(|access| self.job(access)).collect()

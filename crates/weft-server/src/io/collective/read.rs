@@ -1,5 +1,5 @@
-//! The job of a collective read: once over the cells, each range read once and sent to all that
-//! touch it.
+//! The job of a collective read: one pass over the cells; each range is read once and sent to all
+//! members that touch it.
 
 use bytes::BytesMut;
 use futures_util::future::try_join_all;
@@ -11,53 +11,60 @@ use weft_net::{Gone, Parcel, Reply};
 use weft_proto::{Failure, Kind};
 use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError};
 
-use super::outlet::Outlets;
-use super::room::{Held, Patience, Share};
-use super::table::Outcome;
-use super::{Part, rounds, share};
+use super::group::{MemberCall, Outcome};
+use super::memory::{ClientRoundMemory, RoundReservation, StallTimeout};
+use super::streams::Sinks;
+use super::{payer, rounds};
 use crate::failure;
-use crate::io::plan::{BRIDGE, Batch, RANGE_MAX, Range};
-use crate::io::read::runs;
-use crate::io::walk::{self, Callers};
-use crate::io::{IoService, Job};
+use crate::io::IoService;
+use crate::io::data::runs;
+use crate::io::job::Job;
+use crate::io::job::walk::{self, Callers};
+use crate::io::plan::{CellRange, ReadBatch, merge};
+use crate::limits::READ_RANGE_MAX;
 use crate::metrics::Stage;
 
-struct Fetched {
+struct FetchedRound {
     payloads: Vec<Parcel>,
-    room: Held,
+    memory: RoundReservation,
 }
 
 /// Why a round was not read.
-enum Ended {
+enum RoundEnd {
     Failed(StoreError),
-    /// Nobody wants it any more.
+    /// No caller is left.
     Gone,
 }
 
-impl From<StoreError> for Ended {
-    fn from(error: StoreError) -> Ended {
-        Ended::Failed(error)
+impl From<StoreError> for RoundEnd {
+    fn from(error: StoreError) -> RoundEnd {
+        RoundEnd::Failed(error)
     }
 }
 
-impl From<Gone> for Ended {
-    fn from(_: Gone) -> Ended {
-        Ended::Gone
+impl From<Gone> for RoundEnd {
+    fn from(_: Gone) -> RoundEnd {
+        RoundEnd::Gone
     }
 }
 
 impl IoService {
-    /// Reads what all members ask for and answers them.
-    pub(super) async fn read_together(&self, parts: Vec<Part>, missing: Vec<u32>) -> Outcome {
-        let patience = self.collectives.patience(&parts);
-        let share = share(&parts).clone();
+    /// Reads for all members and answers them.
+    pub(super) async fn read_together(&self, calls: Vec<MemberCall>, missing: Vec<u32>) -> Outcome {
+        let stall_timeout = self.collectives.stall_timeout(&calls);
+        let client = payer(&calls).clone();
         let (mut jobs, mut replies) = (Vec::new(), Vec::new());
-        for part in parts {
-            jobs.push(part.job);
-            replies.push(part.reply);
+        for call in calls {
+            jobs.push(call.job);
+            replies.push(call.reply);
         }
         let failure = self
-            .read_jobs(&jobs, Replies::Each(replies, &missing), patience, &share)
+            .read_jobs(
+                &jobs,
+                Replies::Each(replies, &missing),
+                stall_timeout,
+                &client,
+            )
             .await
             .err();
         Outcome {
@@ -67,13 +74,13 @@ impl IoService {
         }
     }
 
-    /// Reads what all jobs ask for, to one stream each or to one for all.
+    /// Reads all jobs, into one stream each or one for all.
     pub(super) async fn read_jobs(
         &self,
         jobs: &[Job],
         replies: Replies<'_>,
-        patience: Patience,
-        share: &Share,
+        stall_timeout: StallTimeout,
+        client: &ClientRoundMemory,
     ) -> Result<(), Failure> {
         let started = Instant::now();
         let callers = replies.callers();
@@ -87,19 +94,19 @@ impl IoService {
             Clipped::new(pieces, length_of)
         };
         let members = members.into_iter().map(clip).collect();
-        let mut outlets = match replies {
+        let mut sinks = match replies {
             Replies::Each(replies, missing) => {
-                Outlets::each(replies, &bytes, &runs(&lengths), missing, &patience)
+                Sinks::each(replies, &bytes, &runs(&lengths), missing, &stall_timeout)
             }
             Replies::One(reply) => {
-                Outlets::one(reply, bytes.iter().sum(), runs(&lengths), patience)
+                Sinks::one(reply, bytes.iter().sum(), runs(&lengths), stall_timeout)
             }
         };
-        outlets.begin().await;
+        sinks.send_empty().await;
         let result = self
-            .send_rounds(jobs, members, &mut outlets, share, &callers)
+            .send_rounds(jobs, members, &mut sinks, client, &callers)
             .await;
-        let kind = if matches!(outlets, Outlets::One(_)) {
+        let kind = if matches!(sinks, Sinks::One(_)) {
             Kind::JoinedRead
         } else {
             Kind::CollectiveRead
@@ -107,7 +114,7 @@ impl IoService {
         self.metrics.stage(kind, Stage::Total, started.elapsed());
         result.map_err(|e| {
             let failure = failure::of_store(&e);
-            outlets.fail(&failure);
+            sinks.fail(&failure);
             failure
         })
     }
@@ -117,8 +124,8 @@ impl IoService {
         &self,
         jobs: &[Job],
         members: Vec<impl Search + Clone>,
-        outlets: &mut Outlets,
-        share: &Share,
+        sinks: &mut Sinks,
+        client: &ClientRoundMemory,
         callers: &Callers,
     ) -> Result<(), StoreError> {
         let Some(first) = jobs.first() else {
@@ -128,23 +135,23 @@ impl IoService {
         let mut next = async || {
             yield_now().await;
             match walk::until(callers, |steps| rounds.look(steps)).await {
-                Ok(round) => Some(self.fetch_round(first, round?, share, callers).await),
+                Ok(round) => Some(self.fetch_round(first, round?, client, callers).await),
                 Err(gone) => Some(Err(gone.into())),
             }
         };
         let mut fetched = next().await;
         while let Some(round) = fetched {
-            let Fetched { payloads, room } = match round {
+            let FetchedRound { payloads, memory } = match round {
                 Ok(round) => round,
-                Err(Ended::Failed(e)) => return Err(e),
-                Err(Ended::Gone) => return Ok(()),
+                Err(RoundEnd::Failed(e)) => return Err(e),
+                Err(RoundEnd::Gone) => return Ok(()),
             };
-            let give = async {
-                outlets.give(payloads).await;
-                drop(room);
-                (0..jobs.len()).any(|member| outlets.wants(member))
+            let send = async {
+                sinks.send(payloads).await;
+                drop(memory);
+                (0..jobs.len()).any(|member| sinks.wants(member))
             };
-            let (wanted, following) = tokio::join!(give, next());
+            let (wanted, following) = tokio::join!(send, next());
             if !wanted {
                 break;
             }
@@ -153,51 +160,51 @@ impl IoService {
         Ok(())
     }
 
-    /// Reads one round, its ranges side by side, each once.
+    /// Reads one round, its ranges in parallel, each once.
     async fn fetch_round(
         &self,
         job: &Job,
         round: Vec<Vec<Piece>>,
-        share: &Share,
+        client: &ClientRoundMemory,
         callers: &Callers,
-    ) -> Result<Fetched, Ended> {
+    ) -> Result<FetchedRound, RoundEnd> {
         let ranges = union(&round);
         let bytes = ranges.iter().map(|r| r.end - r.start).sum();
-        let room = self.collectives.room.take(bytes, share, callers).await?;
+        let memory = self.collectives.memory.take(bytes, client, callers).await?;
         let started = Instant::now();
-        let batches: Vec<Batch> = round.into_iter().map(Batch::of).collect();
+        let batches: Vec<ReadBatch> = round.into_iter().map(ReadBatch::of).collect();
         let mut tries = 0;
         let payloads = loop {
             tries += 1;
             let read = try_join_all(ranges.iter().map(|range| self.read_long(job, range))).await?;
-            let pack = |batch: &Batch| {
+            let pack = |batch: &ReadBatch| {
                 let (payload, copied) = batch.pack(&ranges, &read);
                 self.metrics.copied(copied);
                 payload
             };
             let payloads = batches.iter().map(pack).collect();
-            // After packing: so what was packed is what was stored.
+            // After packing, so that the packed bytes are the verified ones.
             if (self.store).verify_used(read.iter().flatten(), tries >= READ_ATTEMPTS)? {
                 break payloads;
             }
         };
         self.metrics
             .stage(Kind::CollectiveRead, Stage::Disk, started.elapsed());
-        Ok(Fetched { payloads, room })
+        Ok(FetchedRound { payloads, memory })
     }
 
-    /// Reads a range of any length, parts of it side by side. What it lacks (the cell was cut
-    /// meanwhile) is zeros.
-    async fn read_long(&self, job: &Job, range: &Range) -> Result<Vec<ReadSlice>, StoreError> {
-        let starts = (range.start..range.end).step_by(RANGE_MAX as usize);
-        let parts = starts.map(|start| async move {
-            let end = range.end.min(start + RANGE_MAX);
-            let part = Range {
+    /// Reads a range of any length, segments of it in parallel. Missing bytes (the cell was
+    /// truncated meanwhile) become zeros.
+    async fn read_long(&self, job: &Job, range: &CellRange) -> Result<Vec<ReadSlice>, StoreError> {
+        let starts = (range.start..range.end).step_by(READ_RANGE_MAX as usize);
+        let segments = starts.map(|start| async move {
+            let end = range.end.min(start + READ_RANGE_MAX);
+            let segment = CellRange {
                 start,
                 end,
                 ..*range
             };
-            let mut read = self.read_range(job, &part).await?;
+            let mut read = self.read_range(job, &segment).await?;
             let came: u64 = read.iter().map(|slice| slice.len() as u64).sum();
             if came < end - start {
                 let zeros = BytesMut::zeroed((end - start - came) as usize);
@@ -205,11 +212,15 @@ impl IoService {
             }
             Ok::<_, StoreError>(read)
         });
-        Ok(try_join_all(parts).await?.into_iter().flatten().collect())
+        Ok(try_join_all(segments)
+            .await?
+            .into_iter()
+            .flatten()
+            .collect())
     }
 
-    /// The lengths of the cells that any of the jobs touches here, those without bytes left out;
-    /// and of each job its pieces and how many bytes these have.
+    /// The lengths of the server's cells that the jobs touch, empty cells left out; and for each
+    /// job its pieces and how many bytes they have.
     async fn members(
         &self,
         jobs: &[Job],
@@ -229,8 +240,8 @@ impl IoService {
             let pieces = job.valid_pieces(&lengths)?;
             let length_of = |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
             let bytes = walk::bytes_of(pieces.clone(), length_of, callers).await;
-            let bytes = bytes.map_err(walk::nobody_waits)?;
-            // Of one that has none here nothing is gone over any more.
+            let bytes = bytes.map_err(walk::abandoned)?;
+            // A job without bytes on this server needs no further walk.
             let pieces = if bytes > 0 { pieces } else { pieces.below(0) };
             members.push((pieces, bytes));
         }
@@ -238,11 +249,11 @@ impl IoService {
     }
 }
 
-/// Who is to be answered.
+/// The replies of a job.
 pub(super) enum Replies<'a> {
-    /// Each member, and told who did not come.
+    /// To each member, with the members that did not come.
     Each(Vec<Reply>, &'a [u32]),
-    /// The one that asks for all.
+    /// To the process that asks for all.
     One(Reply),
 }
 
@@ -263,25 +274,10 @@ impl Replies<'_> {
     }
 }
 
-/// The ranges that cover what all members touch in a round, ascending and disjoint, small gaps
-/// bridged.
-fn union(round: &[Vec<Piece>]) -> Vec<Range> {
-    let mut pieces: Vec<&Piece> = round.iter().flatten().collect();
-    // Each member's pieces mostly ascend already: runs that a merge sort finds.
-    pieces.sort_by_key(|p| (p.cell, p.offset));
-    let mut ranges: Vec<Range> = Vec::new();
-    for piece in pieces {
-        let (start, end) = (piece.offset.0, piece.offset.0 + piece.length);
-        match ranges.last_mut() {
-            Some(range) if range.cell == piece.cell && start <= range.end + BRIDGE => {
-                range.end = range.end.max(end);
-            }
-            _ => ranges.push(Range {
-                cell: piece.cell,
-                start,
-                end,
-            }),
-        }
-    }
-    ranges
+/// The ranges that all members touch in a round, ascending and disjoint.
+fn union(round: &[Vec<Piece>]) -> Vec<CellRange> {
+    let mut ranges: Vec<CellRange> = round.iter().flatten().map(CellRange::from).collect();
+    // The pieces of each member mostly ascend: a merge sort finds these runs.
+    ranges.sort_by_key(|range| (range.cell, range.start));
+    merge(ranges, u64::MAX)
 }

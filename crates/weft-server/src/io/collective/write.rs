@@ -1,5 +1,5 @@
-//! The job of a collective write: round by round, what all members write in one part of the cells,
-//! filled together.
+//! The job of a collective write: round by round, the bytes of all members in one band of the cells
+//! are assembled and written together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use weft_proto::stamp::Stamp;
 use weft_proto::{Code, Failure, Kind};
 use weft_store::{StoreError, Write};
 
-use super::assembly::Assembly;
 use super::gather::fail_replies;
-use super::inlet::Inlets;
-use super::room::{Held, Share};
-use super::table::Outcome;
-use super::{Part, first_failure, names, rounds, share};
+use super::group::{MemberCall, Outcome, names};
+use super::memory::{ClientRoundMemory, RoundReservation};
+use super::streams::{Assembly, Sources};
+use super::{payer, rounds};
 use crate::failure;
-use crate::io::walk::{self, Callers, nobody_waits};
-use crate::io::{IoService, Job};
+use crate::io::IoService;
+use crate::io::job::Job;
+use crate::io::job::walk::{self, Callers, abandoned};
 use crate::metrics::Stage;
 
 /// What all members of a write agree on.
@@ -30,46 +30,47 @@ use crate::metrics::Stage;
 pub(super) struct Terms {
     pub(super) chunk: u32,
     pub(super) sync: bool,
-    /// A member's own request touches bytes twice.
+    /// The request of some member touches bytes twice.
     pub(super) ordered: bool,
     pub(super) member_order: bool,
-    /// Members that are lost do not make it fail.
+    /// The job goes on without lost members.
     pub(super) go_on: bool,
 }
 
-/// On whose account a job is done.
+/// The client whose budget a job uses, and the callers that wait for it.
 pub(super) struct Owner {
-    pub(super) share: Arc<Share>,
+    pub(super) client: Arc<ClientRoundMemory>,
     pub(super) callers: Callers,
 }
 
-/// A round on its way into the store. Its room is free when the store has all of it, whoever waits
-/// for that.
+/// A round on its way into the store. Its memory is free as soon as the store has all of it, even
+/// if no task waits for that.
 struct Flush {
     writes: JoinSet<Result<(), StoreError>>,
 }
 
 impl Flush {
     async fn done(mut self) -> Result<(), Failure> {
-        let mut ended = Vec::new();
+        let mut first = Ok(());
         while let Some(write) = self.writes.join_next().await {
-            ended.push(match write {
+            let written = match write {
                 Ok(written) => written.map_err(|e| failure::of_store(&e)),
-                Err(e) => Err(Failure::new(
-                    Code::Internal,
-                    format!("a write's task ended: {e}"),
-                )),
-            });
+                Err(e) => {
+                    let what = format!("the task of a write ended early: {e}");
+                    Err(Failure::new(Code::Internal, what))
+                }
+            };
+            first = first.and(written);
         }
-        first_failure(ended)
+        first
     }
 }
 
 impl IoService {
-    /// Writes what all members bring and answers them.
+    /// Writes the bytes of all members and answers them.
     pub(super) async fn write_together(
         &self,
-        parts: Vec<Part>,
+        calls: Vec<MemberCall>,
         mut missing: Vec<u32>,
         go_on: bool,
     ) -> Outcome {
@@ -80,29 +81,29 @@ impl IoService {
             member_order: false,
             go_on,
         };
-        let patience = self.collectives.patience(&parts);
-        let share = share(&parts).clone();
+        let stall_timeout = self.collectives.stall_timeout(&calls);
+        let client = payer(&calls).clone();
         let (mut jobs, mut replies, mut payloads, mut members) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for part in parts {
-            let Some(write) = part.write else { continue };
+        for call in calls {
+            let Some(write) = call.write else { continue };
             terms.chunk = write.chunk;
             terms.sync |= write.sync;
             terms.ordered |= write.ordered;
             terms.member_order |= write.member_order;
-            members.push((part.membership.member, write.bytes));
-            jobs.push(part.job);
-            replies.push(part.reply);
+            members.push((call.membership.member, write.bytes));
+            jobs.push(call.job);
+            replies.push(call.reply);
             payloads.push(write.payload);
         }
-        let mut inlets = Inlets::each(payloads, &patience);
+        let mut sources = Sources::each(payloads, &stall_timeout);
         let number: Vec<u32> = members.iter().map(|(member, _)| *member).collect();
         let owner = Owner {
-            share,
+            client,
             callers: Callers::of(replies.iter().map(Reply::caller)),
         };
         let result = self
-            .write_jobs(&jobs, &number, &mut inlets, &terms, &owner)
+            .write_jobs(&jobs, &number, &mut sources, &terms, &owner)
             .await;
         match result {
             Ok(lost) => {
@@ -130,17 +131,16 @@ impl IoService {
         }
     }
 
-    /// Writes what all jobs bring; which of them were lost in the middle.
+    /// Writes the bytes of all jobs; returns the jobs whose stream was lost.
     pub(super) async fn write_jobs(
         &self,
         jobs: &[Job],
         number: &[u32],
-        inlets: &mut Inlets,
+        sources: &mut Sources,
         terms: &Terms,
         owner: &Owner,
     ) -> Result<Vec<usize>, Failure> {
-        // One member that may not write keeps all from it: nothing of a collective is done by
-        // halves.
+        // All or nothing: if one member may not write, none does.
         self.may_grow(jobs).await?;
         let Some(first) = jobs.first() else {
             return Ok(Vec::new());
@@ -152,33 +152,33 @@ impl IoService {
             .collect::<Result<Vec<_>, _>>()?;
         let mut comparison = Comparison::new(first.map.grid(), first.slot, pieces.clone());
         let shared = walk::until(&owner.callers, |_| comparison.step()).await;
-        let shared = shared.map_err(nobody_waits)?;
+        let shared = shared.map_err(abandoned)?;
         drop(comparison);
         let together = disjoint(shared, number, terms)?;
-        let _under_way = self.gates.enter(first.file).await;
+        let _gate = self.gates.enter(first.file).await;
         if together {
             let mut flushing: Option<Flush> = None;
             let mut rounds = rounds(first, pieces);
             loop {
                 let round = walk::until(&owner.callers, |steps| rounds.look(steps)).await;
-                let Some(round) = round.map_err(nobody_waits)? else {
+                let Some(round) = round.map_err(abandoned)? else {
                     break;
                 };
                 let bytes = round.iter().flatten().map(|p| p.length).sum();
-                let room = self
+                let memory = self
                     .collectives
-                    .room
-                    .take(bytes, &owner.share, &owner.callers);
-                let room = room.await.map_err(nobody_waits)?;
+                    .memory
+                    .take(bytes, &owner.client, &owner.callers);
+                let memory = memory.await.map_err(abandoned)?;
                 let mut assembly = Assembly::new(self.store.memory(), &round);
-                inlets.fill(&mut assembly, jobs.len()).await;
+                sources.fill(&mut assembly, jobs.len()).await;
                 self.metrics.copied(bytes);
-                Self::still_all(inlets, number, terms)?;
+                Self::check_lost(sources, number, terms)?;
                 if let Some(flush) = flushing.take() {
                     flush.done().await?;
                 }
-                flushing = Some(self.flush(first, assembly, terms.chunk, room));
-                if inlets.lost(jobs.len()).len() == jobs.len() {
+                flushing = Some(self.flush(first, assembly, terms.chunk, memory));
+                if sources.lost(jobs.len()).len() == jobs.len() {
                     break;
                 }
             }
@@ -188,10 +188,10 @@ impl IoService {
         } else {
             for (member, job) in jobs.iter().enumerate() {
                 let bytes = walk::bytes_of(job.pieces()?, Endless, &owner.callers).await;
-                let bytes = bytes.map_err(nobody_waits)?;
-                self.write_one(job, (member, bytes), inlets, terms.chunk)
+                let bytes = bytes.map_err(abandoned)?;
+                self.write_one(job, (member, bytes), sources, terms.chunk)
                     .await?;
-                Self::still_all(inlets, number, terms)?;
+                Self::check_lost(sources, number, terms)?;
             }
         }
         if terms.sync {
@@ -199,50 +199,50 @@ impl IoService {
         }
         self.metrics
             .stage(Kind::CollectiveWrite, Stage::Total, started.elapsed());
-        Ok(inlets.lost(jobs.len()))
+        Ok(sources.lost(jobs.len()))
     }
 
-    fn flush(&self, job: &Job, assembly: Assembly, chunk: u32, room: Held) -> Flush {
+    fn flush(&self, job: &Job, assembly: Assembly, chunk: u32, memory: RoundReservation) -> Flush {
         let now = self.now();
-        let room = Arc::new(room);
+        let memory = Arc::new(memory);
         let mut writes = JoinSet::new();
         for group in assembly.into_writes(chunk, |cell| job.key(cell)) {
-            let (store, room) = (self.store.clone(), room.clone());
+            let (store, memory) = (self.store.clone(), memory.clone());
             writes.spawn(async move {
                 let written = store.write(group, now).await;
-                drop(room);
+                drop(memory);
                 written
             });
         }
         Flush { writes }
     }
 
-    /// Writes one member's bytes, so many, in the order in which they come.
+    /// Writes `left` bytes of one member in stream order.
     async fn write_one(
         &self,
         job: &Job,
         (member, mut left): (usize, u64),
-        inlets: &mut Inlets,
+        sources: &mut Sources,
         chunk: u32,
     ) -> Result<(), Failure> {
         let mut cutter = Cutter::whole(job.pieces()?);
-        let inlet = inlets.of(member);
-        while left > 0 && inlet.more().await {
-            let data = inlet.take(left);
+        let source = sources.of(member);
+        while left > 0 && source.more().await {
+            let data = source.take(left);
             left -= data.len() as u64;
             let written = self
                 .store
-                .write(deal(job, &mut cutter, &data, chunk), self.now())
+                .write(scatter(job, &mut cutter, &data, chunk), self.now())
                 .await;
             written.map_err(|e| failure::of_store(&e))?;
-            inlet.release();
+            source.release();
         }
         Ok(())
     }
 
-    /// Fails if a member was lost that must not be.
-    fn still_all(inlets: &Inlets, number: &[u32], terms: &Terms) -> Result<(), Failure> {
-        let lost = inlets.lost(number.len());
+    /// Fails if a member was lost, unless the job goes on without lost members.
+    fn check_lost(sources: &Sources, number: &[u32], terms: &Terms) -> Result<(), Failure> {
+        let lost = sources.lost(number.len());
         if lost.is_empty() || terms.go_on {
             return Ok(());
         }
@@ -255,8 +255,8 @@ impl IoService {
     }
 }
 
-/// Whether the members' bytes are disjoint, so that they can be written together; else one member
-/// after the other.
+/// Whether the members' bytes are disjoint, so that they can be written together; otherwise the
+/// members are written one after the other.
 fn disjoint(shared: Shared, number: &[u32], terms: &Terms) -> Result<bool, Failure> {
     let what = match shared {
         Shared::No => return Ok(true),
@@ -273,16 +273,16 @@ fn disjoint(shared: Shared, number: &[u32], terms: &Terms) -> Result<bool, Failu
             number[first], number[second], offset.0
         ),
         Shared::Unknown => {
-            "the members' requests are of too many pieces in too wild an order to see that none \
-                            writes what another writes; ask for member order"
+            "the members' requests have too many pieces in too irregular an order to prove that no two members \
+                            write the same byte; ask for member order"
                 .to_owned()
         }
     };
     Err(failure::invalid(what))
 }
 
-/// The writes that the next bytes of a stream amount to, in their order.
-fn deal(job: &Job, cutter: &mut Cutter<Endless>, data: &Bytes, chunk: u32) -> Vec<Write> {
+/// The writes for the next bytes of a stream, in stream order.
+fn scatter(job: &Job, cutter: &mut Cutter<Endless>, data: &Bytes, chunk: u32) -> Vec<Write> {
     let (mut writes, mut at) = (Vec::new(), 0);
     while at < data.len() {
         let Some(stretch) = cutter.next((data.len() - at) as u64) else {
@@ -310,7 +310,7 @@ fn answer(
     stamp: &Stamp,
 ) {
     for (reply, member) in replies.into_iter().zip(number) {
-        // One that was lost hears nothing: its reply says by itself that the call was cancelled.
+        // A lost member gets no answer: dropping its reply cancels the call.
         if let Some(bytes) = bytes.get(member) {
             let written = CollectiveWriteReply {
                 bytes: *bytes,

@@ -1,0 +1,58 @@
+//! What a process of a volume is to be.
+
+use std::sync::Arc;
+
+use weft_kv::OrderedKv;
+use weft_net::{Bounds, Identity};
+use weft_store::StoreConfig;
+
+/// Where an engine's blocking calls run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocking {
+    /// On threads for blocking work.
+    Threads,
+    /// On the calling thread: for simulation, where an engine's sync is instantaneous.
+    Inline,
+}
+
+/// The configuration of a process.
+pub struct NodeConfig {
+    /// The volume's key and id; the node chooses its client number itself.
+    pub identity: Identity,
+    /// The address to listen on.
+    pub address: String,
+    /// The address for peers, if it differs (a wildcard was bound).
+    pub public_address: Option<String>,
+    /// The I/O server's role.
+    pub io: Option<IoRole>,
+    /// The metadata service's role.
+    pub meta: Option<MetaRole>,
+    /// What connections may cost.
+    pub bounds: Bounds,
+}
+
+/// The I/O server's role.
+pub struct IoRole {
+    /// The server's id in the server map.
+    pub server: u32,
+    /// Its store.
+    pub store: StoreConfig,
+    /// The store's id, made when it was formatted. Empty: the store has none, and its replacement
+    /// goes unnoticed.
+    pub store_id: Vec<u8>,
+    /// The address of the metadata service.
+    pub meta_address: String,
+    /// The address of its metrics, for the server map; empty: none.
+    pub metrics_address: String,
+}
+
+/// The metadata service's role.
+pub struct MetaRole {
+    /// The namespace's engine, formatted.
+    pub kv: Arc<dyn OrderedKv>,
+    /// Where the engine's syncs run.
+    pub blocking: Blocking,
+    /// Only the process that started the service can reach it: it does not wait for clients of an
+    /// earlier incarnation.
+    pub alone: bool,
+}

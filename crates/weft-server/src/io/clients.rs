@@ -1,0 +1,67 @@
+//! What the connected clients may hold in this server's memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::collective::ClientRoundMemory;
+use crate::limits::CLIENT_READ_BUDGET;
+
+/// The connected clients, by id.
+#[derive(Default)]
+pub(super) struct Clients(Mutex<HashMap<u64, ClientState>>);
+
+struct ClientState {
+    connections: usize,
+    read_budget: Arc<Semaphore>,
+    round_memory: Arc<ClientRoundMemory>,
+}
+
+impl Clients {
+    /// A client has opened a connection.
+    pub(super) fn opened(&self, client: u64) {
+        self.0
+            .lock()
+            .entry(client)
+            .or_insert_with(|| ClientState {
+                connections: 0,
+                read_budget: new_read_budget(),
+                round_memory: Arc::default(),
+            })
+            .connections += 1;
+    }
+
+    /// A connection of a client has ended; the last one takes the client's budgets with it.
+    pub(super) fn closed(&self, client: u64) {
+        let mut clients = self.0.lock();
+        if let Some(state) = clients.get_mut(&client) {
+            state.connections -= 1;
+            if state.connections == 0 {
+                clients.remove(&client);
+            }
+        }
+    }
+
+    /// The budget that the client's read jobs share. A call of a client that is gone gets a budget
+    /// for itself.
+    pub(super) fn read_budget(&self, client: u64) -> Arc<Semaphore> {
+        let clients = self.0.lock();
+        let state = clients.get(&client);
+        state.map_or_else(new_read_budget, |state| state.read_budget.clone())
+    }
+
+    /// The same for the client's collectives.
+    pub(super) fn round_memory(&self, client: u64) -> Arc<ClientRoundMemory> {
+        let clients = self.0.lock();
+        let state = clients.get(&client);
+        state
+            .map(|state| state.round_memory.clone())
+            .unwrap_or_default()
+    }
+}
+
+fn new_read_budget() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(CLIENT_READ_BUDGET))
+}

@@ -1,0 +1,56 @@
+//! Connections to the volume's other I/O servers.
+
+use std::sync::Arc;
+
+use weft_layout::ServerId;
+use weft_net::{BufferPool, CallError, Connection, Counters, Env, Identity, Link, Links};
+use weft_proto::meta::ServerMapRequest;
+use weft_proto::{Code, Failure};
+
+/// Links to them by the server map, so that no client chooses their addresses.
+pub(crate) struct Peers {
+    meta: Link,
+    links: Links,
+}
+
+impl Peers {
+    /// Connects to none before the first use.
+    pub(crate) fn new(env: Env, identity: Identity, meta: Link, counters: Arc<Counters>) -> Peers {
+        let links = Links::new(env, identity, BufferPool::default(), counters);
+        Peers { meta, links }
+    }
+
+    /// A connection to a server.
+    pub(super) async fn connection(&self, server: ServerId) -> Result<Connection, Failure> {
+        if let Some(link) = self.links.get(server)
+            && let Ok((connection, _)) = link.connection().await
+        {
+            return Ok(connection);
+        }
+        // It may have another address by now.
+        let map = async {
+            let (connection, _) = self.meta.connection().await?;
+            connection.call(&ServerMapRequest {}).await
+        };
+        let map = map.await.map_err(|e| failure(server, &e))?;
+        self.links.learn(&map);
+        let Some(link) = self.links.get(server) else {
+            let what = format!("server {server} is not in the server map");
+            return Err(Failure::new(Code::Unavailable, what));
+        };
+        let connected = link.connection().await;
+        let connected = connected.map_err(|e| failure(server, &CallError::Connect(e)));
+        connected.map(|(connection, _)| connection)
+    }
+}
+
+/// What a failed call to another server is to the caller.
+pub(super) fn failure(server: ServerId, error: &CallError) -> Failure {
+    match error {
+        CallError::Failed(failure) => failure.clone(),
+        error => {
+            let what = format!("this server cannot go on with server {server}: {error}");
+            Failure::new(Code::Unavailable, what)
+        }
+    }
+}

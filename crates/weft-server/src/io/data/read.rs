@@ -1,0 +1,184 @@
+//! A read: lengths first, then the valid bytes of the pieces as one stream. Reading a batch from
+//! the disk overlaps with sending the previous one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::try_join_all;
+use futures_util::stream::FuturesOrdered;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use weft_layout::CellOffset;
+use weft_net::{Gone, Parcel, Reply, Served};
+use weft_proto::io::{ReadReply, ReadRequest};
+use weft_proto::{Failure, Kind};
+use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError};
+
+use super::lengths::{lookup, runs};
+use crate::failure;
+use crate::io::IoService;
+use crate::io::job::Job;
+use crate::io::job::walk::{self, Callers};
+use crate::io::plan::{CellRange, ReadBatch, ReadBatches};
+use crate::limits::{READ_BATCH_BYTES, READ_DEPTH, SMALL_READ_BYTES};
+use crate::metrics::Stage;
+
+/// Why a read ended early.
+enum ReadEnd {
+    Failed(Failure),
+    /// Its caller is gone.
+    Gone,
+}
+
+impl From<Gone> for ReadEnd {
+    fn from(_: Gone) -> Self {
+        ReadEnd::Gone
+    }
+}
+
+/// A batch on its way from disk to wire; its budget is free again when this is dropped.
+struct FetchedBatch {
+    payload: Parcel,
+    disk: Duration,
+    _budget: Option<OwnedSemaphorePermit>,
+}
+
+impl IoService {
+    pub(in crate::io) async fn read(&self, call: Served) {
+        let started = Instant::now();
+        let budget = self.clients.read_budget(call.peer.client);
+        let request = call.request::<ReadRequest>();
+        let mut reply = call.reply;
+        let result = match request {
+            Ok(request) => self.stream(&request, budget, &mut reply).await,
+            Err(e) => Err(ReadEnd::Failed(failure::of_frame(&e))),
+        };
+        self.metrics
+            .stage(Kind::Read, Stage::Total, started.elapsed());
+        if let Err(ReadEnd::Failed(failure)) = result {
+            tracing::debug!(client = call.peer.client, call = call.id, message = %failure.message, "read failed");
+            reply.fail(&failure);
+        }
+    }
+
+    async fn stream(
+        &self,
+        request: &ReadRequest,
+        budget: Arc<Semaphore>,
+        reply: &mut Reply,
+    ) -> Result<(), ReadEnd> {
+        let job = self.job(&request.access).map_err(ReadEnd::Failed)?;
+        let callers = Callers::of([reply.caller()]);
+        let lengths = self.lengths(&job, &callers).await;
+        let lengths = lengths.map_err(ReadEnd::Failed)?;
+        let doubted = self.check_ends(&job, &lengths, &callers).await;
+        let doubted = doubted.map_err(ReadEnd::Failed)?;
+        let pieces = job.valid_pieces(&lengths).map_err(ReadEnd::Failed)?;
+        let bytes = walk::bytes_of(pieces.clone(), lookup(&lengths), &callers).await?;
+        let head = ReadReply {
+            lengths: runs(&lengths),
+            bytes,
+            doubted,
+        };
+        let small = bytes <= SMALL_READ_BYTES;
+        let budget = (!small).then_some(&budget);
+        let mut batches = ReadBatches::new(pieces, lookup(&lengths));
+        let mut next_batch = async || {
+            let next = walk::until(&callers, |steps| batches.next(steps));
+            next.await?.ok_or(ReadEnd::Gone)
+        };
+        if bytes == 0 {
+            reply.head(&head, Parcel::default(), true).await?;
+            return Ok(());
+        }
+        let first = next_batch().await?;
+        if first.bytes == bytes {
+            // A single batch: nothing overlaps.
+            let all = self.fetch(&job, first, budget).await;
+            let all = all.map_err(|e| ReadEnd::Failed(failure::of_store(&e)))?;
+            self.metrics.stage(Kind::Read, Stage::Disk, all.disk);
+            reply.head(&head, all.payload, true).await?;
+            return Ok(());
+        }
+        let mut left = bytes - first.bytes;
+        let mut in_flight = FuturesOrdered::from_iter([self.fetch(&job, first, budget)]);
+        let (mut sent, mut disk) = (0, Duration::ZERO);
+        while sent < bytes {
+            // There is no walk beyond the last bytes.
+            while left > 0 && in_flight.len() < READ_DEPTH {
+                let batch = next_batch().await?;
+                left -= batch.bytes;
+                in_flight.push_back(self.fetch(&job, batch, budget));
+            }
+            let Some(batch) = in_flight.next().await else {
+                break;
+            };
+            let batch = batch.map_err(|e| ReadEnd::Failed(failure::of_store(&e)))?;
+            disk += batch.disk;
+            let begun = sent > 0;
+            sent += batch.payload.bytes();
+            let last = sent == bytes;
+            if begun {
+                reply.data(batch.payload, last).await?;
+            } else {
+                reply.head(&head, batch.payload, last).await?;
+            }
+        }
+        self.metrics.stage(Kind::Read, Stage::Disk, disk);
+        Ok(())
+    }
+
+    /// Reads one batch, its ranges in parallel.
+    async fn fetch(
+        &self,
+        job: &Job,
+        batch: ReadBatch,
+        budget: Option<&Arc<Semaphore>>,
+    ) -> Result<FetchedBatch, StoreError> {
+        let permit = match budget {
+            // The semaphore is never closed; without a permit only the bound would be softer.
+            Some(budget) => budget
+                .clone()
+                .acquire_many_owned(batch.span.max(READ_BATCH_BYTES) as u32)
+                .await
+                .ok(),
+            None => None,
+        };
+        let started = Instant::now();
+        let ranges = batch.ranges();
+        let mut tries = 0;
+        let payload = loop {
+            tries += 1;
+            let read = if let [only] = &ranges[..] {
+                vec![self.read_range(job, only).await?]
+            } else {
+                try_join_all(ranges.iter().map(|range| self.read_range(job, range))).await?
+            };
+            let (payload, copied) = batch.pack(&ranges, &read);
+            self.metrics.copied(copied);
+            // After packing, so that the packed bytes are the verified ones.
+            if (self.store).verify_used(read.iter().flatten(), tries >= READ_ATTEMPTS)? {
+                break payload;
+            }
+        };
+        Ok(FetchedBatch {
+            payload,
+            disk: started.elapsed(),
+            _budget: permit,
+        })
+    }
+
+    /// Reads a range of a cell; the caller has the store verify the blocks after use.
+    pub(in crate::io) async fn read_range(
+        &self,
+        job: &Job,
+        range: &CellRange,
+    ) -> Result<Vec<ReadSlice>, StoreError> {
+        let key = job.key(range.cell);
+        let (at, length) = (CellOffset(range.start), range.end - range.start);
+        self.store
+            .read_slices(&key, job.checkpoint, at, length)
+            .await
+    }
+}

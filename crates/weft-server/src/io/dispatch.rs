@@ -1,0 +1,111 @@
+//! Hands each call to the method that serves its kind, and checks who may ask for it.
+
+use weft_net::Served;
+use weft_proto::session::Role;
+use weft_proto::upkeep::{LossesRequest, ScrubStatusRequest};
+use weft_proto::{Call, Code, Failure, Kind};
+
+use super::IoService;
+use super::data::SendClient;
+use crate::failure::{self, unsupported};
+
+impl IoService {
+    pub(crate) async fn serve(&self, call: Served) {
+        if let Err(failure) = self.admission.check(call.kind, self.server).await {
+            return call.reply.fail(&failure);
+        }
+        match call.kind {
+            Kind::Read => self.read(call).await,
+            Kind::Write => self.write(call).await,
+            // Boxed: otherwise the future of every small call is as large as these rare ones.
+            Kind::CollectiveRead => Box::pin(self.collective_read(call)).await,
+            Kind::CollectiveWrite => Box::pin(self.collective_write(call)).await,
+            Kind::JoinedRead => Box::pin(self.joined_read(call)).await,
+            Kind::JoinedWrite => Box::pin(self.joined_write(call)).await,
+            Kind::CopyRange => {
+                Box::pin(self.change(call, async |r| self.copy_range(r).await)).await;
+            }
+            Kind::SendRange => {
+                let budget = self.clients.read_budget(call.peer.client);
+                let client = SendClient::new(budget, call.reply.caller());
+                Box::pin(answer(call, async |r| self.send_range(r, &client).await)).await;
+            }
+            Kind::Sync => answer(call, async |r| self.sync(r).await).await,
+            Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,
+            Kind::CreateFork => self.change(call, async |r| self.create_fork(r).await).await,
+            Kind::RemoveFork => self.change(call, async |r| self.remove_fork(r).await).await,
+            Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
+            Kind::Advise => answer(call, async |r| self.advise(r).await).await,
+            Kind::Disks => answer(call, async |r| Ok(self.disks(r))).await,
+            Kind::Trim => answer(call, async |r| self.trim(r).await).await,
+            Kind::Losses => answer(call, async |_: LossesRequest| self.losses()).await,
+            Kind::AcceptLosses => answer(call, async |r| self.accept_losses(r).await).await,
+            Kind::Scrub => answer(call, async |r| Ok(self.scrub(r))).await,
+            Kind::ScrubStatus => {
+                let status = async |_: ScrubStatusRequest| Ok(self.scrub_status());
+                answer(call, status).await;
+            }
+            Kind::ListCells => answer(call, async |r| self.list_cells(r).await).await,
+            Kind::ListKept => answer(call, async |r| self.list_kept(r)).await,
+            Kind::WhichDeleted => answer(call, async |r| Ok(self.which_deleted(&r))).await,
+            Kind::CheckStore => answer(call, async |r| self.check_store(r).await).await,
+            Kind::ClearRange => self.change(call, async |r| self.clear_range(r).await).await,
+            Kind::ExtendCells => {
+                self.change(call, async |r| self.extend_cells(r).await)
+                    .await;
+            }
+            Kind::TruncateCells => {
+                answer_service(call, async |r| self.truncate_cells(r).await).await;
+            }
+            Kind::Checkpoint => answer_service(call, async |r| self.checkpoint(r).await).await,
+            Kind::LimitGrowth => answer_service(call, async |r| self.limit_growth(r).await).await,
+            Kind::Rollback => answer_service(call, async |r| self.rollback(r).await).await,
+            Kind::DropCheckpoint => {
+                answer_service(call, async |r| self.drop_checkpoint(r).await).await;
+            }
+            Kind::DeleteCells => answer_service(call, async |r| self.delete_cells(r).await).await,
+            _ => unsupported(call, "an I/O server"),
+        }
+    }
+
+    /// Serves a call without payload that changes something: its reply carries the position of the
+    /// change.
+    async fn change<C: Call>(
+        &self,
+        call: Served,
+        work: impl AsyncFnOnce(C) -> Result<C::Reply, Failure>,
+    ) {
+        let request = match call.request::<C>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        match work(request).await {
+            Ok(reply) => call.reply.done_at(&reply, &self.stamp()),
+            Err(failure) => call.reply.fail(&failure),
+        }
+    }
+}
+
+/// Serves a call without payload.
+async fn answer<C: Call>(call: Served, work: impl AsyncFnOnce(C) -> Result<C::Reply, Failure>) {
+    let request = match call.request::<C>() {
+        Ok(request) => request,
+        Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+    };
+    match work(request).await {
+        Ok(reply) => call.reply.done(&reply),
+        Err(failure) => call.reply.fail(&failure),
+    }
+}
+
+/// The same for a call that only the metadata service may make.
+async fn answer_service<C: Call>(
+    call: Served,
+    work: impl AsyncFnOnce(C) -> Result<C::Reply, Failure>,
+) {
+    if call.peer.role == Role::MetaService {
+        return answer(call, work).await;
+    }
+    let what = format!("{} comes from the metadata service only", call.kind.name());
+    call.reply.fail(&Failure::new(Code::Permission, what));
+}

@@ -1,0 +1,377 @@
+//! The scrub of a server: a pass over its store in the background, started and stopped on request.
+//!
+//! It reads a mebibyte, then leaves the disk to others: at least as long as its rate asks, and if
+//! calls used the disk meanwhile, several times as long as the step took. About every second the
+//! store's index records the position and the findings of the pass. A pass that a restart ends
+//! counts as stopped, and resumes where it was.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use weft_kv::{BadFile, EngineFile};
+use weft_proto::limits;
+use weft_proto::upkeep::{
+    ScrubFault, ScrubFinding, ScrubPassRecord, ScrubRequest, ScrubState, ScrubStatusReply,
+};
+use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store, StoreError};
+
+use crate::limits::{
+    SCRUB_NOTE_INTERVAL, SCRUB_RATE, SCRUB_REASON_MAX, SCRUB_RETRY_BACKOFF, SCRUB_STEP_BYTES,
+    SCRUB_YIELD_FACTOR,
+};
+
+/// The name of the record in the store's index.
+const NOTE_NAME: &str = "scrub";
+
+/// The pass, and the task that runs it.
+pub(in crate::io) struct Scrubber {
+    pass: Mutex<ScrubPass>,
+    wake: Arc<Notify>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct ScrubPass {
+    state: ScrubState,
+    rate: u64,
+    /// Counts starts and stops: the result of a step from before the last one is dropped.
+    epoch: u64,
+    /// Files of the index that are still to be verified; `None` until the pass has begun.
+    index: Option<Vec<EngineFile>>,
+    at: ScrubPosition,
+    report: ScrubStatusReply,
+    recorded: Instant,
+    /// When the disk has been left alone for long enough.
+    rests_until: Instant,
+}
+
+impl Drop for Scrubber {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get_mut().take() {
+            task.abort();
+        }
+    }
+}
+
+impl Scrubber {
+    /// A scrubber with the pass that the store has recorded, if any.
+    pub(in crate::io) fn new(store: &Store) -> Arc<Scrubber> {
+        let mut pass = ScrubPass {
+            state: ScrubState::Never,
+            rate: SCRUB_RATE,
+            epoch: 0,
+            index: None,
+            at: ScrubPosition::default(),
+            report: ScrubStatusReply::default(),
+            recorded: Instant::now(),
+            rests_until: Instant::now(),
+        };
+        let note = store.note(NOTE_NAME).inspect_err(|error| {
+            tracing::warn!(%error, "cannot read the recorded progress of the scrub");
+        });
+        let record = note
+            .ok()
+            .flatten()
+            .and_then(|note| ScrubPassRecord::decode(&note));
+        if let Some(record) = record {
+            pass.state = match record.told.state() {
+                ScrubState::Done => ScrubState::Done,
+                _ => ScrubState::Stopped,
+            };
+            pass.rate = record.rate.max(1);
+            pass.at = ScrubPosition::from_bytes(record.at);
+            pass.report = record.told;
+        }
+        Arc::new(Scrubber {
+            pass: Mutex::new(pass),
+            wake: Arc::default(),
+            task: Mutex::new(None),
+        })
+    }
+
+    pub(super) fn status(&self) -> ScrubStatusReply {
+        let pass = self.pass.lock();
+        let rests = match pass.state {
+            ScrubState::Running => pass.rests_until.saturating_duration_since(Instant::now()),
+            _ => Duration::ZERO,
+        };
+        ScrubStatusReply {
+            state: pass.state as i32,
+            rests: rests.as_millis() as u64,
+            ..pass.report.clone()
+        }
+    }
+
+    /// Starts or stops a pass.
+    pub(super) fn control(self: &Arc<Self>, store: &Store, request: ScrubRequest) {
+        {
+            let mut pass = self.pass.lock();
+            pass.rate = match request.rate {
+                0 => SCRUB_RATE,
+                rate => rate,
+            };
+            match (request.run, pass.state) {
+                (false, ScrubState::Running) => {
+                    pass.state = ScrubState::Stopped;
+                    pass.epoch += 1;
+                    pass.record(store);
+                }
+                (false, _) => {}
+                (true, ScrubState::Stopped | ScrubState::Running) if !request.anew => {
+                    pass.state = ScrubState::Running;
+                }
+                (true, _) => {
+                    pass.begin(store.usage().used);
+                }
+            }
+        }
+        self.wake.notify_one();
+        let mut task = self.task.lock();
+        // A task that panicked is replaced.
+        if request.run && task.as_ref().is_none_or(JoinHandle::is_finished) {
+            *task = Some(tokio::spawn(run(Arc::downgrade(self), store.clone())));
+        }
+    }
+}
+
+impl ScrubPass {
+    fn begin(&mut self, total: u64) {
+        self.state = ScrubState::Running;
+        self.epoch += 1;
+        self.index = None;
+        self.at = ScrubPosition::default();
+        self.report = ScrubStatusReply {
+            total,
+            ..ScrubStatusReply::default()
+        };
+    }
+
+    /// Records the pass in the store.
+    fn record(&mut self, store: &Store) {
+        self.recorded = Instant::now();
+        let record = ScrubPassRecord {
+            at: self.at.as_bytes().to_vec(),
+            rate: self.rate,
+            told: ScrubStatusReply {
+                state: self.state as i32,
+                ..self.report.clone()
+            },
+        };
+        // Without the record the scrub only starts over after a restart.
+        if let Err(error) = store.set_note(NOTE_NAME, &record.encode()) {
+            tracing::warn!(%error, "cannot record the progress of the scrub");
+        }
+    }
+
+    /// Takes in the result of a step; returns how many bytes it read.
+    fn take_result(&mut self, result: StepResult) -> u64 {
+        self.report.trouble.clear();
+        match result {
+            StepResult::Begun(files) => {
+                self.index = Some(files);
+                0
+            }
+            StepResult::Index(bytes, bad) => {
+                self.index.as_mut().map(Vec::pop);
+                if let Some(bad) = bad {
+                    self.take_index(&bad);
+                }
+                bytes
+            }
+            StepResult::Chunks(scrubbed) => {
+                let bytes = scrubbed.bytes;
+                self.take_chunks(scrubbed);
+                bytes
+            }
+        }
+    }
+
+    fn take_chunks(&mut self, scrubbed: Scrubbed) {
+        self.report.bytes += scrubbed.bytes;
+        self.report.chunks += scrubbed.chunks;
+        for finding in scrubbed.findings {
+            self.report.bad += finding.blocks.len().max(1) as u64;
+            tracing::error!(
+                file = finding.key.file.0, cell = finding.key.cell.0, fork = finding.key.fork.as_str(),
+                chunk = finding.chunk, blocks = ?finding.blocks, disk = finding.disk, place = finding.place,
+                fault = ?finding.fault, "the scrub found bad blocks"
+            );
+            if self.report.findings.len() < limits::SCRUB_FINDINGS_MAX {
+                self.report.findings.push(on_the_wire(finding));
+            } else {
+                self.report.more += 1;
+            }
+        }
+        match scrubbed.next {
+            Some(next) => self.at = next,
+            None => self.state = ScrubState::Done,
+        }
+    }
+
+    /// A damaged file of the index.
+    fn take_index(&mut self, bad: &BadFile) {
+        tracing::error!(%bad, "the scrub found a damaged file of the index");
+        self.report.bad += 1;
+        if self.report.findings.len() >= limits::SCRUB_FINDINGS_MAX {
+            self.report.more += 1;
+            return;
+        }
+        self.report.findings.push(ScrubFinding {
+            fault: ScrubFault::Index as i32,
+            reason: bad.to_string(),
+            ..ScrubFinding::default()
+        });
+    }
+}
+
+fn on_the_wire(finding: Finding) -> ScrubFinding {
+    let (fault, mut reason) = match finding.fault {
+        Fault::Checksum => (ScrubFault::Checksum, String::new()),
+        Fault::Unreadable { reason } => (ScrubFault::Unreadable, reason),
+        Fault::Entry { reason } => (ScrubFault::Entry, reason),
+        Fault::Lost { range, .. } => {
+            let bytes = format!("bytes {}..{} of the cell", range.start, range.end);
+            (ScrubFault::Lost, bytes)
+        }
+        Fault::Unproven { range, .. } if range.is_empty() => {
+            let end = format!("the end of the cell, at {}, is not proven", range.start);
+            (ScrubFault::Lost, end)
+        }
+        Fault::Unproven { range, .. } => {
+            let bytes = format!(
+                "bytes {}..{} of the cell are not proven",
+                range.start, range.end
+            );
+            (ScrubFault::Lost, bytes)
+        }
+        // Only a check finds these.
+        Fault::Beyond | Fault::Free | Fault::Twice | Fault::Inherited | Fault::Tree { .. } => {
+            (ScrubFault::Unknown, String::new())
+        }
+    };
+    if let Some((end, _)) = reason
+        .char_indices()
+        .find(|(at, _)| *at >= SCRUB_REASON_MAX)
+    {
+        reason.truncate(end);
+    }
+    ScrubFinding {
+        file: finding.key.file.0,
+        cell: finding.key.cell.0,
+        fork: finding.key.fork.as_str().to_owned(),
+        chunk: finding.chunk,
+        first: finding.blocks.start,
+        blocks: finding.blocks.len() as u32,
+        disk: u32::from(finding.disk),
+        place: finding.place,
+        fault: fault as i32,
+        reason,
+    }
+}
+
+/// Runs passes while the service lives; between two steps it holds nothing but the store.
+async fn run(scrubber: Weak<Scrubber>, store: Store) {
+    loop {
+        let Some(here) = scrubber.upgrade() else {
+            return;
+        };
+        let wake = Arc::clone(&here.wake);
+        let pause = here.step(&store).await;
+        drop(here);
+        match pause {
+            // Biased only so that a simulation follows from its seed.
+            Some(pause) => tokio::select! {
+                biased;
+                () = wake.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            },
+            None => wake.notified().await,
+        }
+    }
+}
+
+impl Scrubber {
+    /// Runs one step of a running pass; returns how long to leave the disk alone.
+    async fn step(&self, store: &Store) -> Option<Duration> {
+        let (epoch, step, rate) = {
+            let pass = self.pass.lock();
+            let running = pass.state == ScrubState::Running;
+            let step = running.then(|| match &pass.index {
+                None => Step::Begin,
+                Some(files) => files
+                    .last()
+                    .map_or_else(|| Step::Chunks(pass.at.clone()), |f| Step::Index(f.clone())),
+            });
+            (pass.epoch, step?, pass.rate)
+        };
+        let (started, before) = (Instant::now(), served(store));
+        let done = run_step(store, step, rate).await;
+        let took = started.elapsed();
+        let mut pass = self.pass.lock();
+        if pass.epoch != epoch {
+            return Some(Duration::ZERO);
+        }
+        let bytes = match done {
+            Ok(done) => pass.take_result(done),
+            Err(reason) => {
+                pass.report.trouble = reason.to_string();
+                return Some(SCRUB_RETRY_BACKOFF);
+            }
+        };
+        let rated = Duration::from_secs_f64(bytes as f64 / pass.rate as f64);
+        if pass.state == ScrubState::Done || pass.recorded.elapsed() >= SCRUB_NOTE_INTERVAL {
+            pass.record(store);
+        }
+        let shared = served(store) != before;
+        let left = if shared {
+            took * SCRUB_YIELD_FACTOR
+        } else {
+            Duration::ZERO
+        };
+        let rest = rated.saturating_sub(took).max(left);
+        pass.rests_until = Instant::now() + rest;
+        Some(rest)
+    }
+}
+
+/// The next step of a pass.
+enum Step {
+    /// Brings what is stored by now into the index.
+    Begin,
+    /// A file of the index.
+    Index(EngineFile),
+    /// Chunks, from here on.
+    Chunks(ScrubPosition),
+}
+
+enum StepResult {
+    Begun(Vec<EngineFile>),
+    Index(u64, Option<BadFile>),
+    Chunks(Scrubbed),
+}
+
+async fn run_step(store: &Store, step: Step, rate: u64) -> Result<StepResult, StoreError> {
+    match step {
+        Step::Begin => {
+            store.scrub_begin().await?;
+            Ok(StepResult::Begun(store.index_files().await?))
+        }
+        Step::Index(file) => {
+            let (bytes, bad) = store.verify_index(file).await?;
+            Ok(StepResult::Index(bytes, bad))
+        }
+        Step::Chunks(at) => {
+            let bytes = (rate / 4).min(SCRUB_STEP_BYTES);
+            Ok(StepResult::Chunks(store.scrub(&at, bytes).await?))
+        }
+    }
+}
+
+/// Grows whenever another call has used the disk.
+fn served(store: &Store) -> u64 {
+    let c = store.counters();
+    c.disk_reads + c.disk_writes + c.writes
+}

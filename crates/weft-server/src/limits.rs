@@ -1,0 +1,231 @@
+//! The numbers of this crate that matter: intervals, timeouts, bounds and batch sizes.
+//!
+//! Bounds that a peer must know too are in `weft_proto::limits`.
+
+use std::time::Duration;
+
+// Background work
+
+/// Wait before background work that panicked is restarted.
+pub(crate) const RESTART_BACKOFF: Duration = Duration::from_secs(1);
+
+// Heartbeats of an I/O server
+
+/// Interval between two heartbeats of an I/O server.
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest interval between two notes in the store of how far the namespace is.
+pub(crate) const SERVICE_NOTE_INTERVAL: Duration = Duration::from_secs(20);
+/// How long a call waits until the metadata service has compared the store. A running service
+/// answers a heartbeat in milliseconds; one that starts at the same time as the server takes up to
+/// two heartbeats.
+pub(crate) const COMPARISON_TIMEOUT: Duration = Duration::from_secs(3);
+
+// Reads
+
+/// Bytes that the read jobs of one client may hold between disk and wire.
+pub(crate) const CLIENT_READ_BUDGET: usize = 8 << 20;
+/// Payload bytes of one batch.
+pub(crate) const READ_BATCH_BYTES: u64 = 512 << 10;
+/// Bytes that one batch reads, bridged gaps included.
+pub(crate) const READ_SPAN_MAX: u64 = 4 << 20;
+/// Gaps of up to this many bytes are read rather than skipped: on the reference machine a few more
+/// blocks cost less than another read.
+pub(crate) const READ_GAP_MAX: u64 = 16 << 10;
+/// Bytes that an isolated piece costs beside its own: the rest of the blocks at its two ends.
+pub(crate) const ISOLATED_PIECE_COST: u64 = 8 << 10;
+/// Bytes of one range, which is one read of the store.
+pub(crate) const READ_RANGE_MAX: u64 = 1 << 20;
+/// Pieces of at least this many bytes are sent as slices of cache pages; smaller ones are copied
+/// together.
+pub(crate) const PAYLOAD_SLICE_MIN: usize = 4 << 10;
+/// Slices of one batch's payload; beyond this the rest is copied together.
+pub(crate) const PAYLOAD_SLICES_MAX: usize = 160;
+/// Batches of one job between disk and wire: one is sent while the next is read.
+pub(crate) const READ_DEPTH: usize = 2;
+/// Jobs of up to this many bytes need no budget, so they never wait behind a large one.
+pub(crate) const SMALL_READ_BYTES: u64 = 64 << 10;
+
+// Writes
+
+/// Frames of one write that may be on their way into the store at once.
+pub(crate) const WRITE_DEPTH: usize = 4;
+/// Writes of up to this many bytes run in the task that serves their connection.
+pub(crate) const BRIEF_WRITE_BYTES: u64 = 64 << 10;
+/// Ranges cleared in one call of the store.
+pub(crate) const CLEAR_BATCH_RANGES: usize = 1024;
+
+// Copies
+
+/// Bytes that a copy within this server reads and writes at a time.
+pub(crate) const COPY_WINDOW_BYTES: u64 = 1 << 20;
+/// Windows of such a copy in flight, so that the disk reads one while it writes another.
+pub(crate) const COPY_DEPTH: usize = 4;
+/// Chunks that such a copy searches for data at a time.
+pub(crate) const COPY_SEARCH_CHUNKS: usize = 1024;
+/// Shorter slices are copied together before they are written.
+pub(crate) const COPY_SLICE_MIN: usize = 32 << 10;
+/// Bytes that a copy to other servers reads at a time; a client's budget holds several.
+pub(crate) const SEND_WINDOW_BYTES: u64 = 2 << 20;
+const _: () = assert!(CLIENT_READ_BUDGET >= 2 * SEND_WINDOW_BYTES as usize);
+/// BSUs of source or target in such a window: bounds what one write request lists.
+pub(crate) const SEND_WINDOW_UNITS: u64 = 16 << 10;
+/// Windows of one such call in flight, as far as the client's budget allows.
+pub(crate) const SEND_DEPTH: usize = 4;
+/// Shorter slices are copied together before they are sent.
+pub(crate) const SEND_SLICE_MIN: usize = 16 << 10;
+
+// Walks over pieces, cells and forks
+
+/// Steps of a walk before it yields its thread: some milliseconds at most.
+pub(crate) const WALK_STEPS: u32 = 64 << 10;
+/// Forks in one page of a status reply; each takes less than 300 bytes on the wire.
+pub(crate) const STATUS_PAGE_FORKS: usize = 3000;
+/// Chunks that one search for data runs looks at, over all cells, at least one of each.
+pub(crate) const DATA_RUNS_CHUNKS: usize = 1024;
+/// Data runs that fill a reply; each takes less than 30 bytes.
+pub(crate) const DATA_RUNS_MAX: usize = 4096;
+
+// Collectives
+
+/// Bytes of rounds of all collectives of the server together, small rounds excepted.
+pub(crate) const ROUND_MEMORY: u64 = 128 << 20;
+/// Bytes of small rounds of all collectives of the server together.
+pub(crate) const SMALL_ROUND_MEMORY: u64 = 8 << 20;
+/// Largest small round.
+pub(crate) const SMALL_ROUND_BYTES: u64 = 64 << 10;
+/// Bytes of rounds of one client's jobs.
+pub(crate) const CLIENT_ROUND_MEMORY: u64 = 64 << 20;
+/// Unit in which round memory is counted.
+pub(crate) const ROUND_MEMORY_UNIT: u64 = 4 << 10;
+/// Bytes of one write to the store; larger runs are split and written in parallel.
+pub(crate) const ROUND_WRITE_BYTES: usize = 1 << 20;
+/// How long a stream may stall while other jobs wait for round memory.
+pub(crate) const CONTENDED_STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Shortest time that a member may stall in the middle of a job.
+pub(crate) const STALL_TIMEOUT_MIN: Duration = Duration::from_secs(5);
+/// Interval at which a wait checks whether its callers are still there.
+pub(crate) const CALLER_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Started and ended collectives that are remembered for members that reconnect.
+pub(crate) const REMEMBERED_COLLECTIVES_MAX: usize = 4096;
+/// How long they are remembered.
+pub(crate) const REMEMBERED_COLLECTIVE_MAX_AGE: Duration = Duration::from_mins(10);
+
+// Checkpoints
+
+/// How long a checkpoint waits for writes in flight. A writer that stalls must not block all
+/// others: the metadata service asks again.
+pub(crate) const CHECKPOINT_WRITERS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the files of a tree checkpoint are held, from the first call on: neither a dead service
+/// nor a tree with one file whose writes do not end may block writers for longer.
+pub(crate) const HELD_FILES_TIMEOUT: Duration = Duration::from_secs(10);
+/// Write gates that may exist before unused ones are removed.
+pub(crate) const IDLE_GATES_MAX: usize = 1024;
+/// How often a checkpoint operation is tried on the servers before its caller is told to wait: a
+/// writer may be in the way.
+pub(crate) const CHECKPOINT_TRIES: u64 = 3;
+/// Files whose checkpoints a server is asked about in parallel.
+pub(crate) const CHECKPOINT_QUERY_FILES: usize = 256;
+
+// Growth limits (quotas)
+
+/// How long a growth limit holds unless it is renewed, in grace periods of the metadata service.
+pub(crate) const GROWTH_LIMIT_GRACES: u32 = 3;
+/// How long an admitted write may take until it shows in the length of its fork.
+pub(crate) const GROWTH_PROMISE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the limit of a file that was just attached survives rounds that do not name it: they
+/// may have begun before.
+pub(crate) const GROWTH_ATTACH_GRACE: Duration = Duration::from_secs(1);
+/// Interval of the rounds that limit growth.
+pub(crate) const GROWTH_ROUND_INTERVAL: Duration = Duration::from_millis(500);
+/// Delay of the round after quota is freed, so that many removals share one round.
+pub(crate) const GROWTH_FREED_DELAY: Duration = Duration::from_millis(50);
+/// How long a round waits for a server; the files of the others are limited without it.
+pub(crate) const GROWTH_ROUND_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same before an attach is answered: a server that is merely busy must learn the limit, or
+/// clients write more than the quota allows.
+pub(crate) const GROWTH_ATTACH_TIMEOUT: Duration = Duration::from_secs(3);
+/// A payer with fewer bytes left than this is limited as soon as a file is attached: what one
+/// client can write in a round.
+pub(crate) const GROWTH_ATTACH_MARGIN: u64 = 1 << 30;
+
+// Scrub and check of a store
+
+/// Bytes that a scrub reads in one step.
+pub(crate) const SCRUB_STEP_BYTES: u64 = 1 << 20;
+/// Default rate of a scrub, in bytes per second.
+pub(crate) const SCRUB_RATE: u64 = 256 << 20;
+/// A scrub that shares the disk with other calls rests this many times as long as its step took.
+pub(crate) const SCRUB_YIELD_FACTOR: u32 = 4;
+/// Wait after a step that failed as a whole.
+pub(crate) const SCRUB_RETRY_BACKOFF: Duration = Duration::from_secs(1);
+/// Interval at which the store records the progress of a scrub.
+pub(crate) const SCRUB_NOTE_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of a finding's reason.
+pub(crate) const SCRUB_REASON_MAX: usize = 200;
+/// Forks, or checkpoints, in one page of a listing for `weft fsck`.
+pub(crate) const FSCK_PAGE: usize = 2000;
+/// Bytes of the index that one step of a store check reads.
+pub(crate) const CHECK_INDEX_BYTES: u64 = 64 << 20;
+
+// Metadata service
+
+/// Delay of the sync after an operation was acknowledged to a lazy client: with the sync itself
+/// less than the promised second.
+pub(crate) const LAZY_SYNC_DELAY: Duration = Duration::from_millis(500);
+/// Interval at which sessions of absent clients are checked against
+/// [`Timing::grace`](weft_net::Timing::grace).
+pub(crate) const SESSION_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Characters of a client's name that are kept.
+pub(crate) const CLIENT_NAME_CHARS: usize = 200;
+/// How often an append asks for the size: writers and truncates may come in between.
+pub(crate) const APPEND_TRIES: usize = 16;
+/// How often a call may find a file inline again. A file is moved to its cells once, so this is
+/// reached only if a path names another inline file each time.
+pub(crate) const SPILL_TRIES: usize = 16;
+/// Inline files that are moved to their cells in parallel.
+pub(crate) const SPILL_LANES: usize = 64;
+/// How often an operation may meet delegated directories before it is refused.
+pub(crate) const DELEGATION_TRIES: usize = 16;
+/// How long an operation waits for the holder of a leased or delegated directory: longer than a
+/// client whose watch is not answered relies on its lease.
+pub(crate) const RECALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// A watch is answered after this time even if nothing changed: well within the timeouts of peers.
+pub(crate) const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Delay from a change until watchers look, so that one answer carries several changes.
+pub(crate) const WATCH_DELAY: Duration = Duration::from_millis(2);
+/// What each waiting watcher adds to [`WATCH_DELAY`].
+pub(crate) const WATCH_DELAY_PER_WATCHER: Duration = Duration::from_micros(100);
+/// The longest such delay.
+pub(crate) const WATCH_DELAY_MAX: Duration = Duration::from_millis(100);
+/// Findings of a namespace check that are kept for `weft fsck`.
+pub(crate) const CHECK_FINDINGS_MAX: usize = 100_000;
+/// Inodes whose sizes are marked inexact in one transaction.
+pub(crate) const INEXACT_BATCH_INODES: usize = 1000;
+/// Files whose sizes are settled in parallel.
+pub(crate) const SETTLE_BATCH_FILES: usize = 32;
+/// Interval at which sizes are settled when nothing new was noted, or a server does not answer.
+pub(crate) const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a file's servers may take to report its size.
+pub(crate) const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Inodes that the scan after a crash looks at in a row.
+pub(crate) const SETTLE_SCAN_INODES: usize = 2048;
+/// Pause of that scan, which keeps it to a fraction of a core.
+pub(crate) const SETTLE_SCAN_PAUSE: Duration = Duration::from_millis(20);
+
+// Intents
+
+/// Files of all intents in the scheduler. Intents beyond this are read from the namespace once
+/// earlier ones are done.
+pub(crate) const SCHEDULED_FILES_MAX: usize = 1 << 20;
+/// Running intents that need the same server.
+pub(crate) const SERVER_INTENTS_MAX: usize = 128;
+/// Deletes that a server gets in one request.
+pub(crate) const DELETE_BATCH_FILES: usize = 1024;
+/// Records that are read for such a batch, or for one page of intents.
+pub(crate) const INTENT_PAGE_RECORDS: usize = 16 << 10;
+/// Withdrawn intents whose callers may still ask for the reason.
+pub(crate) const WITHDRAWN_MAX: usize = 1024;
+/// How long a check waits until all pending intents have been tried.
+pub(crate) const CHECK_INTENTS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval at which that check looks.
+pub(crate) const CHECK_INTENTS_POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,0 +1,170 @@
+//! Watch, delegated directories, and operations that wait for the holders of names.
+
+use tokio::time::{Instant, timeout_at};
+use weft_meta::{MetaError, News};
+use weft_net::Served;
+use weft_proto::Failure;
+use weft_proto::coord::{WatchReply, WatchRequest};
+use weft_proto::delegation::ChangeNamesRequest;
+
+use crate::failure;
+use crate::limits::{DELEGATION_TRIES, RECALL_TIMEOUT, WATCH_TIMEOUT};
+use crate::meta::MetaService;
+
+impl MetaService {
+    pub(in crate::meta) async fn watch(&self, call: Served) {
+        let request = match call.request::<WatchRequest>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        let watchers = &self.watchers;
+        let leases = self.namespace.leases();
+        // A client that asks for later changes has handled the earlier ones. One that names another
+        // boot starts over without leases.
+        let answered = if request.boot == watchers.boot() {
+            leases.heard(call.peer.client, request.cursor)
+        } else {
+            self.namespace.delegations().client_ended(call.peer.client);
+            leases.client_ended(call.peer.client);
+            true
+        };
+        if answered {
+            watchers.holder_answered();
+        }
+        let _waiting = watchers.enter();
+        let mut reply = WatchReply {
+            boot: watchers.boot(),
+            cursor: self.namespace.changes().published(),
+            everything: true,
+            ..WatchReply::default()
+        };
+        if request.boot == watchers.boot() {
+            tokio::select! {
+                biased;
+                () = call.reply.gone() => return,
+                changes = self.changes_after(call.peer.client, request.cursor) => reply = changes,
+            }
+        }
+        call.reply.done(&reply);
+    }
+
+    /// Applies the changes that a client made in its delegated directories, then takes back those
+    /// that it returns.
+    pub(in crate::meta) async fn change_names(&self, call: Served) {
+        let client = call.peer.client;
+        let namespace = self.namespace.by(client);
+        let change = |request: &ChangeNamesRequest| {
+            let reply = namespace.change_names(client, request)?;
+            namespace.delegations().end(client, &request.given_back);
+            self.watchers.holder_answered();
+            Ok(reply)
+        };
+        self.answer(call, change).await;
+    }
+
+    /// A client is gone: ends its leases and delegations.
+    pub(in crate::meta) fn end_leases(&self, client: u64) {
+        self.namespace.leases().client_ended(client);
+        self.namespace.delegations().client_ended(client);
+        self.watchers.holder_answered();
+    }
+
+    /// Handles the error of an operation. `Ok`: the operation met directories that were delegated
+    /// to another client, they have been returned, and the operation is to be repeated.
+    pub(in crate::meta) async fn wait_for_names(
+        &self,
+        error: MetaError,
+        tries: &mut usize,
+    ) -> Result<(), Failure> {
+        let MetaError::Delegated { directories } = &error else {
+            return Err(failure::of_meta(&error));
+        };
+        *tries += 1;
+        if *tries > DELEGATION_TRIES {
+            return Err(failure::of_meta(&error));
+        }
+        let delegations = self.namespace.delegations();
+        delegations.recall(directories);
+        self.watchers.wake();
+        let deadline = Instant::now() + RECALL_TIMEOUT;
+        while delegations.are_out(directories) {
+            let mut answer = std::pin::pin!(self.watchers.answer());
+            answer.as_mut().enable();
+            if delegations.are_out(directories) && timeout_at(deadline, answer).await.is_err() {
+                tracing::debug!(
+                    ?directories,
+                    "the holder does not return delegated directories: they are revoked"
+                );
+                delegations.give_up(directories);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns when the holders of leases have acknowledged the changes of this client.
+    pub(in crate::meta) async fn wait_for_leases(&self, client: u64) {
+        let leases = self.namespace.leases();
+        let deadline = Instant::now() + RECALL_TIMEOUT;
+        while leases.are_recalled_by(client) {
+            let mut answer = std::pin::pin!(self.watchers.answer());
+            answer.as_mut().enable();
+            if leases.are_recalled_by(client) && timeout_at(deadline, answer).await.is_err() {
+                tracing::debug!(
+                    client,
+                    "the holder of a lease does not answer: the lease is revoked"
+                );
+                leases.give_up(client);
+            }
+        }
+    }
+
+    /// The changes of others after the cursor: as soon as there are any, or none at the timeout.
+    async fn changes_after(&self, client: u64, mut cursor: u64) -> WatchReply {
+        let deadline = Instant::now() + WATCH_TIMEOUT;
+        let boot = self.watchers.boot();
+        loop {
+            let mut changed = std::pin::pin!(self.watchers.woken());
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            let recalled = self.namespace.delegations().wanted_of(client);
+            match self.namespace.changes().since(client, cursor) {
+                News::Everything { cursor } => {
+                    return WatchReply {
+                        boot,
+                        cursor,
+                        everything: true,
+                        ..WatchReply::default()
+                    };
+                }
+                News::Some {
+                    cursor: next,
+                    files,
+                    entries,
+                    end,
+                } => {
+                    cursor = next;
+                    let quiet = files.is_empty() && entries.is_empty() && recalled.is_empty();
+                    if !quiet || Instant::now() >= deadline {
+                        return WatchReply {
+                            boot,
+                            cursor,
+                            everything: false,
+                            files,
+                            entries,
+                            recalled,
+                        };
+                    }
+                    if !end {
+                        tokio::task::yield_now().await;
+                        continue;
+                    }
+                }
+            }
+            if timeout_at(deadline, changed).await.is_ok()
+                && self.namespace.delegations().wanted_of(client).is_empty()
+            {
+                tokio::time::sleep(self.watchers.delay()).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Checkpoints on I/O servers: of one file, or of all files of a tree.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use weft_layout::ServerId;
+use weft_meta::{CheckpointTask, Intent, KeptFiles, Namespace, TreeFile};
+use weft_proto::Code;
+use weft_proto::checkpoint::{
+    CheckpointReply, CheckpointRequest, DropCheckpointRequest, KeptFile, RollbackRequest,
+    TreeFile as WireFile,
+};
+use weft_proto::fsck::ListKeptRequest;
+use weft_proto::io::Grid;
+use weft_proto::limits::TREE_BATCH_MAX;
+
+use super::refusal::{Refusal, RefusalKind, all_of};
+use super::requests::Carrier;
+use crate::limits::CHECKPOINT_QUERY_FILES;
+
+impl Carrier {
+    /// Runs the intent of a file checkpoint on all servers of the file, then in the namespace.
+    pub(super) async fn checkpoint(
+        &self,
+        namespace: &Namespace,
+        now: i64,
+        intent: &Intent,
+    ) -> Result<(), Refusal> {
+        let Intent::Checkpoint {
+            number,
+            file,
+            layout,
+            task,
+            ..
+        } = intent
+        else {
+            return Ok(());
+        };
+        let (file, op) = (file.0, *number);
+        if let CheckpointTask::RollBack(of) = *task {
+            // No server rolls back if another cannot.
+            let queries = layout
+                .servers_in_use()
+                .iter()
+                .map(|server| self.check_checkpoints(*server, of, vec![file]));
+            all_of(join_all(queries).await)?;
+        }
+        let grid = Grid::from(&layout.grid());
+        let calls = layout.servers_in_use().iter().map(|server| async move {
+            match *task {
+                CheckpointTask::Make => {
+                    let request = CheckpointRequest {
+                        file,
+                        grid,
+                        op,
+                        ..CheckpointRequest::default()
+                    };
+                    let reply = self.ask(*server, "checkpoint", &request).await?;
+                    Ok(reply.size)
+                }
+                CheckpointTask::RollBack(checkpoint) => {
+                    let request = RollbackRequest {
+                        file,
+                        checkpoint,
+                        op,
+                        others: Vec::new(),
+                    };
+                    self.ask(*server, "rollback", &request).await.map(|_| 0)
+                }
+                CheckpointTask::Drop(checkpoint) => {
+                    let request = DropCheckpointRequest {
+                        file,
+                        checkpoint,
+                        op,
+                        others: Vec::new(),
+                    };
+                    let dropped = self.ask(*server, "drop of a checkpoint", &request).await;
+                    dropped.map(|_| 0)
+                }
+            }
+        });
+        let sizes: Vec<u64> = all_of(join_all(calls).await)?;
+        let size = sizes.into_iter().max().unwrap_or(0);
+        namespace.checkpoint_done(op, size, now)?;
+        Ok(())
+    }
+
+    /// The same for a tree: each server gets all its files in one call.
+    pub(super) async fn tree(
+        &self,
+        namespace: &Namespace,
+        now: i64,
+        intent: &Intent,
+    ) -> Result<(), Refusal> {
+        let Intent::Tree {
+            number,
+            task,
+            files,
+            ..
+        } = intent
+        else {
+            return Ok(());
+        };
+        let calls = by_server(files)
+            .into_iter()
+            .map(|(server, files)| self.tree_on(server, *task, *number, files));
+        let mut kept = KeptFiles::new();
+        for (file, reported) in all_of(join_all(calls).await)?.into_iter().flatten() {
+            let of = kept.entry(file).or_insert((0, i64::MIN));
+            *of = (of.0.max(reported.size), of.1.max(reported.modified));
+        }
+        namespace.tree_done(*number, &kept, now)?;
+        Ok(())
+    }
+
+    async fn tree_on(
+        &self,
+        server: ServerId,
+        task: CheckpointTask,
+        op: u64,
+        files: Vec<&TreeFile>,
+    ) -> Result<Vec<(u64, KeptFile)>, Refusal> {
+        if task == CheckpointTask::Make {
+            return self.keep_on(server, op, &files).await;
+        }
+        for batch in files.chunks(TREE_BATCH_MAX) {
+            let file = batch[0].file.0;
+            let others = || batch[1..].iter().map(|of| of.file.0).collect();
+            match task {
+                CheckpointTask::Make => {}
+                CheckpointTask::RollBack(checkpoint) => {
+                    let request = RollbackRequest {
+                        file,
+                        checkpoint,
+                        op,
+                        others: others(),
+                    };
+                    self.ask(server, "rollback", &request).await?;
+                }
+                CheckpointTask::Drop(checkpoint) => {
+                    let request = DropCheckpointRequest {
+                        file,
+                        checkpoint,
+                        op,
+                        others: others(),
+                    };
+                    self.ask(server, "drop of a checkpoint", &request).await?;
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Makes a server's part of a tree checkpoint at one moment, however many calls name its files:
+    /// all calls but the last hold their files. They are repeated afterwards for the sizes.
+    async fn keep_on(
+        &self,
+        server: ServerId,
+        op: u64,
+        files: &[&TreeFile],
+    ) -> Result<Vec<(u64, KeptFile)>, Refusal> {
+        let mut batches = files.chunks(TREE_BATCH_MAX);
+        let Some(last) = batches.next_back() else {
+            return Ok(Vec::new());
+        };
+        let mut held = 0;
+        for batch in batches.clone() {
+            let request = CheckpointRequest {
+                more: true,
+                ..keep(batch, op)
+            };
+            self.ask(server, "checkpoint", &request).await?;
+            held += batch.len() as u64;
+        }
+        let request = CheckpointRequest {
+            held,
+            ..keep(last, op)
+        };
+        let mut kept = with_files(last, self.ask(server, "checkpoint", &request).await?);
+        for batch in batches {
+            let reply = self.ask(server, "checkpoint", &keep(batch, op)).await?;
+            kept.extend(with_files(batch, reply));
+        }
+        Ok(kept)
+    }
+
+    /// Checks that a server has the checkpoint of all these files.
+    ///
+    /// # Errors
+    /// [`Code::NotFound`] when it lacks one.
+    pub(in crate::meta) async fn check_checkpoints(
+        &self,
+        server: ServerId,
+        checkpoint: u64,
+        files: Vec<u64>,
+    ) -> Result<(), Refusal> {
+        for batch in files.chunks(CHECKPOINT_QUERY_FILES) {
+            let queries = batch.iter().map(|file| async move {
+                let request = ListKeptRequest {
+                    file: *file,
+                    number: checkpoint.saturating_sub(1),
+                    only: true,
+                };
+                let reply = self.ask(server, "look for a checkpoint", &request).await?;
+                if reply
+                    .kept
+                    .first()
+                    .is_some_and(|kept| kept.number == checkpoint)
+                {
+                    return Ok(());
+                }
+                Err(Refusal {
+                    server: Some(server),
+                    kind: RefusalKind::Permanent,
+                    code: Code::NotFound,
+                    reason: format!("server {server} does not have the checkpoint of file {file}"),
+                })
+            });
+            all_of(join_all(queries).await)?;
+        }
+        Ok(())
+    }
+}
+
+/// The call that names these files of a tree, at least one.
+fn keep(batch: &[&TreeFile], op: u64) -> CheckpointRequest {
+    let grid = |of: &TreeFile| Grid::from(&of.layout.grid());
+    let others = batch[1..].iter().map(|of| WireFile {
+        file: of.file.0,
+        grid: grid(of),
+    });
+    CheckpointRequest {
+        file: batch[0].file.0,
+        grid: grid(batch[0]),
+        op,
+        others: others.collect(),
+        ..CheckpointRequest::default()
+    }
+}
+
+/// Pairs the files of that call with its reply.
+fn with_files(batch: &[&TreeFile], reply: CheckpointReply) -> Vec<(u64, KeptFile)> {
+    let first = KeptFile {
+        size: reply.size,
+        modified: reply.modified,
+    };
+    let all = std::iter::once(first).chain(reply.others);
+    batch.iter().map(|of| of.file.0).zip(all).collect()
+}
+
+/// The files of a tree by server.
+pub(in crate::meta) fn by_server(files: &[TreeFile]) -> BTreeMap<ServerId, Vec<&TreeFile>> {
+    let mut by_server: BTreeMap<ServerId, Vec<&TreeFile>> = BTreeMap::new();
+    for file in files {
+        for server in file.layout.servers_in_use() {
+            by_server.entry(*server).or_default().push(file);
+        }
+    }
+    by_server
+}
