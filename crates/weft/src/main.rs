@@ -2,7 +2,7 @@
 //! command in `commands/` validates its options and calls a library.
 //!
 //! Imports run downward: `cli` and `commands` at the top; `apps`, `transfer` and `copy`; `remote`
-//! and `streams`; `volume_config` and `args`; `process` and `terminal` at the bottom.
+//! and `streams`; `volume_config` and `args`; `process` and `terminal`; `limits` at the bottom.
 
 // These macros panic when their stream is closed; `terminal::output` does not.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
@@ -12,6 +12,7 @@ mod args;
 mod cli;
 mod commands;
 mod copy;
+mod limits;
 mod process;
 mod remote;
 mod streams;
@@ -34,14 +35,13 @@ use crate::terminal::{interrupt, output};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Help and version are no error. `weft fsck` has the exit codes of fsck(8), where 2 means
-/// something else.
+/// Prints help or version, or reports misuse. `weft fsck` has the exit codes of fsck(8), where 2
+/// has another meaning.
 fn misused(args: &[OsString], error: clap::Error) -> ExitCode {
     let code = error.exit_code();
     if code == 0 {
         let printed = error.print().and_then(|()| std::io::stdout().flush());
-        // Help that cannot be written is a failure, as is any other output. Misuse is told by the
-        // exit code.
+        // Help that cannot be written is a failure, like any other output.
         return printed.map_or_else(|e| failed(&anyhow::Error::new(e)), |()| ExitCode::SUCCESS);
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reports what ended the command. A reader that went away (`weft cat … | head`) is not reported.
+/// Reports the error that ended the command, unless its reader went away (`weft cat … | head`).
 fn failed(error: &anyhow::Error) -> ExitCode {
     if output::is_broken_pipe(error) {
         return ExitCode::from(141);

@@ -178,7 +178,7 @@ fn bad_input_is_refused_with_a_reason() {
     let volume = TestVolume::start(1);
     volume.put("/f", &["--cells", "2", "--bsu", "64"], &random(7, 1000));
     for (args, reason) in [
-        (&["--record", "64"][..], "no multiple of the record"),
+        (&["--record", "64"][..], "not a multiple of the record"),
         (&["--record", "0"], "at least 1 byte"),
         (&["--record", "10", "--key", "0..11"], "does not fit"),
         (&["--record", "10", "--key", "5..5"], "does not fit"),

@@ -119,8 +119,8 @@ fn an_interrupted_transfer_keeps_what_it_copied_and_says_how_to_go_on() {
         for words in [
             word,
             "of 24.0 MiB of",
-            "stay there",
-            "--resume goes on from there",
+            "are kept in",
+            "--resume continues from there",
         ] {
             assert!(said.contains(words), "{line}: {said}");
         }
@@ -151,8 +151,8 @@ fn an_interrupted_copy_leaves_whole_files_and_no_part_of_one() {
     let said = ended(child, 130);
     for words in [
         "interrupted",
-        "no file in part",
-        "with -n only what is missing",
+        "no file partially",
+        "with -n only the missing files",
     ] {
         assert!(said.contains(words), "{said}");
     }

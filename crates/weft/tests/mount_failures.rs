@@ -580,7 +580,7 @@ fn what_cannot_be_mounted_says_why() {
     for (path, options, word) in [
         (m.path.clone(), "", "already"),
         (beside.join("missing"), "", "mkdir"),
-        (beside.join("file"), "", "no directory"),
+        (beside.join("file"), "", "not a directory"),
         (beside.clone(), "fast", "no mount option"),
     ] {
         let output = weft(&[

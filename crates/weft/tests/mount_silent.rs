@@ -67,7 +67,7 @@ fn unmount_and_down_say_that_a_stopped_mount_does_not_answer() {
         assert!(!done, "weft {command:?}");
         assert!(words.contains(path), "weft {command:?}: {words}");
         let says = words.contains(&named)
-            || words.contains("does not answer")
+            || words.contains("does not respond")
             || words.contains("weft unmount");
         assert!(says, "weft {command:?}: {words}");
     }

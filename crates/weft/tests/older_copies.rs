@@ -67,7 +67,7 @@ fn older_copy(end: End) {
     // What needs the server fails and says why; nothing old is read.
     let refused = v.fails("cat /f", 1);
     assert!(
-        refused.contains("older than what the server said"),
+        refused.contains("older than what the server reported"),
         "{refused}"
     );
     let status = v.command(["status"]).output().unwrap();
@@ -124,7 +124,10 @@ fn older_copy(end: End) {
             // Others may have been there that the copy lacks.
             let status = v.command(["status"]).output().unwrap();
             let status = String::from_utf8(status.stdout).unwrap();
-            assert!(status.contains("may have had bytes there"), "{status}");
+            assert!(
+                status.contains("without data there may have had some"),
+                "{status}"
+            );
         }
         End::Accepted => {
             // Others may have been there that the copy lacks, and are left.

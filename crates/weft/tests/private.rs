@@ -119,7 +119,7 @@ fn no_other_user_finds_a_byte_in_a_volumes_folder_whatever_the_umask() {
     let log = fs::read_to_string(volume.join("log/server-1.log")).unwrap();
     let lines = log
         .lines()
-        .filter(|line| line.contains("open to other users"));
+        .filter(|line| line.contains("other users could read files of the volume"));
     assert_eq!(lines.count(), 1, "{log}");
     assert!(weft_on(&volume, &["cat", "/small"]).status.success());
 }

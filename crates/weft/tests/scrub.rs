@@ -216,7 +216,7 @@ fn what_a_repair_gives_up_is_lost_and_said_to_be_until_it_is_accepted() {
         .output()
         .unwrap();
     assert_eq!(again.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("nothing of it is known to be lost"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("no bytes of it are known to be lost"));
 }
 
 #[test]

@@ -231,7 +231,7 @@ fn what_cannot_be_transferred_says_why() {
         (
             format!("export -r /text {file} --cell 0"),
             1,
-            "no directory",
+            "not a directory",
         ),
         (
             format!("export -r / {file}-s --cell 0 --resume"),

@@ -274,7 +274,7 @@ fn progress_is_not_taken_for_bytes_that_are_gone() {
     volume.text("truncate -s 12345 /in");
     let refused = volume.fails(&format!("{import} --resume"), 1);
     assert!(
-        refused.contains("has 12345 bytes") && refused.contains("--force"),
+        refused.contains("to 12345 bytes") && refused.contains("--force"),
         "{refused}"
     );
 }

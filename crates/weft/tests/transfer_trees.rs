@@ -135,10 +135,7 @@ fn a_view_is_one_of_every_file_of_a_tree() {
             let line = format!("{line} {part} --json");
             let out = volume.command(line.split_whitespace()).output().unwrap();
             let error = String::from_utf8(out.stderr).unwrap();
-            assert!(
-                out.status.success() && error.contains("left out"),
-                "{error}"
-            );
+            assert!(out.status.success() && error.contains("skipped"), "{error}");
             let summary: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
             files += summary["files"].as_u64().unwrap();
         }
@@ -197,10 +194,10 @@ fn comparing_trees_finds_every_difference_and_copies_nothing() {
     let marks = [
         "file-9 differ at byte 4321",
         "folder-2/deeper/file-4",
-        "different places",
-        "of another kind",
-        "folder-4/deeper/file-6 is",
-        "folder-4/more is",
+        "different targets",
+        "a different kind",
+        "folder-4/deeper/file-6 ",
+        "folder-4/more ",
     ];
     for line in &compare {
         let found = volume.fails(line, 1);

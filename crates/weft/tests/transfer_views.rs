@@ -130,7 +130,7 @@ fn columns_first_is_one_access_and_comes_back_as_it_went() {
         &format!("export /grid {}.2 {view} --part 1/2", copy.display()),
         1,
     );
-    assert!(refused.contains("in parts"), "{refused}");
+    assert!(refused.contains("cannot be used with --part"), "{refused}");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn two_that_start_a_stopped_volume_at_once_both_succeed() {
         for command in ["ls /", "fsck", "scrub", "quota"] {
             let output = volume.command(command.split(' ')).output().unwrap();
             let told = String::from_utf8(output.stderr).unwrap();
-            assert!(told.contains("is not running; start it with"), "{told}");
+            assert!(told.contains("is not running: start it with"), "{told}");
         }
         let start = || -> Child {
             let mut command = weft();
@@ -372,11 +372,11 @@ fn a_server_whose_folder_was_replaced_under_it_is_stopped_too() {
     fs::rename(&copy, &server).unwrap();
     let told = succeeded(&down(&folder));
     assert!(
-        told.contains("server-1 (process ") && told.contains("ran without its folder"),
+        told.contains("server-1 (process ") && told.contains("its folder was removed or replaced"),
         "{told}"
     );
     // It is gone with its port, and the copy is looked at.
     let told = said(&up(&folder));
     assert!(!told.contains("ddress"), "{told}");
-    assert!(!said(&down(&folder)).contains("without its folder"));
+    assert!(!said(&down(&folder)).contains("its folder was removed"));
 }

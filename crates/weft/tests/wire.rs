@@ -144,7 +144,7 @@ fn a_volume_is_plain_by_its_administrators_word_only() {
         nodes.start(&[]).unwrap();
         assert_eq!(nodes.read("volume.wire").trim(), wire);
         assert!(log(&nodes).contains(&format!("wire={wire}")));
-        let warned = log(&nodes).contains("can change what clients and servers say");
+        let warned = log(&nodes).contains("machines on the network path can alter messages");
         assert!(warned, "once for the plain one");
         let ls = weft()
             .arg("--volume")

@@ -1,4 +1,4 @@
-//! What the applications of this binary share as leaders and workers (`weft-crew`).
+//! Shared code of the applications' leaders and workers (`weft-crew`).
 
 use std::process::{Command, ExitCode};
 
@@ -7,12 +7,13 @@ use anyhow::{Context, Result};
 use crate::args::Global;
 use crate::terminal::interrupt;
 
-/// Makes the commands of workers: this binary with a hidden subcommand, on the same volume.
+/// Builds the command lines of workers: this binary with a hidden subcommand, on the same volume.
 pub(crate) fn worker_command(
     global: &Global,
     subcommand: &'static str,
 ) -> Result<impl FnMut() -> Command> {
-    let program = std::env::current_exe().context("cannot find the program of the workers")?;
+    let program = std::env::current_exe()
+        .context("cannot find the path of this program, to start workers")?;
     let global = global.clone();
     Ok(move || {
         let mut command = Command::new(&program);
@@ -31,13 +32,13 @@ pub(crate) fn worker_command(
     })
 }
 
-/// Runs a worker on a runtime of its own.
+/// Runs a worker on a new runtime.
 pub(crate) fn run_worker(work: impl Future<Output = Result<()>>) -> ExitCode {
     let ran = crate::remote::connect::block_on(async { Ok(weft_crew::run_worker(work).await) });
     ran.unwrap_or(ExitCode::FAILURE)
 }
 
-/// Runs `work` until it ends or the user interrupts, whichever comes first. Interrupted, `work` is
+/// Runs `work` until it ends or a signal arrives, whichever comes first. On a signal, `work` is
 /// dropped.
 pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     interrupt::guard(work, || "nothing was replaced".to_owned()).await

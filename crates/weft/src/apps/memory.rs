@@ -1,16 +1,12 @@
-//! How much memory workers may use.
+//! The default memory of workers.
 
+use crate::limits::{WORKER_MEMORY_MAX, WORKER_MEMORY_MIN};
 use crate::process::memory;
 
-/// The least that workers get by default.
-const LEAST: u64 = 64 << 20;
-/// The most that a worker gets by default.
-const MOST: u64 = 1 << 30;
-
-/// What each of this many workers may use: a quarter of the memory that is available, shared.
+/// The memory of each of so many workers, in bytes: a quarter of the available memory, shared.
 pub(crate) fn default_for(workers: u32) -> u64 {
     let available = available().unwrap_or(0).min(memory::limit());
-    (available / 4 / u64::from(workers.max(1))).clamp(LEAST, MOST)
+    (available / 4 / u64::from(workers.max(1))).clamp(WORKER_MEMORY_MIN, WORKER_MEMORY_MAX)
 }
 
 fn available() -> Option<u64> {
@@ -27,7 +23,7 @@ mod tests {
     #[test]
     fn the_default_is_bounded() {
         for workers in [0, 1, 4, 1000] {
-            assert!((LEAST..=MOST).contains(&default_for(workers)));
+            assert!((WORKER_MEMORY_MIN..=WORKER_MEMORY_MAX).contains(&default_for(workers)));
         }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! An application is a leader (the process the user started) and workers (the same binary, started
 //! by the leader). The leader attaches files and hands the attachments over; workers open views and
-//! move the data themselves, straight to the servers (`weft-crew`). Nothing but barriers and counts
-//! goes through the leader.
+//! move the data directly to and from the servers (`weft-crew`). Only barriers and counts go
+//! through the leader.
 //!
-//! docs/applications.md says what each application does and why it is right.
+//! docs/applications.md describes what each application does and why it is correct.
 
 pub(crate) mod crew;
 pub(crate) mod duplicates;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// One cell of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// Server that it lives on.
+    /// The server that holds it.
     pub(crate) server: u32,
     /// Bytes of its `data` fork.
     pub(crate) length: u64,
@@ -40,10 +40,10 @@ struct Bar {
 
 /// Draws the grid; the text ends without a line break.
 pub(crate) fn draw(cells: &[Cell], style: Style) -> String {
-    let room = style.width.saturating_sub(MARGIN).max(COLUMN_MIN);
-    let together = cells.len().div_ceil(room / COLUMN_MIN).max(1);
+    let width = style.width.saturating_sub(MARGIN).max(COLUMN_MIN);
+    let together = cells.len().div_ceil(width / COLUMN_MIN).max(1);
     let bars: Vec<Bar> = bars(cells, together);
-    let column = (room / bars.len().max(1)).clamp(COLUMN_MIN, COLUMN_MAX);
+    let column = (width / bars.len().max(1)).clamp(COLUMN_MIN, COLUMN_MAX);
     let longest = bars.iter().map(|b| b.length).max().unwrap_or(0);
     let mut text = String::new();
     for line in (0..style.height).rev() {
@@ -107,13 +107,13 @@ pub(crate) fn draw(cells: &[Cell], style: Style) -> String {
 }
 
 fn bars(cells: &[Cell], together: usize) -> Vec<Bar> {
-    let bar = |(i, part): (usize, &[Cell])| {
-        let sum: u128 = part.iter().map(|c| u128::from(c.length)).sum();
+    let bar = |(i, group): (usize, &[Cell])| {
+        let sum: u128 = group.iter().map(|c| u128::from(c.length)).sum();
         Bar {
             first: i * together,
-            last: i * together + part.len() - 1,
-            length: (sum / part.len() as u128) as u64,
-            server: (part.len() == 1).then(|| part[0].server),
+            last: i * together + group.len() - 1,
+            length: (sum / group.len() as u128) as u64,
+            server: (group.len() == 1).then(|| group[0].server),
         }
     };
     cells.chunks(together).enumerate().map(bar).collect()
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_line_is_drawn_in_eighths() {
+    fn a_partly_filled_line_is_drawn_in_eighths() {
         let style = Style {
             ascii: false,
             height: 1,
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_files_are_summarised_to_the_width() {
+    fn wide_files_are_summarized_to_the_width() {
         for count in [1, 5, 14, 15, 100, 65_536] {
             let picture = draw(&cells(&vec![7; count], 3), ASCII);
             assert!(

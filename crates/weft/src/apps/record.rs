@@ -1,8 +1,8 @@
 //! Fixed-size records and the order they are sorted in.
 //!
 //! The order is by the bytes of the key, then by the whole record. Records that compare equal are
-//! therefore equal byte for byte, which two things rest on: any of them may stand for any other,
-//! and padding of 0xFF bytes, which no record follows, can be cut off from the end again
+//! therefore equal byte for byte. Two things rely on that: equal records are interchangeable, and
+//! padding of 0xFF bytes, which no record follows, can be removed from the end
 //! (docs/applications.md).
 
 use std::cmp::Ordering;
@@ -10,6 +10,8 @@ use std::hash::Hasher;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::limits::RECORD_BYTES_MAX;
 
 /// The size of records and where their key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,29 +21,26 @@ pub(crate) struct RecordOrder {
     to: usize,
 }
 
-/// Why records cannot be ordered like this.
+/// Why a record size or key is refused.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum RecordError {
-    /// Records of nothing.
-    #[error("a record has at least 1 byte: give --record N")]
+    /// The size is 0.
+    #[error("a record needs at least 1 byte: give --record N")]
     Empty,
-    /// Records that no memory holds.
-    #[error("a record of {size} bytes is too large: at most {RECORD_MAX}")]
+    /// The size is too large for one request.
+    #[error("a record of {size} bytes is too large: at most {RECORD_BYTES_MAX}")]
     TooLarge { size: u64 },
     /// The key is not a range.
     #[error(
-        "the key {text:?} is no range of bytes: write it FROM..TO, like 0..8; FROM or TO may be left out"
+        "the key {text:?} is not a byte range: write FROM..TO, like 0..8; FROM or TO may be left out"
     )]
     Key { text: String },
     /// The key is outside the record.
     #[error(
-        "the key {from}..{to} does not fit records of {size} bytes: it takes FROM < TO <= {size}"
+        "the key {from}..{to} does not fit records of {size} bytes: choose FROM < TO <= {size}"
     )]
     KeyOutside { from: u64, to: u64, size: u64 },
 }
-
-/// The largest record, in bytes: what one request carries in one piece.
-pub(crate) const RECORD_MAX: u64 = 64 << 20;
 
 impl RecordOrder {
     /// Checks a record's size and a key `FROM..TO`; no key: the whole record.
@@ -49,7 +48,7 @@ impl RecordOrder {
         if size == 0 {
             return Err(RecordError::Empty);
         }
-        if size > RECORD_MAX {
+        if size > RECORD_BYTES_MAX {
             return Err(RecordError::TooLarge { size });
         }
         let (from, to) = match key {
@@ -96,7 +95,8 @@ impl RecordOrder {
     pub(crate) fn tally(self, records: &[u8]) -> Tally {
         let mut tally = Tally::default();
         for record in records.chunks_exact(self.size) {
-            // SipHash with fixed keys: as good as any 64 bits against bytes lost, doubled or torn.
+            // SipHash with fixed keys: detects lost, doubled and torn records as well as any 64
+            // bits.
             let mut hasher = std::hash::DefaultHasher::new();
             hasher.write(record);
             tally.add(Tally {
@@ -125,7 +125,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds the records of another part.
+    /// Adds the tally of other records.
     pub(crate) fn add(&mut self, other: Tally) {
         self.records += other.records;
         self.sum = self.sum.wrapping_add(other.sum);
@@ -173,8 +173,8 @@ mod tests {
         let order = RecordOrder::parse(2, None).unwrap();
         assert_eq!(order.tally(b"aabbcc"), order.tally(b"ccaabb"));
         assert_ne!(order.tally(b"aabbcc"), order.tally(b"aabbbb"));
-        let mut parts = order.tally(b"aa");
-        parts.add(order.tally(b"bbcc"));
-        assert_eq!(parts, order.tally(b"aabbcc"));
+        let mut sum = order.tally(b"aa");
+        sum.add(order.tally(b"bbcc"));
+        assert_eq!(sum, order.tally(b"aabbcc"));
     }
 }

@@ -1,5 +1,5 @@
-//! Long reads and writes of a space of bytes, mostly a view, as requests of a bounded size with
-//! several in flight.
+//! Long reads and writes of a byte space, usually a view, as bounded requests with several in
+//! flight.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use tokio::sync::mpsc;
 use weft_client::OpenView;
 use weft_layout::ViewOffset;
 
-/// A linear space of bytes: a view, or what stands for one where there are no views.
+/// A linear byte space: a view, or its replacement on file systems without views.
 pub(crate) trait Space: Send + Sync + 'static {
-    /// Reads from byte `at` on. Returns the bytes that were there: what was not is left as it was.
+    /// Reads from byte `at` on. Returns how many bytes exist; the buffer is unchanged where there
+    /// are none.
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Writes all of `data`; bytes that have no place are an error.
+    /// Writes all of `data`. It is an error if some bytes have no place.
     fn write_all(&self, at: u64, data: Bytes) -> impl Future<Output = Result<()>> + Send;
 }
 
@@ -29,8 +30,8 @@ impl Space for OpenView {
     }
 }
 
-/// Fills `buffer` from byte `from` on, `piece` bytes a request. Returns the bytes that were there:
-/// what was not is left as it was.
+/// Fills `buffer` from byte `from` on, `piece` bytes a request. Returns how many bytes exist; the
+/// buffer is unchanged where there are none.
 pub(crate) async fn read_into(
     space: &impl Space,
     from: u64,
@@ -40,9 +41,9 @@ pub(crate) async fn read_into(
 ) -> Result<u64> {
     let progress = &progress;
     stream::iter(buffer.chunks_mut(piece.max(1)).enumerate())
-        .map(|(i, part)| async move {
-            let moved = space.read_at(from + (i * piece) as u64, part).await?;
-            progress(part.len() as u64);
+        .map(|(i, chunk)| async move {
+            let moved = space.read_at(from + (i * piece) as u64, chunk).await?;
+            progress(chunk.len() as u64);
             Ok(moved)
         })
         .buffer_unordered(in_flight)
@@ -50,10 +51,10 @@ pub(crate) async fn read_into(
         .await
 }
 
-/// Writes what a producer makes, from byte `from` on; the producer runs on a thread of its own.
+/// Writes the pieces of a producer, from byte `from` on. The producer runs on a separate thread.
 ///
-/// The producer gives its pieces to a function that answers whether there is any use in going on.
-/// Returns the bytes written and what the producer returned.
+/// The producer passes each piece to a function, which returns false once writing has failed.
+/// Returns the bytes written and the producer's result.
 pub(crate) async fn write_from<T: Send + 'static>(
     space: Arc<impl Space>,
     from: u64,
@@ -61,9 +62,9 @@ pub(crate) async fn write_from<T: Send + 'static>(
     progress: impl Fn(u64),
     produce: impl FnOnce(&mut dyn FnMut(Vec<u8>) -> bool) -> T + Send + 'static,
 ) -> Result<(u64, T)> {
-    let (give, mut pieces) = mpsc::channel::<Vec<u8>>(1);
+    let (sender, mut pieces) = mpsc::channel::<Vec<u8>>(1);
     let producer = tokio::task::spawn_blocking(move || {
-        produce(&mut |piece| give.blocking_send(piece).is_ok())
+        produce(&mut |piece| sender.blocking_send(piece).is_ok())
     });
     let mut next = from;
     let placed = stream::poll_fn(move |context| {
@@ -89,13 +90,13 @@ pub(crate) async fn write_from<T: Send + 'static>(
     Ok((written, producer.await?))
 }
 
-/// Writes all of `data`; bytes that a view swallows are an error.
+/// Writes all of `data` to a view. It is an error if the view discards some bytes.
 pub(crate) async fn write_all(view: &OpenView, at: u64, data: Bytes) -> Result<()> {
     let length = data.len() as u64;
     let moved = view.write_at(ViewOffset(at), data).await?;
     if moved != length {
         bail!(
-            "only {moved} of {length} bytes of {} have a place at offset {at} of the view",
+            "only {moved} of {length} bytes have a place at offset {at} of the view of {}",
             view.file().path()
         );
     }

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use weft_net::Wire;
 
-/// Which volume, and the least protection of connections to it.
+/// Which volume, and the minimum protection of connections to it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
     /// Folder of the volume (as made by `weft up` or `weft format`)
     #[arg(long, global = true, env = "WEFT_VOLUME", value_name = "DIR")]
     volume: Option<PathBuf>,
-    /// Address of the metadata service, where the volume's folder is not at hand
+    /// Address of the metadata service, for a machine without the volume's folder
     #[arg(long, global = true, env = "WEFT_ADDRESS", value_name = "HOST:PORT")]
     address: Option<String>,
-    /// File that holds the volume's key, with --address
+    /// File with the volume's key; needed with --address
     #[arg(
         long = "key-file",
         global = true,
@@ -22,7 +22,7 @@ pub(crate) struct Global {
         value_name = "FILE"
     )]
     key: Option<PathBuf>,
-    /// The least protection of connections: mac (the usual), encrypted, or plain; with `weft up`,
+    /// Minimum protection of connections: mac (the default), encrypted, or plain; with `weft up`,
     /// the setting of a new volume
     #[arg(long, global = true, value_name = "LEVEL")]
     wire: Option<Wire>,
@@ -56,7 +56,7 @@ impl Global {
         self.key = Some(key);
     }
 
-    /// The folder that was named. An address goes before it.
+    /// The folder that was named. An address takes precedence over it.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.volume.as_deref()
     }
@@ -71,7 +71,7 @@ impl Global {
         self.key.as_deref()
     }
 
-    /// The least protection of connections that was named.
+    /// The minimum protection of connections that was named.
     pub(crate) fn wire(&self) -> Option<Wire> {
         self.wire
     }

@@ -12,34 +12,35 @@ use crate::terminal::output;
 
 /// The help text about groups, for commands that can join one.
 pub(crate) const GROUPS: &str = "\
-Together: the commands of a group, started anywhere, become one job on each server: what several of them want is read \
-once, and blocks that they fill between them are written whole. All name the group, how many they are, and each its number:
+Groups: commands that form a group, on any machines, become one job on each server. Bytes that several members want are \
+read once, and blocks that several members fill together are written once. Each member names the group, its size and its own \
+number:
   for k in 0 1 2 3; do weft read /grid 1/4x8 --offset $k --group show --members 4 --member $k > part.$k & done; wait";
 
-/// The group that a command joins, and its place in it.
+/// The group that a command joins, and its number in it.
 #[derive(Args)]
 pub(crate) struct GroupArgs {
-    /// Do it together with the other members of this group, in whatever processes
+    /// Run as a member of this group, together with the other members' commands
     #[arg(long, value_name = "ID", requires_all = ["members", "member"])]
     group: Option<String>,
-    /// How many members the group has
+    /// Number of members in the group
     #[arg(long, value_name = "N", requires = "group", value_parser = clap::value_parser!(u32).range(1..=1024))]
     members: Option<u32>,
-    /// Which of them this is, from 0
+    /// Number of this member, from 0
     #[arg(long, value_name = "K", requires = "group")]
     member: Option<u32>,
-    /// Which of the group's collectives, if it has several at a time
+    /// Number of the collective operation, if the group runs several at a time
     #[arg(long, value_name = "S", requires = "group", default_value_t = 0)]
     sequence: u64,
-    /// How long the other members are waited for after the first came, in seconds
+    /// Seconds to wait for the other members after the first has arrived
     #[arg(long, value_name = "SECONDS", requires = "group", default_value_t = GROUP_WAIT.as_secs_f64(), value_parser = seconds)]
     timeout: f64,
-    /// What happens when members do not come
+    /// What to do when members do not arrive in time
     #[arg(long, requires = "group", default_value = "fail")]
     missing: WhenMissing,
 }
 
-/// A member's place in a group, as the command line says it.
+/// A member's place in a group, from the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) id: String,
@@ -50,22 +51,22 @@ pub(crate) struct Membership {
     pub(crate) missing: Missing,
 }
 
-/// What happens when members do not come.
+/// What to do when members do not arrive in time.
 #[derive(Clone, Copy, ValueEnum)]
 enum WhenMissing {
-    /// It fails for all
+    /// Fail for all members
     Fail,
-    /// It is done without them
+    /// Go on without them
     GoOn,
 }
 
-/// What happens to bytes that several members write.
+/// What to do with bytes that several members write.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub(crate) enum WhenShared {
-    /// It is refused
+    /// Refuse the write
     #[default]
     Refuse,
-    /// The highest member's stay
+    /// Keep the bytes of the member with the highest number
     MemberOrder,
 }
 
@@ -114,7 +115,7 @@ impl Membership {
             .missing(self.missing)
     }
 
-    /// Refuses a place that no group has. Servers refuse the same.
+    /// Refuses a member number or group name that no group can have. Servers refuse the same.
     pub(crate) fn check(&self) -> Result<()> {
         if self.member >= self.members {
             let (member, members) = (self.member, self.members);
@@ -122,7 +123,8 @@ impl Membership {
         }
         if self.id.is_empty() || self.id.len() > limits::GROUP_NAME_MAX {
             let most = limits::GROUP_NAME_MAX;
-            bail!("the name of a group has 1 to {most} bytes");
+            let length = self.id.len();
+            bail!("the group's name has {length} bytes: choose 1 to {most}");
         }
         Ok(())
     }

@@ -6,19 +6,17 @@ use weft_layout::{BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, Layout};
 
 use weft_layout::size;
 
-/// The layout that a command asks for. The directory, else the volume, supplies the rest.
+/// The layout that a command requests. The directory, else the volume, supplies the rest.
 #[derive(Args, Clone, Debug, Default)]
-#[command(
-    next_help_heading = "Layout (what is left out comes from the directory, else from the volume)"
-)]
+#[command(next_help_heading = "Layout (defaults come from the directory, else from the volume)")]
 pub(crate) struct LayoutArgs {
     /// Number of cells
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=i64::from(CELLS_MAX)))]
     cells: Option<u32>,
-    /// Basic striping unit: the bytes that views count in
+    /// Basic striping unit (BSU), the unit that views count in
     #[arg(long, value_name = "B", value_parser = bsu)]
     bsu: Option<u64>,
-    /// What a server stores and checksums at a time
+    /// Size of a chunk, which a server stores and checksums as one
     #[arg(long, value_name = "BYTES", value_parser = chunk)]
     chunk: Option<u32>,
 }
@@ -34,7 +32,7 @@ impl LayoutArgs {
         }
     }
 
-    /// Whether a file that is there already has what was asked for.
+    /// Whether an existing file has the requested layout.
     pub(crate) fn agrees(&self, layout: &Layout) -> bool {
         self.cells.is_none_or(|cells| cells == layout.cells())
             && self.bsu.is_none_or(|bsu| bsu == layout.bsu())

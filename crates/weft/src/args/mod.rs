@@ -1,9 +1,9 @@
-//! What several commands take on the command line: the options of every command, layouts, views,
-//! requests, groups, modes and owners.
+//! Options that several commands share: the global options, layouts, views, requests, groups, modes
+//! and owners.
 //!
-//! Each file holds one family of options: how it is parsed, what is refused, and the value of the
-//! library that it stands for. Options of a single command stay with that command. Nothing here
-//! connects to a volume or knows a command.
+//! Each file holds one family of options: its parser, what it refuses, and the library value that
+//! it stands for. Options of a single command stay with that command. Nothing here connects to a
+//! volume or knows a command.
 
 mod global;
 pub(crate) mod group;

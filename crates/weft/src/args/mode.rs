@@ -14,8 +14,8 @@ enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Clause {
     /// Bits of the named classes: `0o700` for `u`, and so on.
-    who: u32,
-    /// No class was named: the umask protects its bits.
+    mask: u32,
+    /// No class was named, so the umask applies.
     masked: bool,
     op: char,
     perms: String,
@@ -26,7 +26,7 @@ pub(crate) fn octal(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o7777 && text.bytes().all(|b| b.is_ascii_digit()) => Ok(mode),
         _ => Err(format!(
-            "`{text}` is no mode: write up to four octal digits, like 0644"
+            "`{text}` is not a mode: write up to four octal digits, like 0644"
         )),
     }
 }
@@ -47,20 +47,20 @@ pub(crate) fn parse(text: &str) -> Result<ModeChange, String> {
     }
     let wrong = || {
         format!(
-            "`{text}` is no mode: write octal digits like 0755, or clauses like u+rwx,g-w,a=rX \
+            "`{text}` is not a mode: write octal digits like 0755, or clauses like u+rwx,g-w,a=rX \
              (classes ugoa, operators + - =, rights rwxXst or one of ugo)"
         )
     };
     let mut clauses = Vec::new();
     for word in text.split(',') {
         let start = word.find(['+', '-', '=']).ok_or_else(wrong)?;
-        let (who_text, mut rest) = word.split_at(start);
-        let mut who = 0;
-        for class in who_text.chars() {
-            who |= class_bits(class).ok_or_else(wrong)?;
+        let (who, mut rest) = word.split_at(start);
+        let mut mask = 0;
+        for class in who.chars() {
+            mask |= class_bits(class).ok_or_else(wrong)?;
         }
-        let masked = who_text.is_empty();
-        let who = if masked { 0o777 } else { who };
+        let masked = who.is_empty();
+        let mask = if masked { 0o777 } else { mask };
         while let Some(op) = rest.chars().next() {
             rest = &rest[1..];
             let end = rest.find(['+', '-', '=']).unwrap_or(rest.len());
@@ -70,7 +70,7 @@ pub(crate) fn parse(text: &str) -> Result<ModeChange, String> {
                 return Err(wrong());
             }
             clauses.push(Clause {
-                who,
+                mask,
                 masked,
                 op,
                 perms: perms.to_owned(),
@@ -111,15 +111,15 @@ impl Clause {
         let mut bits = 0;
         for perm in self.perms.chars() {
             bits |= match perm {
-                'r' => 0o444 & self.who,
-                'w' => 0o222 & self.who,
-                'x' => 0o111 & self.who,
-                'X' if directory || mode & 0o111 != 0 => 0o111 & self.who,
+                'r' => 0o444 & self.mask,
+                'w' => 0o222 & self.mask,
+                'x' => 0o111 & self.mask,
+                'X' if directory || mode & 0o111 != 0 => 0o111 & self.mask,
                 's' => self.set_id(),
-                't' if self.who == 0o777 => 0o1000,
-                'u' => (0o111 * ((mode >> 6) & 7)) & self.who,
-                'g' => (0o111 * ((mode >> 3) & 7)) & self.who,
-                'o' => (0o111 * (mode & 7)) & self.who,
+                't' if self.mask == 0o777 => 0o1000,
+                'u' => (0o111 * ((mode >> 6) & 7)) & self.mask,
+                'g' => (0o111 * ((mode >> 3) & 7)) & self.mask,
+                'o' => (0o111 * (mode & 7)) & self.mask,
                 _ => 0,
             };
         }
@@ -131,7 +131,7 @@ impl Clause {
             '-' => mode & !bits,
             _ => {
                 let special = if directory { 0 } else { self.set_id() };
-                let kept = mode & !(self.who | special);
+                let kept = mode & !(self.mask | special);
                 kept | bits
             }
         }
@@ -139,10 +139,10 @@ impl Clause {
 
     fn set_id(&self) -> u32 {
         let mut bits = 0;
-        if self.who & 0o700 != 0 {
+        if self.mask & 0o700 != 0 {
             bits |= 0o4000;
         }
-        if self.who & 0o070 != 0 {
+        if self.mask & 0o070 != 0 {
             bits |= 0o2000;
         }
         bits
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_is_refused() {
+    fn malformed_modes_are_refused() {
         for text in [
             "", "8", "77777", "u", "q+r", "u+rq", "u+ug", "rwx", "u+r,,g+w", "07é",
         ] {

@@ -1,8 +1,7 @@
 //! Users and groups by name and by number.
 //!
 //! Names come from `/etc/passwd` and `/etc/group`, else from `getent`, which queries the other
-//! sources that the machine is configured with. A lookup within the process would need foreign
-//! code.
+//! configured sources. A lookup within the process would need foreign code (NSS).
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -36,7 +35,7 @@ pub(crate) fn parse(text: &str) -> Result<Owner, String> {
     }
     if owner == Owner::default() {
         return Err(format!(
-            "`{text}` names no owner: write USER, USER:GROUP or :GROUP"
+            "`{text}` is not an owner: write USER, USER:GROUP or :GROUP"
         ));
     }
     Ok(owner)
@@ -53,7 +52,7 @@ pub(crate) fn group(text: &str) -> Result<u32, String> {
 }
 
 fn unknown(what: &str, name: &str) -> String {
-    format!("there is no {what} `{name}` on this machine: give its number")
+    format!("this machine has no {what} `{name}`: give the number")
 }
 
 /// The number of a name. Digits stand for themselves, unless they are a name.
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_exist_is_named() {
+    fn an_unknown_user_is_named_in_the_error() {
         assert!(
             parse("nobody-of-this-name")
                 .unwrap_err()

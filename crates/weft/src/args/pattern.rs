@@ -11,8 +11,7 @@
 
 use weft_layout::{Pattern, size};
 
-/// The deepest nesting that is parsed. The library's own bound is lower.
-const DEPTH_MAX: usize = 32;
+use crate::limits::PATTERN_DEPTH_MAX;
 
 /// Reads a pattern.
 pub(crate) fn parse(text: &str) -> Result<Pattern, String> {
@@ -35,7 +34,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn unexpected(&self) -> String {
-        let form = "LENGTH, LENGTH/STRIDExTIMES (again and again, innermost first), (A+AT:B) for one after another, or \
+        let form = "LENGTH, LENGTH/STRIDExTIMES (repeatable, innermost first), (A+AT:B) for a sequence, or \
                     AT:LENGTH,AT:LENGTH for a list";
         if self.rest.is_empty() {
             return format!("the pattern ends too early: write {form}");
@@ -68,7 +67,8 @@ impl Reader<'_> {
 
     fn length(&mut self) -> Result<u64, String> {
         let value = self.number()?;
-        u64::try_from(value).map_err(|_| format!("{value} is no length: it must not be negative"))
+        u64::try_from(value)
+            .map_err(|_| format!("{value} is not a length: it must not be negative"))
     }
 
     /// `AT:LENGTH,…`
@@ -112,7 +112,7 @@ impl Reader<'_> {
 
     /// A length or a sequence in parentheses, and how it is repeated.
     fn repeated(&mut self, depth: usize) -> Result<Pattern, String> {
-        if depth > DEPTH_MAX {
+        if depth > PATTERN_DEPTH_MAX {
             return Err("the pattern is nested too deeply".to_owned());
         }
         let mut pattern = if self.take('(') {
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_says_why() {
+    fn malformed_patterns_explain_why() {
         for (text, word) in [
             ("", "too early"),
             ("64/", "too early"),
             ("64/256", "too early"),
             ("64/256x", "too early"),
-            ("-5", "no length"),
+            ("-5", "not a length"),
             ("(64", "too early"),
             ("64)", "not understood"),
             ("1,2", "not understood"),

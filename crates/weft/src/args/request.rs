@@ -14,29 +14,28 @@ pub(crate) const PATTERNS: &str = "\
 Patterns (numbers may have units: 4K, 1M):
   64                         64 bytes
   64/256x1000                64 bytes every 256, 1000 times
-  64/256x1000/1Mx8           that every 1 MiB, 8 times: innermost first, as deep as you like
+  64/256x1000/1Mx8           the above every 1 MiB, 8 times: innermost first, nested as deep as needed
   64/-256x10                 backwards
-  (64+100:32)/1Kx9           64 bytes and, from 100 on, 32 more; all that every KiB, 9 times
-  0:64,4K:64,1M:512          a list: place and length of each";
+  (64+100:32)/1Kx9           64 bytes, and 32 more at offset 100; both every KiB, 9 times
+  0:64,4K:64,1M:512          a list: offset and length of each";
 
 /// Which bytes of a view.
 #[derive(Args)]
 pub(crate) struct RequestArgs {
-    /// Which bytes, from --offset on; without it, --slab says it
+    /// Which bytes, relative to --offset; or use --slab
     #[arg(value_name = "PATTERN", value_parser = pattern::parse, allow_hyphen_values = true,
           required_unless_present = "slab", conflicts_with = "slab")]
     pattern: Option<Pattern>,
-    /// A part of the file's array, dimension by dimension
+    /// A hyperslab of the array in the file, dimension by dimension
     #[arg(long, value_name = "START[:STRIDE]:COUNT[:BLOCK],…", value_parser = slabs)]
     slab: Option<Slabs>,
-    /// The array that the file holds, as in `f64 1000x500 column`; without it, what the file says
-    /// itself
+    /// The array in the file, such as `f64 1000x500 column` [default: as recorded in the file]
     #[arg(long, value_name = "ARRAY", requires = "slab")]
     array: Option<Array>,
-    /// Where the bytes lie in the input or output; without it, one after another
+    /// Where the bytes lie in the input or output [default: one after another]
     #[arg(long, value_name = "PATTERN", value_parser = pattern::parse)]
     memory: Option<Pattern>,
-    /// Where in the input or output that pattern starts
+    /// Where --memory starts in the input or output
     #[arg(long, value_name = "BYTES", value_parser = size::parse, requires = "memory")]
     memory_offset: Option<u64>,
     #[command(flatten)]
@@ -66,8 +65,8 @@ fn slabs(text: &str) -> Result<Slabs, String> {
     let slabs: Option<Vec<Slab>> = text.split(',').map(slab).collect();
     slabs.map(Slabs).ok_or_else(|| {
         format!(
-            "`{text}` is no part of an array: give for each dimension START, START:COUNT, START:STRIDE:COUNT or \
-             START:STRIDE:COUNT:BLOCK, with commas between them"
+            "`{text}` is not a slab of an array: give START, START:COUNT, START:STRIDE:COUNT or START:STRIDE:COUNT:BLOCK \
+             for each dimension, with commas between them"
         )
     })
 }
@@ -79,10 +78,10 @@ impl RequestArgs {
         Ok(file.view_of_fork(self.view.view(), self.view.fork())?)
     }
 
-    /// Refuses `--length`, which the request states itself.
+    /// Refuses `--length`: the request states its own length.
     pub(crate) fn check_length(&self) -> Result<()> {
         if self.view.length().is_some() {
-            bail!("--length does not go with a request, which says its own length");
+            bail!("--length cannot be used here: the pattern or slab states its own length");
         }
         Ok(())
     }
@@ -92,12 +91,12 @@ impl RequestArgs {
         self.array.as_ref()
     }
 
-    /// Whether the request names a part of an array that only the file describes.
+    /// Whether the request names a slab of an array that only the file records.
     pub(crate) fn asks_file(&self) -> bool {
         self.slab.is_some() && self.array.is_none()
     }
 
-    /// The array that the file describes, if the request depends on it.
+    /// The array that the file records, if the request depends on it.
     pub(crate) async fn array_in(&self, file: &File) -> Result<Option<Array>> {
         if !self.asks_file() {
             return Ok(None);
@@ -105,7 +104,7 @@ impl RequestArgs {
         match file.array().await? {
             Some(array) => Ok(Some(array)),
             None => bail!(
-                "{} does not say which array it holds: say it with --array",
+                "{} does not record which array it holds: name it with --array",
                 file.path()
             ),
         }
@@ -134,7 +133,7 @@ impl RequestArgs {
         };
         if span > TRANSFER_MAX {
             bail!(
-                "a request of the command line spans at most {TRANSFER_MAX} bytes of input or output; this one {span}"
+                "the request spans {span} bytes of input or output: at most {TRANSFER_MAX} are allowed"
             );
         }
         Ok((transfer, span as usize))
@@ -146,11 +145,12 @@ impl RequestArgs {
             (Some(pattern), _) => (0, pattern.clone()),
             (None, Some(Slabs(slabs))) => {
                 let array = self.array.as_ref().or(array);
-                let array = array.context("say with --array which array the file holds")?;
+                let array =
+                    array.context("no array given: name the array in the file with --array")?;
                 let (offset, pattern) = array.hyperslab(slabs)?;
                 (offset.0, pattern)
             }
-            (None, None) => bail!("say which bytes: a pattern, or --slab"),
+            (None, None) => bail!("no bytes given: name them by a pattern or --slab"),
         };
         Ok((ViewOffset(at.saturating_add(self.view.start())), pattern))
     }

@@ -9,30 +9,30 @@ use weft_layout::{CellIndex, Order, Partition, Subfile, View};
 
 /// Which bytes of a file, and in which order.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "View (without one: the whole file in canonical order)")]
+#[command(next_help_heading = "View (default: the whole file in canonical order)")]
 pub(crate) struct ViewArgs {
-    /// Vesta's subfile: vertical block size, subfiles down, horizontal block size, subfiles across,
-    /// and which one of them
+    /// Vesta subfile: vertical block size, subfiles down, horizontal block size, subfiles across,
+    /// and the index of one of them
     #[arg(long, value_name = "Vbs,Vn,Hbs,Hn,INDEX", value_parser = subfile,
           conflicts_with_all = ["partition", "cell"])]
     subfile: Option<Subfile>,
-    /// Order of the subfile's bytes; `column` rearranges one access, so all of it is one access
-    /// then
+    /// Order of the subfile's bytes; with `column` the whole transfer is one access, since the
+    /// order holds within an access
     #[arg(long, value_enum, requires = "subfile")]
     order: Option<OrderArg>,
-    /// PVFS's partition: GSIZE bytes of every STRIDE from OFFSET on, in canonical order
+    /// PVFS partition: GSIZE bytes of every STRIDE bytes, from OFFSET on, in canonical order
     #[arg(long, value_name = "OFFSET,GSIZE,STRIDE", value_parser = partition, conflicts_with = "cell")]
     partition: Option<Partition>,
-    /// One cell, byte by byte
+    /// A single cell, by its index
     #[arg(long, value_name = "I")]
     cell: Option<u32>,
-    /// The fork that the view shows in each cell
+    /// The fork to use in each cell
     #[arg(long, value_name = "NAME", default_value = "data", value_parser = fork_name)]
     fork: String,
-    /// First byte, counted in the view
+    /// First byte, as an offset in the view
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     offset: Option<u64>,
-    /// Number of bytes, counted in the view
+    /// Number of bytes of the view
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     length: Option<u64>,
 }
@@ -49,7 +49,7 @@ enum OrderArg {
 }
 
 impl ViewArgs {
-    /// The view asked for.
+    /// The requested view.
     pub(crate) fn view(&self) -> View {
         if let Some(mut subfile) = self.subfile {
             subfile.order = match self.order {
@@ -66,7 +66,7 @@ impl ViewArgs {
             .map_or(View::canonical(), |cell| View::Cell(CellIndex(cell)))
     }
 
-    /// The fork asked for.
+    /// The requested fork.
     pub(crate) fn fork(&self) -> &str {
         &self.fork
     }
@@ -78,7 +78,7 @@ impl ViewArgs {
             return Ok(());
         }
         bail!(
-            "no cell of {} has a fork {:?}; `weft fork ls` shows those that there are",
+            "no cell of {} has a fork {:?}: list its forks with `weft fork ls`",
             file.path(),
             self.fork
         )
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn views_that_cannot_be_say_why() {
+    fn impossible_views_explain_why() {
         for (line, word) in [
             ("--subfile 1,2,3", "5 numbers"),
             ("--subfile 0,1,1,1,0", "Vbs is 0"),

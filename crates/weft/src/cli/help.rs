@@ -2,7 +2,7 @@
 //!
 //! clap has headings for options, but not for commands. So clap renders the list of all commands at
 //! the terminal's width, and a heading is inserted before the first command of each family. The
-//! families are those that the parser is built of: help and parser cannot disagree.
+//! families are those that the parser is built of, so help and parser cannot disagree.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub(super) fn by_family(whole: Command) -> Command {
     let style = *whole.get_styles().get_header();
     let mut commands = String::new();
     let mut above = None;
-    // Equal line by line: the one with escape sequences, the other without.
+    // The same lines, with and without escape sequences.
     let (styled, plain) = (list.ansi().to_string(), list.to_string());
     for (styled, plain) in styled.lines().zip(plain.lines()) {
         let heading = families.iter().find_map(|(heading, names)| {
@@ -37,8 +37,8 @@ pub(super) fn by_family(whole: Command) -> Command {
     ))
 }
 
-/// The command that begins on a line of the list, if one does. It is indented by two spaces; text
-/// that goes on about it is indented by more.
+/// The command that begins on a line of the list, if any. Commands are indented by two spaces,
+/// continuation lines by more.
 fn command_of(line: &str) -> Option<&str> {
     let entry = line.strip_prefix("  ").filter(|l| !l.starts_with(' '))?;
     entry.split(' ').next()
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn help_lists_what_is_not_hidden_below_the_heading_of_its_family() {
+    fn help_lists_visible_commands_below_the_heading_of_their_family() {
         let whole = Cli::command();
         let shown = |name: &String| {
             let command = whole.find_subcommand(name).expect("it is a command");

@@ -1,5 +1,5 @@
-//! The messages for a command line that does not parse: clap's, without suggestions that lead
-//! nowhere.
+//! The messages for a command line that does not parse: clap's, without suggestions of hidden
+//! commands and options.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -43,12 +43,13 @@ pub(crate) fn lacks_key(cli: &Cli) -> Option<String> {
         return None;
     }
     Some(format!(
-        "weft: which key is that of the volume at {address}? Name its file (volume.key of the volume's folder, or a copy), also by \
+        "weft: no key given for the volume at {address}: name its file (volume.key of the volume's folder, or a copy) by --key-file or \
          WEFT_KEY_FILE:\n\nUsage: weft --address {address} --key-file <FILE> <COMMAND>"
     ))
 }
 
-/// The message for a wrong mount option alone: the rest of its list may be mount(8)'s.
+/// The message for a wrong mount option. The rest of the list is left out: mount(8) may have added
+/// it.
 fn of_a_mount_option(error: &Error) -> Option<String> {
     let is_list = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg == "-o <OPTIONS>");
     let wrong = error.source().filter(|_| is_list)?;
@@ -92,7 +93,7 @@ fn suggest_what_is_shown(error: &mut Error, all: &Command, command: Option<&Comm
     }
 }
 
-/// Why a text is not a number, in words that name what is wanted.
+/// Why a text is not a number, naming what is expected.
 fn no_number(error: &ParseIntError) -> &'static str {
     match error.kind() {
         IntErrorKind::PosOverflow => "this number is too large",
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_told_so() {
+    fn a_malformed_number_says_what_is_expected() {
         let text = of("weft explain /f --pieces abc");
         assert!(text.contains("a whole number is needed here"), "{text}");
         let text = of("weft explain /f --pieces 99999999999999999999999");
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_command_a_terminal_is_shown() {
+    fn control_characters_are_escaped() {
         for line in [
             "weft bad\u{1b}[31m",
             "weft ls --bad\u{1b}[31m",
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_list_of_mount_options_the_wrong_one_is_named() {
+    fn only_the_wrong_mount_option_of_a_list_is_named() {
         for (list, words) in [
             ("remount,bogus", "no mount option `bogus`"),
             ("ro,attr_timeout=soon", "attr_timeout: `soon`"),
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_key_is_told_what_to_add() {
+    fn an_address_without_a_key_says_what_to_add() {
         let of = |line: &str| lacks_key(&Cli::try_parse_from(line.split(' ')).ok().unwrap());
         let text = of("weft --address h:1 ls /").unwrap();
         assert!(

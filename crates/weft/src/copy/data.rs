@@ -1,5 +1,5 @@
-//! The bytes of one file on their way: pieces of 4 MiB, several in flight, without holes. Within a
-//! volume, its servers move large files.
+//! Copies the data of one file: pieces of 4 MiB, several in flight, without holes. Within a volume,
+//! the servers copy large files among themselves.
 
 use std::sync::Arc;
 
@@ -10,32 +10,29 @@ use futures_util::stream::FuturesUnordered;
 use weft_client::File;
 use weft_layout::FileOffset;
 
-use super::context::{Copy, Job, PIECE, SMALL};
+use super::context::{Copy, CopyJob};
 use super::sink::{Left, Sink};
 use super::source::Source;
+use crate::limits::{
+    COPY_PIECE_BYTES, COPY_PIECES_MAX, SERVER_COPIES_MAX, SERVER_COPY_BYTES, SMALL_FILE_BYTES,
+};
 use crate::streams::panicked;
 use crate::terminal::interrupt;
 
-/// Pieces of one file in flight.
-const DEPTH: usize = 8;
-/// Bytes that servers are asked to move among themselves at a time, and how often at once.
-const BY_SERVERS: u64 = 64 << 20;
-const ASKED: usize = 2;
-
-/// What was moved of a file.
+/// How much of a file was copied.
 #[derive(Clone, Copy, Default)]
-struct Poured {
+struct CopiedData {
     /// Bytes that were read.
     bytes: u64,
     /// One past the last byte that was written.
     end: u64,
-    /// The first byte that a read did not find.
+    /// The first byte that a read did not find, if one was short.
     short: Option<u64>,
 }
 
-impl Poured {
-    fn and(self, other: Poured) -> Poured {
-        Poured {
+impl CopiedData {
+    fn and(self, other: CopiedData) -> CopiedData {
+        CopiedData {
             bytes: self.bytes + other.bytes,
             end: self.end.max(other.end),
             short: self.short.into_iter().chain(other.short).min(),
@@ -43,24 +40,24 @@ impl Poured {
     }
 }
 
-/// Copies the content of one regular file. False if it was left alone because its name is taken.
-pub(super) async fn copy(copy: &Arc<Copy>, job: &Job) -> Result<bool> {
+/// Copies the content of one regular file. Returns false if an existing file was kept instead.
+pub(super) async fn copy(copy: &Arc<Copy>, job: &CopyJob) -> Result<bool> {
     let (mut source, size) = Source::open(&copy.from, &job.from).await?;
     let Some(sink) = Sink::create(copy, job, &source).await? else {
         return Ok(false);
     };
     let (from, to) = (copy.from.show(&job.from), copy.to.show(&job.to));
-    let moved = move_all(&mut source, &sink, &to, size, copy).await;
-    let (poured, length, cut) = match moved {
+    let moved = copy_and_end(&mut source, &sink, &to, size, copy).await;
+    let (copied, length, truncated) = match moved {
         Ok(moved) => moved,
         Err(error) => {
             let left = sink.discard(&copy.to, &job.to).await;
             let interrupted = interrupt::of(&error).is_some();
             let left = match left {
                 Left::Nothing if interrupted => return Err(error),
-                Left::Nothing => "nothing of it is left there",
-                Left::Empty => "that was being replaced, and is empty now",
-                Left::Part => "a part of it is left there: remove it, or copy it again",
+                Left::Nothing => "no partial file is left",
+                Left::Empty => "the file that was being replaced is empty now",
+                Left::Partial => "a partial file is left: remove it, or copy it again",
             };
             if interrupted {
                 copy.problems.remark(format_args!("{to}: {left}"));
@@ -68,23 +65,22 @@ pub(super) async fn copy(copy: &Arc<Copy>, job: &Job) -> Result<bool> {
             return Err(error.context(format!("cannot copy {from} to {to} ({left})")));
         }
     };
-    copy.bar.inc(size.saturating_sub(poured.bytes));
+    copy.bar.inc(size.saturating_sub(copied.bytes));
     if !sink.close(&job.to, copy.options.no_clobber).await? {
         return Ok(false);
     }
     source.close().await?;
-    if cut {
+    if truncated {
         bail!(
-            "{from} ended at byte {length} while it was copied, and had {size} bytes: somebody cut it, and {to} is not a \
-             copy of either; copy it again"
+            "{from} was truncated from {size} to {length} bytes while it was copied, so {to} matches neither state: copy it again"
         );
     }
     copy.tally.bytes(length);
     Ok(true)
 }
 
-/// Reads a file again on both sides, and compares.
-pub(super) async fn compare(copy: &Arc<Copy>, job: &Job) -> Result<()> {
+/// Reads a file again on both sides and compares it.
+pub(super) async fn compare(copy: &Arc<Copy>, job: &CopyJob) -> Result<()> {
     let (here, size) = Source::open(&copy.from, &job.from).await?;
     let (there, copied) = Source::open(&copy.to, &job.to).await?;
     let names = || (copy.from.show(&job.from), copy.to.show(&job.to));
@@ -95,7 +91,7 @@ pub(super) async fn compare(copy: &Arc<Copy>, job: &Job) -> Result<()> {
     let mut at = 0;
     while at < size {
         interrupt::check()?;
-        let length = (size - at).min(PIECE as u64) as usize;
+        let length = (size - at).min(COPY_PIECE_BYTES as u64) as usize;
         let first = copy.large.take(length).await;
         let second = copy.second.take(length).await;
         let (first, got) = here.fetch().run(at, first).await?;
@@ -114,62 +110,67 @@ pub(super) async fn compare(copy: &Arc<Copy>, job: &Job) -> Result<()> {
     there.close().await
 }
 
-/// Moves all there is, and ends the copy. Returns what [`pour_all`] does.
-async fn move_all(
+/// Moves all there is, and ends the copy. Returns what [`copy_all`] does.
+async fn copy_and_end(
     source: &mut Source,
     sink: &Sink,
     to: &str,
     size: u64,
     copy: &Arc<Copy>,
-) -> Result<(Poured, u64, bool)> {
-    let (poured, length, cut) = pour_all(source, sink, size, copy).await?;
-    sink.end(to, length, poured.end).await?;
-    Ok((poured, length, cut))
+) -> Result<(CopiedData, u64, bool)> {
+    let (copied, length, truncated) = copy_all(source, sink, size, copy).await?;
+    sink.end(to, length, copied.end).await?;
+    Ok((copied, length, truncated))
 }
 
-/// Moves all there is. Returns what was moved, how long the source turned out to be, and whether it
+/// Copies everything. Returns what was copied, how long the source turned out to be, and whether it
 /// was truncated meanwhile.
-async fn pour_all(
+async fn copy_all(
     source: &mut Source,
     sink: &Sink,
     size: u64,
     copy: &Arc<Copy>,
-) -> Result<(Poured, u64, bool)> {
+) -> Result<(CopiedData, u64, bool)> {
     if !source.states_size(size) {
-        let poured = pour_to_end(source, sink, copy).await?;
-        return Ok((poured, poured.bytes, false));
+        let copied = copy_to_eof(source, sink, copy).await?;
+        return Ok((copied, copied.bytes, false));
     }
-    let poured = pour(source, sink, size, copy).await?;
-    let (length, cut) = source.end(size, poured.short).await?;
-    Ok((poured, length, cut))
+    let copied = copy_data(source, sink, size, copy).await?;
+    let (length, truncated) = source.end(size, copied.short).await?;
+    Ok((copied, length, truncated))
 }
 
-/// Moves the data of a file that states no size, one read after the other.
-async fn pour_to_end(source: &Source, sink: &Sink, copy: &Copy) -> Result<Poured> {
-    let mut poured = Poured::default();
+/// Copies a file that states no size, one read after the other.
+async fn copy_to_eof(source: &Source, sink: &Sink, copy: &Copy) -> Result<CopiedData> {
+    let mut copied = CopiedData::default();
     loop {
         interrupt::check()?;
-        let at = poured.bytes;
-        let buffer = copy.small.take(SMALL).await;
+        let at = copied.bytes;
+        let buffer = copy.small.take(SMALL_FILE_BYTES).await;
         let (mut buffer, got) = source.fetch().run(at, buffer).await?;
         if got == 0 {
-            return Ok(poured);
+            return Ok(copied);
         }
         buffer.truncate(got);
-        copy.far.found(got as u64);
+        copy.progress.found(got as u64);
         copy.bar.inc(got as u64);
-        let moved = Poured {
+        let moved = CopiedData {
             bytes: got as u64,
             end: sink.store().run(at, buffer).await?,
             short: None,
         };
-        poured = poured.and(moved);
+        copied = copied.and(moved);
     }
 }
 
-/// Moves all data of a file of this size. However it ends, no piece is in flight any more.
-async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> Result<Poured> {
-    let _stream = if size <= SMALL as u64 {
+/// Copies all data of a file of this size. On return, also with an error, no piece is in flight.
+async fn copy_data(
+    source: &mut Source,
+    sink: &Sink,
+    size: u64,
+    copy: &Arc<Copy>,
+) -> Result<CopiedData> {
+    let _stream = if size <= SMALL_FILE_BYTES as u64 {
         None
     } else {
         Some(
@@ -179,50 +180,52 @@ async fn pour(source: &mut Source, sink: &Sink, size: u64, copy: &Arc<Copy>) -> 
                 .expect("the semaphore is never closed"),
         )
     };
-    let mut moving = Moving::new();
+    let mut pieces = PiecesInFlight::new();
     let files = match (&*source, sink) {
-        (Source::Weft { file: from, .. }, Sink::Weft { file: to, .. }) if size > SMALL as u64 => {
+        (Source::Weft { file: from, .. }, Sink::Weft { file: to, .. })
+            if size > SMALL_FILE_BYTES as u64 =>
+        {
             Some((from.clone(), to.clone()))
         }
         _ => None,
     };
-    let mut poured = match files {
-        Some(files) => pour_by_servers(source, files, size, copy, &mut moving).await,
-        None => pour_pieces(source, sink, size, copy, &mut moving).await,
+    let mut copied = match files {
+        Some(files) => copy_by_servers(source, files, size, copy, &mut pieces).await,
+        None => copy_pieces(source, sink, size, copy, &mut pieces).await,
     };
-    while let Some(done) = moving.next().await {
-        poured = both(poured, done);
+    while let Some(done) = pieces.next().await {
+        copied = both(copied, done);
     }
-    poured
+    copied
 }
 
-/// Pieces under way.
-type Moving = FuturesUnordered<BoxFuture<'static, Result<Poured>>>;
+/// Pieces in flight.
+type PiecesInFlight = FuturesUnordered<BoxFuture<'static, Result<CopiedData>>>;
 
-/// The first failure counts.
-fn both(one: Result<Poured>, other: Result<Poured>) -> Result<Poured> {
+/// Combines two results; the first failure counts.
+fn both(one: Result<CopiedData>, other: Result<CopiedData>) -> Result<CopiedData> {
     Ok(one?.and(other?))
 }
 
-/// As [`pour`]; pieces in `moving` may still be in flight at the end.
-async fn pour_pieces(
+/// As [`copy_data`]; pieces in `pieces` may still be in flight at the end.
+async fn copy_pieces(
     source: &mut Source,
     sink: &Sink,
     size: u64,
     copy: &Arc<Copy>,
-    moving: &mut Moving,
-) -> Result<Poured> {
-    let buffers = if size <= SMALL as u64 {
+    pieces: &mut PiecesInFlight,
+) -> Result<CopiedData> {
+    let buffers = if size <= SMALL_FILE_BYTES as u64 {
         &copy.small
     } else {
         &copy.large
     };
-    let (mut at, mut poured) = (0, Poured::default());
+    let (mut at, mut copied) = (0, CopiedData::default());
     while let Some(range) = source.next_data(at, size).await? {
         at = range.start;
         while at < range.end {
             interrupt::check()?;
-            let piece = PIECE as u64;
+            let piece = COPY_PIECE_BYTES as u64;
             let end = range.end.min((at / piece + 1) * piece);
             let mut buffer = buffers.take((end - at) as usize).await;
             let (fetch, store, bar) = (source.fetch(), sink.store(), copy.bar.clone());
@@ -238,68 +241,73 @@ async fn pour_pieces(
                     store.run(start, buffer).await?
                 };
                 bar.inc(got as u64);
-                Ok::<_, anyhow::Error>(Poured {
+                Ok::<_, anyhow::Error>(CopiedData {
                     bytes: got as u64,
                     end,
                     short: (got < wanted).then_some(start + got as u64),
                 })
             };
-            if size <= SMALL as u64 {
-                poured = poured.and(work.await?);
+            if size <= SMALL_FILE_BYTES as u64 {
+                copied = copied.and(work.await?);
             } else {
                 let task = tokio::spawn(work);
-                moving.push(Box::pin(
+                pieces.push(Box::pin(
                     async move { task.await.map_err(|e| panicked(&e))? },
                 ));
             }
             at = end;
-            if moving.len() >= DEPTH
-                && let Some(done) = moving.next().await
+            if pieces.len() >= COPY_PIECES_MAX
+                && let Some(done) = pieces.next().await
             {
-                poured = poured.and(done?);
+                copied = copied.and(done?);
             }
         }
     }
-    Ok(poured)
+    Ok(copied)
 }
 
-/// As [`pour_pieces`], between files of one volume.
-async fn pour_by_servers(
+/// As [`copy_pieces`], between files of one volume.
+async fn copy_by_servers(
     source: &mut Source,
     (from, to): (File, File),
     size: u64,
     copy: &Copy,
-    moving: &mut Moving,
-) -> Result<Poured> {
+    pieces: &mut PiecesInFlight,
+) -> Result<CopiedData> {
     // A truncation meanwhile is not reported here: the file's size is compared at the end.
-    let mut poured = Poured {
+    let mut copied = CopiedData {
         short: Some(size),
-        ..Poured::default()
+        ..CopiedData::default()
     };
     let mut at = 0;
     while let Some(range) = source.next_data(at, size).await? {
         at = range.start;
         while at < range.end {
             interrupt::check()?;
-            let (start, end) = (at, range.end.min((at / BY_SERVERS + 1) * BY_SERVERS));
+            let (start, end) = (
+                at,
+                range
+                    .end
+                    .min((at / SERVER_COPY_BYTES + 1) * SERVER_COPY_BYTES),
+            );
             let (from, to, bar) = (from.clone(), to.clone(), copy.bar.clone());
-            moving.push(Box::pin(async move {
+            pieces.push(Box::pin(async move {
                 let place = FileOffset(start);
                 let bytes = to.copy_range(&from, place, place, end - start).await?;
                 bar.inc(bytes);
-                Ok(Poured {
+                Ok(CopiedData {
                     bytes,
                     end: if bytes == 0 { 0 } else { start + bytes },
                     short: None,
                 })
             }));
             at = end;
-            if moving.len() >= ASKED
-                && let Some(done) = moving.next().await
+            if pieces.len() >= SERVER_COPIES_MAX
+                && let Some(done) = pieces.next().await
             {
-                poured = poured.and(done?);
+                copied = copied.and(done?);
             }
         }
     }
-    Ok(poured)
+    Ok(copied)
 }

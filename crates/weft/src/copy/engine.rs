@@ -1,4 +1,4 @@
-//! The engine of a copy: it owns what is still to do.
+//! The engine of a copy: it owns the queues of work.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,36 +11,36 @@ use futures_util::stream::{self, FuturesUnordered};
 use tokio::task::JoinHandle;
 use weft_client::{FileKind, Volume};
 
-use super::context::{Copy, Job};
+use super::context::{Copy, CopyJob};
 use super::entry::{self, Done, Expansion};
 use super::node::Node;
-use super::options::{Options, Side};
-use super::report::Summary;
+use super::options::{Options, TreePath};
+use super::report::CopySummary;
 use crate::streams::panicked;
 use crate::terminal::interrupt::{self, Orderly};
 use crate::terminal::{name, progress};
 
-/// The owner of what is still to do.
+/// The work that is still to do.
 #[derive(Default)]
 struct Engine {
-    files: Vec<Job>,
+    files: Vec<CopyJob>,
     directories: Vec<Expansion>,
     /// The first name of files with several.
     first_names: HashMap<(u64, u64), Vec<u8>>,
     /// Further names, with the first.
     links: Vec<(Vec<u8>, Vec<u8>)>,
     /// Directories to finish.
-    made: Vec<Job>,
+    made: Vec<CopyJob>,
     made_identities: HashSet<(u64, u64)>,
 }
 
 /// Copies the sources, which are all on one side, to `target`.
 pub(crate) async fn run(
     volume: &Volume,
-    sources: &[Side],
-    target: &Side,
+    sources: &[TreePath],
+    target: &TreePath,
     options: Options,
-) -> Result<Summary> {
+) -> Result<CopySummary> {
     let bar = progress::of_bytes("copying", None);
     let copy = Arc::new(Copy::new(volume, sources, target, options, bar.clone()));
     let mut engine = Engine::default();
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     }
     bar.finish_and_clear();
     prepared?;
-    copy.sum_up();
+    copy.summarize();
     if let Some(signal) = interrupt::pending() {
         return Err(signal.ended(copy.so_far()));
     }
@@ -67,22 +67,27 @@ async fn joined(task: JoinHandle<Result<Done>>) -> Result<Done> {
 }
 
 impl Engine {
-    /// Finds out where each source goes.
-    async fn prepare(&mut self, copy: &Arc<Copy>, sources: &[Side], target: &Side) -> Result<()> {
+    /// Determines the target of each source.
+    async fn prepare(
+        &mut self,
+        copy: &Arc<Copy>,
+        sources: &[TreePath],
+        target: &TreePath,
+    ) -> Result<()> {
         let there = copy.to.stat(&target.path, true).await?;
         let into = there.as_ref().is_some_and(Node::is_directory);
         if sources.len() > 1 && !into {
             bail!(
-                "cannot copy {} files to {}: it is no directory",
+                "cannot copy {} files to {}: it is not a directory",
                 sources.len(),
                 copy.to.show(&target.path)
             );
         }
         if !into && target.path.ends_with(b"/") && !copy.options.recursive {
-            bail!("{} is no directory", copy.to.show(&target.path));
+            bail!("{} is not a directory", copy.to.show(&target.path));
         }
         for source in sources {
-            // A named link is copied as a link only as part of a tree.
+            // A symbolic link that was named is copied as a link only with -r.
             let found = copy.from.stat(&source.path, !copy.options.recursive).await;
             let Some(found) = copy.note(found) else {
                 continue;
@@ -90,8 +95,9 @@ impl Engine {
             let Some(node) = found else {
                 let path = source.path.strip_suffix(b"/.").unwrap_or(&source.path);
                 let path = copy.from.show(path);
-                copy.problems
-                    .say(format_args!("{path}: there is no such file or directory"));
+                copy.problems.say(format_args!(
+                    "cannot copy {path}: no such file or directory"
+                ));
                 continue;
             };
             let to = match name::last(&source.path) {
@@ -99,9 +105,9 @@ impl Engine {
                 name if into => name::join(&target.path, name),
                 _ => target.path.clone(),
             };
-            self.take(
+            self.enqueue(
                 copy,
-                Job {
+                CopyJob {
                     from: source.path.clone(),
                     to,
                     node,
@@ -111,17 +117,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts one thing where it waits for its turn.
-    fn take(&mut self, copy: &Copy, job: Job) {
+    /// Queues one entry.
+    fn enqueue(&mut self, copy: &Copy, job: CopyJob) {
         if job.node.is_directory() {
             if !copy.options.recursive {
                 let path = copy.from.show(&job.from);
                 copy.problems
-                    .say(format_args!("{path} is a directory: -r copies it"));
+                    .say(format_args!("{path} is a directory: copy it with -r"));
             } else if self.made_identities.contains(&job.node.identity) {
                 let path = copy.from.show(&job.from);
                 copy.problems
-                    .say(format_args!("{path} is not copied into itself"));
+                    .say(format_args!("cannot copy {path} into itself"));
             } else {
                 self.directories.push(Expansion::new(job));
             }
@@ -138,19 +144,19 @@ impl Engine {
             self.first_names.insert(job.node.identity, job.to.clone());
         }
         if job.node.kind == FileKind::Regular {
-            copy.far.found(job.node.size);
+            copy.progress.found(job.node.size);
         }
         self.files.push(job);
     }
 
-    /// Keeps tasks under way until nothing is left.
+    /// Keeps tasks running until nothing is left to do.
     async fn work(&mut self, copy: &Arc<Copy>) {
         let limit = copy.options.small_files();
-        // Directories being listed; outlives what counts in it.
+        // Directories being listed; outlives the tasks that decrement it.
         let listing = AtomicU64::new(0);
         let mut running: FuturesUnordered<BoxFuture<'_, Result<Done>>> = FuturesUnordered::new();
         loop {
-            while running.len() < limit && !copy.gave_up() && interrupt::pending().is_none() {
+            while running.len() < limit && !copy.must_stop() && interrupt::pending().is_none() {
                 if let Some(job) = self.files.pop() {
                     let task = tokio::spawn(entry::copy(copy.clone(), job));
                     running.push(Box::pin(joined(task)));
@@ -168,13 +174,13 @@ impl Engine {
                 }
             }
             if self.directories.is_empty() && listing.load(Ordering::Relaxed) == 0 {
-                copy.far.all_found();
+                copy.progress.all_found();
             }
             let Some(done) = running.next().await else {
                 break;
             };
             let done = copy.note(done);
-            copy.far.files(copy.tally.files());
+            copy.progress.files(copy.tally.files());
             let Some(page) = done.flatten() else {
                 continue;
             };
@@ -183,13 +189,13 @@ impl Engine {
                 self.made.push(page.directory);
             }
             for job in page.found {
-                self.take(copy, job);
+                self.enqueue(copy, job);
             }
             self.directories.extend(page.more);
         }
         if copy.lost_servers() {
             copy.problems.say(
-                "the copy stopped: servers are away; look with `weft status`, start them, and copy again",
+                "the copy stopped because servers are unavailable: check with `weft status`, start them, and copy again",
             );
         }
     }
@@ -208,14 +214,14 @@ impl Engine {
             .await;
     }
 
-    /// Gives directories their times and bits: the deepest first, as bits may lock those below
-    /// away.
+    /// Sets the times and modes of directories, the deepest first: a mode may deny access to those
+    /// below.
     async fn finish(&mut self, copy: &Arc<Copy>) {
         let mut made = std::mem::take(&mut self.made);
-        let depth = |job: &Job| job.to.split(|b| *b == b'/').count();
+        let depth = |job: &CopyJob| job.to.split(|b| *b == b'/').count();
         made.sort_by_key(|job| std::cmp::Reverse(depth(job)));
         for level in made.chunk_by(|a, b| depth(a) == depth(b)) {
-            let finish = |job: &Job| {
+            let finish = |job: &CopyJob| {
                 let job = job.clone();
                 async move {
                     if interrupt::pending().is_none() {

@@ -5,32 +5,32 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use weft_client::FileKind;
 
-use super::context::{Copy, Job};
+use super::context::{Copy, CopyJob};
 use super::data;
 use super::tree::Pages;
 use crate::terminal::{interrupt, name};
 
 /// A directory in progress: not made yet, or listed in part.
 pub(super) struct Expansion {
-    directory: Job,
+    directory: CopyJob,
     pages: Option<Pages>,
 }
 
 /// A page of a directory.
 pub(super) struct Page {
-    pub(super) directory: Job,
+    pub(super) directory: CopyJob,
     /// The copy's identity, when this is the first page.
     pub(super) made: Option<(u64, u64)>,
-    pub(super) found: Vec<Job>,
+    pub(super) found: Vec<CopyJob>,
     /// The rest of the directory.
     pub(super) more: Option<Expansion>,
 }
 
-/// The result of a task: a page of a directory, or nothing further to do.
+/// The result of a task: a page of a directory, or nothing.
 pub(super) type Done = Option<Box<Page>>;
 
 impl Expansion {
-    pub(super) fn new(directory: Job) -> Expansion {
+    pub(super) fn new(directory: CopyJob) -> Expansion {
         Expansion {
             directory,
             pages: None,
@@ -39,17 +39,17 @@ impl Expansion {
 }
 
 /// Copies anything but a directory.
-pub(super) async fn copy(copy: Arc<Copy>, job: Job) -> Result<Done> {
+pub(super) async fn copy(copy: Arc<Copy>, job: CopyJob) -> Result<Done> {
     interrupt::check()?;
     let mut skipped = false;
     if copy.options.refuse || copy.options.resume {
-        match found(&copy, &job).await? {
-            Found::Nothing => {}
-            Found::Same => skipped = true,
-            Found::Other => {
+        match existing(&copy, &job).await? {
+            Existing::Nothing => {}
+            Existing::Same => skipped = true,
+            Existing::Other => {
                 let path = copy.to.show(&job.to);
-                let problem = format_args!("{path} is there");
-                copy.problems.say_alike(&copy.there, problem);
+                let problem = format_args!("{path} already exists");
+                copy.problems.say_of_kind(&copy.existing, problem);
                 return Ok(None);
             }
         }
@@ -59,22 +59,22 @@ pub(super) async fn copy(copy: Arc<Copy>, job: Job) -> Result<Done> {
         FileKind::Regular => data::copy(&copy, &job).await?,
         FileKind::Symlink => {
             let text = copy.from.read_link(&job.from).await?;
-            let room = copy.to.make_room(&job.to, copy.options.no_clobber).await?;
-            if room {
+            let free = copy.to.free_name(&job.to, copy.options.no_clobber).await?;
+            if free {
                 copy.to.make_link(&job.to, &text).await?;
             }
-            room
+            free
         }
         FileKind::Fifo | FileKind::Socket | FileKind::BlockDevice | FileKind::CharDevice => {
-            let room = copy.to.make_room(&job.to, copy.options.no_clobber).await?;
-            if room {
+            let free = copy.to.free_name(&job.to, copy.options.no_clobber).await?;
+            if free {
                 copy.to.make_node(&job.to, &job.node).await?;
             }
-            room
+            free
         }
         FileKind::Directory | FileKind::Unspecified => {
             bail!(
-                "{} is of a kind that cannot be copied",
+                "cannot copy {}: its kind of file is not supported",
                 copy.from.show(&job.from)
             )
         }
@@ -89,28 +89,28 @@ pub(super) async fn copy(copy: Arc<Copy>, job: Job) -> Result<Done> {
     Ok(None)
 }
 
-/// What has the name of a copy.
-enum Found {
-    /// Nothing, or what is to be replaced.
+/// What exists under the name of the copy.
+enum Existing {
+    /// Nothing, or a file to replace.
     Nothing,
-    /// The copy, made by an interrupted run.
+    /// The copy, which an interrupted run made.
     Same,
-    /// What is not to be replaced.
+    /// A file that must not be replaced.
     Other,
 }
 
-async fn found(copy: &Copy, job: &Job) -> Result<Found> {
+async fn existing(copy: &Copy, job: &CopyJob) -> Result<Existing> {
     let Some(there) = copy.to.stat(&job.to, false).await? else {
-        return Ok(Found::Nothing);
+        return Ok(Existing::Nothing);
     };
     if !copy.options.resume {
-        return Ok(Found::Other);
+        return Ok(Existing::Other);
     }
     let same = job.node.kind == FileKind::Regular
         && there.kind == FileKind::Regular
         && (there.size, there.modified) == (job.node.size, job.node.modified);
     if !same {
-        return Ok(Found::Nothing);
+        return Ok(Existing::Nothing);
     }
     if let Some(layout) = &there.layout {
         // What the interrupted run wrote was not synced.
@@ -119,10 +119,10 @@ async fn found(copy: &Copy, job: &Job) -> Result<Found> {
         copy.note_servers(&layout);
     }
     copy.bar.inc(job.node.size);
-    Ok(Found::Same)
+    Ok(Existing::Same)
 }
 
-/// Makes a directory if that is still to do, and lists its next page.
+/// Makes a directory if it is not made yet, and lists its next page.
 pub(super) async fn expand(copy: Arc<Copy>, expansion: Expansion) -> Result<Done> {
     let Expansion { directory, pages } = expansion;
     let (mut pages, made) = if let Some(pages) = pages {
@@ -141,7 +141,7 @@ pub(super) async fn expand(copy: Arc<Copy>, expansion: Expansion) -> Result<Done
     let page = match pages.next().await {
         Ok(page) => page,
         Err(e) => {
-            // The directory itself is there and must be finished.
+            // The directory itself exists and must be finished.
             copy.note::<()>(Err(
                 e.context(format!("cannot list {}", copy.from.show(&directory.from)))
             ));
@@ -156,9 +156,9 @@ pub(super) async fn expand(copy: Arc<Copy>, expansion: Expansion) -> Result<Done
     let last = page.is_empty();
     let mut found = Vec::with_capacity(page.len());
     for entry in page {
-        let what = || format!("cannot look at all of {}", copy.from.show(&directory.from));
+        let what = || format!("cannot read all of {}", copy.from.show(&directory.from));
         if let Some(entry) = copy.note(entry.with_context(what)) {
-            found.push(Job {
+            found.push(CopyJob {
                 from: name::join(&directory.from, &entry.name),
                 to: name::join(&directory.to, &entry.name),
                 node: entry.node,
@@ -178,14 +178,14 @@ pub(super) async fn expand(copy: Arc<Copy>, expansion: Expansion) -> Result<Done
 }
 
 /// Gives the copy the attributes of its source.
-pub(super) async fn finish(copy: &Copy, job: &Job) -> Result<()> {
+pub(super) async fn finish(copy: &Copy, job: &CopyJob) -> Result<()> {
     let xattrs = copy.from.xattrs(&job.from, &job.node).await?;
     copy.to.finish(&job.to, &job.node, copy.owner, xattrs).await
 }
 
 /// Makes a further name of a file that was copied.
 pub(super) async fn link(copy: &Copy, first: &[u8], path: &[u8]) -> Result<()> {
-    if copy.to.make_room(path, copy.options.no_clobber).await? {
+    if copy.to.free_name(path, copy.options.no_clobber).await? {
         copy.to.link(first, path).await?;
     }
     Ok(())

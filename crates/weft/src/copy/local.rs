@@ -1,4 +1,4 @@
-//! The local side of a copy: blocking calls on threads of their own.
+//! The local side of a copy: blocking calls on separate threads.
 
 use std::fs::{self, File, Metadata, OpenOptions, ReadDir};
 use std::io;
@@ -13,30 +13,26 @@ use rustix::fs::{
 use rustix::io::Errno;
 use weft_client::FileKind;
 
-use super::node::{Found, Node, Xattr};
+use super::node::{DirEntry, Node, Xattr};
+use crate::limits::{LOCAL_HOLE_MIN, LOCAL_PAGE_ENTRIES};
 use crate::streams::blocking;
 use crate::terminal::name;
 
-/// Entries that are listed at a time.
-const PAGE: usize = 1000;
-/// Holes below this are read and copied like data: seeking costs more.
-const HOLE_MIN: u64 = 64 << 10;
-
-/// A local path that calls accept. Of a path that is too long for the kernel, it is the last part,
-/// in the directory that the parts before it lead to.
-struct Reach {
+/// A local path that calls accept. A path that is too long for the kernel is resolved in segments:
+/// `path` is then the last segment, in the directory that the others lead to.
+struct ReachablePath {
     path: PathBuf,
-    /// What `path` leads through.
+    /// Keeps the directory open that `path` leads through.
     _directory: Option<OwnedFd>,
 }
 
-impl Reach {
-    fn new(path: &[u8]) -> io::Result<Reach> {
+impl ReachablePath {
+    fn new(path: &[u8]) -> io::Result<ReachablePath> {
         let (mut rest, mut directory): (&[u8], Option<OwnedFd>) = (path, None);
-        while let Some((part, behind)) = name::split(rest) {
+        while let Some((segment, behind)) = name::split(rest) {
             let at = directory.as_ref().map_or(CWD, AsFd::as_fd);
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            directory = Some(rustix::fs::openat(at, part, flags, Mode::empty())?);
+            directory = Some(rustix::fs::openat(at, segment, flags, Mode::empty())?);
             rest = behind;
         }
         let mut path = PathBuf::new();
@@ -44,7 +40,7 @@ impl Reach {
             path.push(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         }
         path.push(name::os(rest));
-        Ok(Reach {
+        Ok(ReachablePath {
             path,
             _directory: directory,
         })
@@ -57,7 +53,7 @@ pub(crate) async fn at<T: Send + 'static>(
     work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let path = path.to_vec();
-    blocking(move || work(&Reach::new(&path)?.path)).await
+    blocking(move || work(&ReachablePath::new(&path)?.path)).await
 }
 
 /// As [`at`], on two paths.
@@ -67,10 +63,16 @@ pub(super) async fn at_both<T: Send + 'static>(
     work: impl FnOnce(&Path, &Path) -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let (one, other) = (one.to_vec(), other.to_vec());
-    blocking(move || work(&Reach::new(&one)?.path, &Reach::new(&other)?.path)).await
+    blocking(move || {
+        work(
+            &ReachablePath::new(&one)?.path,
+            &ReachablePath::new(&other)?.path,
+        )
+    })
+    .await
 }
 
-/// What a path names; `None` if there is nothing.
+/// The file that a path names; `None` if there is none.
 pub(super) fn stat(path: &Path, follow: bool) -> io::Result<Option<Node>> {
     let found = if follow {
         fs::metadata(path)
@@ -119,19 +121,19 @@ fn node(m: &Metadata) -> Node {
 }
 
 /// The next entries of a directory; empty at its end.
-pub(super) fn page(directory: &mut ReadDir) -> Vec<io::Result<Found>> {
+pub(super) fn page(directory: &mut ReadDir) -> Vec<io::Result<DirEntry>> {
     let entry = |entry: io::Result<fs::DirEntry>| {
         let entry = entry?;
         let node = node(&entry.metadata()?);
-        Ok(Found {
+        Ok(DirEntry {
             name: name::bytes(&entry.file_name()).to_vec(),
             node,
         })
     };
-    directory.take(PAGE).map(entry).collect()
+    directory.take(LOCAL_PAGE_ENTRIES).map(entry).collect()
 }
 
-/// Whether something has this name.
+/// Whether this name exists.
 pub(super) fn is_there(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
@@ -146,15 +148,15 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     options.write(true).mode(0o600).create_new(true).open(path)
 }
 
-/// Opens what is there for writing, and empties it.
+/// Opens an existing file for writing, and empties it.
 pub(super) fn empty(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // A link may lead to a name that is free.
+    // A symbolic link may lead to a name that does not exist.
     options.write(true).mode(0o600).create(true);
     options.truncate(true).open(path)
 }
 
-/// Gives a file its name; with `keep`, only if that is free. Returns whether it did.
+/// Renames a file to its final name; with `keep`, only if that is free. Returns whether it did.
 pub(super) fn publish(from: &Path, to: &Path, keep: bool) -> io::Result<bool> {
     if !keep {
         fs::rename(from, to)?;
@@ -179,7 +181,7 @@ pub(super) fn publish(from: &Path, to: &Path, keep: bool) -> io::Result<bool> {
     }
 }
 
-/// Creates a directory that at first only its owner can use; false if there is one.
+/// Creates a directory that only its owner can use for now; false if it exists.
 pub(super) fn make_directory(path: &Path) -> io::Result<bool> {
     match fs::create_dir(path) {
         Ok(()) => {
@@ -203,7 +205,7 @@ pub(super) fn make_node(path: &Path, node: &Node) -> io::Result<()> {
     Ok(rustix::fs::mknodat(CWD, path, kind, mode, node.device)?)
 }
 
-/// Sets attributes: owner first, as a change of owner takes set-id bits away; times last.
+/// Sets attributes: the owner first, as a change of owner clears set-id bits; times last.
 pub(super) fn finish(path: &Path, node: &Node, owner: bool, xattrs: &[Xattr]) -> io::Result<()> {
     let link = node.kind == FileKind::Symlink;
     for xattr in xattrs {
@@ -234,7 +236,7 @@ pub(super) fn finish(path: &Path, node: &Node, owner: bool, xattrs: &[Xattr]) ->
     Ok(rustix::fs::utimensat(CWD, path, &times, flags)?)
 }
 
-/// The extended attributes that users set; none where the file system has none.
+/// The extended attributes that users set; none if the file system does not support them.
 pub(super) fn xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
     // Nearly every file has none, or few.
     let mut small = [0; 512];
@@ -264,7 +266,7 @@ pub(super) fn xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
     names.map(read).collect()
 }
 
-/// The next range at or behind `at`, below `end`, that may hold data.
+/// The next range at or after `at`, below `end`, that may hold data.
 pub(crate) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
     if at >= end {
         return Ok(None);
@@ -279,7 +281,7 @@ pub(crate) fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Ran
     let mut stop = rustix::fs::seek(file, SeekFrom::Hole(start))?;
     while stop < end {
         match rustix::fs::seek(file, SeekFrom::Data(stop)) {
-            Ok(next) if next - stop < HOLE_MIN => {
+            Ok(next) if next - stop < LOCAL_HOLE_MIN => {
                 stop = rustix::fs::seek(file, SeekFrom::Hole(next))?;
             }
             _ => break,
@@ -303,8 +305,8 @@ pub(crate) fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<us
 }
 
 /// How long a file of `size` bytes turned out to be, and whether that is because it was truncated.
-/// `short`: the first byte that a read did not find. A file that ends in a hole may have been cut
-/// without any read coming short.
+/// `short`: the first byte that a read did not find. A file that ends in a hole may have been
+/// truncated without any short read.
 pub(super) fn end(file: &File, size: u64, short: Option<u64>) -> io::Result<(u64, bool)> {
     if let Some(short) = short {
         return Ok((short, !states_any_size(file)?));
@@ -313,8 +315,8 @@ pub(super) fn end(file: &File, size: u64, short: Option<u64>) -> io::Result<(u64
     Ok((now.min(size), now < size))
 }
 
-/// Whether the file lies in a file system of the kernel's own: its files are made as they are read,
-/// and the size that they state says nothing (0 in /proc, a page in /sys).
+/// Whether the file is in a pseudo file system: its files are generated as they are read, and the
+/// size that they state means nothing (0 in /proc, a page in /sys).
 fn states_any_size(file: &File) -> io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type;
     // From linux/magic.h: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs; configfs has
@@ -337,14 +339,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_cut_is_told_from_one_that_states_any_size() {
+    fn a_truncated_file_is_told_from_one_without_a_meaningful_size() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, [7; 100]).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.unwrap();
         assert_eq!(end(&file, 100, None).unwrap(), (100, false));
-        // It is longer now: copied is what there was.
+        // It has grown: only its earlier length counts.
         assert_eq!(end(&file, 90, None).unwrap(), (90, false));
         file.set_len(40).unwrap();
         assert_eq!(end(&file, 100, None).unwrap(), (40, true));
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn data_between_holes_is_found_and_small_holes_are_read_over() {
+    fn data_between_holes_is_found_and_small_holes_count_as_data() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sparse");
         let file = OpenOptions::new()
@@ -374,7 +376,7 @@ mod tests {
             at = range.end;
             found.push(range);
         }
-        // Where the file system does not tell, all of it is data.
+        // On a file system that does not report holes, everything is data.
         assert!(found.len() <= 2, "{found:?}");
         for at in [1_u64 << 20, (1 << 20) + 8192, 5 << 20] {
             assert!(
@@ -387,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_a_name_that_is_taken_only_if_that_may_be_replaced() {
+    fn publishing_replaces_an_existing_file_only_if_allowed() {
         let folder = tempfile::tempdir().unwrap();
         let [new, there] = ["new", "there"].map(|name| folder.path().join(name));
         fs::write(&there, b"old").unwrap();
@@ -409,14 +411,24 @@ mod tests {
         let root = path.clone();
         for _ in 0..60 {
             path = name::join(&path, &[b'd'; 200]);
-            fs::create_dir(&Reach::new(&path).unwrap().path).unwrap();
+            fs::create_dir(&ReachablePath::new(&path).unwrap().path).unwrap();
         }
         let file = name::join(&path, b"file");
         assert!(file.len() > 12_000);
-        fs::write(&Reach::new(&file).unwrap().path, b"deep").unwrap();
-        assert_eq!(fs::read(&Reach::new(&file).unwrap().path).unwrap(), b"deep");
-        assert!(is_there(&Reach::new(&[&path[..], b"/"].concat()).unwrap().path).unwrap());
-        assert!(Reach::new(&name::join(&root, &[b'x'; 5000])).is_ok());
+        fs::write(&ReachablePath::new(&file).unwrap().path, b"deep").unwrap();
+        assert_eq!(
+            fs::read(&ReachablePath::new(&file).unwrap().path).unwrap(),
+            b"deep"
+        );
+        assert!(
+            is_there(
+                &ReachablePath::new(&[&path[..], b"/"].concat())
+                    .unwrap()
+                    .path
+            )
+            .unwrap()
+        );
+        assert!(ReachablePath::new(&name::join(&root, &[b'x'; 5000])).is_ok());
         fs::remove_dir_all(folder.path().join("d".repeat(200))).unwrap();
     }
 

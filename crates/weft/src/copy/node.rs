@@ -1,11 +1,11 @@
-//! What a copy knows of a file, on either side.
+//! The attributes of a file on either side of a copy.
 
 use weft_client::{Attributes, FileKind};
 use weft_proto::meta::Layout;
 
 use crate::remote;
 
-/// What a copy needs to know of a file. Times are nanoseconds since the epoch.
+/// The attributes of a file that a copy needs. Times are nanoseconds since the epoch.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) kind: FileKind,
@@ -23,7 +23,7 @@ pub(crate) struct Node {
 }
 
 /// An entry of a directory.
-pub(crate) struct Found {
+pub(crate) struct DirEntry {
     pub(crate) name: Vec<u8>,
     pub(crate) node: Node,
 }

@@ -1,43 +1,41 @@
-//! What a copy is asked to do: its options, and its two sides.
+//! The request for a copy: its options and paths.
 
-use super::part::Part;
+use super::part::TransferPart;
 
-/// Small files under way for each stream: they wait for answers, not for bytes.
-const FILES_PER_STREAM: usize = 8;
+use crate::limits::SMALL_FILES_PER_STREAM;
 
-/// What the user wants.
+/// The options of a copy.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an option of the command line"
 )]
 pub(crate) struct Options {
-    /// Directories, too.
+    /// Copy directories.
     pub(crate) recursive: bool,
-    /// Owners, and layouts within a volume, too.
+    /// Copy owners, and layouts within a volume.
     pub(crate) preserve: bool,
-    /// Leave existing files alone.
+    /// Skip existing files.
     pub(crate) no_clobber: bool,
-    /// Refuse to replace a file that is there.
+    /// Report existing files as failures instead of replacing them.
     pub(crate) refuse: bool,
-    /// Leave files alone whose copy has the size and the time of modification of its source;
-    /// replace others.
+    /// Skip files whose copy has the size and time of modification of the source; replace others.
     pub(crate) resume: bool,
-    /// Read every file again on both sides, and compare.
+    /// Read every file again on both sides and compare.
     pub(crate) verify: bool,
     /// The share of the files to copy; every part makes all directories.
-    pub(crate) part: Part,
+    pub(crate) part: TransferPart,
     /// Files that move data at a time.
     pub(crate) streams: usize,
     /// End with a sync.
     pub(crate) sync: bool,
-    /// How the user can go on after an interruption.
+    /// How the user can continue after an interruption.
     pub(crate) go_on: &'static str,
 }
 
-/// A side of a copy: a path, and whether it is in the volume.
+/// A path, local or in the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Side {
+pub(crate) struct TreePath {
     /// The path's bytes.
     pub(crate) path: Vec<u8>,
     /// Written `weft:/…`.
@@ -45,8 +43,8 @@ pub(crate) struct Side {
 }
 
 impl Options {
-    /// Small files under way at a time.
+    /// Small files in flight at a time.
     pub(super) fn small_files(&self) -> usize {
-        self.streams * FILES_PER_STREAM
+        self.streams * SMALL_FILES_PER_STREAM
     }
 }

@@ -1,27 +1,26 @@
-//! One process's share of a transfer: it follows from the length and two numbers alone.
+//! The part of a transfer that one process does: it follows from the length and two numbers alone.
 
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Parts that one transfer can have: each leaves a record of its progress at the target.
-pub(crate) const PARTS_MAX: u32 = 512;
+use crate::limits::TRANSFER_PARTS_MAX;
 
-/// Part `number` of `of`, counted from 1.
+/// Part `number` of `of`, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    /// Which.
+pub(crate) struct TransferPart {
+    /// The number of this part, from 1.
     pub(crate) number: u32,
-    /// How many there are.
+    /// The number of parts.
     pub(crate) of: u32,
 }
 
-impl Part {
+impl TransferPart {
     /// The only part.
-    pub(crate) const WHOLE: Part = Part { number: 1, of: 1 };
+    pub(crate) const WHOLE: TransferPart = TransferPart { number: 1, of: 1 };
 
-    /// The bytes of a transfer of `length` bytes that are this part's: whole pieces of `step`
-    /// bytes, the last one of the transfer excepted. The parts are disjoint, in order, and together
+    /// The byte range of this part in a transfer of `length` bytes: whole pieces of `step` bytes,
+    /// except for the last piece of the transfer. The parts are disjoint, in order, and cover
     /// everything.
     pub(crate) fn share(self, length: u64, step: u64) -> Range<u64> {
         let pieces = u128::from(length.div_ceil(step));
@@ -33,7 +32,7 @@ impl Part {
         place(self.number - 1)..place(self.number)
     }
 
-    /// Whether the file with this key is this part's, in transfers of whole files.
+    /// Whether the file with this key belongs to this part, in transfers of whole files.
     pub(crate) fn takes(self, key: &[u8]) -> bool {
         let hash = blake3::hash(key);
         let first: [u8; 4] = *hash.as_bytes().first_chunk().expect("a hash is longer");
@@ -41,25 +40,25 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for TransferPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.number, self.of)
     }
 }
 
-impl FromStr for Part {
+impl FromStr for TransferPart {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Part, String> {
+    fn from_str(text: &str) -> Result<TransferPart, String> {
         let numbers = text.split_once('/');
         let parsed =
             numbers.and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         let (number, of): (u32, u32) = parsed.ok_or_else(|| {
-            format!("`{text}` is no part: write I/N, such as 2/4 for the second of four")
+            format!("`{text}` is not a part: write I/N, such as 2/4 for the second of four")
         })?;
-        if !(1..=PARTS_MAX).contains(&of) {
+        if !(1..=TRANSFER_PARTS_MAX).contains(&of) {
             return Err(format!(
-                "a transfer cannot have {of} parts: choose 1 to {PARTS_MAX}"
+                "a transfer cannot have {of} parts: choose 1 to {TRANSFER_PARTS_MAX}"
             ));
         }
         if !(1..=of).contains(&number) {
@@ -67,7 +66,7 @@ impl FromStr for Part {
                 "there is no part {number} of {of}: they are numbered from 1 to {of}"
             ));
         }
-        Ok(Part { number, of })
+        Ok(TransferPart { number, of })
     }
 }
 
@@ -76,12 +75,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_everything_once_and_whole_pieces() {
+    fn parts_cover_everything_once_in_whole_pieces() {
         for length in [0, 1, 9, 10, 11, 95, 100, 1 << 40, u64::MAX] {
             for of in [1, 2, 3, 7, 512] {
                 let mut end = 0;
                 for number in 1..=of {
-                    let share = Part { number, of }.share(length, 10);
+                    let share = TransferPart { number, of }.share(length, 10);
                     assert_eq!(share.start, end, "{length} bytes, part {number} of {of}");
                     assert!(share.start.is_multiple_of(10) || share.start == length);
                     end = share.end;
@@ -92,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read_from_text_and_nonsense_is_not() {
-        assert_eq!("2/4".parse(), Ok(Part { number: 2, of: 4 }));
+    fn parts_are_parsed_and_malformed_ones_refused() {
+        assert_eq!("2/4".parse(), Ok(TransferPart { number: 2, of: 4 }));
         for (text, word) in [
             ("0/4", "from 1 to 4"),
             ("5/4", "no part 5"),
@@ -102,7 +101,7 @@ mod tests {
             ("x/2", "I/N"),
             ("1/513", "513"),
         ] {
-            let error = text.parse::<Part>().unwrap_err();
+            let error = text.parse::<TransferPart>().unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         }
     }

@@ -1,4 +1,4 @@
-//! What a copy did.
+//! The counters, the progress and the summary of a copy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -18,24 +18,24 @@ pub(super) struct Tally {
     bytes: AtomicU64,
 }
 
-/// Shows how far a copy has come, and of how much once that is known.
-pub(super) struct Far {
+/// Shows the progress of a copy, with the total once it is known.
+pub(super) struct CopyProgress {
     bar: ProgressBar,
     found: AtomicU64,
 }
 
-impl Far {
-    pub(super) fn of(bar: ProgressBar) -> Far {
-        Far {
+impl CopyProgress {
+    pub(super) fn of(bar: ProgressBar) -> CopyProgress {
+        CopyProgress {
             bar,
             found: AtomicU64::new(0),
         }
     }
 
-    /// So many bytes more are to be copied.
+    /// Adds bytes to copy.
     pub(super) fn found(&self, bytes: u64) {
         self.found.fetch_add(bytes, Ordering::Relaxed);
-        // Nothing happens as long as the total is not known.
+        // Has no effect as long as the total is not known.
         self.bar.inc_length(bytes);
     }
 
@@ -46,7 +46,7 @@ impl Far {
         }
     }
 
-    /// So many files are copied.
+    /// Sets how many files are copied.
     pub(super) fn files(&self, files: u64) {
         if !self.bar.is_hidden() {
             self.bar.set_message(format!("copying, {files} files:"));
@@ -54,9 +54,9 @@ impl Far {
     }
 }
 
-/// What a copy did, for people and programs.
+/// The result of a copy, for people and programs.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct CopySummary {
     /// Names of regular files.
     pub(crate) files: u64,
     /// Directories.
@@ -69,7 +69,7 @@ pub(crate) struct Summary {
     pub(crate) seconds: f64,
     /// Bytes over seconds.
     pub(crate) mib_per_second: f64,
-    /// What could not be copied.
+    /// Entries that could not be copied.
     pub(crate) failures: u64,
 }
 
@@ -103,7 +103,7 @@ impl Tally {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// What is done, for a sentence.
+    /// The counters as text for a message.
     pub(super) fn so_far(&self) -> String {
         format!(
             "{} files, {} directories and {} others ({})",
@@ -114,10 +114,10 @@ impl Tally {
         )
     }
 
-    pub(super) fn summary(&self, failures: u64) -> Summary {
+    pub(super) fn summary(&self, failures: u64) -> CopySummary {
         let seconds = self.started.elapsed().as_secs_f64();
         let bytes = self.bytes.load(Ordering::Relaxed);
-        Summary {
+        CopySummary {
             files: self.files.load(Ordering::Relaxed),
             directories: self.directories.load(Ordering::Relaxed),
             others: self.others.load(Ordering::Relaxed),
@@ -129,7 +129,7 @@ impl Tally {
     }
 }
 
-impl Summary {
+impl CopySummary {
     /// One line.
     pub(crate) fn line(&self) -> String {
         let failures = if self.failures > 0 {

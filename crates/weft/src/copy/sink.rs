@@ -1,7 +1,7 @@
-//! A file that is copied to. It never looks like a copy before it is one: a new local file has a
-//! temporary name until it is complete, and an unfinished file is removed ([`Sink::discard`]).
+//! The target file of a copy. A new local file has a temporary name until it is complete, and an
+//! unfinished file is removed ([`Sink::discard`]).
 //!
-//! Deliberately absent: a temporary name for a new file of the volume, which would cost another
+//! Deliberately absent: a temporary name for a new file in the volume, which would cost another
 //! request for each file. After a kill −9, a copy leaves an incomplete file there, with the time of
 //! the copy.
 
@@ -16,19 +16,16 @@ use anyhow::{Context, Result, bail};
 use weft_client::{Access, NewLayout, OpenView, Volume};
 use weft_layout::ViewOffset;
 
-use super::context::{Copy, Job};
+use super::context::{Copy, CopyJob};
 use super::node::Node;
 use super::source::Source;
 use super::tree::Tree;
 use super::zeros::{BLOCK, runs};
 use crate::copy::local;
+use crate::limits::REMOTE_ZEROS_MIN;
 use crate::remote::reach;
 use crate::streams::{Buffer, blocking};
 use crate::terminal::name;
-
-/// Zeros from this length on are left out of writes to a volume: a request costs about as much as
-/// its bytes.
-const REMOTE_HOLE: usize = 64 << 10;
 
 /// An open file to write to.
 pub(super) enum Sink {
@@ -47,10 +44,10 @@ pub(super) enum Sink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
-    /// A file that was there before, and is empty now.
+    /// A file that existed before and is empty now.
     Empty,
     /// What was written so far.
-    Part,
+    Partial,
 }
 
 /// Stores pieces.
@@ -60,11 +57,12 @@ pub(super) enum Store {
 }
 
 impl Store {
-    /// Writes what is not zeros; returns one past the last byte written, 0 if nothing was.
+    /// Writes all but long runs of zeros. Returns one past the last byte written, 0 if there was
+    /// none.
     pub(super) async fn run(&self, offset: u64, buffer: Buffer) -> Result<u64> {
         let hole = match self {
             Store::Local(_) => BLOCK,
-            Store::Weft(_) => REMOTE_HOLE,
+            Store::Weft(_) => REMOTE_ZEROS_MIN,
         };
         let runs = runs(&buffer, hole);
         let end = runs.last().map_or(0, |run| offset + run.end as u64);
@@ -91,8 +89,12 @@ impl Store {
 }
 
 impl Sink {
-    /// Creates the file, or empties the one that is there; `None` if that is to be kept.
-    pub(super) async fn create(copy: &Copy, job: &Job, source: &Source) -> Result<Option<Sink>> {
+    /// Creates the file, or empties an existing one; `None` if that must be kept.
+    pub(super) async fn create(
+        copy: &Copy,
+        job: &CopyJob,
+        source: &Source,
+    ) -> Result<Option<Sink>> {
         match &copy.to {
             Tree::Local => {
                 let sink = Sink::create_here(&job.to, copy.options.no_clobber).await;
@@ -131,7 +133,7 @@ impl Sink {
     async fn create_in(
         volume: &Volume,
         copy: &Copy,
-        job: &Job,
+        job: &CopyJob,
         source: &Source,
     ) -> Result<Option<Sink>> {
         let mode = (job.node.mode | 0o200) & 0o777;
@@ -191,7 +193,7 @@ impl Sink {
         }
     }
 
-    /// Completes the file. Returns false if its name was taken meanwhile and is to be kept.
+    /// Completes the file. Returns false if another file took its name meanwhile and must be kept.
     pub(super) async fn close(self, path: &[u8], keep: bool) -> Result<bool> {
         match self {
             Sink::Local { hidden: None, .. } => Ok(true),
@@ -203,14 +205,14 @@ impl Sink {
                 let published = local::at_both(&hidden, path, publish).await;
                 published.with_context(|| {
                     let (hidden, path) = (name::escape(&hidden), name::escape(path));
-                    format!("all of {path} is copied, and is still called {hidden}")
+                    format!("cannot rename the complete copy {hidden} to {path}")
                 })
             }
             Sink::Weft { file, .. } => Ok(file.close().await.map(|()| true)?),
         }
     }
 
-    /// Removes an unfinished file. No write to it may be in flight any more.
+    /// Removes an unfinished file. No write to it may be in flight.
     pub(super) async fn discard(self, to: &Tree, path: &[u8]) -> Left {
         let (gone, left) = match (&self, to) {
             (
@@ -248,11 +250,11 @@ impl Sink {
             // The first failure is the one to report.
             let _ = file.close().await;
         }
-        if gone { left } else { Left::Part }
+        if gone { left } else { Left::Partial }
     }
 }
 
-/// A path in the same directory that nothing else has.
+/// A unique path in the same directory.
 fn hidden_beside(path: &[u8]) -> Vec<u8> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let end = path.iter().rposition(|b| *b != b'/').map_or(0, |i| i + 1);
@@ -262,7 +264,7 @@ fn hidden_beside(path: &[u8]) -> Vec<u8> {
     name::join(directory, name.as_bytes())
 }
 
-/// The layout to ask for, so that a copy lies as this file does.
+/// The layout to request, so that the copy has the layout of this file.
 fn layout_of(node: &Node) -> NewLayout {
     node.layout
         .as_ref()

@@ -1,4 +1,4 @@
-//! A file that is copied from.
+//! The source file of a copy.
 
 use std::fs::File;
 use std::ops::Range;
@@ -8,18 +8,11 @@ use anyhow::{Context, Result};
 use weft_client::{Access, DataRanges};
 use weft_layout::FileOffset;
 
-use super::context::SMALL;
 use super::tree::Tree;
 use crate::copy::local;
+use crate::limits::{DATA_RANGES_FILE_MIN, REMOTE_HOLE_MIN, SMALL_FILE_BYTES};
 use crate::remote::reach;
 use crate::streams::{Buffer, ZeroedReader, blocking};
-
-/// From this size on a file of a volume is asked where its data is; reading the zeros of a smaller
-/// one costs as much.
-const ASK_FOR_DATA: u64 = 64 << 20;
-/// Shorter holes of a file of a volume are read like data: a separate request for the data behind
-/// them costs more.
-const HOLE_MIN: u64 = 256 << 10;
 
 /// An open file to read from.
 pub(super) enum Source {
@@ -27,7 +20,7 @@ pub(super) enum Source {
     Weft {
         file: weft_client::File,
         reader: Arc<ZeroedReader>,
-        /// `None`: taken for one range.
+        /// `None`: the whole file counts as data.
         data: Option<DataRanges>,
     },
 }
@@ -55,8 +48,8 @@ impl Source {
                 } else {
                     file.size().await?
                 };
-                let data =
-                    (size >= ASK_FOR_DATA).then(|| file.data_ranges(FileOffset(0), HOLE_MIN));
+                let data = (size >= DATA_RANGES_FILE_MIN)
+                    .then(|| file.data_ranges(FileOffset(0), REMOTE_HOLE_MIN));
                 let reader = Arc::new(ZeroedReader::new(Arc::new(file.canonical()?)));
                 Ok((Source::Weft { file, reader, data }, size))
             }
@@ -67,8 +60,10 @@ impl Source {
     /// ended.
     pub(super) async fn next_data(&mut self, at: u64, size: u64) -> Result<Option<Range<u64>>> {
         match self {
-            // Holes cannot matter in a file of one small piece.
-            Source::Local(_) if size <= SMALL as u64 => Ok((at < size).then_some(at..size)),
+            // Holes do not matter in a file of one small piece.
+            Source::Local(_) if size <= SMALL_FILE_BYTES as u64 => {
+                Ok((at < size).then_some(at..size))
+            }
             Source::Local(file) => {
                 let file = file.clone();
                 Ok(blocking(move || local::next_data(&file, at, size)).await?)
@@ -85,8 +80,8 @@ impl Source {
         }
     }
 
-    /// Whether the size says how much there is to read: a local file of none may be one that is
-    /// made as it is read.
+    /// Whether the size says how much there is to read: a local file of size 0 may be generated as
+    /// it is read.
     pub(super) fn states_size(&self, size: u64) -> bool {
         size > 0 || matches!(self, Source::Weft { .. })
     }
@@ -96,12 +91,14 @@ impl Source {
     pub(super) async fn end(&self, size: u64, short: Option<u64>) -> Result<(u64, bool)> {
         match self {
             // One read, which found everything.
-            Source::Local(_) if short.is_none() && size <= SMALL as u64 => Ok((size, false)),
+            Source::Local(_) if short.is_none() && size <= SMALL_FILE_BYTES as u64 => {
+                Ok((size, false))
+            }
             Source::Local(file) => {
                 let file = file.clone();
                 Ok(blocking(move || local::end(&file, size, short)).await?)
             }
-            // Every range was read, and none came short.
+            // Every range was read, and no read was short.
             Source::Weft { data, reader, .. }
                 if data.is_none() && short.is_none() && !reader.came_short() =>
             {
@@ -136,7 +133,7 @@ pub(super) enum Fetch {
 }
 
 impl Fetch {
-    /// Fills the buffer; says how much there was.
+    /// Fills the buffer. Returns it with the number of bytes read.
     pub(super) async fn run(&self, offset: u64, mut buffer: Buffer) -> Result<(Buffer, usize)> {
         match self {
             Fetch::Local(file) => {

@@ -9,7 +9,7 @@ use weft_client::{Changes, FileKind, Time, Volume};
 use weft_proto::Code;
 
 use super::local;
-use super::node::{Found, Node, Xattr};
+use super::node::{DirEntry, Node, Xattr};
 use crate::remote::{self, reach};
 use crate::streams::blocking;
 use crate::terminal::name;
@@ -36,7 +36,7 @@ impl Tree {
         }
     }
 
-    /// What a path names; `None` if there is nothing.
+    /// The file that a path names; `None` if there is none.
     pub(crate) async fn stat(&self, path: &[u8], follow: bool) -> Result<Option<Node>> {
         match self {
             Tree::Local => {
@@ -70,7 +70,9 @@ impl Tree {
         match self {
             Tree::Local => {
                 let text = local::at(path, |place| std::fs::read_link(place)).await;
-                let text = text.with_context(|| format!("cannot read link {}", self.show(path)))?;
+                let text = text.with_context(|| {
+                    format!("cannot read the symbolic link {}", self.show(path))
+                })?;
                 Ok(name::bytes(text.as_os_str()).to_vec())
             }
             Tree::Weft(volume) => {
@@ -107,8 +109,7 @@ impl Tree {
         }
     }
 
-    /// Makes a directory that its owner can fill; a directory that is there will do. Returns its
-    /// identity.
+    /// Makes a directory that its owner can fill, unless it exists. Returns its identity.
     pub(crate) async fn make_directory(&self, path: &[u8], mode: u32) -> Result<(u64, u64)> {
         let created = match self {
             Tree::Local => {
@@ -131,7 +132,7 @@ impl Tree {
         match self.stat(path, true).await? {
             Some(node) if node.is_directory() => Ok(node.identity),
             _ => bail!(
-                "cannot make directory {}: it exists and is no directory",
+                "cannot make directory {}: it exists and is not a directory",
                 self.show(path)
             ),
         }
@@ -143,7 +144,7 @@ impl Tree {
                 let text = name::os(text);
                 let link = move |place: &Path| std::os::unix::fs::symlink(text, place);
                 let made = local::at(path, link).await;
-                made.with_context(|| format!("cannot make link {}", self.show(path)))
+                made.with_context(|| format!("cannot make the symbolic link {}", self.show(path)))
             }
             Tree::Weft(volume) => {
                 let place = reach(volume, path).await?;
@@ -158,7 +159,7 @@ impl Tree {
             Tree::Local => {
                 let node = node.clone();
                 let made = local::at(path, move |place| local::make_node(place, &node)).await;
-                made.with_context(|| format!("cannot make node {}", self.show(path)))
+                made.with_context(|| format!("cannot make the device node {}", self.show(path)))
             }
             Tree::Weft(volume) => {
                 let place = reach(volume, path).await?;
@@ -176,7 +177,7 @@ impl Tree {
             Tree::Local => {
                 let link = |file: &Path, place: &Path| std::fs::hard_link(file, place);
                 let made = local::at_both(file, path, link).await;
-                made.with_context(|| format!("cannot make hard link {}", self.show(path)))
+                made.with_context(|| format!("cannot make the hard link {}", self.show(path)))
             }
             Tree::Weft(volume) => {
                 let (file, place) = (reach(volume, file).await?, reach(volume, path).await?);
@@ -185,9 +186,9 @@ impl Tree {
         }
     }
 
-    /// Makes room for something that is no directory: removes the entry of this name, unless it is
-    /// a directory.
-    pub(super) async fn make_room(&self, path: &[u8], keep: bool) -> Result<bool> {
+    /// Frees a name for a new file: removes an existing entry unless it is a directory. Returns
+    /// false if there is one and `keep` is set.
+    pub(super) async fn free_name(&self, path: &[u8], keep: bool) -> Result<bool> {
         let Some(there) = self.stat(path, false).await? else {
             return Ok(true);
         };
@@ -249,12 +250,14 @@ impl Tree {
 
 impl Pages {
     /// The next entries; empty at the end.
-    pub(crate) async fn next(&mut self) -> Result<Vec<io::Result<Found>>> {
+    pub(crate) async fn next(&mut self) -> Result<Vec<io::Result<DirEntry>>> {
         match self {
             Pages::Local(directory) => {
-                let mut reading = directory
-                    .take()
-                    .ok_or_else(|| anyhow!("the listing was lost"))?;
+                let mut reading = directory.take().ok_or_else(|| {
+                    anyhow!(
+                        "internal error: the listing of a directory was lost; please report this"
+                    )
+                })?;
                 let (reading, page) = blocking(move || {
                     let page = local::page(&mut reading);
                     Ok((reading, page))
@@ -266,7 +269,7 @@ impl Pages {
             Pages::Weft(listing) => {
                 let page = listing.page().await?;
                 let found = |e: weft_client::Listed| {
-                    Ok(Found {
+                    Ok(DirEntry {
                         name: e.name.to_vec(),
                         node: e.attributes.into(),
                     })

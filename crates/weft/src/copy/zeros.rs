@@ -1,8 +1,8 @@
-//! Zeros in data: found, so that they need not be written.
+//! Finds long runs of zeros in data, so that they need not be written.
 
 use std::ops::Range;
 
-/// What is looked at to find zeros.
+/// The unit in which data is searched for zeros, in bytes.
 pub(crate) const BLOCK: usize = 4096;
 
 /// The ranges of `data` without zeros of `hole` bytes or more; ranges that are left out consist of

@@ -1,9 +1,9 @@
 //! The log of a long-running process, on standard error.
 //!
-//! A background process writes to a file that its parent opened and that nothing else truncates. So
-//! the process rotates it: at 16 MiB the file becomes `NAME.1`, the one before `NAME.2` and so on,
-//! and the oldest is removed. Other output on standard error, such as the message of a panic, goes
-//! to the new file, too.
+//! A background process writes to a file that its parent opened. Nothing else truncates that file,
+//! so the process rotates it: at 16 MiB the file becomes `NAME.1`, the previous one `NAME.2` and so
+//! on, and the oldest is removed. Other output on standard error, such as panic messages, follows
+//! to the new file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,13 +16,8 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use weft_proto::text;
 
+use crate::limits::{LOG_BYTES_MAX, LOG_ROTATION_RETRY_BYTES, LOGS_KEPT};
 use crate::process::private_files::open_log;
-
-/// A log is rotated at this size, and this many older ones are kept: 80 MiB for each process.
-const BYTES_MAX: u64 = 16 << 20;
-const KEPT: u32 = 4;
-/// After a failed rotation, the next is tried once this much was written.
-const AGAIN: u64 = 1 << 20;
 
 /// Starts the log. `background`: standard error is a file that belongs to the volume.
 pub(crate) fn start(level: &str, background: bool) {
@@ -33,7 +28,7 @@ pub(crate) fn start(level: &str, background: bool) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(writer)
-        // With the log's disk full it would report that in the log, and panic.
+        // It would report a full disk in the log on that disk, and panic.
         .log_internal_errors(false)
         // Colours could not be told from escape sequences in a name.
         .with_ansi(false)
@@ -46,7 +41,7 @@ struct RotatedLog {
     file: File,
     bytes: u64,
     max: u64,
-    /// Standard error moves to the new file, too.
+    /// Whether standard error moves to the new file, too.
     is_stderr: bool,
 }
 
@@ -64,7 +59,7 @@ impl RotatedLog {
             file: open_log(&path).ok()?,
             path,
             bytes: here.len(),
-            max: BYTES_MAX,
+            max: LOG_BYTES_MAX,
             is_stderr: true,
         })
     }
@@ -74,8 +69,8 @@ impl RotatedLog {
         if self.bytes > 0 && self.bytes + length > self.max {
             self.bytes = match self.rotate() {
                 Ok(()) => 0,
-                // The file keeps growing: no line is lost for it.
-                Err(_) => self.max.saturating_sub(AGAIN),
+                // The file keeps growing, so that no line is lost.
+                Err(_) => self.max.saturating_sub(LOG_ROTATION_RETRY_BYTES),
             };
         }
         self.bytes += length;
@@ -83,7 +78,7 @@ impl RotatedLog {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        for number in (1..KEPT).rev() {
+        for number in (1..LOGS_KEPT).rev() {
             match fs::rename(
                 numbered(&self.path, number),
                 numbered(&self.path, number + 1),
@@ -131,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_takes_no_more_than_its_bound_and_keeps_the_latest_lines_whole() {
+    fn a_rotated_log_stays_within_its_bound_and_keeps_the_latest_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.log");
         let mut log = RotatedLog {
@@ -147,20 +142,20 @@ mod tests {
             log.write(line(number).as_bytes()).unwrap();
         }
         let mut all = String::new();
-        for number in (1..=KEPT).rev() {
+        for number in (1..=LOGS_KEPT).rev() {
             let text = fs::read_to_string(numbered(&path, number)).unwrap();
             assert!(text.len() <= 1000 && text.len() > 900);
             all += &text;
         }
         all += &fs::read_to_string(&path).unwrap();
-        assert!(!numbered(&path, KEPT + 1).exists());
+        assert!(!numbered(&path, LOGS_KEPT + 1).exists());
         let kept = all.lines().count() as u32;
         let last: String = (lines - kept..lines).map(line).collect();
         assert!(kept > 4 * 38 && all == last, "{all}");
     }
 
     #[test]
-    fn an_event_is_one_line_that_commands_no_terminal() {
+    fn an_event_is_one_line_without_control_characters() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("node.log");
         let log = RotatedLog {

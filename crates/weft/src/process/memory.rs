@@ -1,22 +1,15 @@
-//! How much memory a process may use, and how the defaults of a node come from that.
+//! How much memory a process may use, and the defaults of a node that follow from it.
 //!
 //! A container's limit is below the machine's memory, and the kernel kills a process that exceeds
-//! it. So the limit is the least of the machine's memory and of the limits of all control groups of
-//! this process. The default of a node is a share of that: all nodes of the volume on this machine
-//! divide it, as processes of one container, or of none.
+//! it. So the limit is the minimum of the machine's memory and the limits of all control groups of
+//! this process. All nodes of the volume on this machine share it equally, whether they run in one
+//! container or in none.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The parts of a node's share for a server's data, for the blocks and memtables of a key-value
-/// engine, and for payloads that peers have begun to send. The rest is for calls in progress and
-/// the allocator.
-const CACHE_PART: u64 = 4;
-const ENGINE_PART: u64 = 16;
-const WINDOWS_PART: u64 = 8;
-/// The least and the most of each.
-const CACHE: (u64, u64) = (8 << 20, 1 << 30);
-const ENGINE: (u64, u64) = (4 << 20, 64 << 20);
-const WINDOWS: (u64, u64) = (8 << 20, 128 << 20);
+use crate::limits::{
+    CACHE_DIVISOR, CACHE_RANGE, ENGINE_DIVISOR, ENGINE_RANGE, WINDOWS_DIVISOR, WINDOWS_RANGE,
+};
 
 /// The memory that a node may take unless the configuration says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,22 +23,22 @@ impl Share {
 
     /// For the cache of a server's data.
     pub(crate) fn cache(self) -> u64 {
-        self.part(CACHE_PART, CACHE)
+        self.fraction(CACHE_DIVISOR, CACHE_RANGE)
     }
 
     /// For the block cache and the memtables of a key-value engine.
     pub(crate) fn engine(self) -> u64 {
-        self.part(ENGINE_PART, ENGINE)
+        self.fraction(ENGINE_DIVISOR, ENGINE_RANGE)
     }
 
     /// For payloads on their way to the node.
     pub(crate) fn windows(self) -> u64 {
-        self.part(WINDOWS_PART, WINDOWS)
+        self.fraction(WINDOWS_DIVISOR, WINDOWS_RANGE)
     }
 
     /// In whole MiB.
-    fn part(self, part: u64, (least, most): (u64, u64)) -> u64 {
-        (self.0 / part).clamp(least, most) & !((1 << 20) - 1)
+    fn fraction(self, divisor: u64, (least, most): (u64, u64)) -> u64 {
+        (self.0 / divisor).clamp(least, most) & !((1 << 20) - 1)
     }
 }
 
@@ -57,8 +50,9 @@ pub(crate) fn limit() -> u64 {
     allowed(&groups, Path::new("/sys/fs/cgroup"), total)
 }
 
-/// The least limit of the named control groups and of those above them. In a container that sees
-/// its own group as the root, the names do not match the hierarchy; what is there counts.
+/// The lowest limit of the named control groups and of those above them. In a container that sees
+/// its own group as the root, the names do not match the hierarchy; then only existing groups
+/// count.
 fn allowed(groups: &str, root: &Path, total: u64) -> u64 {
     let mut least = total;
     for line in groups.lines() {
@@ -113,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_of_all_groups_above_counts() {
+    fn the_lowest_limit_of_all_parent_groups_counts() {
         for (files, groups, expected) in [
             // No limits, and none that can be found.
             (&[][..], "0::/\n", TOTAL),
@@ -168,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn all_nodes_of_a_machine_together_take_half_of_what_there_is_by_default() {
+    fn all_nodes_of_a_machine_take_at_most_half_of_its_memory_by_default() {
         for (limit, nodes) in [
             (1_u64 << 30, 2_u64),
             (4 << 30, 5),
@@ -179,7 +173,7 @@ mod tests {
             let node = share.cache() + 2 * share.engine() + share.windows();
             assert!(nodes * node <= limit / 2 + (8 << 20), "{limit} {nodes}");
         }
-        // Whatever the machine has, as before.
+        // The bounds hold on the largest machine, and on the smallest.
         let large = Share(1 << 40);
         assert_eq!(
             (large.cache(), large.engine(), large.windows()),

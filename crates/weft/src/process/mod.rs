@@ -1,5 +1,5 @@
-//! What a process takes from its machine: memory, threads that start early and stay, a log that is
-//! rotated, and files that no other user may read.
+//! What a process takes from its machine: memory, threads that start early and stay, a rotated log,
+//! and files that other users may not read.
 //!
 //! Nothing here knows a volume.
 

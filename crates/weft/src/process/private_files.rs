@@ -16,7 +16,7 @@ pub(crate) const FILE_MODE: u32 = 0o600;
 /// The bits of users other than the owner.
 pub(crate) const OTHERS: u32 = 0o077;
 
-/// Keeps the files that this process makes from other users, including those that libraries make.
+/// Denies other users access to files that this process or its libraries create from now on.
 pub(crate) fn narrow_umask() {
     rustix::process::umask(Mode::from_raw_mode(OTHERS));
 }
@@ -41,7 +41,7 @@ pub(crate) fn open_log(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(FILE_MODE);
     let log = options.open(path);
-    log.with_context(|| format!("cannot open {}", path.display()))
+    log.with_context(|| format!("cannot open the log {}", path.display()))
 }
 
 /// Replaces a small file atomically. On return the new content survives power loss.
@@ -56,7 +56,7 @@ pub(crate) fn write_durably(path: &Path, text: &str) -> Result<()> {
         if let Some(folder) = folders.next() {
             File::open(folder)?.sync_all()?;
         }
-        // The folder may be new, too. Its parent is synced where this process may read it.
+        // The folder may be new, too. Its parent is synced if this process may read it.
         if let Some(Ok(above)) = folders.next().map(File::open) {
             above.sync_all()?;
         }

@@ -1,4 +1,4 @@
-//! Runtimes of long-running processes, whose indispensable threads start with the runtime.
+//! Runtimes of long-running processes: their indispensable threads start with the runtime.
 //!
 //! A runtime starts threads for blocking work (resolving a name, waiting for the kernel) on demand,
 //! and ends them when they have been idle for a while. If the system refuses a thread at that
@@ -12,13 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads for blocking work: how many start at once, and the most at a time.
-const KEPT: usize = 2;
-const BLOCKING_MAX: usize = 64;
-/// Longer than any process runs.
-const FOR_EVER: Duration = Duration::from_hours(24 * 365 * 10);
-/// How long the threads may take to start.
-const START: Duration = Duration::from_secs(10);
+use crate::limits::{
+    BLOCKING_THREADS_KEPT, BLOCKING_THREADS_MAX, THREAD_KEEP_ALIVE, THREADS_START_TIMEOUT,
+};
 
 /// Builds a runtime whose threads are running.
 ///
@@ -27,11 +23,11 @@ const START: Duration = Duration::from_secs(10);
 pub(crate) fn lasting(builder: &mut Builder) -> Result<Runtime> {
     let runtime = builder
         .enable_all()
-        .max_blocking_threads(BLOCKING_MAX)
-        .thread_keep_alive(FOR_EVER)
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build()?;
     let there = Arc::new(AtomicUsize::new(0));
-    for _ in 0..KEPT {
+    for _ in 0..BLOCKING_THREADS_KEPT {
         let there = Arc::clone(&there);
         runtime.spawn_blocking(move || {
             // Each waits for the others, so that no thread is counted twice.
@@ -41,7 +37,7 @@ pub(crate) fn lasting(builder: &mut Builder) -> Result<Runtime> {
     }
     if !wait_for(&there) {
         bail!(
-            "cannot start {KEPT} threads within {START:?}: see the limits of processes (ulimit -u, pids.max)"
+            "cannot start {BLOCKING_THREADS_KEPT} threads within {THREADS_START_TIMEOUT:?}: raise the limit on processes (ulimit -u, pids.max)"
         );
     }
     Ok(runtime)
@@ -50,8 +46,8 @@ pub(crate) fn lasting(builder: &mut Builder) -> Result<Runtime> {
 /// Whether all threads started in time.
 fn wait_for(there: &AtomicUsize) -> bool {
     let begun = Instant::now();
-    while there.load(Ordering::Acquire) < KEPT {
-        if begun.elapsed() > START {
+    while there.load(Ordering::Acquire) < BLOCKING_THREADS_KEPT {
+        if begun.elapsed() > THREADS_START_TIMEOUT {
             return false;
         }
         std::thread::sleep(Duration::from_micros(200));
@@ -67,10 +63,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocking_work_is_done_by_threads_that_were_there_from_the_beginning() {
+    fn blocking_work_runs_on_the_threads_started_with_the_runtime() {
         let runtime = lasting(&mut Builder::new_current_thread()).unwrap();
-        // A thread is idle a moment after its work has ended; work that comes before starts another
-        // one.
+        // A thread becomes idle a moment after its work has ended; earlier work would start
+        // another.
         let idle = || std::thread::sleep(Duration::from_millis(20));
         let mut seen: HashSet<ThreadId> = HashSet::new();
         for _ in 0..20 {
@@ -78,6 +74,6 @@ mod tests {
             let work = runtime.spawn_blocking(|| std::thread::current().id());
             seen.insert(runtime.block_on(work).unwrap());
         }
-        assert!(seen.len() <= KEPT, "{seen:?}");
+        assert!(seen.len() <= BLOCKING_THREADS_KEPT, "{seen:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! A volume as a command sees it: connecting to it, paths in it, walks through its trees, and the
 //! check of a view before its file is made.
 //!
-//! Invariant: a command connects through [`connect`], so that the service hears when the command
+//! Invariant: a command connects through [`connect`], which reports to the service when the command
 //! ends. Data moves elsewhere (`streams`, `copy`, `transfer`).
 
 pub(crate) mod connect;
@@ -12,6 +12,6 @@ pub(crate) mod servers;
 mod walk;
 
 pub(crate) use path::{
-    RemotePath, is_directory, kind, kind_name, look, look_link, parser, places, reach,
+    RemotePath, destinations, is_directory, kind, kind_name, look, look_link, parser, reach,
 };
-pub(crate) use walk::{Spot, Visit, Walk};
+pub(crate) use walk::{Location, Visit, Walk};

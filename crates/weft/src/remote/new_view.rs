@@ -8,8 +8,8 @@ use weft_layout::{BSU_DEFAULT, Grid, Map, View};
 use crate::args::LayoutArgs;
 use crate::remote::path::{RemotePath, look, look_link};
 
-/// Refuses a view that no new file at this place and of this layout could have. A file that exists,
-/// and a view that fits every file, need no check.
+/// Refuses a view that a new file with this path and layout could not have. An existing file, and
+/// the canonical view, need no check.
 ///
 /// # Errors
 /// Those of opening the view. A view can pass and yet be refused of the file: where servers are
@@ -24,7 +24,7 @@ pub(crate) async fn check_view(
         return Ok(());
     }
     let Some(directory) = look(volume, &file.directory()).await? else {
-        // Making the file says it.
+        // Creating the file fails with a better message.
         return Ok(());
     };
     let layout = layout.layout();
@@ -40,6 +40,6 @@ pub(crate) async fn check_view(
     let bsu = given.map(|g| g.bsu).filter(|bsu| *bsu > 0);
     let bsu = layout.bsu.or(bsu).unwrap_or(BSU_DEFAULT);
     Map::new(Grid::new(cells, bsu, 1)?, view)
-        .with_context(|| format!("cannot make {file} and write to it so"))?;
+        .with_context(|| format!("cannot create {file} and write this view of it"))?;
     Ok(())
 }

@@ -87,12 +87,12 @@ pub(crate) fn kind_name(kind: FileKind) -> &'static str {
     }
 }
 
-/// What a path leads to; `None` if there is nothing.
+/// The attributes of what a path leads to; `None` if it does not exist.
 pub(crate) async fn look(volume: &Volume, path: impl AsRef<[u8]>) -> Result<Option<Attributes>> {
     present(stat(volume, path.as_ref(), true).await)
 }
 
-/// What a path names, a symbolic link itself included; `None` if there is nothing.
+/// As [`look`], but a symbolic link at the end is not followed.
 pub(crate) async fn look_link(
     volume: &Volume,
     path: impl AsRef<[u8]>,
@@ -113,16 +113,17 @@ async fn stat(
     }
 }
 
-/// The place of a path of any length. Of a path that is too long for a call, it is the last part,
-/// in the directory that the parts before it lead to.
+/// The place of a path of any length. A path that is too long for a call is resolved in segments:
+/// the place is the last segment, in the directory that the others lead to.
 ///
-/// Cost: nothing for a path that is short enough, one request for each part before the last.
+/// Cost: nothing for a path that is short enough, else one request for each segment before the
+/// last.
 pub(crate) async fn reach(volume: &Volume, path: &[u8]) -> Result<Place, weft_client::Error> {
     let mut place = Place::from(path);
     let mut rest = path;
     let mut directory = None;
-    while let Some((part, behind)) = name::split(rest) {
-        let at = directory.map_or_else(|| Place::from(part), |id| Place::under(id, part));
+    while let Some((segment, behind)) = name::split(rest) {
+        let at = directory.map_or_else(|| Place::from(segment), |id| Place::under(id, segment));
         let id = volume.stat(at).await?.id;
         place = match behind {
             [] => Place::of(id),
@@ -142,9 +143,9 @@ fn present(found: Result<Attributes, weft_client::Error>) -> Result<Option<Attri
     }
 }
 
-/// The targets of several sources: inside the last path if that is a directory, else the last path
+/// The destinations of several sources: in the last path if that is a directory, else the last path
 /// itself, for a single source. `what` is the verb for errors, such as "move".
-pub(crate) async fn places(
+pub(crate) async fn destinations(
     volume: &Volume,
     what: &str,
     sources: &[RemotePath],
@@ -159,7 +160,7 @@ pub(crate) async fn places(
     }
     if sources.len() > 1 {
         bail!(
-            "cannot {what} {} files to {last}: it is no directory",
+            "cannot {what} {} files to {last}: it is not a directory",
             sources.len()
         );
     }

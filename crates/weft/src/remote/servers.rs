@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use weft_client::{Server, ServerState, Volume};
 
 use super::connect;
+use crate::limits::START_POLL_INTERVAL;
 use crate::volume_config::{Config, NodeName};
 
 /// Waits until every server has registered with the metadata service. Returns the messages about
@@ -35,11 +36,12 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
             }
             if Instant::now() > deadline {
                 bail!(
-                    "the metadata service has not heard of {}",
-                    missing.join(", ")
+                    "{} did not register with the metadata service: see the logs in {}/log, or wait longer with --wait",
+                    missing.join(", "),
+                    config.base.display()
                 );
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(START_POLL_INTERVAL).await;
         }
     })
 }
@@ -48,9 +50,9 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
 pub(crate) fn refusal(server: &Server) -> String {
     let (id, newest) = (server.id, newest(server));
     format!(
-        "server {id} is refused: its folder is older than what the server said before{newest}, or a copy of it runs already. Put the newest \
-         copy of the folder back; or take this one by `weft server accept-rollback {id}`: what was written to it since is lost, and reading \
-         its files is an error until each is written anew, restored or accepted"
+        "server {id} is refused: its folder is older than what the server reported before{newest}, or a copy of it already runs. Restore \
+         the newest copy of the folder; or accept this one with `weft server accept-rollback {id}`: later writes to it are lost, and \
+         reading its files fails until each is written again, restored or accepted"
     )
 }
 
@@ -67,5 +69,5 @@ pub(crate) fn newest(server: &Server) -> String {
 }
 
 /// What to do about a refused metadata service.
-pub(crate) const SERVICE_REFUSED: &str = "the metadata service is refused: its folder is older than what the servers heard of it. Put the newest copy of the \
-     folder back; or take this one by `weft server accept-rollback metadata`, and names and small files that were changed since are lost";
+pub(crate) const SERVICE_REFUSED: &str = "the metadata service is refused: its folder is older than what it told the servers before. Restore the newest copy \
+     of the folder; or accept this one with `weft server accept-rollback metadata`: later changes of names and small files are lost";

@@ -1,8 +1,9 @@
-//! Walks a directory tree of the volume, many requests at a time, each directory a page at a time.
+//! Walks a directory tree of the volume with many requests at a time, reading each directory in
+//! pages.
 //!
-//! One owner of all state ([`Tree`]): the entries that wait, and the open directories. The entry
-//! found last goes first, so that few wait. An entry is named by its directory's id, so that no
-//! path gets too long, however deep the tree, and no rename leads the walk out of its tree.
+//! One owner of all state ([`Tree`]): the waiting entries and the open directories. Entries are
+//! visited last in, first out, so that few wait. Requests name an entry by its directory's id, so
+//! no path gets too long in a deep tree, and no rename leads the walk out of its tree.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +12,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use weft_client::{Attributes, Listed, Listing, Place, Volume};
 
+use crate::limits::WALK_REQUESTS_MAX;
 use crate::remote::path::{RemotePath, is_directory};
 use crate::terminal::Problems;
-
-/// Requests in flight: enough for the metadata service to commit them in groups.
-const REQUESTS: usize = 64;
 
 /// When a file is visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +27,9 @@ pub(crate) enum Visit {
     File,
 }
 
-/// Where something is.
+/// Where an entry is: its path for messages, its place for calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct Location {
     path: RemotePath,
     place: Place,
 }
@@ -40,31 +39,31 @@ pub(crate) struct Walk<'a, F> {
     volume: &'a Volume,
     problems: &'a Problems,
     visit: F,
-    /// What was visited for the last time, and well.
+    /// Entries that are done without failure.
     done: AtomicU64,
 }
 
-/// Of an open directory its number.
+/// The number of an open directory.
 type Number = u64;
 
 /// A directory, from its being entered until everything below it is done.
 struct Directory {
-    spot: Spot,
+    location: Location,
     attributes: Attributes,
     parent: Option<Number>,
-    /// What is found in it and not done, and one more until all of it is listed.
+    /// Entries that are not done, plus one until the directory is completely listed.
     open: usize,
-    /// Everything in it went well so far.
+    /// No failure in it so far.
     well: bool,
 }
 
 enum Task {
-    Visit(Visit, Option<Number>, Spot, Attributes),
+    Visit(Visit, Option<Number>, Location, Attributes),
     List(Number, Listing),
 }
 
 enum Done {
-    Visited(Visit, Option<Number>, Spot, Attributes, bool),
+    Visited(Visit, Option<Number>, Location, Attributes, bool),
     Listed(Number, Listing, Option<Vec<Listed>>),
 }
 
@@ -76,7 +75,7 @@ struct Tree {
     last: Number,
 }
 
-impl Spot {
+impl Location {
     /// For messages.
     pub(crate) fn path(&self) -> &RemotePath {
         &self.path
@@ -90,7 +89,7 @@ impl Spot {
 
 impl<'a, F, R> Walk<'a, F>
 where
-    F: Fn(Visit, Spot, Attributes) -> R + Sync,
+    F: Fn(Visit, Location, Attributes) -> R + Sync,
     R: Future<Output = anyhow::Result<()>> + Send,
 {
     /// A walk that calls `visit` for every entry. It reports a failure and goes on.
@@ -107,27 +106,27 @@ where
     /// "changed".
     pub(crate) fn interrupted(&self, done: &str) -> String {
         format!(
-            "{} names are {done}, the others are as they were; the same command goes on",
+            "{} names are {done}, the others are unchanged; the same command continues",
             self.done()
         )
     }
 
-    /// How many names are done: visited without failure, directories after what they hold.
+    /// How many names are done: visited without failure; a directory counts after its entries.
     pub(crate) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Walks from here down. Symbolic links are visited, not followed.
+    /// Walks the tree below `path`. Symbolic links are visited, not followed.
     ///
-    /// Returns whether everything went well here.
+    /// Returns whether there was no failure.
     pub(crate) async fn from(&self, path: RemotePath, attributes: Attributes) -> bool {
         let place = Place::from(&path);
         let mut tree = Tree::default();
-        tree.found(None, Spot { path, place }, attributes);
+        tree.found(None, Location { path, place }, attributes);
         let mut running: FuturesUnordered<BoxFuture<'_, Done>> = FuturesUnordered::new();
         let mut well = true;
         loop {
-            while running.len() < REQUESTS
+            while running.len() < WALK_REQUESTS_MAX
                 && let Some(task) = tree.waiting.pop()
             {
                 running.push(Box::pin(self.run(task)));
@@ -136,9 +135,10 @@ where
                 return well;
             };
             match done {
-                Done::Visited(Visit::Enter, parent, spot, attributes, true) => {
-                    let place = Place::of(attributes.id).shown_as(spot.path().as_ref().to_vec());
-                    tree.entered(parent, spot, attributes, self.volume.list(place));
+                Done::Visited(Visit::Enter, parent, location, attributes, true) => {
+                    let place =
+                        Place::of(attributes.id).shown_as(location.path().as_ref().to_vec());
+                    tree.entered(parent, location, attributes, self.volume.list(place));
                 }
                 Done::Visited(_, parent, _, _, fine) => well &= tree.done(parent, fine),
                 Done::Listed(number, listing, page) => well &= tree.listed(number, listing, page),
@@ -148,13 +148,13 @@ where
 
     async fn run(&self, task: Task) -> Done {
         match task {
-            Task::Visit(when, parent, spot, attributes) => {
-                let visited = (self.visit)(when, spot.clone(), attributes.clone()).await;
+            Task::Visit(when, parent, location, attributes) => {
+                let visited = (self.visit)(when, location.clone(), attributes.clone()).await;
                 let well = self.problems.note(visited).is_some();
                 if well && when != Visit::Enter {
                     self.done.fetch_add(1, Ordering::Relaxed);
                 }
-                Done::Visited(when, parent, spot, attributes, well)
+                Done::Visited(when, parent, location, attributes, well)
             }
             Task::List(number, mut listing) => {
                 let page = self.problems.note(listing.page().await);
@@ -165,26 +165,26 @@ where
 }
 
 impl Tree {
-    fn found(&mut self, parent: Option<Number>, spot: Spot, attributes: Attributes) {
+    fn found(&mut self, parent: Option<Number>, location: Location, attributes: Attributes) {
         let when = if is_directory(&attributes) {
             Visit::Enter
         } else {
             Visit::File
         };
         self.waiting
-            .push(Task::Visit(when, parent, spot, attributes));
+            .push(Task::Visit(when, parent, location, attributes));
     }
 
     fn entered(
         &mut self,
         parent: Option<Number>,
-        spot: Spot,
+        location: Location,
         attributes: Attributes,
         listing: Listing,
     ) {
         self.last += 1;
         let directory = Directory {
-            spot,
+            location,
             attributes,
             parent,
             open: 1,
@@ -204,18 +204,18 @@ impl Tree {
         let directory = self.directories.get_mut(&number);
         let directory = directory.expect("a directory is open until all of it is listed");
         directory.open += page.len();
-        let (id, path) = (directory.attributes.id, directory.spot.path.clone());
+        let (id, path) = (directory.attributes.id, directory.location.path.clone());
         self.waiting.push(Task::List(number, listing));
         for entry in page {
             let path = path.join(&entry.name);
             let place = Place::under(id, entry.name).shown_as(path.as_ref().to_vec());
-            self.found(Some(number), Spot { path, place }, entry.attributes);
+            self.found(Some(number), Location { path, place }, entry.attributes);
         }
         true
     }
 
-    /// Something in this directory is done. Returns false if that was the tree itself, and it did
-    /// not go well.
+    /// An entry of this directory is done. Returns false if it was the root of the tree, and there
+    /// was a failure.
     fn done(&mut self, parent: Option<Number>, well: bool) -> bool {
         let (mut parent, mut well) = (parent, well);
         while let Some(number) = parent {
@@ -229,17 +229,16 @@ impl Tree {
             let directory = self.directories.remove(&number).expect("it was there");
             if directory.well {
                 let Directory {
-                    spot,
+                    location,
                     attributes,
                     parent,
                     ..
                 } = directory;
                 self.waiting
-                    .push(Task::Visit(Visit::Leave, parent, spot, attributes));
+                    .push(Task::Visit(Visit::Leave, parent, location, attributes));
                 return true;
             }
-            // Failures below have been reported; a directory with a failure inside is not a
-            // success.
+            // Failures below have been reported; a directory that contains one is not a success.
             (parent, well) = (directory.parent, false);
         }
         well

@@ -14,7 +14,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// The error of a task that panicked, which is a defect of weft.
+/// The error of a task that panicked, which is a bug in weft.
 pub(crate) fn panicked(error: &tokio::task::JoinError) -> anyhow::Error {
-    anyhow!("a task of weft itself failed: {error}")
+    anyhow!("internal error: a task panicked: {error}; please report this")
 }

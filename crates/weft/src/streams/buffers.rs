@@ -1,62 +1,58 @@
 //! Reused buffers, so that memory stays constant whatever the amount of data.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A fixed number of buffers of one size. Cheap to clone; clones share the buffers.
 #[derive(Clone)]
-pub(crate) struct Buffers(Arc<Inner>);
+pub(crate) struct Buffers(Arc<BufferPool>);
 
-struct Inner {
+struct BufferPool {
     size: usize,
     free: Mutex<Vec<Box<[u8]>>>,
-    room: Arc<Semaphore>,
+    /// One permit for each buffer that may still be taken.
+    permits: Arc<Semaphore>,
 }
 
-/// One buffer; goes back when dropped, also as [`Bytes`].
+/// One buffer. It returns to the pool when it is dropped, also as [`Bytes`].
 pub(crate) struct Buffer {
     memory: Box<[u8]>,
     length: usize,
-    home: Buffers,
-    _room: OwnedSemaphorePermit,
+    pool: Buffers,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Buffers {
-    /// `count` buffers of `size` bytes, made as they are needed.
+    /// A pool of `count` buffers of `size` bytes, allocated as they are needed.
     pub(crate) fn new(count: usize, size: usize) -> Buffers {
-        let room = Arc::new(Semaphore::new(count));
-        Buffers(Arc::new(Inner {
+        Buffers(Arc::new(BufferPool {
             size,
             free: Mutex::default(),
-            room,
+            permits: Arc::new(Semaphore::new(count)),
         }))
     }
 
-    /// The next free buffer, with whatever it held before. Waits for one.
+    /// Takes a free buffer, with whatever it held before. Waits until there is one.
     pub(crate) async fn take(&self, length: usize) -> Buffer {
         debug_assert!(length <= self.0.size);
-        let room = self
+        let permit = self
             .0
-            .room
+            .permits
             .clone()
             .acquire_owned()
             .await
             .expect("the semaphore is never closed");
-        let free = self
-            .0
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let free = self.0.free.lock().pop();
         let memory = free.unwrap_or_else(|| vec![0; self.0.size].into_boxed_slice());
         Buffer {
             memory,
             length,
-            home: self.clone(),
-            _room: room,
+            pool: self.clone(),
+            _permit: permit,
         }
     }
 }
@@ -96,12 +92,7 @@ impl AsRef<[u8]> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
-        self.home
-            .0
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(memory);
+        self.pool.0.free.lock().push(memory);
     }
 }
 
@@ -110,7 +101,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn memory_comes_back_and_is_bounded() {
+    async fn a_dropped_buffer_is_reused_and_memory_is_bounded() {
         let buffers = Buffers::new(1, 1000);
         let first = buffers.take(1000).await.freeze();
         let place = first.as_ptr();

@@ -1,4 +1,4 @@
-//! Data of views and files in motion: reused buffers, blocking calls on threads of their own, and a
+//! Data of views and files in motion: reused buffers, blocking calls on separate threads, and a
 //! view read or written as one stream.
 //!
 //! Invariant: memory is bounded by the number of buffers, whatever the amount of data. Nothing here
@@ -10,4 +10,4 @@ mod view;
 
 pub(crate) use blocking::{blocking, panicked};
 pub(crate) use buffers::{Buffer, Buffers};
-pub(crate) use view::{REQUEST, ZeroedReader, read_out, write_in};
+pub(crate) use view::{ZeroedReader, read_out, write_in};

@@ -15,15 +15,12 @@ use weft_layout::ViewOffset;
 use super::blocking::{blocking, panicked};
 use super::buffers::{Buffer, Buffers};
 
-/// Bytes of one request.
-pub(crate) const REQUEST: usize = 4 << 20;
-/// Requests in flight of one stream.
-const DEPTH: usize = 6;
+use crate::limits::{STREAM_REQUEST_BYTES, STREAM_REQUESTS_MAX};
 
 /// Reads bytes of a view; where the view holds no data, buffers hold zeros.
 pub(crate) struct ZeroedReader {
     view: Arc<OpenView>,
-    /// A read came short, so the view has bytes without data: buffers are cleared beforehand.
+    /// A read was short, so the view has bytes without data: buffers are cleared before reading.
     short: AtomicBool,
 }
 
@@ -35,16 +32,16 @@ impl ZeroedReader {
         }
     }
 
-    /// Whether a read came short so far: where no byte holds data, or where the file was cut.
+    /// Whether a read was short so far: where there is no data, or where the file was truncated.
     pub(crate) fn came_short(&self) -> bool {
         self.short.load(Ordering::Relaxed)
     }
 
     /// Fills `buffer` with the view's bytes from `offset` on.
     ///
-    /// Clearing a buffer costs a good part of moving it, and files without holes beyond a cell's
-    /// end never need it: so the first read that comes short is repeated into a cleared buffer, and
-    /// from then on all are cleared.
+    /// Clearing a buffer costs a good part of a read, and files without holes beyond a cell's end
+    /// never need it. So the first short read is repeated into a cleared buffer, and from then on
+    /// all buffers are cleared.
     pub(crate) async fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let length = buffer.len() as u64;
         if !self.short.load(Ordering::Relaxed) {
@@ -68,7 +65,11 @@ pub(crate) async fn read_out(
     step: usize,
     sink: &mut (impl Write + Send),
 ) -> Result<()> {
-    let depth = if step > REQUEST { 1 } else { DEPTH };
+    let depth = if step > STREAM_REQUEST_BYTES {
+        1
+    } else {
+        STREAM_REQUESTS_MAX
+    };
     let buffers = Buffers::new(depth + 1, step);
     let reader = Arc::new(ZeroedReader::new(view));
     let mut reads: FuturesOrdered<JoinHandle<Result<Buffer, Error>>> = FuturesOrdered::new();
@@ -104,14 +105,14 @@ pub(crate) async fn write_in(
     mut source: impl Read + Send + 'static,
     bar: &ProgressBar,
 ) -> Result<()> {
-    let buffers = Buffers::new(DEPTH + 1, REQUEST);
+    let buffers = Buffers::new(STREAM_REQUESTS_MAX + 1, STREAM_REQUEST_BYTES);
     let mut writes: FuturesOrdered<JoinHandle<Result<u64, Error>>> = FuturesOrdered::new();
     let mut total = 0;
     loop {
-        let room = limit
-            .map_or(REQUEST as u64, |limit| limit - total)
-            .min(REQUEST as u64) as usize;
-        let mut buffer = buffers.take(room).await;
+        let wanted = limit
+            .map_or(STREAM_REQUEST_BYTES as u64, |limit| limit - total)
+            .min(STREAM_REQUEST_BYTES as u64) as usize;
+        let mut buffer = buffers.take(wanted).await;
         let read = blocking(move || {
             let got = read_full(&mut source, &mut buffer)?;
             Ok((source, buffer, got))
@@ -129,7 +130,7 @@ pub(crate) async fn write_in(
             Ok(got as u64)
         }));
         total += got as u64;
-        if writes.len() >= DEPTH
+        if writes.len() >= STREAM_REQUESTS_MAX
             && let Some(done) = writes.next().await
         {
             bar.inc(done.map_err(|e| panicked(&e))??);

@@ -1,38 +1,35 @@
-//! Ctrl-C, `kill` and a terminal that goes away: how a long command ends before its work does.
+//! Ctrl-C, `kill` and a closed terminal: how a long command ends before its work is done.
 //!
 //! The first SIGINT, SIGTERM or SIGHUP after the first [`guard`] or [`Orderly`] asks the command to
-//! end. Work under a [`guard`] is dropped; work in a section that ends in order by itself
-//! ([`Orderly`]) learns of it through [`asked`] or [`check`]. Either way the command reports on
-//! standard error how far it came, the state of its target and how to go on, and its exit code is
-//! 128 plus the signal's number. A second signal ends the process at once.
+//! end. Work under a [`guard`] is dropped; work in an orderly section ([`Orderly`]), which ends by
+//! itself, checks [`asked`] or [`check`]. Either way the command reports on standard error how far
+//! it came, the state of its target and how to continue, and its exit code is 128 plus the signal's
+//! number. A second signal ends the process at once.
 //!
 //! A signal that the process was started to ignore (`nohup`, a background job of a script) stays
 //! ignored.
 //!
-//! Deliberately absent: commands that only print or ask once. The signal itself ends those, and
-//! there is nothing to report.
+//! Deliberately absent: commands that only print, or send a single request. The signal itself ends
+//! those, and there is nothing to report.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use anyhow::Result;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
+use crate::limits::SHUTDOWN_NOTICE_DELAY;
 use crate::terminal::output;
 
-/// How long an orderly end may take before the user is told of it.
-const QUIET: Duration = Duration::from_secs(1);
-
-/// What the whole process knows of signals.
+/// The signal state of the process.
 static STATE: OnceLock<watch::Sender<State>> = OnceLock::new();
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     signal: Option<Signal>,
-    /// Sections that end in order by themselves.
+    /// Number of orderly sections.
     orderly: usize,
 }
 
@@ -44,16 +41,16 @@ pub(crate) enum Signal {
     Terminate,
 }
 
-/// A command ended because it was asked to.
+/// A signal ended the command.
 #[derive(Debug, Error)]
 #[error("{}{}{state}", signal.word(), if state.is_empty() { "" } else { ": " })]
 pub(crate) struct Interrupted {
     signal: Signal,
-    /// What was done, what state the target is in, and how to go on.
+    /// What was done, the state of the target, and how to continue.
     state: String,
 }
 
-/// While it exists, a signal drops no work: its holder checks for signals itself.
+/// An orderly section. While one exists, signals drop no work: its holder checks for them.
 pub(crate) struct Orderly(());
 
 impl Signal {
@@ -75,7 +72,7 @@ impl Signal {
         }
     }
 
-    /// As a shell shows a process that the signal ended.
+    /// The exit code that a shell shows for a process ended by the signal.
     fn exit_code(self) -> u8 {
         128 + match self {
             Signal::Hangup => 1,
@@ -84,7 +81,7 @@ impl Signal {
         }
     }
 
-    /// The end of a command by this signal.
+    /// The error of a command that this signal ended.
     pub(crate) fn ended(self, state: impl Into<String>) -> anyhow::Error {
         let state = state.into();
         Interrupted {
@@ -96,7 +93,7 @@ impl Signal {
 }
 
 impl Orderly {
-    /// Begins such a section.
+    /// Begins an orderly section.
     ///
     /// # Errors
     /// Signals cannot be listened to.
@@ -113,8 +110,8 @@ impl Drop for Orderly {
     }
 }
 
-/// Runs `work` until it ends or the user asks for an end, whichever comes first. Asked, `work` is
-/// dropped, and `state` says how far it came.
+/// Runs `work` until it ends or a signal arrives, whichever comes first. On a signal, `work` is
+/// dropped, and `state` describes how far it came.
 ///
 /// # Errors
 /// Those of `work`; [`Interrupted`]; signals cannot be listened to.
@@ -130,22 +127,22 @@ pub(crate) async fn guard<T>(
     }
 }
 
-/// Completes when the user asks for an end.
+/// Completes when a signal asks for an end.
 pub(crate) async fn asked() -> Signal {
     wait(|_| true).await
 }
 
-/// Whether the user asked for an end.
+/// The signal that asked for an end, if one has arrived.
 pub(crate) fn pending() -> Option<Signal> {
     state().borrow().signal
 }
 
-/// Fails once the user has asked for an end: for loops in orderly sections.
+/// Fails once a signal has arrived: for loops in orderly sections.
 pub(crate) fn check() -> Result<()> {
     pending().map_or(Ok(()), |signal| Err(signal.ended("")))
 }
 
-/// The signal that ended the work of which this is the error, if one did.
+/// The signal behind this error, if a signal ended the work.
 pub(crate) fn of(error: &anyhow::Error) -> Option<Signal> {
     error.downcast_ref::<Interrupted>().map(|i| i.signal)
 }
@@ -177,29 +174,29 @@ fn listen() -> Result<()> {
     if LISTENING.set(()).is_err() {
         return Ok(());
     }
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut received) = mpsc::unbounded_channel();
     let ignored = ignored();
     for kind in Signal::ALL {
         if ignored & 1 << (kind.exit_code() - 129) != 0 {
             continue;
         }
-        let (mut signals, tell) = (signal(kind.kind())?, tell.clone());
+        let (mut signals, sender) = (signal(kind.kind())?, sender.clone());
         tokio::spawn(async move {
             while signals.recv().await.is_some() {
-                let _ = tell.send(kind);
+                let _ = sender.send(kind);
             }
         });
     }
     tokio::spawn(async move {
-        let Some(first) = told.recv().await else {
+        let Some(first) = received.recv().await else {
             return;
         };
         state().send_modify(|state| state.signal = Some(first));
         let second = tokio::select! {
-            second = told.recv() => second,
-            () = tokio::time::sleep(QUIET) => {
-                output::say("weft: ending in order; a second signal ends at once");
-                told.recv().await
+            second = received.recv() => second,
+            () = tokio::time::sleep(SHUTDOWN_NOTICE_DELAY) => {
+                output::say("weft: cleaning up before the end; a second signal ends at once");
+                received.recv().await
             }
         };
         std::process::exit(second.unwrap_or(first).exit_code().into());
@@ -207,8 +204,8 @@ fn listen() -> Result<()> {
     Ok(())
 }
 
-/// The signals that this process was started to ignore, by bit; none where the kernel does not
-/// tell.
+/// The signals that this process was started to ignore, as a bit mask; 0 if the kernel does not
+/// say.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -223,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_by_a_signal_has_its_exit_code_whatever_is_said_about_it() {
+    fn a_signal_decides_the_exit_code_through_any_context() {
         for (signal, code, word) in [
             (Signal::Interrupt, 130, "interrupted: half"),
             (Signal::Terminate, 143, "terminated: half"),

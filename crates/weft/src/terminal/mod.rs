@@ -1,8 +1,8 @@
 //! The person or program on the other side of the command: standard output and error, progress,
 //! failures that do not end a command, names as they are shown, and signals.
 //!
-//! Invariant: text reaches a terminal through [`output`] only, which escapes whatever could command
-//! it. Nothing here knows a volume's files or a command.
+//! Invariant: text reaches a terminal only through [`output`], which escapes control characters.
+//! Nothing here knows files of a volume, or commands.
 
 pub(crate) mod interrupt;
 pub(crate) mod name;
@@ -10,4 +10,4 @@ pub(crate) mod output;
 mod problems;
 pub(crate) mod progress;
 
-pub(crate) use problems::{Alike, Problems};
+pub(crate) use problems::{ProblemKind, Problems};

@@ -6,12 +6,13 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use serde::Serializer;
-use weft_proto::limits::PATH_MAX;
+
+use crate::limits::CALL_PATH_MAX;
 
 pub(crate) use weft_proto::text::escape;
 
-/// A name as a shell reads it back; what is not printable is shown escaped and has to be typed
-/// otherwise.
+/// A name quoted for a shell. Unprintable characters are escaped for display, so such a name cannot
+/// be pasted.
 pub(crate) fn quote(name: &[u8]) -> String {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(b);
     if !name.is_empty() && name.iter().all(plain) {
@@ -20,7 +21,7 @@ pub(crate) fn quote(name: &[u8]) -> String {
     format!("'{}'", escape(name).replace('\'', r"'\''"))
 }
 
-/// A name for standard output: escaped for a terminal, else its very bytes.
+/// A name for standard output: escaped on a terminal, else its raw bytes.
 pub(crate) fn for_output(name: &[u8]) -> Vec<u8> {
     if std::io::stdout().is_terminal() {
         escape(name).into_bytes()
@@ -63,16 +64,13 @@ pub(crate) fn last(path: &[u8]) -> &[u8] {
     &path[start..end]
 }
 
-/// The longest path that every call takes, local or of the volume, with room for a prefix.
-const SHORT: usize = PATH_MAX - 64;
-
-/// Splits a path that is too long for a call: the longest prefix that is not, and the rest,
-/// relative to it.
+/// Splits a path that is too long for a call into the longest prefix that is not, and the rest
+/// relative to that.
 pub(crate) fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    if path.len() < SHORT {
+    if path.len() < CALL_PATH_MAX {
         return None;
     }
-    let end = path[..SHORT].iter().rposition(|b| *b == b'/')?;
+    let end = path[..CALL_PATH_MAX].iter().rposition(|b| *b == b'/')?;
     let behind = path[end..].iter().position(|b| *b != b'/');
     let behind = behind.map_or(&[][..], |first| &path[end + first..]);
     (end > 0).then_some((&path[..end], behind))
@@ -146,19 +144,19 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_too_long_is_split_at_slashes_and_is_together_what_it_was() {
+    fn a_long_path_is_split_at_slashes_without_loss() {
         let path = format!("/{}", "abc/".repeat(4000)).into_bytes();
         let (mut rest, mut parts) = (&path[..], Vec::new());
         while let Some((part, behind)) = split(rest) {
-            assert!(part.len() < SHORT && !behind.starts_with(b"/"));
+            assert!(part.len() < CALL_PATH_MAX && !behind.starts_with(b"/"));
             parts.extend_from_slice(part);
             parts.push(b'/');
             rest = behind;
         }
-        assert!(rest.len() < SHORT);
+        assert!(rest.len() < CALL_PATH_MAX);
         parts.extend_from_slice(rest);
         assert_eq!(parts, path);
-        // What cannot be split is refused as it is.
+        // A component longer than the limit cannot be split.
         assert_eq!(split(&[b'a'; 5000]), None);
         assert_eq!(split(b"/short"), None);
     }

@@ -1,7 +1,7 @@
 //! What commands print: tables for people, JSON for programs, logs.
 //!
-//! Invariant: names, and words of peers, cannot control a terminal. Text is escaped here, where it
-//! leaves, whichever code composed it. The bytes of files, and names that are a command's result
+//! Invariant: names, and text from peers, cannot control a terminal. Text is escaped here, where it
+//! leaves the process, whichever code composed it. File data, and names that are a command's result
 //! (`weft ls`), do not pass through here.
 
 use std::fmt::{self, Display};
@@ -50,7 +50,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 
 fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     let text = serde_json::to_string_pretty(value)?;
-    // Outside strings the only such characters are line ends.
+    // Outside strings, line ends are the only control characters.
     let shown = |c| c == '\n' || !text::is_command(c);
     if text.chars().all(shown) {
         return Ok(text);
@@ -66,16 +66,15 @@ fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(out)
 }
 
-/// Prints a line, or a text of several. Unlike `println!` a reader that went away is an error, not
-/// a panic.
+/// Prints one line or several. Unlike with `println!`, a closed pipe is an error, not a panic.
 pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
     let text = text::lines(&text.to_string());
     writeln!(std::io::stdout().lock(), "{text}")?;
     Ok(())
 }
 
-/// Prints a line on standard error. Unlike `eprintln!` it does not panic when that is closed: the
-/// exit code carries the outcome as well.
+/// Prints a line on standard error. Unlike `eprintln!` it does not panic if standard error is
+/// closed: the exit code carries the outcome as well.
 pub(crate) fn say(text: impl Display) {
     let text = text::lines(&text.to_string());
     let _ = writeln!(std::io::stderr().lock(), "{text}");
@@ -107,8 +106,7 @@ pub(crate) fn scaled(bytes: f64) -> String {
     }
 }
 
-/// An error with its causes on one line. Causes that an error's own words include already are not
-/// said twice.
+/// An error with its causes on one line. A cause that the text already contains is not repeated.
 pub(crate) fn error(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -149,7 +147,7 @@ mod tests {
     use anyhow::{Context, anyhow};
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_printed_once() {
         let inner = std::io::Error::other("refused");
         let middle = anyhow!(inner).context("cannot reach it: refused; start it");
         let outer = Err::<(), _>(middle).context("cannot copy").unwrap_err();
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_of_a_table_breaks_no_line() {
+    fn a_table_cell_cannot_break_a_line() {
         let mut table = super::table(&["a\x1b"]);
         table.add_row(["x\ny\x1b[31m"]);
         let text = table.to_string();
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn json_commands_no_terminal_and_says_the_same() {
+    fn json_cannot_control_a_terminal_and_parses_to_the_same_value() {
         let name = "x\u{202e}\u{9b}2J\x1b\n";
         let text = super::json_text(&[name]).unwrap();
         assert!(!text.contains(|c| c != '\n' && super::text::is_command(c)));

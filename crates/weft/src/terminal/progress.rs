@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use crate::limits::RATE_SETTLE_TIME;
 use crate::terminal::output;
 
 /// Characters of the bar between its brackets.
 const WIDTH: u64 = 20;
-/// No time left is shown before this much time has passed: the rate is not meaningful yet.
-const SETTLE: Duration = Duration::from_secs(1);
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +23,8 @@ enum Unit {
     Things(&'static str),
 }
 
-/// How far the work has come.
-struct Far {
+/// Progress at one moment.
+struct Snapshot {
     done: u64,
     total: Option<u64>,
     /// Done per second.
@@ -33,12 +32,12 @@ struct Far {
     elapsed: Duration,
 }
 
-/// Progress over a number of bytes; `None`: it is not known yet.
+/// A progress bar over a number of bytes; `None`: not known yet.
 pub(crate) fn of_bytes(what: &str, total: impl Into<Option<u64>>) -> ProgressBar {
     bar(what, total.into(), Unit::Bytes)
 }
 
-/// Progress over a number of things, such as "files"; `None`: it is not known yet.
+/// A progress bar over a number of things, such as "files"; `None`: not known yet.
 pub(crate) fn of_things(
     what: &str,
     things: &'static str,
@@ -55,7 +54,7 @@ fn bar(what: &str, total: Option<u64>, unit: Unit) -> ProgressBar {
     };
     let bar = ProgressBar::with_draw_target(total, target);
     let show = move |state: &ProgressState, line: &mut dyn Write| {
-        let far = Far {
+        let far = Snapshot {
             done: state.pos(),
             total: state.len(),
             rate: state.per_sec(),
@@ -72,7 +71,7 @@ fn bar(what: &str, total: Option<u64>, unit: Unit) -> ProgressBar {
 }
 
 /// The line behind the name of the work.
-fn text(unit: Unit, far: &Far) -> String {
+fn text(unit: Unit, far: &Snapshot) -> String {
     let rate = match unit {
         Unit::Bytes => format!("{}/s", output::scaled(far.rate)),
         Unit::Things(_) if far.rate < 10.0 => format!("{:.1}/s", far.rate),
@@ -102,7 +101,7 @@ fn text(unit: Unit, far: &Far) -> String {
             _ => ' ',
         })
         .collect();
-    let left = if far.rate > 0.0 && far.elapsed >= SETTLE {
+    let left = if far.rate > 0.0 && far.elapsed >= RATE_SETTLE_TIME {
         let seconds = ((total - done) as f64 / far.rate).min(1e9);
         format!("{} left", clock(Duration::from_secs_f64(seconds)))
     } else {
@@ -127,8 +126,8 @@ fn clock(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn far(done: u64, total: Option<u64>, rate: f64, seconds: u64) -> Far {
-        Far {
+    fn far(done: u64, total: Option<u64>, rate: f64, seconds: u64) -> Snapshot {
+        Snapshot {
             done,
             total,
             rate,
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_tells_the_time_left_where_the_total_is_known_and_else_the_time_so_far() {
+    fn progress_shows_the_time_left_if_the_total_is_known_else_the_time_so_far() {
         let mib = 1 << 20;
         let bytes = |f| text(Unit::Bytes, &f);
         assert_eq!(
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_shown_of_nothing_before_there_is_a_rate_and_past_its_total() {
+    fn progress_is_shown_without_a_rate_without_work_and_past_its_total() {
         let bytes = |f| text(Unit::Bytes, &f);
         assert_eq!(
             bytes(far(0, Some(10), 0.0, 5)),
@@ -170,7 +169,7 @@ mod tests {
             bytes(far(0, Some(0), 0.0, 0)),
             "[====================] 0 B of 0 B, 0 B/s, 0:00 so far"
         );
-        // A source that grows meanwhile.
+        // A source that grows during the copy.
         assert!(bytes(far(20, Some(10), 1.0, 5)).contains("10 B of 10 B"));
     }
 }

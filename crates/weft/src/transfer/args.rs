@@ -4,7 +4,7 @@ use clap::Args;
 use weft_layout::size;
 
 use crate::args::ViewArgs;
-use crate::copy::Part;
+use crate::copy::TransferPart;
 
 /// How to transfer.
 #[derive(Args, Clone, Debug)]
@@ -13,39 +13,38 @@ use crate::copy::Part;
     reason = "each is an option of the command line"
 )]
 pub(crate) struct TransferArgs {
-    /// Take one share of N, in whole pieces of 4 MiB; another process, on any machine, takes each
-    /// of the others
+    /// Copy part I of N, in whole pieces of 4 MiB; other processes, on any machine, copy the others
     #[arg(long, value_name = "I/N", default_value = "1/1")]
-    pub(crate) part: Part,
-    /// Pieces under way at a time; of a tree, files
+    pub(crate) part: TransferPart,
+    /// Pieces to copy at a time; for a tree, files
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) streams: u16,
-    /// Go on where an interrupted transfer of the same source stopped
+    /// Continue an interrupted transfer of the same source
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Write over what is there; progress of an earlier transfer is forgotten
+    /// Overwrite existing data, and discard the progress of an earlier transfer
     #[arg(long, conflicts_with = "resume")]
     pub(crate) force: bool,
-    /// Read both sides again at the end, and compare them with each other and with what was copied
+    /// At the end, read both sides again and compare them with each other and with what was copied
     #[arg(long)]
     pub(crate) verify: bool,
     /// Copy nothing, only compare both sides
     #[arg(long, conflicts_with_all = ["resume", "force", "verify"])]
     pub(crate) compare: bool,
-    /// Make what was copied durable, and note it, whenever as much is new
+    /// Sync and record the progress after every so many bytes
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size::parse_positive)]
     pub(crate) checkpoint: u64,
-    /// Bytes per second at most
+    /// Limit on the bytes copied per second
     #[arg(long, value_name = "BYTES", value_parser = size::parse_positive)]
     pub(crate) limit: Option<u64>,
-    /// Everything that a directory holds, a view for each of its files; a part takes whole files,
-    /// --resume (without a view) skips those of equal size and time
+    /// Copy everything in a directory; a view applies to each file, a part takes whole files, and
+    /// --resume (without a view) skips files of equal size and time
     #[arg(short, long, conflicts_with = "limit")]
     pub(crate) recursive: bool,
-    /// One of several at a time: it shows no progress of its own
+    /// One of several transfers of a tree: it shows no progress bar
     #[arg(skip)]
     pub(crate) among_others: bool,
-    /// Print a summary, also without a terminal
+    /// Print a summary even if standard error is not a terminal
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Print the summary as JSON

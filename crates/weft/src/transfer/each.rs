@@ -1,9 +1,9 @@
-//! Trees file by file, where each file is more than copied: through a view, or only compared. Each
-//! regular file is a transfer of its own, with all guarantees of [`super`]; several run at a time.
+//! Transfers a tree file by file, through a view or to compare both sides. Each regular file is a
+//! separate transfer with all guarantees of [`super`]; several run at a time.
 //!
-//! Without a view everything is compared: kinds, texts of links, and whether either side has names
-//! that the other lacks. A view shows bytes, so with a view only directories and regular files
-//! count; other entries are left out and reported.
+//! A comparison without a view covers everything: kinds, targets of symbolic links, and names that
+//! only one side has. A view applies to bytes, so with a view only directories and regular files
+//! count; other entries are skipped and reported.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -20,15 +20,13 @@ use super::args::TransferArgs;
 use super::resume::Occupied;
 use super::{export, import};
 use crate::args::{LayoutArgs, mode};
-use crate::copy::{Node, Part, Side, Summary, Tree};
+use crate::copy::{CopySummary, Node, TransferPart, Tree, TreePath};
+use crate::limits::TREE_TRANSFER_PIECES;
 use crate::remote::RemotePath;
-use crate::terminal::{Alike, Problems, interrupt, name, output, progress};
-
-/// Pieces of one file in flight: several files move at a time.
-const PIECES: u16 = 2;
+use crate::terminal::{ProblemKind, Problems, interrupt, name, output, progress};
 
 /// A directory or a file, and where it goes.
-struct Job {
+struct TreeJob {
     from: Vec<u8>,
     to: Vec<u8>,
     node: Node,
@@ -38,15 +36,15 @@ struct Each<'a> {
     volume: &'a Volume,
     from: Tree,
     to: Tree,
-    /// As for one file.
+    /// The options of each file's transfer.
     args: TransferArgs,
-    /// Of the tree.
-    part: Part,
+    /// The part of the tree.
+    part: TransferPart,
     /// The tree's own path at the target.
     root: Vec<u8>,
     problems: Problems,
     /// Files that hold data and were not to be overwritten.
-    occupied: Alike,
+    occupied: ProblemKind,
     counts: Counts,
     bar: ProgressBar,
 }
@@ -63,14 +61,14 @@ struct Counts {
 /// Transfers every file of the tree, or compares it.
 pub(super) async fn each(
     volume: &Volume,
-    from: &Side,
-    to: &Side,
+    from: &TreePath,
+    to: &TreePath,
     args: &TransferArgs,
 ) -> Result<ExitCode> {
     let began = Instant::now();
     let doing = if args.compare { "comparing" } else { "copying" };
     let bar = progress::of_things(doing, "files", None);
-    let tree = |side: &Side| {
+    let tree = |side: &TreePath| {
         if side.weft {
             Tree::Weft(volume.clone())
         } else {
@@ -82,8 +80,8 @@ pub(super) async fn each(
         from: tree(from),
         to: tree(to),
         args: TransferArgs {
-            part: Part::WHOLE,
-            streams: PIECES,
+            part: TransferPart::WHOLE,
+            streams: TREE_TRANSFER_PIECES,
             recursive: false,
             among_others: true,
             ..args.clone()
@@ -91,16 +89,16 @@ pub(super) async fn each(
         part: args.part,
         root: to.path.clone(),
         problems: Problems::beside(bar.clone()),
-        occupied: Alike::default(),
+        occupied: ProblemKind::default(),
         counts: Counts::default(),
         bar,
     };
     let root = match each.from.stat(&from.path, true).await? {
         Some(node) if node.is_directory() => node,
-        Some(_) => bail!("{} is no directory", each.from.show(&from.path)),
-        None => bail!("{} is not there", each.from.show(&from.path)),
+        Some(_) => bail!("{} is not a directory", each.from.show(&from.path)),
+        None => bail!("{} does not exist", each.from.show(&from.path)),
     };
-    let root = Job {
+    let root = TreeJob {
         from: from.path.clone(),
         to: to.path.clone(),
         node: root,
@@ -112,15 +110,15 @@ pub(super) async fn each(
     };
     let walked = interrupt::guard(walk, String::new).await;
     each.bar.finish_and_clear();
-    let named = "files that hold data and stay as they are";
+    let named = "files that hold data and were not overwritten";
     each.problems
-        .sum_up(&each.occupied, named, "--force writes over them");
+        .summarize(&each.occupied, named, "--force overwrites them");
     if let Some(signal) = walked.err().as_ref().and_then(interrupt::of) {
         let files = count(&each.counts.files);
         return Err(signal.ended(if args.compare {
             format!("{files} files are compared, and nothing was changed")
         } else {
-            format!("{files} files are copied whole, others perhaps in part; the same command with --force copies all of them again")
+            format!("{files} files are copied completely, others maybe partially; the same command with --force copies all of them again")
         }));
     }
     let left_out = count(&each.counts.left_out);
@@ -130,11 +128,11 @@ pub(super) async fn each(
             n => format!("{n} links and special files"),
         };
         output::say(format_args!(
-            "weft: left out {left_out}: a view is one of bytes"
+            "weft: skipped {left_out}: a view applies to regular files only"
         ));
     }
     let (bytes, seconds) = (count(&each.counts.bytes), began.elapsed().as_secs_f64());
-    let summary = Summary {
+    let summary = CopySummary {
         files: count(&each.counts.files),
         directories: count(&each.counts.directories),
         others: count(&each.counts.others),
@@ -152,11 +150,11 @@ pub(super) async fn each(
 }
 
 impl Each<'_> {
-    /// Files go before directories, so that few entries wait. Every running transfer is polled all
-    /// the time: one that is not polled could hold what the others wait for.
-    async fn walk(&self, root: Job, at_a_time: usize) {
+    /// Files go before directories, so that few entries wait. All running transfers are polled
+    /// together: one that is not polled could hold buffers that the others wait for.
+    async fn walk(&self, root: TreeJob, at_a_time: usize) {
         let (mut files, mut directories) = (Vec::new(), vec![root]);
-        let mut running: FuturesUnordered<BoxFuture<'_, Result<Vec<Job>>>> =
+        let mut running: FuturesUnordered<BoxFuture<'_, Result<Vec<TreeJob>>>> =
             FuturesUnordered::new();
         loop {
             while running.len() < at_a_time && interrupt::pending().is_none() {
@@ -181,8 +179,8 @@ impl Each<'_> {
         }
     }
 
-    /// Says what failed; what was found otherwise.
-    fn note(&self, done: Result<Vec<Job>>) -> Vec<Job> {
+    /// Reports a failure. Returns the entries found otherwise.
+    fn note(&self, done: Result<Vec<TreeJob>>) -> Vec<TreeJob> {
         let error = match done {
             Ok(found) => return found,
             Err(error) => error,
@@ -190,7 +188,7 @@ impl Each<'_> {
         if let Some(occupied) = error.downcast_ref::<Occupied>() {
             let target = occupied.target();
             let problem = format_args!("{target} holds data");
-            self.problems.say_alike(&self.occupied, problem);
+            self.problems.say_of_kind(&self.occupied, problem);
         } else if interrupt::of(&error).is_none() {
             self.problems.say(output::error(&error));
         }
@@ -198,11 +196,11 @@ impl Each<'_> {
     }
 
     /// Makes a directory, or checks that it exists. Returns its entries of this part.
-    async fn expand(&self, directory: Job) -> Result<Vec<Job>> {
+    async fn expand(&self, directory: TreeJob) -> Result<Vec<TreeJob>> {
         let mut found = Vec::new();
         if self.args.compare {
             if let Some(how) = self.difference(&directory).await? {
-                // Every part checks it; one part reports it.
+                // Every part checks the directory; one part reports it.
                 if self.is_mine(&directory.from, &directory.to) {
                     self.problems.say(how);
                 }
@@ -224,7 +222,7 @@ impl Each<'_> {
                 let Some(entry) = self.problems.note(entry) else {
                     continue;
                 };
-                let job = Job {
+                let job = TreeJob {
                     from: name::join(&directory.from, &entry.name),
                     to: name::join(&directory.to, &entry.name),
                     node: entry.node,
@@ -236,13 +234,13 @@ impl Each<'_> {
             }
         }
         if self.args.compare && !self.through_view() {
-            self.nothing_else(&directory, &names).await?;
+            self.report_extra(&directory, &names).await?;
         }
         Ok(found)
     }
 
-    /// Whether the target has names that the source lacks.
-    async fn nothing_else(&self, directory: &Job, names: &BTreeSet<Vec<u8>>) -> Result<()> {
+    /// Reports names of the target that the source lacks.
+    async fn report_extra(&self, directory: &TreeJob, names: &BTreeSet<Vec<u8>>) -> Result<()> {
         let mut pages = self.to.list(&directory.to).await?;
         loop {
             let page = pages.next().await?;
@@ -258,14 +256,14 @@ impl Each<'_> {
                 if !names.contains(&entry.name) && self.is_mine(&from, &to) {
                     let (from, to) = (self.from.show(&from), self.to.show(&to));
                     self.problems
-                        .say(format_args!("{to} is there, and {from} is not"));
+                        .say(format_args!("{to} exists, but {from} does not"));
                 }
             }
         }
     }
 
     /// Handles an entry that is no directory.
-    async fn file(&self, job: Job) -> Result<Vec<Job>> {
+    async fn file(&self, job: TreeJob) -> Result<Vec<TreeJob>> {
         if job.node.kind != FileKind::Regular {
             self.other(&job).await?;
             return Ok(Vec::new());
@@ -288,8 +286,8 @@ impl Each<'_> {
         Ok(Vec::new())
     }
 
-    /// What has no bytes to move.
-    async fn other(&self, job: &Job) -> Result<()> {
+    /// Compares an entry without data, or skips it.
+    async fn other(&self, job: &TreeJob) -> Result<()> {
         if self.through_view() {
             self.counts.left_out.fetch_add(1, Ordering::Relaxed);
             return Ok(());
@@ -300,7 +298,7 @@ impl Each<'_> {
             let there = self.to.read_link(&job.to).await?;
             if here != there {
                 bail!(
-                    "{} and {} lead to different places: {} and {}",
+                    "{} and {} have different targets: {} and {}",
                     self.from.show(&job.from),
                     self.to.show(&job.to),
                     name::escape(&here),
@@ -313,19 +311,19 @@ impl Each<'_> {
     }
 
     /// Refuses a target that is missing, or of another kind.
-    async fn same_kind(&self, job: &Job) -> Result<()> {
+    async fn same_kind(&self, job: &TreeJob) -> Result<()> {
         self.difference(job).await?.map_or(Ok(()), |how| bail!(how))
     }
 
     /// The error that a target is missing, or of another kind.
-    async fn difference(&self, job: &Job) -> Result<Option<String>> {
+    async fn difference(&self, job: &TreeJob) -> Result<Option<String>> {
         let (from, to) = (self.from.show(&job.from), self.to.show(&job.to));
         // Only the tree itself may be named by a link.
         let there = self.to.stat(&job.to, job.to == self.root).await?;
         Ok(match there {
             Some(there) if there.kind == job.node.kind => None,
-            Some(_) => Some(format!("{to} is of another kind than {from}")),
-            None => Some(format!("{to} is not there, and {from} is")),
+            Some(_) => Some(format!("{to} is a different kind of file than {from}")),
+            None => Some(format!("{to} does not exist, but {from} does")),
         })
     }
 

@@ -1,4 +1,4 @@
-//! From a view into a local file.
+//! Export: from a view to a local file.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -12,8 +12,8 @@ use weft_client::{Access, Attributes, OpenView, Volume};
 use super::args::TransferArgs;
 use super::checks::{changed, regular, step, view_text};
 use super::data::{Local, Side, View};
-use super::report::{Clock, Summary};
-use super::resume::{Begin, Identity, Marks, Target, look};
+use super::report::{Clock, TransferSummary};
+use super::resume::{Begin, Identity, ProgressRecords, TransferTarget, look};
 use super::share::Transfer;
 use super::task::Task;
 use crate::copy::local;
@@ -21,14 +21,13 @@ use crate::remote::{self, RemotePath};
 use crate::streams::blocking;
 use crate::terminal::name;
 
-/// Copies a part of a view of a file of the volume into a local file, which is made if it is not
-/// there.
+/// Copies a part of a view of a file in the volume to a local file, which is created if needed.
 pub(crate) async fn export(
     volume: &Volume,
     from: &RemotePath,
     local: &Path,
     args: &TransferArgs,
-) -> Result<Summary> {
+) -> Result<TransferSummary> {
     let clock = Clock::start();
     let place = remote::reach(volume, from.as_ref()).await?;
     let file = volume.attach(place, Access::read()).await?;
@@ -57,8 +56,8 @@ pub(crate) async fn export(
         from: from.to_string(),
         to: name::escape(name::bytes(path.as_os_str())),
         identity,
-        marks: Arc::new(Marks::of_export(&path, args.part.of)),
-        target: Arc::new(Target::local(&path)),
+        records: Arc::new(ProgressRecords::of_export(&path, args.part.of)),
+        target: Arc::new(TransferTarget::local(&path)),
         share: args.part.share(length, step),
         step,
         clock,
@@ -72,7 +71,7 @@ pub(crate) async fn export(
     };
     if args.compare {
         if args.view.length().is_none() && held != length {
-            bail!("{from} has {length} bytes and {} has {held}", task.to);
+            bail!("{from} has {length} bytes, but {} has {held}", task.to);
         }
         let (to, _) = open(&path, &attributes, None).await?;
         transfer(to).compare(Vec::new()).await?;
@@ -83,8 +82,8 @@ pub(crate) async fn export(
     let modified = there.and_then(|there| there.modified().ok());
     let same =
         args.view.is_plain() && held == length && modified == Some(time(attributes.modified));
-    // Noted before the local file exists, so that another part recognizes the file as this
-    // transfer's.
+    // Recorded before the local file exists, so that another part recognizes the file as that of
+    // this transfer.
     let Begin::From(at) = task.begin(held == 0, same).await? else {
         file.close().await?;
         return Ok(task.nothing());
@@ -134,19 +133,19 @@ async fn target(local: &Path, from: &RemotePath) -> Result<(PathBuf, Option<Meta
         );
     }
     if let Some(there) = &there {
-        let instead = "`weft cat` writes a stream";
+        let instead = "use `weft cat`, which writes a stream";
         regular(&name, there.is_file(), there.is_dir(), instead)?;
     }
     Ok((path, there))
 }
 
-/// Opens the local file. With a length it is opened as a target: made if it is missing, and as long
-/// as that. Returns its inode, too.
+/// Opens the local file. With a length it is opened as a target: created if it is missing, and set
+/// to that length. Returns its inode, too.
 async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Result<(Side, u64)> {
     let write = length.is_some();
     let mut options = File::options();
     options.read(true).write(write).create(write);
-    // Other parts open it, too; it gets its own mode at the end.
+    // Other parts open it, too; it gets its final mode at the end.
     options.mode(attributes.mode & 0o777 | 0o600);
     let opened = local::at(name::bytes(path.as_os_str()), move |place| {
         let file = options.open(place)?;
@@ -169,8 +168,8 @@ async fn open(path: &Path, attributes: &Attributes, length: Option<u64>) -> Resu
     Ok((side, inode))
 }
 
-/// Gives the local file mode and time of its source. Only after every part is done: a mode could
-/// keep other parts out.
+/// Sets mode and time of the local file to those of the source. Called after every part is done:
+/// the mode could deny access to other parts.
 async fn finish(local: &Side, attributes: &Attributes) -> Result<()> {
     let Side::Local(local) = local else {
         return Ok(());
@@ -191,7 +190,7 @@ fn unchanged(then: &Attributes, now: &Attributes, from: &RemotePath) -> Result<(
     let how = if now.size != then.size {
         format!("{} bytes before, {} now", then.size, now.size)
     } else if now.modified != then.modified {
-        "it was written to".to_owned()
+        "it was modified".to_owned()
     } else {
         return Ok(());
     };
@@ -212,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_before_the_epoch_are_times() {
+    fn times_before_the_epoch_are_converted() {
         assert_eq!(time(0), SystemTime::UNIX_EPOCH);
         assert!(time(-1) < time(0) && time(0) < time(1));
     }

@@ -1,4 +1,4 @@
-//! From a local file into a view.
+//! Import: from a local file to a view.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -11,8 +11,8 @@ use weft_client::{Access, Changes, OpenView, Place, Time, Volume};
 use super::args::TransferArgs;
 use super::checks::{changed, end_of, regular, step, view_text};
 use super::data::{Local, Side, View};
-use super::report::{Clock, Summary};
-use super::resume::{Begin, Identity, Marks, Target};
+use super::report::{Clock, TransferSummary};
+use super::resume::{Begin, Identity, ProgressRecords, TransferTarget};
 use super::share::Transfer;
 use super::task::Task;
 use crate::args::{LayoutArgs, mode};
@@ -20,33 +20,32 @@ use crate::copy::local;
 use crate::remote::{self, RemotePath, new_view};
 use crate::terminal::{name, output};
 
-/// A local file that is open.
-struct Opened {
+/// The open local file.
+struct SourceFile {
     file: Arc<File>,
     name: Arc<str>,
     metadata: Metadata,
 }
 
-/// Copies a part of a local file into a view of a file of the volume, which is made if it is not
-/// there.
+/// Copies a part of a local file to a view of a file in the volume, which is created if needed.
 pub(crate) async fn import(
     volume: &Volume,
     local: &Path,
     to: &RemotePath,
     layout: &LayoutArgs,
     args: &TransferArgs,
-) -> Result<Summary> {
+) -> Result<TransferSummary> {
     let clock = Clock::start();
     let source = open(local).await?;
     let to = target(volume, local, to).await?;
-    // Whatever can be refused is refused before the file is made.
+    // What can be refused is refused before the file is created.
     let pieces = pieces(&source, args)?;
     if !args.compare {
         new_view::check_view(volume, &to, args.view.view(), layout).await?;
     }
     let file = attach(volume, &to, &source, layout, args).await?;
     let view = Arc::new(file.view_of_fork(args.view.view(), args.view.fork())?);
-    // Before the lookup of marks: another part writes its mark before its bytes.
+    // Before the lookup of progress records: another part writes its record before its data.
     let held = held(&file, &view, args).await?;
     let task = task(volume, &source, &to, &view, pieces, args, clock);
     let transfer = Transfer {
@@ -62,7 +61,7 @@ pub(crate) async fn import(
     let (length, plain) = (task.identity.length, args.view.is_plain());
     if args.compare {
         if plain && args.view.length().is_none() && held != length {
-            bail!("{} has {length} bytes and {to} has {held}", source.name);
+            bail!("{} has {length} bytes, but {to} has {held}", source.name);
         }
         transfer.compare(Vec::new()).await?;
         file.close().await?;
@@ -77,15 +76,17 @@ pub(crate) async fn import(
     };
     if plain && held != length {
         let sized = file.truncate(length).await;
-        sized.with_context(|| format!("nothing is copied to {to}, which has {held} bytes"))?;
+        sized.with_context(|| {
+            format!("cannot set the size of {to} to {length} bytes: nothing is copied")
+        })?;
     }
     let mut moved = transfer.copy(at).await?;
     source.unchanged(local).await?;
     transfer.verify(std::mem::take(&mut moved.digests)).await?;
     file.close().await?;
     if task.end().await? && plain {
-        // Only after every part has closed the file: earlier, a time would not stay, and a mode
-        // could keep other parts out.
+        // Only after every part has closed the file: before that, writes would change the time, and
+        // the mode could deny access to other parts.
         let changes = Changes {
             mode: Some(source.metadata.mode() & 0o7777),
             modified: Some(Time::Nanos(task.identity.modified)),
@@ -110,7 +111,7 @@ async fn target(volume: &Volume, local: &Path, to: &RemotePath) -> Result<Remote
 async fn attach(
     volume: &Volume,
     to: &RemotePath,
-    source: &Opened,
+    source: &SourceFile,
     layout: &LayoutArgs,
     args: &TransferArgs,
 ) -> Result<weft_client::File> {
@@ -118,8 +119,8 @@ async fn attach(
     let file = volume.attach(place, access(source, layout, args)).await?;
     if !file.created() && !layout.agrees(file.layout()) {
         bail!(
-            "{to} exists with another layout ({}, BSU {}, chunk {}), and a layout is fixed when a file is created: \
-             leave the options out, or remove the file first",
+            "{to} exists with another layout ({}, BSU {}, chunk {}), which cannot change: leave the layout options out, or \
+             remove the file first",
             output::count(file.layout().cells(), "cell"),
             file.layout().bsu(),
             file.layout().chunk()
@@ -141,7 +142,7 @@ async fn held(file: &weft_client::File, view: &OpenView, args: &TransferArgs) ->
 }
 
 /// Bytes of the transfer, and of a piece of it.
-fn pieces(source: &Opened, args: &TransferArgs) -> Result<(u64, u64)> {
+fn pieces(source: &SourceFile, args: &TransferArgs) -> Result<(u64, u64)> {
     let size = source.metadata.len();
     let length = args.view.length().map_or(size, |length| length.min(size));
     end_of(args.view.start(), length)?;
@@ -151,7 +152,7 @@ fn pieces(source: &Opened, args: &TransferArgs) -> Result<(u64, u64)> {
 /// What is to be done.
 fn task<'a>(
     volume: &Volume,
-    source: &Opened,
+    source: &SourceFile,
     to: &RemotePath,
     view: &Arc<OpenView>,
     (length, step): (u64, u64),
@@ -166,9 +167,9 @@ fn task<'a>(
         length,
         parts: args.part.of,
     };
-    let marks = Marks::of_import(volume, view.file().id(), &identity.view, args.part.of);
-    // A plain file gets its size before anything is written. The end of a view is known to its
-    // servers.
+    let records =
+        ProgressRecords::of_import(volume, view.file().id(), &identity.view, args.part.of);
+    // A plain file gets its size before any data. The end of a view is known to its servers.
     let size = args.view.is_plain().then_some(length);
     Task {
         args,
@@ -176,15 +177,15 @@ fn task<'a>(
         from: source.name.to_string(),
         to: to.to_string(),
         identity,
-        marks: Arc::new(marks),
-        target: Arc::new(Target::View(view.clone(), size)),
+        records: Arc::new(records),
+        target: Arc::new(TransferTarget::View(view.clone(), size)),
         share: args.part.share(length, step),
         step,
         clock,
     }
 }
 
-fn access(source: &Opened, layout: &LayoutArgs, args: &TransferArgs) -> Access {
+fn access(source: &SourceFile, layout: &LayoutArgs, args: &TransferArgs) -> Access {
     if args.compare {
         return Access::read();
     }
@@ -202,13 +203,13 @@ fn access(source: &Opened, layout: &LayoutArgs, args: &TransferArgs) -> Access {
     access.create(mode).layout(&layout.layout())
 }
 
-async fn open(path: &Path) -> Result<Opened> {
+async fn open(path: &Path) -> Result<SourceFile> {
     let name: Arc<str> = name::escape(name::bytes(path.as_os_str())).into();
     let path = name::bytes(path.as_os_str());
     // Checked before it is opened: opening a fifo waits for a writer.
     let look = local::at(path, |place| std::fs::metadata(place)).await;
     let kind = look.with_context(|| format!("cannot read {name}"))?;
-    let instead = "`weft put` takes what comes in a stream";
+    let instead = "use `weft put`, which reads a stream";
     regular(&name, kind.is_file(), kind.is_dir(), instead)?;
     let opened = local::at(path, |place| {
         let file = File::open(place)?;
@@ -220,28 +221,28 @@ async fn open(path: &Path) -> Result<Opened> {
         .await
         .with_context(|| format!("cannot read {name}"))?;
     if unsized_data {
-        bail!("{name} says that it has 0 bytes and has some, as files of /proc do: {instead}");
+        bail!("{name} states a size of 0 bytes but has data, like files in /proc: {instead}");
     }
-    Ok(Opened {
+    Ok(SourceFile {
         file: Arc::new(file),
         name,
         metadata,
     })
 }
 
-impl Opened {
+impl SourceFile {
     /// Whether the path still names the file that was copied, unchanged.
     async fn unchanged(&self, path: &Path) -> Result<()> {
         let path = name::bytes(path.as_os_str());
         let now = local::at(path, |place| std::fs::metadata(place)).await;
-        let now = now.with_context(|| format!("cannot look at {} again", self.name))?;
+        let now = now.with_context(|| format!("cannot examine {} again", self.name))?;
         let then = &self.metadata;
         let how = if (now.dev(), now.ino()) != (then.dev(), then.ino()) {
-            "another file has its name now".to_owned()
+            "its name now belongs to another file".to_owned()
         } else if now.len() != then.len() {
             format!("{} bytes before, {} now", then.len(), now.len())
         } else if modified(&now) != modified(then) {
-            "it was written to".to_owned()
+            "it was modified".to_owned()
         } else {
             return Ok(());
         };

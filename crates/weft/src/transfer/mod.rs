@@ -1,22 +1,21 @@
-//! Moves a file between the local file system and a view of a file of the volume: in parts for
+//! Copies a file between the local file system and a view of a file in the volume: in parts for
 //! different processes and machines, with several pieces in flight, resumable, verified.
 //!
-//! The view decides which bytes move and in which order: byte `i` of the local file is byte
-//! `--offset + i` of the view. Which bytes are a part's follows from the length, the part's number
-//! and the number of parts; the parts never talk to each other, and what one does at the target
-//! (creating it, setting its size, the marks of [`resume`]) is idempotent, and safe while another
-//! does the same.
+//! The view decides which bytes are copied and in which order: byte `i` of the local file is byte
+//! `--offset + i` of the view. The bytes of a part follow from the length, the part's number and
+//! the number of parts. Parts do not communicate; what a part does at the target (creating it,
+//! setting its size, the records of [`resume`]) is idempotent, and safe while another part does the
+//! same.
 //!
 //! Invariants:
-//! 1. A part writes its own share only; the target's size is set to the transfer's before anything
-//!    is written.
-//! 2. What is noted as done is durable.
+//! 1. A part writes only its own share; the target's size is set before any data is written.
+//! 2. Recorded progress is durable.
 //! 3. A transfer whose source has changed never succeeds.
 //! 4. Existing data is overwritten only on request.
 //! 5. Progress does not count for bytes that the target no longer holds ([`resume`]).
 //!
-//! Trees go through [`crate::copy`], which copies several files at a time; file by file ([`each`])
-//! with a view, or if nothing is copied.
+//! Trees go through [`crate::copy`], which copies several files at a time; with a view, or for a
+//! comparison, they go file by file ([`each`]).
 //!
 //! # Source
 //! Vesta §4.6.

@@ -1,4 +1,4 @@
-//! What a transfer did.
+//! The summary of a transfer.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::args::TransferArgs;
 use crate::terminal::output;
 
-/// What one part did, for people and programs.
+/// The result of one part, for people and programs.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct TransferSummary {
     /// The source.
     pub(crate) from: String,
     /// The target.
@@ -30,7 +30,8 @@ pub(crate) struct Summary {
     pub(crate) copied: u64,
     /// Bytes written now, holes not included.
     pub(crate) written: u64,
-    /// Bytes that fell on ghosts, cells that the view implies and the file lacks, and went nowhere.
+    /// Bytes that fell on ghosts (cells that the view implies and the file lacks) and were
+    /// discarded.
     pub(crate) ghosts: u64,
     /// Both sides were read again and compared.
     pub(crate) verified: bool,
@@ -40,8 +41,8 @@ pub(crate) struct Summary {
     pub(crate) mib_per_second: f64,
 }
 
-impl Summary {
-    /// Says it, as the user wants it said.
+impl TransferSummary {
+    /// Prints it in the requested form.
     pub(crate) fn print(&self, args: &TransferArgs) -> Result<ExitCode> {
         if args.json {
             output::json(self)?;
@@ -70,7 +71,7 @@ impl Summary {
     }
 }
 
-/// Takes the time.
+/// Measures the time of a transfer.
 pub(super) struct Clock(Instant);
 
 impl Clock {

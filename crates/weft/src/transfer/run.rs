@@ -9,8 +9,8 @@ use crate::args::Global;
 use crate::remote::connect;
 use crate::terminal::interrupt;
 
-/// Connects to the volume that the command line names, and runs `copy` until it ends or the user
-/// asks for an end.
+/// Connects to the volume that the command line names, and runs `copy` until it ends or a signal
+/// arrives.
 pub(crate) fn run(
     global: &Global,
     copy: impl AsyncFnOnce(&Volume) -> Result<ExitCode>,
@@ -19,7 +19,7 @@ pub(crate) fn run(
         let volume = connect::volume(global).await?;
         // A running transfer handles signals itself.
         interrupt::guard(copy(&volume), || {
-            "nothing was copied yet, or all of it was: --resume finds out and goes on".to_owned()
+            "either nothing was copied yet, or everything: --resume continues correctly in both cases".to_owned()
         })
         .await
     })

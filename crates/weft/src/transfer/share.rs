@@ -16,7 +16,7 @@ pub(super) struct Transfer<'a> {
     pub(super) task: &'a Task<'a>,
     pub(super) from: Side,
     pub(super) to: Side,
-    /// Other bytes may lie at the target.
+    /// The target may hold other bytes.
     pub(super) old: bool,
     /// The target ends after the transfer's last byte only if that is written.
     pub(super) write_last: bool,
@@ -52,7 +52,7 @@ impl Transfer<'_> {
         self.to.sync().await?;
         if moved.ghosts > 0 {
             output::say(format_args!(
-                "weft: {} of {} fell on ghosts, cells that the view implies and {} lacks, and went nowhere",
+                "weft: discarded {} of {} that fell on ghosts, cells that the view implies and {} lacks",
                 output::count(moved.ghosts, "byte"),
                 self.from.name(),
                 self.to.name()
@@ -78,7 +78,7 @@ impl Transfer<'_> {
         equal
     }
 
-    /// Compares if requested. A part that differs is to be copied again.
+    /// Compares if requested. The progress of a part that differs is reset.
     pub(super) async fn verify(&self, digests: Vec<(u64, Digest)>) -> Result<()> {
         if !self.task.args.verify {
             return Ok(());
@@ -88,12 +88,14 @@ impl Transfer<'_> {
                 return Err(error);
             }
             if error.is::<OnGhost>() {
-                return Err(error.context("the copy is not all of its source, and cannot be"));
+                return Err(
+                    error.context("the copy is incomplete: some bytes have no place in the view")
+                );
             }
             self.task.note(self.task.share.start, false).await?;
-            return Err(error.context(
-                "the copy is not what it should be; with --resume this part is copied again",
-            ));
+            return Err(
+                error.context("the copy differs from its source: --resume copies this part again")
+            );
         }
         Ok(())
     }
@@ -122,20 +124,20 @@ impl Transfer<'_> {
     fn not_compared(&self) -> String {
         let (from, to) = (self.from.name(), self.to.name());
         if self.task.args.compare {
-            format!("{from} and {to} are compared in part only; nothing was changed")
+            format!("{from} and {to} are only partially compared; nothing was changed")
         } else {
             format!(
-                "all of {from} is copied to {to}, and verified in part only: give --resume and --verify"
+                "{from} is completely copied to {to}, but only partially verified: continue with --resume --verify"
             )
         }
     }
 
-    /// The error of a transfer that stopped half way: how far it came, and how to go on.
+    /// The error of an incomplete transfer: how far it came, and how to continue.
     fn stopped(&self, error: anyhow::Error, kept: u64) -> anyhow::Error {
         let share = &self.task.share;
         let (doing, from, to) = (self.task.doing, self.from.name(), self.to.name());
         let kept = format!(
-            "{} of {} of {from} are in {to} and stay there",
+            "{} of {} of {from} are kept in {to}",
             output::bytes(kept - share.start),
             output::bytes(share.end - share.start)
         );
@@ -143,13 +145,15 @@ impl Transfer<'_> {
         let go_on = if self.task.args.among_others {
             "--force copies it again"
         } else {
-            "--resume goes on from there"
+            "--resume continues from there"
         };
         if let Some(signal) = interrupt::of(&error) {
             return signal.ended(format!("{doing} stopped; {kept}: {go_on}"));
         }
         let stopped = if output::is_full(&error) {
-            format!("{doing} stopped: no room is left for {to}; {kept}; make room, then {go_on}")
+            format!(
+                "{doing} stopped: no space left for {to}; {kept}; free some space, then {go_on}"
+            )
         } else {
             format!("{doing} stopped; {kept}: {go_on}")
         };

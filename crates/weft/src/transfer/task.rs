@@ -1,4 +1,4 @@
-//! The part of a transfer that one process does, and its records of progress.
+//! The part of a transfer that one process does, and its progress record.
 
 use std::future::Future;
 use std::ops::Range;
@@ -8,9 +8,12 @@ use anyhow::{Result, bail};
 
 use super::args::TransferArgs;
 use super::data::Moved;
-use super::report::{Clock, Summary};
-use super::resume::{Begin, Found, Held, Identity, Lost, Marks, Record, Situation, Target, decide};
-use crate::copy::Part;
+use super::report::{Clock, TransferSummary};
+use super::resume::{
+    Begin, FoundRecords, Identity, LostProgress, ProgressRecord, ProgressRecords, Situation,
+    TargetState, TransferTarget, decide,
+};
+use crate::copy::TransferPart;
 use crate::terminal::output;
 
 /// One part of a transfer.
@@ -22,8 +25,8 @@ pub(super) struct Task<'a> {
     /// The target, for messages.
     pub(super) to: String,
     pub(super) identity: Identity,
-    pub(super) marks: Arc<Marks>,
-    pub(super) target: Arc<Target>,
+    pub(super) records: Arc<ProgressRecords>,
+    pub(super) target: Arc<TransferTarget>,
     /// The part's bytes.
     pub(super) share: Range<u64>,
     /// Pieces end at multiples of it.
@@ -32,10 +35,10 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Finds out where to begin, and notes that it begins. `empty`: the target holds no bytes;
-    /// `same`: it looks like a complete copy.
+    /// Determines where to begin, and records that. `empty`: the target holds no bytes; `same`: it
+    /// looks like a complete copy.
     pub(super) async fn begin(&self, empty: bool, same: bool) -> Result<Begin> {
-        let (part, found) = (self.args.part, self.marks.find().await?);
+        let (part, found) = (self.args.part, self.records.find().await?);
         let lost = self.lost(&found).await?;
         let situation = Situation {
             transfer: &self.identity,
@@ -52,51 +55,52 @@ impl Task<'_> {
         let begin = decide(&situation, self.share.start)?;
         if let Begin::From(at) = begin {
             self.forget(&lost).await?;
-            // The target may not be open yet; the bytes to resume after were just found to be
-            // there.
+            // The target may not be open yet; the bytes before `at` were just found to exist.
             let own = found.of(part).filter(|_| at > self.share.start);
             let record = self.record(at, false, own.and_then(|own| own.target));
-            self.marks.store(part, &record).await?;
+            self.records.store(part, &record).await?;
         }
         Ok(begin)
     }
 
-    /// Notes that the part is complete. Returns whether all parts are; the notes are gone then.
+    /// Records that the part is complete. Returns whether all parts are; then the records are
+    /// removed.
     ///
     /// # Errors
-    /// The target was removed, cut or replaced while it was copied to.
+    /// The target was removed, truncated or replaced while it was copied to.
     pub(super) async fn end(&self) -> Result<bool> {
         self.note(self.share.end, true).await?;
-        let found = self.marks.find().await?;
+        let found = self.records.find().await?;
         if let Some(lost) = self.lost(&found).await?.first() {
             bail!(
-                "{} {}, and part {} had copied to byte {} of it: somebody changed it meanwhile; copy all parts again with \
-                 --force",
+                "{} {}, but part {} had copied up to byte {}: another process changed it meanwhile; copy all parts again with --force",
                 self.to,
                 lost.how,
                 lost.part,
                 lost.done
             );
         }
-        self.marks.end(&self.identity).await
+        self.records.end(&self.identity).await
     }
 
-    /// Notes how far the part has come.
+    /// Records the progress of the part.
     pub(super) fn note(
         &self,
         done: u64,
         complete: bool,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         let record = self.record(done, complete, None);
-        let (marks, target, part) = (self.marks.clone(), self.target.clone(), self.args.part);
+        let (records, target, part) = (self.records.clone(), self.target.clone(), self.args.part);
         async move {
             let target = target.claim().await?;
-            marks.store(part, &Record { target, ..record }).await
+            records
+                .store(part, &ProgressRecord { target, ..record })
+                .await
         }
     }
 
-    fn record(&self, done: u64, complete: bool, target: Option<Held>) -> Record {
-        Record {
+    fn record(&self, done: u64, complete: bool, target: Option<TargetState>) -> ProgressRecord {
+        ProgressRecord {
             transfer: self.identity.clone(),
             done,
             complete,
@@ -104,25 +108,25 @@ impl Task<'_> {
         }
     }
 
-    /// Parts whose records name bytes that the target no longer holds.
-    async fn lost(&self, found: &Found) -> Result<Vec<Lost>> {
-        let speaks = |part: u32, record: &Record| {
+    /// Parts whose records count bytes that the target no longer holds.
+    async fn lost(&self, found: &FoundRecords) -> Result<Vec<LostProgress>> {
+        let counts = |part: u32, record: &ProgressRecord| {
             record.transfer == self.identity
                 && (1..=self.identity.parts).contains(&part)
                 && record.done > self.start_of(part)
         };
         let records = found.records.iter();
-        let records: Vec<_> = records.filter(|(part, r)| speaks(*part, r)).collect();
+        let records: Vec<_> = records.filter(|(part, r)| counts(*part, r)).collect();
         if records.is_empty() {
             return Ok(Vec::new());
         }
-        // Read after the records: the bytes that they name were there before them.
+        // Read after the records, which were written after the bytes that they count.
         let now = self.target.now().await?;
         let lost = records.into_iter().filter_map(|(part, record)| {
-            Some(Lost {
+            Some(LostProgress {
                 part: *part,
                 done: record.done,
-                how: Held::lost(record.target, now)?,
+                how: TargetState::lost(record.target, now)?,
             })
         });
         Ok(lost.collect())
@@ -130,26 +134,26 @@ impl Task<'_> {
 
     fn start_of(&self, number: u32) -> u64 {
         let of = self.identity.parts;
-        let share = Part { number, of }.share(self.identity.length, self.step);
+        let share = TransferPart { number, of }.share(self.identity.length, self.step);
         share.start
     }
 
-    /// Takes away the records of other parts whose bytes are lost: once this part has restored the
+    /// Removes the records of other parts whose bytes are lost: once this part has restored the
     /// target's length, the loss would go unnoticed.
-    async fn forget(&self, lost: &[Lost]) -> Result<()> {
+    async fn forget(&self, lost: &[LostProgress]) -> Result<()> {
         for lost in lost.iter().filter(|l| l.part != self.args.part.number) {
-            self.marks.remove(lost.part).await?;
+            self.records.remove(lost.part).await?;
             output::say(format_args!(
-                "weft: {} {}, so part {} of this transfer is to be copied again",
+                "weft: {} {}, so part {} of this transfer must be copied again",
                 self.to, lost.how, lost.part
             ));
         }
         Ok(())
     }
 
-    /// What was done, beginning from `at`.
-    pub(super) fn summary(&self, at: u64, moved: &Moved) -> Summary {
-        Summary {
+    /// The summary of a part that began at `at`.
+    pub(super) fn summary(&self, at: u64, moved: &Moved) -> TransferSummary {
+        TransferSummary {
             from: self.from.clone(),
             to: self.to.clone(),
             part: self.args.part.to_string(),
@@ -166,8 +170,8 @@ impl Task<'_> {
         }
     }
 
-    /// There was nothing to do.
-    pub(super) fn nothing(&self) -> Summary {
+    /// The summary of a part that had nothing to copy.
+    pub(super) fn nothing(&self) -> TransferSummary {
         self.summary(self.share.end, &Moved::default())
     }
 }

@@ -1,5 +1,5 @@
-//! Trees: the copies of `weft cp`, several files at a time; a part takes whole files. Through a
-//! view, or only compared, they go file by file ([`super::each`]).
+//! Trees: copied as by `weft cp`, several files at a time; a part takes whole files. Through a
+//! view, or for a comparison, they go file by file ([`super::each`]).
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,11 +9,12 @@ use weft_client::Volume;
 
 use super::args::TransferArgs;
 use super::each::each;
-use crate::copy::{self, Options, Side};
+use crate::copy::{self, Options, TreePath};
 use crate::remote::RemotePath;
 use crate::terminal::{name, output};
 
-/// Copies what a local directory holds into a directory, which is made if it is not there.
+/// Copies the contents of a local directory to a directory in the volume, which is created if
+/// needed.
 pub(crate) async fn import_tree(
     volume: &Volume,
     local: &Path,
@@ -23,7 +24,7 @@ pub(crate) async fn import_tree(
     transfer(volume, here(local), there(to), args).await
 }
 
-/// Copies what a directory of the volume holds into a local one, which is made if it is not there.
+/// Copies the contents of a directory in the volume to a local one, which is created if needed.
 pub(crate) async fn export_tree(
     volume: &Volume,
     from: &RemotePath,
@@ -33,26 +34,31 @@ pub(crate) async fn export_tree(
     transfer(volume, there(from), here(local), args).await
 }
 
-fn here(local: &Path) -> Side {
-    Side {
+fn here(local: &Path) -> TreePath {
+    TreePath {
         path: name::bytes(local.as_os_str()).to_vec(),
         weft: false,
     }
 }
 
-fn there(path: &RemotePath) -> Side {
-    Side {
+fn there(path: &RemotePath) -> TreePath {
+    TreePath {
         path: path.as_ref().to_vec(),
         weft: true,
     }
 }
 
-async fn transfer(volume: &Volume, from: Side, to: Side, args: &TransferArgs) -> Result<ExitCode> {
+async fn transfer(
+    volume: &Volume,
+    from: TreePath,
+    to: TreePath,
+    args: &TransferArgs,
+) -> Result<ExitCode> {
     if args.compare || !args.view.is_whole() {
         if args.resume {
-            // Once its records are gone, nothing shows that a file was complete.
+            // Without its progress records, a complete file cannot be recognized.
             bail!(
-                "--resume of a tree knows whole files only: give --force to copy it anew through the view"
+                "--resume of a tree works for whole files only: give --force to copy it again through the view"
             );
         }
         return each(volume, &from, &to, args).await;
@@ -71,7 +77,7 @@ async fn transfer(volume: &Volume, from: Side, to: Side, args: &TransferArgs) ->
     };
     // The directory's entries, not the directory: then it makes no difference whether the target
     // exists, and parts may come in any order.
-    let from = Side {
+    let from = TreePath {
         path: name::join(&from.path, b"."),
         ..from
     };

@@ -1,15 +1,15 @@
 //! A volume on this machine: its configuration (`weft.toml`), its key, and the folders it names.
 //! Documented in `docs/operating.md`.
 //!
-//! `config` is what the administrator wrote, `node` the folder of one node; the files here look at
-//! the volume's folder as a whole. Invariant: a node works in its folder only while it holds the
-//! [`Lock`] and the [`Marker`] names it. Nothing here connects to a volume.
+//! `config` is what the administrator wrote, `node` the folder of one node; the files here deal
+//! with the volume's folder as a whole. Invariant: a node works in its folder only while it holds
+//! the [`Lock`] and the [`Marker`] names it. Nothing here connects to a volume.
 
 mod config;
-mod here;
+mod local_volume;
 mod node;
 mod private;
-mod starter;
+mod start_lock;
 mod strays;
 
 pub(crate) use config::file::{
@@ -20,7 +20,7 @@ pub(crate) use config::ports::{FreeAddresses, free_addresses};
 pub(crate) use config::settings::changed;
 pub(crate) use config::size::Size;
 pub(crate) use config::wire::WireSetting;
-pub(crate) use here::{Here, NodeHere, note_started, note_stopped};
+pub(crate) use local_volume::{LocalNode, LocalVolume, note_started, note_stopped};
 pub(crate) use node::clean_shutdown;
 pub(crate) use node::disks::{check_new_disk, disk_state, label_disks};
 pub(crate) use node::ending::wait_for_end;
@@ -28,5 +28,5 @@ pub(crate) use node::lock::{Lock, holds_lock, lock_in, lock_of};
 pub(crate) use node::marker::Marker;
 pub(crate) use node::role::io_role;
 pub(crate) use private::close_to_others;
-pub(crate) use starter::{Starter, is_starter};
+pub(crate) use start_lock::{StartLock, is_start_lock};
 pub(crate) use strays::strays;

@@ -1,5 +1,5 @@
-//! A volume's files on this machine are open to their owner alone: folders have the mode 0700 and
-//! files 0600, whatever the umask. They hold the bytes of files that other users may not read.
+//! Only the owner may access a volume's files on this machine: folders have the mode 0700 and files
+//! 0600, whatever the umask. They hold data of files that other users may not read.
 
 use std::ffi::OsStr;
 use std::fs::{OpenOptions, Permissions};
@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use rustix::fs::OFlags;
 
-use super::here::STARTED;
-use super::starter::is_starter;
+use super::local_volume::STARTED;
+use super::start_lock::is_start_lock;
 use crate::process::private_files::{FILE_MODE, FOLDER_MODE, OTHERS};
 use crate::volume_config::config::file::{ADDRESS, Config, FILE, NodeName, WIRE};
 
-/// A folder that file systems keep at their root.
+/// A folder that local file systems have at their root.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// Removes the permissions of other users on the files of a node and of the volume's own folder:
 /// earlier versions left them to the umask. Logs the changes in one line.
 pub(crate) fn close_to_others(config: &Config, node: NodeName) -> Result<()> {
-    let mut closed = Closed {
+    let mut closed = PermissionFix {
         key: config.at(&config.volume.key),
         count: 0,
         first: None,
@@ -42,21 +42,21 @@ pub(crate) fn close_to_others(config: &Config, node: NodeName) -> Result<()> {
         Ok(())
     });
     if let Err(error) = done {
-        // Another user's folder, say: what is in it may be as it must be all the same.
-        tracing::warn!(%error, folder = %folder.display(), "files of the volume may be open to other users");
+        // For instance another user's folder, whose content may have the right modes anyway.
+        tracing::warn!(%error, folder = %folder.display(), "cannot check whether other users may read files of the volume");
     }
     if let Some((path, mode)) = &closed.first {
         tracing::warn!(
             files = closed.count,
             first = %path.display(),
             mode = format_args!("{mode:04o}"),
-            "files of the volume were open to other users; now they are their owner's alone"
+            "other users could read files of the volume; removed their permissions"
         );
     }
     Ok(())
 }
 
-/// Whether a name in the volume's folder is one that Weft gave.
+/// Whether Weft created this name in the volume's folder.
 fn is_own(config: &Config, name: &OsStr) -> bool {
     let nodes = config.nodes();
     let folders = nodes.iter().filter_map(|node| node.folder(config).ok());
@@ -64,21 +64,21 @@ fn is_own(config: &Config, name: &OsStr) -> bool {
     let own = [FILE, ADDRESS, WIRE, "log", "mounted", STARTED];
     let path = config.base.join(name);
     own.iter().any(|own| name == *own)
-        || is_starter(name)
+        || is_start_lock(name)
         || key == path
         || folders.into_iter().any(|f| f == path)
 }
 
-/// The files that were open to other users.
-struct Closed {
+/// Removes permissions of other users, and counts the files that had them.
+struct PermissionFix {
     /// The key's owner decides on its mode (`ConnectOptions`).
     key: PathBuf,
     count: usize,
     first: Option<(PathBuf, u32)>,
 }
 
-impl Closed {
-    /// A folder and everything below it. `top`: it need not be there.
+impl PermissionFix {
+    /// A folder and everything below it. `top`: it may be missing.
     fn tree(&mut self, path: &Path, top: bool) -> io::Result<()> {
         match self.one(path) {
             Ok(true) => {}
@@ -89,7 +89,7 @@ impl Closed {
         for entry in std::fs::read_dir(path)? {
             let below = entry?.path();
             match self.tree(&below, false) {
-                // An engine of another process may be at work.
+                // An engine of another process may have removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 done => done?,
             }
@@ -97,8 +97,7 @@ impl Closed {
         Ok(())
     }
 
-    /// The files in a folder that may hold others' files as well, and the folder itself if it does
-    /// not.
+    /// The volume's files in a folder, and the folder itself if it holds nothing else.
     fn own(&mut self, folder: &Path, is_own: impl Fn(&OsStr, bool) -> bool) -> io::Result<()> {
         let mut alone = true;
         for entry in std::fs::read_dir(folder)? {
@@ -112,7 +111,7 @@ impl Closed {
             }
         }
         if alone {
-            // The configuration is an administrator's; it is closed where its folder is.
+            // The configuration belongs to an administrator; it is closed only with its folder.
             self.one(folder)?;
             let config = folder.join(FILE);
             if config.exists() {
@@ -122,8 +121,8 @@ impl Closed {
         Ok(())
     }
 
-    /// One file or folder; true: it is a folder. Goes past symbolic links, and what a link was put
-    /// in the place of meanwhile.
+    /// One file or folder; true: it is a folder. Skips symbolic links, also one that takes the
+    /// file's place meanwhile.
     fn one(&mut self, path: &Path) -> io::Result<bool> {
         let metadata = std::fs::symlink_metadata(path)?;
         let kind = metadata.file_type();

@@ -1,5 +1,5 @@
-//! Nodes that still run after their folder was removed, moved or replaced, so that their lock is
-//! not found in it. Their command lines still name the volume that they serve.
+//! Nodes that still run although their folder was removed, moved or replaced, so that their lock is
+//! not found there. Their command lines still name the volume that they serve.
 
 use std::ffi::OsString;
 use std::fs;
@@ -43,7 +43,7 @@ fn seen_by(process: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Which node a command line of `weft up` starts, and by which configuration.
+/// The node that a command line of `weft up` starts, and its configuration.
 fn node_of(line: &[u8]) -> Option<(String, PathBuf)> {
     let words: Vec<&[u8]> = line.split(|byte| *byte == 0).skip(1).collect();
     let after = |option: &[u8]| {
@@ -78,7 +78,7 @@ mod tests {
             node("weft serve --config /v/weft.toml --role io --server 3 --detach "),
             Some(("server-3".to_owned(), config))
         );
-        // One in the foreground is its user's.
+        // Nodes in the foreground belong to the user who started them.
         assert_eq!(node("weft serve --config /v/weft.toml --role meta"), None);
         assert_eq!(node("weft serve --config /v/weft.toml --detach"), None);
         assert_eq!(node("weft up /v --detach"), None);

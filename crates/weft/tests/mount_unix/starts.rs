@@ -88,7 +88,7 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
          cat {one}/f\n\
          umount {one}\n\
          ! mount -t fuse.weft {address} {one} 2> words\n\
-         grep -o 'Name its file: -o key_file' words\n\
+         grep -o 'name its file with -o key_file' words\n\
          ! mount -t fuse.weft {address} {one} -o key_file=/nope 2> words\n\
          grep -o 'there is no key file /nope: name' words\n\
          ! mount -t fuse.weft {volume} {one} -o noatime,bogus 2> words\n\
@@ -105,7 +105,7 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
         "2",
         "by-folder",
         "by-folder",
-        "Name its file: -o key_file",
+        "name its file with -o key_file",
         "there is no key file /nope: name",
         "weft: there is no mount option `bogus`: see `weft mount --help` for those that are",
     ];

@@ -5,15 +5,14 @@ use std::collections::BinaryHeap;
 
 use super::record::BlockRecord;
 
-/// Occurrences of a group that are kept to be shown.
-const SHOWN: usize = 5;
+use crate::limits::OCCURRENCES_SHOWN;
 
-/// What is counted.
+/// The totals of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Blocks.
     pub(crate) blocks: u64,
-    /// Blocks that differ from each other.
+    /// Different blocks.
     pub(crate) distinct: u64,
     /// Bytes of all blocks.
     pub(crate) bytes: u64,
@@ -31,7 +30,7 @@ pub(crate) struct Group {
     pub(crate) first: Vec<BlockRecord>,
 }
 
-/// Counts records that come in order, and keeps the groups that would save the most.
+/// Counts records in sorted order, and keeps the groups that would save the most.
 pub(crate) struct Counter {
     totals: Totals,
     current: Option<Group>,
@@ -39,7 +38,7 @@ pub(crate) struct Counter {
     kept: usize,
 }
 
-/// A group by what it would save, then by its hash, so that the choice does not depend on chance.
+/// A group ordered by what it would save, then by its hash, so that the choice is deterministic.
 struct Ranked(Group);
 
 impl Ranked {
@@ -79,7 +78,7 @@ impl Counter {
         }
     }
 
-    /// The next record.
+    /// Counts the next record.
     pub(crate) fn add(&mut self, record: BlockRecord) {
         self.totals.blocks += 1;
         self.totals.bytes += record.length;
@@ -87,7 +86,7 @@ impl Counter {
             Some(group) if group.hash == record.hash => {
                 group.count += 1;
                 self.totals.duplicate_bytes += record.length;
-                if group.first.len() < SHOWN {
+                if group.first.len() < OCCURRENCES_SHOWN {
                     group.first.push(record);
                 }
             }
@@ -158,12 +157,12 @@ mod tests {
         assert_eq!(totals.duplicates(), 11);
         let ranked: Vec<_> = top.iter().map(|g| (g.length, g.count)).collect();
         assert_eq!(ranked, [(2, 9), (4, 3)]);
-        assert_eq!(top[0].first.len(), SHOWN);
+        assert_eq!(top[0].first.len(), OCCURRENCES_SHOWN);
         assert_eq!(top[0].first[1].file, 1);
     }
 
     #[test]
-    fn nothing_has_no_groups() {
+    fn an_empty_search_has_no_groups() {
         assert_eq!(Counter::new(3).finish(), (Totals::default(), vec![]));
     }
 }

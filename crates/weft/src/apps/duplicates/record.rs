@@ -30,7 +30,7 @@ impl BlockRecord {
         }
     }
 
-    /// Its bytes.
+    /// The record as bytes.
     pub(crate) fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         bytes[..32].copy_from_slice(&self.hash);
@@ -40,7 +40,7 @@ impl BlockRecord {
         bytes
     }
 
-    /// The record of these bytes.
+    /// Decodes a record.
     pub(crate) fn decode(bytes: &[u8; RECORD_BYTES]) -> BlockRecord {
         let number = |at: usize| {
             let mut number = [0; 8];
@@ -58,7 +58,7 @@ impl BlockRecord {
     }
 }
 
-/// A file of the tree: its path from the tree on, and its size when it was found.
+/// A file of the tree: its path relative to the tree, and its size when it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TreeFile {
     pub(crate) path: Vec<u8>,
@@ -77,15 +77,15 @@ pub(crate) fn encode_names(files: &[TreeFile]) -> Vec<u8> {
     out
 }
 
-/// The list of files of these bytes.
+/// Decodes the list of files.
 pub(crate) fn decode_names(mut bytes: &[u8]) -> Result<Vec<TreeFile>> {
     let mut files = Vec::new();
     while !bytes.is_empty() {
-        let cut = "the list of files ends in the middle of an entry";
-        let (size, rest) = bytes.split_first_chunk::<8>().context(cut)?;
-        let (length, rest) = rest.split_first_chunk::<4>().context(cut)?;
+        let torn = "the list of files ends within an entry";
+        let (size, rest) = bytes.split_first_chunk::<8>().context(torn)?;
+        let (length, rest) = rest.split_first_chunk::<4>().context(torn)?;
         let length = u32::from_be_bytes(*length) as usize;
-        let (path, rest) = rest.split_at_checked(length).context(cut)?;
+        let (path, rest) = rest.split_at_checked(length).context(torn)?;
         files.push(TreeFile {
             path: path.to_vec(),
             size: u64::from_be_bytes(*size),
@@ -128,9 +128,13 @@ mod tests {
         let bytes = encode_names(&files);
         assert_eq!(decode_names(&bytes).unwrap(), files);
         assert_eq!(decode_names(&[]).unwrap(), []);
-        for cut in 1..bytes.len() {
-            let whole = cut == 8 + 4 + 3;
-            assert_eq!(decode_names(&bytes[..cut]).is_ok(), whole, "cut at {cut}");
+        for end in 1..bytes.len() {
+            let whole = end == 8 + 4 + 3;
+            assert_eq!(
+                decode_names(&bytes[..end]).is_ok(),
+                whole,
+                "truncated at {end}"
+            );
         }
     }
 }

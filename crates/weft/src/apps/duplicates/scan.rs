@@ -1,5 +1,5 @@
-//! A worker of the search: reads its blocks and writes a record of each through its own view of the
-//! grid.
+//! A worker of the search: reads its share of the blocks and writes a record of each through its
+//! view of the grid.
 
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
@@ -17,21 +17,14 @@ use super::record::{BlockRecord, RECORD_BYTES, TreeFile, decode_names};
 use super::tree::{Share, Skipped, share};
 use crate::apps::stream::{read_into, write_from};
 use crate::args::Global;
+use crate::limits::{SCAN_READ_BYTES, SCAN_REQUESTS_MAX, SCAN_WRITE_BYTES, SKIPPED_NAMED_MAX};
 
 /// Records of one cell that are written in a row, where a worker has several cells.
 const VERTICAL_BLOCK: u64 = 4096;
-/// Bytes of records written by one request, at most.
-const PIECE: usize = 1 << 20;
-/// Requests in flight.
-const IN_FLIGHT: usize = 3;
-/// Bytes of a file read at once, at most.
-const READ_BYTES: u64 = 1 << 20;
-/// Skipped files that are named; of the others only the number is told.
-const NAMED: usize = 100;
 
 /// Everything a worker needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(crate) struct ScanJob {
     pub(crate) worker: u32,
     pub(crate) workers: u32,
     /// The tree's path, which need not be text.
@@ -43,9 +36,9 @@ pub(crate) struct Job {
     pub(crate) names_bytes: u64,
 }
 
-/// What a worker did.
+/// The report of a worker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct ScanReport {
     pub(crate) blocks: u64,
     pub(crate) bytes: u64,
     pub(crate) written: u64,
@@ -58,7 +51,7 @@ pub(crate) struct Report {
 /// The fork of cell 0 that lists the files.
 pub(crate) const NAMES: &str = "names";
 
-/// The view of a worker: its own cells, `cells / workers` side by side.
+/// The view of a worker: `cells / workers` adjacent cells.
 pub(crate) fn worker_view(cells: u32, worker: u32, workers: u32) -> View {
     View::Subfile(Subfile {
         vbs: VERTICAL_BLOCK,
@@ -73,40 +66,47 @@ pub(crate) fn worker_view(cells: u32, worker: u32, workers: u32) -> View {
 /// Runs the job that the leader sends.
 pub(crate) async fn run(global: &Global) -> Result<()> {
     let began = Instant::now();
-    let (leader, job) = Leader::job::<Job>().await?;
+    let (leader, job) = Leader::job::<ScanJob>().await?;
     let leader = Arc::new(leader);
     let volume = crate::remote::connect::volume(global).await?;
     let grid = volume.adopt(&job.grid)?;
     let mut names = vec![0; job.names_bytes as usize];
     let view = grid.view_of_fork(View::Cell(CellIndex(0)), NAMES)?;
-    let moved = read_into(&view, 0, &mut names, (PIECE, IN_FLIGHT), |_| {}).await?;
+    let moved = read_into(
+        &view,
+        0,
+        &mut names,
+        (SCAN_WRITE_BYTES, SCAN_REQUESTS_MAX),
+        |_| {},
+    )
+    .await?;
     if moved != job.names_bytes {
         bail!(
-            "{moved} of {} bytes of the list of files are there",
+            "cannot read the list of files: {moved} of {} bytes exist",
             job.names_bytes
         );
     }
     let files = decode_names(&names)?;
     let view = worker_view(grid.layout().cells(), job.worker, job.workers);
     let view = Arc::new(grid.view(view)?);
-    let tell = leader.clone();
-    let produce = move |give: &mut dyn FnMut(Vec<u8>) -> bool| {
+    let progress = leader.clone();
+    let produce = move |emit: &mut dyn FnMut(Vec<u8>) -> bool| {
         let mut scan = Scan {
             tree: PathBuf::from(std::ffi::OsString::from_vec(job.tree)),
             block: job.block,
-            out: Vec::with_capacity(PIECE),
-            report: Report::default(),
-            progress: &|bytes| tell.progress(bytes),
-            give,
+            out: Vec::with_capacity(SCAN_WRITE_BYTES),
+            report: ScanReport::default(),
+            progress: &|bytes| progress.progress(bytes),
+            emit,
         };
-        for part in share(&files, job.block, job.worker, job.workers) {
-            if !scan.file(&files[part.file], &part) {
+        for share in share(&files, job.block, job.worker, job.workers) {
+            if !scan.file(&files[share.file], &share) {
                 break;
             }
         }
         scan.finish()
     };
-    let (written, mut report) = write_from(view, 0, IN_FLIGHT, |_| {}, produce).await?;
+    let (written, mut report) = write_from(view, 0, SCAN_REQUESTS_MAX, |_| {}, produce).await?;
     report.written = written;
     report.requests = volume.counters().calls.iter().map(|(_, n)| n).sum();
     report.seconds = began.elapsed().as_secs_f64();
@@ -117,14 +117,14 @@ struct Scan<'a> {
     tree: PathBuf,
     block: u64,
     out: Vec<u8>,
-    report: Report,
+    report: ScanReport,
     progress: &'a dyn Fn(u64),
-    give: &'a mut dyn FnMut(Vec<u8>) -> bool,
+    emit: &'a mut dyn FnMut(Vec<u8>) -> bool,
 }
 
 impl Scan<'_> {
-    /// Makes the records of a run of blocks; false once the receiver is gone.
-    fn file(&mut self, file: &TreeFile, part: &Share) -> bool {
+    /// Writes the records of a run of blocks; false once writing has failed.
+    fn file(&mut self, file: &TreeFile, share: &Share) -> bool {
         let path = self
             .tree
             .join(Path::new(&crate::terminal::name::os(&file.path)));
@@ -136,11 +136,11 @@ impl Scan<'_> {
             }
         };
         let (mut at, end) = (
-            part.first * self.block,
-            (part.end * self.block).min(file.size),
+            share.first * self.block,
+            (share.end * self.block).min(file.size),
         );
-        // Whole blocks, so that a large read does not move their borders.
-        let stride = (READ_BYTES / self.block).max(1) * self.block;
+        // Whole blocks, so that a large read does not move their boundaries.
+        let stride = (SCAN_READ_BYTES / self.block).max(1) * self.block;
         let mut buffer = vec![0; stride.min(end - at) as usize];
         while at < end {
             let wanted = stride.min(end - at) as usize;
@@ -153,17 +153,17 @@ impl Scan<'_> {
             };
             for (block, i) in buffer[..read].chunks(self.block as usize).zip(0..) {
                 let offset = at + i * self.block;
-                let record = BlockRecord::of(block, part.file as u64, offset);
+                let record = BlockRecord::of(block, share.file as u64, offset);
                 self.out.extend(record.encode());
                 self.report.blocks += 1;
             }
             self.report.bytes += read as u64;
             (self.progress)(read as u64);
-            if self.out.len() >= PIECE && !self.flush() {
+            if self.out.len() >= SCAN_WRITE_BYTES && !self.flush() {
                 return false;
             }
             if read < wanted {
-                self.skip(&path, &"it became shorter while it was read");
+                self.skip(&path, &"it was truncated while it was read");
                 return true;
             }
             at += read as u64;
@@ -172,11 +172,14 @@ impl Scan<'_> {
     }
 
     fn flush(&mut self) -> bool {
-        let full = std::mem::replace(&mut self.out, Vec::with_capacity(PIECE + RECORD_BYTES));
-        (self.give)(full)
+        let full = std::mem::replace(
+            &mut self.out,
+            Vec::with_capacity(SCAN_WRITE_BYTES + RECORD_BYTES),
+        );
+        (self.emit)(full)
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> ScanReport {
         if !self.out.is_empty() {
             self.flush();
         }
@@ -184,7 +187,7 @@ impl Scan<'_> {
     }
 
     fn skip(&mut self, path: &Path, reason: &impl ToString) {
-        if self.report.skipped.len() < NAMED {
+        if self.report.skipped.len() < SKIPPED_NAMED_MAX {
             self.report.skipped.push(Skipped::new(path, reason));
         } else {
             self.report.skipped_more += 1;
@@ -192,7 +195,7 @@ impl Scan<'_> {
     }
 }
 
-/// Opens what is still a regular file. Never waits: a fifo may have taken the file's place.
+/// Opens a file if it is still regular. Never blocks, even if a fifo has taken the file's place.
 fn open(path: &Path) -> std::io::Result<File> {
     use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt;
@@ -204,7 +207,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
-        Err(std::io::Error::other("it is no regular file any more"))
+        Err(std::io::Error::other("it is no longer a regular file"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The tree: which files it has, and how their blocks are dealt to the workers.
+//! The files of the tree, and how their blocks are divided among the workers.
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::TreeFile;
 
-/// Something that could not be read.
+/// An entry that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Skipped {
     pub(crate) path: String,
@@ -27,7 +27,7 @@ impl Skipped {
 /// Every regular file below `root`, in the order of their paths' bytes; symbolic links are not
 /// followed.
 pub(crate) fn walk(root: &Path) -> Result<(Vec<TreeFile>, Vec<Skipped>)> {
-    // The root itself must be there; below, what cannot be read is skipped.
+    // The root must be readable; entries below that are not are skipped.
     let top = std::fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?;
     let (mut files, mut skipped) = (Vec::new(), Vec::new());
     let mut waiting: Vec<(PathBuf, std::fs::ReadDir)> = vec![(PathBuf::new(), top)];
@@ -72,7 +72,7 @@ pub(crate) struct Share {
 /// What opening a file costs, in blocks.
 const OPENING: u64 = 4;
 
-/// The part of a worker: runs of blocks in order. Large files are split, so that all parts weigh
+/// The share of a worker: runs of blocks in order. Large files are split, so that all shares weigh
 /// about the same.
 pub(crate) fn share(files: &[TreeFile], block: u64, worker: u32, workers: u32) -> Vec<Share> {
     let blocks = |file: &TreeFile| file.size.div_ceil(block);
@@ -81,13 +81,13 @@ pub(crate) fn share(files: &[TreeFile], block: u64, worker: u32, workers: u32) -
         n => n + OPENING,
     };
     let all: u128 = files.iter().map(|f| u128::from(weight(f))).sum();
-    let cut = |w: u32| (all * u128::from(w) / u128::from(workers)) as u64;
-    let (from, to) = (cut(worker), cut(worker + 1));
+    let boundary = |w: u32| (all * u128::from(w) / u128::from(workers)) as u64;
+    let (from, to) = (boundary(worker), boundary(worker + 1));
     let mut shares = Vec::new();
     let mut begins = 0;
     for (number, file) in files.iter().enumerate() {
         let ends = begins + weight(file);
-        // What it costs to open comes before the first block.
+        // The cost of opening comes before the first block.
         let block_at = |place: u64| place.saturating_sub(begins + OPENING).min(blocks(file));
         let (first, end) = (block_at(from), block_at(to));
         if first < end {

@@ -1,5 +1,4 @@
-//! What else a file has: its layout, its other forks, its extended attributes. The result takes
-//! them over.
+//! Copies the layout, the other forks and the extended attributes of the file to the result.
 
 use std::sync::Arc;
 
@@ -7,11 +6,9 @@ use anyhow::{Result, bail};
 use weft_client::{File, Fork, NewLayout, Volume};
 use weft_layout::{CellIndex, View};
 
-use super::target::Place;
+use super::entry_path::EntryPath;
 use crate::apps::stream::{read_into, write_all};
-
-/// Bytes copied at a time.
-const PIECE: u64 = 4 << 20;
+use crate::limits::FORK_COPY_BYTES;
 
 /// The layout of `file`, or one on the same servers with these cells and this BSU.
 pub(crate) fn layout(file: &File, grid: Option<(u32, u64)>) -> NewLayout {
@@ -31,8 +28,7 @@ pub(crate) async fn refuse_lost_forks(file: &File, cells: Option<u32>) -> Result
     let cells = cells.unwrap_or(file.layout().cells());
     if let Some(fork) = others(file).await?.iter().find(|f| f.cell >= cells) {
         bail!(
-            "cell {} of {} has a fork {}, but the result has only {cells} cells: remove the fork, or sort without \
-             --keep-cells",
+            "cell {} of {} has a fork {}, but the result has only {cells} cells: remove the fork, or sort without --keep-cells",
             fork.cell,
             file.path(),
             fork.fork
@@ -48,8 +44,8 @@ pub(crate) async fn forks(from: &File, to: &File) -> Result<()> {
         to.create_fork(cell, &fork.fork).await?;
         let source = from.view_of_fork(View::Cell(cell), &fork.fork)?;
         let target = Arc::new(to.view_of_fork(View::Cell(cell), &fork.fork)?);
-        for at in (0..fork.length).step_by(PIECE as usize) {
-            let mut piece = vec![0; PIECE.min(fork.length - at) as usize];
+        for at in (0..fork.length).step_by(FORK_COPY_BYTES as usize) {
+            let mut piece = vec![0; FORK_COPY_BYTES.min(fork.length - at) as usize];
             let whole = piece.len();
             read_into(&source, at, &mut piece, (whole, 1), |_| {}).await?;
             write_all(&target, at, piece.into()).await?;
@@ -59,7 +55,7 @@ pub(crate) async fn forks(from: &File, to: &File) -> Result<()> {
 }
 
 /// Copies all extended attributes.
-pub(crate) async fn xattrs(volume: &Volume, from: &Place, to: &Place) -> Result<()> {
+pub(crate) async fn xattrs(volume: &Volume, from: &EntryPath, to: &EntryPath) -> Result<()> {
     for name in volume.list_xattr(from.path()).await? {
         let value = volume.get_xattr(from.path(), &name).await?;
         volume.set_xattr(to.path(), &name, value).await?;

@@ -1,4 +1,4 @@
-//! What the leader and the workers of a sort tell each other.
+//! The messages between the leader and the workers of a sort.
 
 use std::sync::Arc;
 
@@ -7,70 +7,70 @@ use serde::{Deserialize, Serialize};
 use weft_client::Volume;
 
 use super::mesh::Mesh;
-use super::opened::{Handed, Opened, Seen};
+use super::opened::{HandedFile, OpenedFile, OpenedView};
 use crate::apps::record::{RecordOrder, Tally};
 
 /// Everything a worker needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(crate) struct SortJob {
     pub(crate) worker: u32,
     pub(crate) mesh: Mesh,
     pub(crate) order: RecordOrder,
     /// The file to sort.
-    pub(crate) source: Handed,
+    pub(crate) source: HandedFile,
     pub(crate) source_order: ByteOrder,
-    /// The mesh; none where the mesh has one cell, as then nothing is kept between phases.
-    pub(crate) scratch: Option<Handed>,
+    /// The file of the mesh; `None` if it has one cell, as then nothing is kept between phases.
+    pub(crate) scratch: Option<HandedFile>,
     /// The result.
-    pub(crate) output: Handed,
+    pub(crate) output: HandedFile,
     pub(crate) output_order: ByteOrder,
 }
 
-/// Where the bytes of a whole file are, as one sequence.
+/// How the bytes of a whole file form one sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ByteOrder {
     /// In canonical order.
     Canonical,
-    /// Cell after cell, of these lengths.
+    /// Cell after cell, with these lengths.
     Cells(Vec<u64>),
 }
 
-/// What a worker did in a phase.
+/// The report of a worker about a phase.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct SortReport {
     pub(crate) read: u64,
     pub(crate) written: u64,
     pub(crate) requests: u64,
     pub(crate) seconds: f64,
-    /// Of the records read from the file, when loading, or from the result, when verifying.
+    /// The tally of the records read: of the file when loading, of the result when verifying.
     pub(crate) tally: Tally,
-    /// A record of the result that comes before the one it follows.
+    /// The first record of the result that is out of order.
     pub(crate) disorder: Option<u64>,
 }
 
 /// A run of a file's sequence that lies in one view.
 pub(crate) struct Run {
-    pub(crate) view: Arc<Seen>,
+    pub(crate) view: Arc<OpenedView>,
     pub(crate) at: u64,
     pub(crate) length: u64,
 }
 
 /// A file as one sequence of bytes.
 pub(crate) struct Sequence {
-    pub(crate) file: Opened,
+    pub(crate) file: OpenedFile,
     order: ByteOrder,
 }
 
 impl Sequence {
-    /// Takes over a file that the leader hands over.
+    /// Opens a file that the leader handed over.
     pub(crate) fn open(
         volume: Option<&Volume>,
-        handed: &Handed,
+        handed: &HandedFile,
         order: ByteOrder,
     ) -> Result<Sequence> {
         Ok(Sequence {
-            file: Opened::new(volume, handed)?,
+            file: OpenedFile::new(volume, handed)?,
             order,
         })
     }

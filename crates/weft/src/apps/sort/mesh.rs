@@ -1,13 +1,13 @@
-//! The mesh: how many cells, how long, which worker owns which rows, and the phases.
+//! The mesh: how many cells, how long, which worker handles which rows, and the phases.
 //!
-//! Arithmetic only. docs/applications.md argues why these phases sort.
+//! Arithmetic only. docs/applications.md proves that these phases sort.
 //!
 //! Invariants:
 //! 1. There are `2^n` cells of equal length, and at least as many as workers.
 //! 2. A cell's length is a multiple of a block's, so no request of a row phase reaches past the end
-//!    of a cell: a write there would lengthen the cell.
-//! 3. A worker holds at most the memory it was given: one cell and its index and the pieces on
-//!    their way, or the blocks on their way.
+//!    of a cell, where a write would lengthen it.
+//! 3. A worker uses at most its memory: one cell with its index and the pieces in flight, or the
+//!    blocks in flight.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,14 +15,12 @@ use weft_layout::{CELLS_MAX, Order, Subfile, View};
 
 use super::window::INDEX_BYTES;
 
-/// Requests that a worker keeps in flight.
-pub(crate) const IN_FLIGHT: usize = 3;
-/// Bytes of a block of rows, at most, and of a piece of a cell.
-const REQUEST_BYTES: u64 = 8 << 20;
-/// A multiple of this many bytes of one cell never cuts a chunk of the default size.
+use crate::limits::{SORT_REQUEST_BYTES, SORT_REQUESTS_MAX, SORT_WORKERS_MAX};
+
+/// Ranges of one cell that are multiples of this never split a chunk of the default size.
 const ALIGNED_BYTES: u64 = weft_layout::CHUNK_DEFAULT as u64;
 
-/// The two-dimensional file that is sorted, and how its work is dealt.
+/// The two-dimensional file that is sorted, and how its work is divided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mesh {
     /// Records to sort; the rest of the mesh is padding.
@@ -41,11 +39,11 @@ pub(crate) struct Mesh {
     pub(crate) workers: u32,
 }
 
-/// One step of all workers; a barrier stands before the next.
+/// One step of all workers; a barrier follows each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
-    /// Records of the file are dealt to the cells; each cell is sorted.
+    /// Records of the file are distributed over the cells; each cell is sorted.
     Load,
     /// Rows across groups of `2^k` cells.
     Rows(u32),
@@ -55,13 +53,13 @@ pub(crate) enum Phase {
     Verify,
 }
 
-/// Why no mesh can be laid.
+/// Why there is no suitable mesh.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum MeshError {
     /// The memory is too small.
     #[error(
-        "sorting {records} records of {record} bytes takes more than {memory} bytes of memory in each process: \
-         give --memory at least {needed}"
+        "sorting {records} records of {record} bytes takes more than {memory} bytes of memory in each process: give --memory at \
+         least {needed}"
     )]
     Memory {
         records: u64,
@@ -69,25 +67,23 @@ pub(crate) enum MeshError {
         memory: u64,
         needed: u64,
     },
-    /// No process, or more than cells.
-    #[error("{workers} processes cannot sort: choose 1 to {WORKERS_MAX}")]
+    /// No workers, or too many.
+    #[error("{workers} processes cannot sort: give --procs 1 to {SORT_WORKERS_MAX}")]
     Workers { workers: u32 },
 }
 
-/// The largest number of workers.
-pub(crate) const WORKERS_MAX: u32 = 1024;
 /// The largest mesh: more rounds than this gain nothing over more memory.
 const MESH_CELLS_MAX: u32 = CELLS_MAX / 16;
 
 impl Mesh {
-    /// Lays the mesh with the fewest cells that the workers' memory, in bytes each, allows.
+    /// Computes the mesh with the fewest cells that fit the memory of each worker, in bytes.
     pub(crate) fn new(
         records: u64,
         record: u64,
         workers: u32,
         memory: u64,
     ) -> Result<Mesh, MeshError> {
-        if !(1..=WORKERS_MAX).contains(&workers) {
+        if !(1..=SORT_WORKERS_MAX).contains(&workers) {
             return Err(MeshError::Workers { workers });
         }
         let fits = |memory: u64| {
@@ -102,7 +98,7 @@ impl Mesh {
             None
         };
         fits(memory).ok_or_else(|| {
-            // What would do, to the next mebibyte or so.
+            // Roughly the least memory that suffices.
             let mut needed = memory.max(1 << 10);
             while fits(needed).is_none() {
                 needed += needed / 8 + 1;
@@ -117,17 +113,17 @@ impl Mesh {
     }
 
     fn with_cells(records: u64, record: u64, workers: u32, memory: u64, cells: u32) -> Mesh {
-        let share = memory / (IN_FLIGHT as u64 + 1);
+        let share = memory / (SORT_REQUESTS_MAX as u64 + 1);
         let least = records.div_ceil(u64::from(cells)).max(1);
-        let mut block = (share.min(REQUEST_BYTES) / (u64::from(cells) * record)).max(1);
+        let mut block = (share.min(SORT_REQUEST_BYTES) / (u64::from(cells) * record)).max(1);
         let aligned = ALIGNED_BYTES / gcd(ALIGNED_BYTES, record);
         if block >= aligned {
             block -= block % aligned;
         }
         let block = block.min(least.div_ceil(u64::from(workers)));
-        // A piece of a cell is a quarter of a request: three in flight and one being filled stay
-        // within the share that the cell leaves.
-        let request = (share / 4).min(REQUEST_BYTES / 2).max(record);
+        // A piece of a cell is a quarter of the share: three in flight and one being filled fit in
+        // the memory that the cell leaves.
+        let request = (share / 4).min(SORT_REQUEST_BYTES / 2).max(record);
         Mesh {
             records,
             record,
@@ -142,8 +138,8 @@ impl Mesh {
     /// Bytes of memory that a worker needs.
     fn memory(&self) -> u64 {
         let cell = self.depth * (self.record + INDEX_BYTES);
-        let pieces = (IN_FLIGHT as u64 + 1) * self.request;
-        let rows = IN_FLIGHT as u64 * self.block * self.record * u64::from(self.cells);
+        let pieces = (SORT_REQUESTS_MAX as u64 + 1) * self.request;
+        let rows = SORT_REQUESTS_MAX as u64 * self.block * self.record * u64::from(self.cells);
         (cell + pieces).max(rows)
     }
 
@@ -175,7 +171,7 @@ impl Mesh {
         (worker..self.cells).step_by(self.workers as usize)
     }
 
-    /// The real records of a cell: which of all, counted from 0.
+    /// The records of a cell without padding, as a range of all records.
     pub(crate) fn records_of(&self, cell: u32) -> std::ops::Range<u64> {
         let first = (u64::from(cell) * self.depth).min(self.records);
         first..(first + self.depth).min(self.records)
@@ -191,11 +187,10 @@ impl Mesh {
         self.cells >> round
     }
 
-    /// The view through which a worker sees its rows of a group: blocks of rows are dealt to the
-    /// workers in turn.
+    /// The view of a worker on its rows of a group: blocks of rows go to the workers in turn.
     ///
-    /// The default order puts the records that a block has of one cell next to each other, so each
-    /// block is `2^round` long runs.
+    /// The default order keeps the records of one cell in a block adjacent, so each block is
+    /// `2^round` long runs.
     pub(crate) fn rows_view(&self, round: u32, group: u32, worker: u32) -> View {
         let groups = u64::from(self.groups(round));
         View::Subfile(Subfile {
@@ -234,7 +229,7 @@ impl Mesh {
 }
 
 impl Phase {
-    /// What the phase is called.
+    /// The name of the phase.
     pub(crate) fn name(self) -> String {
         match self {
             Phase::Load => "load and sort cells".to_owned(),
@@ -245,7 +240,7 @@ impl Phase {
     }
 }
 
-/// The direction of a cell in the groups of `2^round`: they take turns.
+/// Whether a cell is sorted in descending order: the groups of `2^round` cells alternate.
 pub(crate) fn descending(round: u32, cell: u32) -> bool {
     (cell >> round) & 1 == 1
 }

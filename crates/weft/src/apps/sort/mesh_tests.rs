@@ -127,7 +127,7 @@ fn sorted(order: RecordOrder, input: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn small_meshes_sort_whatever_they_are_given() {
+fn small_meshes_sort_any_input() {
     let mut rng = SmallRng::seed_from_u64(7);
     for round in 0..300 {
         let record = rng.random_range(1..12);
@@ -194,7 +194,7 @@ fn a_mesh_keeps_within_its_memory() {
 }
 
 #[test]
-fn too_little_memory_is_refused_with_what_would_do() {
+fn too_little_memory_is_refused_with_a_sufficient_amount() {
     let Err(MeshError::Memory { needed, .. }) = Mesh::new(1 << 30, 1024, 4, 64 << 10) else {
         panic!("a mesh for a tebibyte in 64 KiB");
     };

@@ -16,7 +16,7 @@ use crate::apps::stream::{self, Space};
 /// A file that the leader hands over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Handed {
+pub(crate) enum HandedFile {
     /// An attachment.
     Weft(Vec<u8>),
     /// A path.
@@ -24,74 +24,82 @@ pub(crate) enum Handed {
 }
 
 /// The same file, open.
-pub(crate) enum Opened {
+pub(crate) enum OpenedFile {
     Weft(File),
     Posix(PosixFile),
 }
 
-/// What a worker sees of a file.
-pub(crate) enum Seen {
+/// The view of a worker on a file.
+pub(crate) enum OpenedView {
     Weft(Box<OpenView>),
     Posix(PosixSpace),
 }
 
-impl Opened {
+impl OpenedFile {
     /// Opens it.
-    pub(crate) fn new(volume: Option<&Volume>, handed: &Handed) -> Result<Opened> {
+    pub(crate) fn new(volume: Option<&Volume>, handed: &HandedFile) -> Result<OpenedFile> {
         Ok(match handed {
-            Handed::Weft(attachment) => {
-                let volume = volume.ok_or_else(|| anyhow!("no volume to find the file in"))?;
-                Opened::Weft(volume.adopt(attachment)?)
+            HandedFile::Weft(attachment) => {
+                let volume = volume.ok_or_else(|| {
+                    anyhow!("internal error: a sort in a volume without a volume")
+                })?;
+                OpenedFile::Weft(volume.adopt(attachment)?)
             }
-            Handed::Posix(path) => Opened::Posix(PosixFile::open(path)?),
+            HandedFile::Posix(path) => OpenedFile::Posix(PosixFile::open(path)?),
         })
     }
 
-    /// All of it, in canonical order.
-    pub(crate) fn whole(&self) -> Result<Seen> {
+    /// The whole file in canonical order.
+    pub(crate) fn whole(&self) -> Result<OpenedView> {
         self.seen(View::canonical(), Runs::from(0))
     }
 
-    /// One cell; on a path cells follow one another, and this one begins at `start`.
-    pub(crate) fn cell(&self, start: u64, cell: u32) -> Result<Seen> {
+    /// One cell. On a path, cells follow one another, and this one begins at `start`.
+    pub(crate) fn cell(&self, start: u64, cell: u32) -> Result<OpenedView> {
         self.seen(View::Cell(CellIndex(cell)), Runs::from(start))
     }
 
     /// A worker's rows of a group of cells.
-    pub(crate) fn rows(&self, mesh: &Mesh, round: u32, group: u32, worker: u32) -> Result<Seen> {
+    pub(crate) fn rows(
+        &self,
+        mesh: &Mesh,
+        round: u32,
+        group: u32,
+        worker: u32,
+    ) -> Result<OpenedView> {
         let view = mesh.rows_view(round, group, worker);
         self.seen(view, Runs::rows(mesh, round, group, worker))
     }
 
-    fn seen(&self, view: View, runs: Runs) -> Result<Seen> {
+    fn seen(&self, view: View, runs: Runs) -> Result<OpenedView> {
         Ok(match self {
-            Opened::Weft(file) => Seen::Weft(Box::new(file.view(view)?)),
-            Opened::Posix(file) => Seen::Posix(file.space(runs)),
+            OpenedFile::Weft(file) => OpenedView::Weft(Box::new(file.view(view)?)),
+            OpenedFile::Posix(file) => OpenedView::Posix(file.space(runs)),
         })
     }
 
-    /// Before a phase reads: the kernel forgets what it keeps of a file on a path, so that the file
-    /// system is asked.
+    /// Drops the kernel's cache of a file on a path before a phase reads it, so that reads reach
+    /// the file system.
     pub(crate) fn forget(&self) -> Result<()> {
         match self {
-            Opened::Weft(_) => Ok(()),
-            Opened::Posix(file) => file.forget(),
+            OpenedFile::Weft(_) => Ok(()),
+            OpenedFile::Posix(file) => file.forget(),
         }
     }
 }
 
-impl Space for Seen {
+impl Space for OpenedView {
     async fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<u64> {
         match self {
-            Seen::Weft(view) => Space::read_at(&**view, at, buffer).await,
-            Seen::Posix(space) => space.read_at(at, buffer),
+            OpenedView::Weft(view) => Space::read_at(&**view, at, buffer).await,
+            OpenedView::Posix(space) => space.read_at(at, buffer),
         }
     }
 
     async fn write_all(&self, at: u64, data: Bytes) -> Result<()> {
         match self {
-            Seen::Weft(view) => stream::write_all(view, at, data).await,
-            Seen::Posix(space) => space.write_all(at, &data),
+            OpenedView::Weft(view) => stream::write_all(view, at, data).await,
+            OpenedView::Posix(space) => space.write_all(at, &data),
         }
     }
 }

@@ -1,5 +1,4 @@
-//! The phases of a sort as its leader sees them: workers, barriers, and the check of what came of
-//! it.
+//! The phases of a sort on the leader's side: workers, barriers, and the check of the result.
 
 use std::time::Instant;
 
@@ -8,13 +7,13 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use weft_crew::Crew;
 
-use super::job::{Job, Report};
+use super::job::{SortJob, SortReport};
 use super::mesh::{Mesh, Phase};
 use crate::apps::crew::worker_command;
 use crate::apps::record::Tally;
 use crate::args::Global;
 
-/// What all workers did between two barriers.
+/// The summary of one phase over all workers.
 #[derive(Debug, Serialize)]
 pub(crate) struct PhaseSummary {
     pub(crate) phase: String,
@@ -23,22 +22,22 @@ pub(crate) struct PhaseSummary {
     pub(crate) bytes_written: u64,
     pub(crate) mib_per_second: f64,
     pub(crate) requests: u64,
-    /// How long each worker took; the rest of `seconds` it waited for others.
+    /// The working time of each worker; for the rest of `seconds` it waited for others.
     pub(crate) worker_seconds: Vec<f64>,
 }
 
-/// What all phases did.
+/// The results of all phases.
 #[derive(Default)]
 pub(super) struct Phases {
     pub(super) done: Vec<PhaseSummary>,
-    /// Of the records that were loaded.
+    /// The tally of the loaded records.
     pub(super) tally: Tally,
 }
 
 impl PhaseSummary {
-    fn new(phase: Phase, began: Instant, reports: &[Report]) -> PhaseSummary {
+    fn new(phase: Phase, began: Instant, reports: &[SortReport]) -> PhaseSummary {
         let seconds = began.elapsed().as_secs_f64();
-        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum();
+        let sum = |of: fn(&SortReport) -> u64| reports.iter().map(of).sum();
         let (bytes_read, bytes_written) = (sum(|r| r.read), sum(|r| r.written));
         PhaseSummary {
             phase: phase.name(),
@@ -52,12 +51,12 @@ impl PhaseSummary {
     }
 }
 
-/// Runs all phases with a worker for each job, and checks what they made. `synced` syncs the
-/// result; it runs while the workers read the result back.
+/// Runs all phases with a worker for each job, and checks the result. `synced` syncs the result
+/// while the workers read it back.
 pub(super) async fn work(
     global: &Global,
     mesh: &Mesh,
-    jobs: &[Job],
+    jobs: &[SortJob],
     synced: impl Future<Output = Result<()>>,
 ) -> Result<Phases> {
     let mut crew = Crew::start(worker_command(global, "sort-worker")?, jobs).await?;
@@ -87,10 +86,14 @@ async fn all(
         }
         let began = Instant::now();
         let bar = progress(mesh, phase);
-        let barrier = crew.barrier::<Report>(|bytes| bar.inc(bytes));
+        let barrier = crew.barrier::<SortReport>(|bytes| bar.inc(bytes));
         let reports = match synced.take_if(|_| phase == Phase::Verify) {
             Some(synced) => {
-                let synced = async { synced.await.context("the result is not safe on disk") };
+                let synced = async {
+                    synced
+                        .await
+                        .context("cannot sync the result: nothing was replaced")
+                };
                 tokio::try_join!(async { Ok(barrier.await?) }, synced)?.0
             }
             None => barrier.await?,
@@ -105,14 +108,14 @@ async fn all(
         }
         if let Some(record) = reports.iter().filter_map(|r| r.disorder).min() {
             bail!(
-                "record {record} of the result is out of order: nothing was replaced; please report this"
+                "internal error: record {record} of the result is out of order; nothing was replaced; please report this"
             );
         }
         phases.done.push(PhaseSummary::new(phase, began, &reports));
     }
     if phases.tally != result || result.records != mesh.records {
         bail!(
-            "the result has {} records of the file's {} (checksums {:016x} and {:016x}): nothing was replaced",
+            "the result has {} records and the file {} (checksums {:016x} and {:016x}): nothing was replaced; sort it again",
             result.records,
             mesh.records,
             result.sum,

@@ -3,8 +3,8 @@
 //! The mesh is one file in which cells follow one another, as a program without views would store
 //! it: a cell is one run, a block of rows one run in each of its cells.
 //!
-//! Calls block the thread that makes them. A worker has one call under way, as the clients of the
-//! other cases of `weft bench` have on a path; what it sorts meanwhile is on a thread of its own.
+//! Calls block their thread. A worker makes one call at a time, like the clients of the other cases
+//! of `weft bench` on a path; it sorts on another thread meanwhile.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -24,7 +24,7 @@ pub(crate) struct PosixFile {
     path: PathBuf,
 }
 
-/// Bytes of a file in an order of their own.
+/// Bytes of a file, reordered.
 pub(crate) struct PosixSpace {
     file: PosixFile,
     runs: Runs,
@@ -56,7 +56,7 @@ impl Runs {
         }
     }
 
-    /// What [`Mesh::rows_view`] shows, in a file in which cells follow one another.
+    /// The bytes of [`Mesh::rows_view`], in a file in which cells follow one another.
     pub(crate) fn rows(mesh: &Mesh, round: u32, group: u32, worker: u32) -> Runs {
         let run = mesh.block * mesh.record;
         let first = u64::from(group) << round;
@@ -93,7 +93,7 @@ impl Runs {
 }
 
 impl PosixFile {
-    /// Opens a file that is there.
+    /// Opens an existing file.
     pub(crate) fn open(path: &Path) -> Result<PosixFile> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
@@ -110,7 +110,7 @@ impl PosixFile {
         }
     }
 
-    /// Drops what the kernel keeps of it and need not write any more.
+    /// Drops the clean pages of the file from the kernel's cache.
     pub(crate) fn forget(&self) -> Result<()> {
         fadvise(&*self.file, 0, None, Advice::DontNeed)
             .with_context(|| format!("cannot drop the cache of {}", self.path.display()))
@@ -118,7 +118,7 @@ impl PosixFile {
 }
 
 impl PosixSpace {
-    /// Reads; less than asked for where the file ends before.
+    /// Reads. Returns fewer bytes than requested at the end of the file.
     pub(crate) fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<u64> {
         let (mut rest, mut moved) = (&mut *buffer, 0);
         self.runs.each(at, rest.len() as u64, |place, length| {
@@ -165,7 +165,7 @@ mod tests {
 
     /// Every byte of every view of the rows, one at a time, against the maps that a volume uses.
     #[test]
-    fn rows_on_a_path_are_those_of_the_views() {
+    fn rows_on_a_path_equal_those_of_the_views() {
         let mesh = Mesh {
             records: 90,
             record: 3,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_does_not_have_is_left_as_it_was() {
+    fn a_read_past_the_end_leaves_the_buffer_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("short");
         std::fs::write(&path, b"abcdef").unwrap();

@@ -1,27 +1,27 @@
-//! Files that a sort makes beside its target, and that go whatever happens.
+//! Scratch files of a sort, beside its target. They are removed in any case.
 
 use anyhow::{Result, anyhow};
 use weft_client::{Access, Changes, File, NewLayout, Volume};
 use weft_proto::Code;
 
-use super::target::Place;
+use super::entry_path::EntryPath;
 
-/// Stands between the name of the target and what makes the name unique.
+/// Separates the name of the target from the unique suffix.
 const MARK: &[u8] = b".sort-";
 
 /// The scratch files of one sort.
 pub(crate) struct Scratch {
     volume: Volume,
-    target: Place,
+    target: EntryPath,
     number: u32,
-    made: Vec<Place>,
+    made: Vec<EntryPath>,
 }
 
 impl Scratch {
-    /// Nothing yet, beside `target`.
-    pub(crate) fn beside(volume: &Volume, target: Place) -> Result<Scratch> {
+    /// No scratch files yet; they will be beside `target`.
+    pub(crate) fn beside(volume: &Volume, target: EntryPath) -> Result<Scratch> {
         let mut number = [0; 4];
-        getrandom::fill(&mut number).map_err(|e| anyhow!("no randomness: {e}"))?;
+        getrandom::fill(&mut number).map_err(|e| anyhow!("cannot get random bytes: {e}"))?;
         Ok(Scratch {
             volume: volume.clone(),
             target,
@@ -30,29 +30,29 @@ impl Scratch {
         })
     }
 
-    /// Makes a file for the owner alone.
+    /// Creates a file that only its owner can use.
     pub(crate) async fn create(&mut self, what: &str, layout: &NewLayout) -> Result<File> {
         let ending = format!("{:08x}.{what}", self.number);
         let place = self.target.beside(name(&self.target.name, &ending));
-        // Noted first: a file whose making was interrupted may be there all the same.
+        // Recorded first: a file whose creation was interrupted may exist anyway.
         self.made.push(place.clone());
         let access = Access::read_write().create_new(0o600).layout(layout);
         Ok(self.volume.attach(place.path(), access).await?)
     }
 
-    /// Where the file made as `what` is.
-    pub(crate) fn made(&self, what: &str) -> Result<&Place> {
+    /// The path of the file created as `what`.
+    pub(crate) fn made(&self, what: &str) -> Result<&EntryPath> {
         let ending = format!(".{what}");
         let mut made = self.made.iter();
         made.find(|place| place.name.ends_with(ending.as_bytes()))
-            .ok_or_else(|| anyhow!("no file {what} was made"))
+            .ok_or_else(|| anyhow!("internal error: no scratch file {what}"))
     }
 
-    /// Puts the file made as `what` in the target's place, with these attributes, in one step.
+    /// Atomically replaces the target by the file created as `what`, with these attributes.
     pub(crate) async fn publish(&mut self, what: &str, changes: &Changes) -> Result<()> {
         let path = self.made(what)?.path();
         if changes.uid.is_some() || changes.gid.is_some() {
-            // First, as a change of the owner takes bits of the mode away.
+            // The owner first, as changing it clears bits of the mode.
             let owner = Changes {
                 mode: None,
                 ..changes.clone()
@@ -69,14 +69,14 @@ impl Scratch {
         Ok(())
     }
 
-    /// Removes what was made and not published.
+    /// Removes the files that were not published.
     pub(crate) async fn discard(&mut self) -> Result<()> {
         for place in std::mem::take(&mut self.made) {
             match self.volume.unlink(place.path()).await {
                 Err(e) if e.code() != Code::NotFound => {
                     let path = place.show();
                     return Err(anyhow!(
-                        "{e}; {path} holds nothing that is needed: remove it with `weft rm {path}`"
+                        "{e}; {path} is not needed any more: remove it with `weft rm {path}`"
                     ));
                 }
                 _ => {}
@@ -85,11 +85,11 @@ impl Scratch {
         Ok(())
     }
 
-    /// Scratch files of other sorts of the same target: of one that runs now, or that was killed.
+    /// Scratch files of other sorts of the same target: one that is running, or that was killed.
     ///
-    /// Cost: one request for each thousand names up to these, which start with a dot and so come
-    /// early.
-    pub(crate) async fn stale(&self) -> Result<Vec<Place>> {
+    /// Cost: one request for each thousand names up to these, which come early as they start with a
+    /// dot.
+    pub(crate) async fn stale(&self) -> Result<Vec<EntryPath>> {
         let start = name(&self.target.name, "");
         let mut listing = self.volume.list(&self.target.directory);
         let mut found = Vec::new();
@@ -107,7 +107,7 @@ impl Scratch {
     }
 }
 
-/// `.TARGET.sort-ENDING`; a long TARGET is cut, as a name has 255 bytes at most.
+/// `.TARGET.sort-ENDING`; a long TARGET is truncated, as a name has 255 bytes at most.
 fn name(target: &[u8], ending: &str) -> Vec<u8> {
     let kept = target.len().min(200);
     [b".", &target[..kept], MARK, ending.as_bytes()].concat()

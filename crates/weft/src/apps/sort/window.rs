@@ -1,9 +1,8 @@
 //! Sorting in memory: one window, which is a cell, or the rows of a block.
 //!
-//! Three tools, each for what is known of its input: [`sort`] knows nothing, [`merge`] knows a
-//! bitonic sequence and takes linear time, [`sort_rows`] sorts many short bitonic sequences side by
-//! side without moving anything through an index. All three move whole records and lose none,
-//! whatever the input is.
+//! Three algorithms for different inputs: [`sort`] takes any order, [`merge`] takes a bitonic
+//! sequence in linear time, [`sort_rows`] sorts many short bitonic sequences side by side in place.
+//! All three move whole records and lose none, whatever the input is.
 
 use std::cmp::Ordering;
 
@@ -44,7 +43,8 @@ pub(crate) fn sort(
 /// Emits a bitonic sequence in order: records that, read around in a circle, rise once and fall
 /// once.
 ///
-/// From the first in order on, both ways around the circle are in order; so two fingers merge them.
+/// From the first record in order, both directions around the circle are in order, so two cursors
+/// merge them.
 ///
 /// Cost: 2n comparisons, no memory beside the pieces.
 pub(crate) fn merge(
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bitonic_window_is_merged_wherever_its_circle_is_cut() {
+    fn a_bitonic_window_is_merged_from_any_rotation() {
         let mut rng = SmallRng::seed_from_u64(2);
         let order = order(3, "1..");
         for round in 0..300_u32 {
@@ -197,12 +197,12 @@ mod tests {
             let letters = 1 + (round % 5) as u8;
             let mut circle = expected(order, &random(&mut rng, up, 3, letters), false);
             circle.extend(expected(order, &random(&mut rng, down, 3, letters), true));
-            let cut = if circle.is_empty() {
+            let rotation = if circle.is_empty() {
                 0
             } else {
                 rng.random_range(0..up + down) * 3
             };
-            circle.rotate_left(cut);
+            circle.rotate_left(rotation);
             for descending in [false, true] {
                 let merged = collected(|emit| merge(order, &circle, descending, 10, emit));
                 assert_eq!(merged, expected(order, &circle, descending));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stops_ends_the_sort() {
+    fn a_sort_ends_when_its_consumer_stops() {
         let mut pieces = 0;
         sort(order(1, "0..1"), &[3, 2, 1, 0], false, 1, |_| {
             pieces += 1;

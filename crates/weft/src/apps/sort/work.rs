@@ -9,20 +9,21 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use weft_client::Volume;
 use weft_crew::Leader;
 
-use super::job::{Job, Report, Run, Sequence};
-use super::mesh::{IN_FLIGHT, Mesh, Phase, descending};
-use super::opened::{Handed, Opened, Seen};
+use super::job::{Run, Sequence, SortJob, SortReport};
+use super::mesh::{Mesh, Phase, descending};
+use super::opened::{HandedFile, OpenedFile, OpenedView};
 use super::window;
 use crate::apps::record::{RecordOrder, Tally};
 use crate::apps::stream::{Space, read_into, write_from};
 use crate::args::Global;
+use crate::limits::SORT_REQUESTS_MAX;
 
 /// Runs the phases of the job that the leader sends.
 pub(crate) async fn run(global: &Global) -> Result<()> {
-    let (leader, job) = Leader::job::<Job>().await?;
+    let (leader, job) = Leader::job::<SortJob>().await?;
     let volume = match job.source {
-        Handed::Weft(_) => Some(crate::remote::connect::volume(global).await?),
-        Handed::Posix(_) => None,
+        HandedFile::Weft(_) => Some(crate::remote::connect::volume(global).await?),
+        HandedFile::Posix(_) => None,
     };
     let worker = Worker::new(leader, volume.as_ref(), job)?;
     for phase in worker.mesh.phases() {
@@ -44,13 +45,13 @@ struct Worker {
     mesh: Mesh,
     order: RecordOrder,
     source: Sequence,
-    scratch: Option<Opened>,
+    scratch: Option<OpenedFile>,
     output: Sequence,
     read: AtomicU64,
     written: AtomicU64,
 }
 
-/// Which way a cell's records come to be in order.
+/// How the records of a cell are sorted.
 #[derive(Clone, Copy)]
 enum Method {
     Sort,
@@ -58,13 +59,16 @@ enum Method {
 }
 
 impl Worker {
-    fn new(leader: Leader, volume: Option<&Volume>, job: Job) -> Result<Worker> {
+    fn new(leader: Leader, volume: Option<&Volume>, job: SortJob) -> Result<Worker> {
         Ok(Worker {
             leader,
             number: job.worker,
             order: job.order,
             source: Sequence::open(volume, &job.source, job.source_order)?,
-            scratch: job.scratch.map(|s| Opened::new(volume, &s)).transpose()?,
+            scratch: job
+                .scratch
+                .map(|s| OpenedFile::new(volume, &s))
+                .transpose()?,
             output: Sequence::open(volume, &job.output, job.output_order)?,
             mesh: job.mesh,
             read: AtomicU64::new(0),
@@ -72,13 +76,13 @@ impl Worker {
         })
     }
 
-    async fn phase(&self, phase: Phase) -> Result<Report> {
-        let mut report = Report::default();
+    async fn phase(&self, phase: Phase) -> Result<SortReport> {
+        let mut report = SortReport::default();
         match (phase, &self.scratch) {
             (Phase::Load, _) => self.source.file.forget()?,
             (Phase::Verify, _) => self.output.file.forget()?,
             (Phase::Rows(_) | Phase::Cells(_), scratch) => {
-                scratch.as_ref().map_or(Ok(()), Opened::forget)?;
+                scratch.as_ref().map_or(Ok(()), OpenedFile::forget)?;
             }
         }
         match phase {
@@ -90,14 +94,14 @@ impl Worker {
         Ok(report)
     }
 
-    /// Deals records of the file to the worker's cells and sorts each.
+    /// Loads records of the file into the worker's cells and sorts each.
     async fn load(&self) -> Result<Tally> {
         let mut tally = Tally::default();
         let mut buffer = Vec::new();
         for cell in self.mesh.cells_of(self.number) {
             let own = self.mesh.records_of(cell);
             let real = ((own.end - own.start) * self.mesh.record) as usize;
-            // Holes of the file are zeros; beyond its end is padding, which sorts last.
+            // Holes of the file are zeros; after its end comes padding, which sorts last.
             buffer.clear();
             buffer.resize(real, 0);
             buffer.resize(self.mesh.cell_bytes() as usize, 0xFF);
@@ -112,7 +116,7 @@ impl Worker {
             }
             if !rest.is_empty() {
                 bail!(
-                    "the file to sort has become shorter by {} bytes",
+                    "the file to sort was truncated by {} bytes: sort it again",
                     rest.len()
                 );
             }
@@ -152,12 +156,12 @@ impl Worker {
                 self.has_written(length);
                 Ok::<(), anyhow::Error>(())
             })
-            .buffer_unordered(IN_FLIGHT)
+            .buffer_unordered(SORT_REQUESTS_MAX)
             .try_collect()
             .await
     }
 
-    /// Sorts each of the worker's cells, which hold bitonic sequences by now.
+    /// Merges each of the worker's cells, which now hold bitonic sequences.
     async fn cells(&self, round: u32) -> Result<()> {
         let mut buffer = Vec::new();
         for cell in self.mesh.cells_of(self.number) {
@@ -174,10 +178,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Sorts a cell's records on their way out: to the mesh, or to the result if this phase makes
-    /// it.
+    /// Sorts a cell's records and writes them to the mesh, or to the result in the final phase.
     ///
-    /// `look` sees the records first, on the thread that sorts. Returns the buffer to use again.
+    /// `look` sees the records first, on the sorting thread. Returns the buffer for reuse.
     async fn emit<T: Send + 'static>(
         &self,
         cell: u32,
@@ -203,22 +206,22 @@ impl Worker {
             }]
         };
         let Some(target) = targets.pop() else {
-            // All of this cell is padding: nothing of it is in the result.
+            // This cell is only padding, which is not part of the result.
             let seen = look(self.order, &buffer);
             return Ok((buffer, seen));
         };
         if !targets.is_empty() {
-            bail!("cell {cell} of the mesh goes to several cells of the result");
+            bail!("internal error: cell {cell} of the mesh maps to several cells of the result");
         }
         let (order, piece) = (self.order, self.mesh.request as usize);
-        let produce = move |give: &mut dyn FnMut(Vec<u8>) -> bool| {
+        let produce = move |emit: &mut dyn FnMut(Vec<u8>) -> bool| {
             let seen = look(order, &buffer);
-            let mut room = target.length as usize;
-            // Padding is last, so what is beyond the target's room is padding.
+            let mut left = target.length as usize;
+            // Padding sorts last, so what does not fit is padding.
             let fit = |mut records: Vec<u8>| {
-                records.truncate(room);
-                room -= records.len();
-                !records.is_empty() && give(records) && room > 0
+                records.truncate(left);
+                left -= records.len();
+                !records.is_empty() && emit(records) && left > 0
             };
             match method {
                 Method::Sort => window::sort(order, &buffer, down, piece, fit),
@@ -227,14 +230,18 @@ impl Worker {
             (buffer, seen)
         };
         let progress = |n| self.has_written(n);
-        let done = write_from(target.view, target.at, IN_FLIGHT, progress, produce).await?;
+        let done = write_from(target.view, target.at, SORT_REQUESTS_MAX, progress, produce).await?;
         if done.0 != target.length {
-            bail!("wrote {} of {} bytes of cell {cell}", done.0, target.length);
+            bail!(
+                "internal error: wrote {} of {} bytes of cell {cell}",
+                done.0,
+                target.length
+            );
         }
         Ok(done.1)
     }
 
-    /// Reads the worker's part of the result back: what is there, and the first record out of
+    /// Reads the worker's share of the result back. Returns its tally, and the first record out of
     /// order.
     async fn verify(&self) -> Result<(Tally, Option<u64>)> {
         let mut tally = Tally::default();
@@ -243,27 +250,27 @@ impl Worker {
         let mut disorder = None;
         for cell in self.mesh.cells_of(self.number) {
             let own = self.mesh.records_of(cell);
-            let parts = (own.start..own.end)
+            let pieces = (own.start..own.end)
                 .step_by((piece / record) as usize)
                 .map(|first| {
                     let last = (first + piece / record).min(own.end);
                     async move { Ok::<_, anyhow::Error>((first, self.result(first, last).await?)) }
                 });
-            let mut parts = std::pin::pin!(stream::iter(parts).buffered(IN_FLIGHT));
-            // The record before ties this cell to the one before.
+            let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(SORT_REQUESTS_MAX));
+            // The last record of the previous cell, to check the order across cells.
             let mut before = match own.start.checked_sub(1) {
                 Some(last) if !own.is_empty() => Some(self.result(last, own.start).await?),
                 _ => None,
             };
-            while let Some((first, records)) = parts.try_next().await? {
+            while let Some((first, records)) = pieces.try_next().await? {
                 let (order, previous) = (self.order, before.take());
                 let checked = tokio::task::spawn_blocking(move || {
                     let last = records[records.len() - order.size()..].to_vec();
                     let wrong = out_of_order(order, previous.as_deref(), &records);
                     (order.tally(&records), wrong, last)
                 });
-                let (of_part, wrong, last) = checked.await?;
-                tally.add(of_part);
+                let (of_piece, wrong, last) = checked.await?;
+                tally.add(of_piece);
                 disorder = disorder.or(wrong.map(|i| first + i));
                 before = Some(last);
             }
@@ -286,20 +293,23 @@ impl Worker {
     }
 
     /// A cell of the mesh.
-    fn cell(&self, cell: u32) -> Result<Seen> {
+    fn cell(&self, cell: u32) -> Result<OpenedView> {
         let start = u64::from(cell) * self.mesh.cell_bytes();
         self.scratch()?.cell(start, cell)
     }
 
-    fn scratch(&self) -> Result<&Opened> {
+    fn scratch(&self) -> Result<&OpenedFile> {
         match &self.scratch {
             Some(file) => Ok(file),
-            None => bail!("a mesh of {} cells without a file", self.mesh.cells),
+            None => bail!(
+                "internal error: a mesh of {} cells without a file",
+                self.mesh.cells
+            ),
         }
     }
 
     fn pieces(&self) -> (usize, usize) {
-        (self.mesh.request as usize, IN_FLIGHT)
+        (self.mesh.request as usize, SORT_REQUESTS_MAX)
     }
 
     fn has_read(&self, bytes: u64) {
@@ -321,12 +331,12 @@ fn requests(volume: Option<&Volume>) -> u64 {
 
 fn all_there(moved: u64, wanted: u64) -> Result<()> {
     if moved != wanted {
-        bail!("{moved} of {wanted} bytes that were written are there");
+        bail!("cannot read back the scratch file: {moved} of {wanted} bytes exist");
     }
     Ok(())
 }
 
-/// The first of `records` that comes before the one it follows.
+/// The first record that is smaller than its predecessor.
 fn out_of_order(order: RecordOrder, before: Option<&[u8]>, records: &[u8]) -> Option<u64> {
     let mut previous = before;
     for (record, i) in records.chunks_exact(order.size()).zip(0..) {

@@ -11,7 +11,7 @@ use crate::args::Global;
 use crate::remote::connect;
 use crate::terminal::{interrupt, output, progress};
 
-/// Measure a volume, or any mounted path, with the experiments of the papers
+/// Benchmark a volume, or any mounted path, with the experiments of the papers
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -22,77 +22,77 @@ Examples:
   weft bench vesta-scale --pattern in-proportion --link 10MiB --json > rows.json
   weft bench plot rows.json -o rows.svg
 
-Without a volume (--volume, WEFT_VOLUME) or --path it starts one of its own and removes it again. Every byte read is
-checked. docs/benchmarks.md says what each case does, and what its paper found.")]
+Without --volume, WEFT_VOLUME or --path, a temporary volume is started and removed afterwards. Every byte read is checked.
+docs/benchmarks.md describes each case and what its paper found.")]
 pub(crate) struct Bench {
     #[command(subcommand)]
-    what: What,
+    command: BenchCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// Galley: broadcast, partitioned and interleaved records, a call per record against strided
-    /// calls
+enum BenchCommand {
+    /// Galley: broadcast, partitioned and interleaved records; one call per record vs strided calls
     Galley(CaseArgs),
     /// PVFS: the local disk, many servers, stripe sizes, matching and mismatched partitions
     Pvfs(CaseArgs),
     /// Vesta: one client with three striping units, subfiles by cell and across, a matrix by rows
     /// and columns
     VestaViews(CaseArgs),
-    /// Vesta: one client on many servers, whole systems, one client to a server
+    /// Vesta: one client on many servers, growing systems, one client per server
     VestaScale(CaseArgs),
-    /// sfs: sizes of transfers on growing numbers of servers, odd ones and odd blocks among them
+    /// sfs: transfer sizes on growing numbers of servers, including odd sizes and odd blocks
     Sfs(CaseArgs),
     /// CAPFS: nine clients with the overlapping tiles of a display
     Tile(CaseArgs),
-    /// A 3-D array over eight clients: collective calls against an exchange written by hand
+    /// A 3-D array over eight clients: collective calls vs a hand-written exchange
     Array(CaseArgs),
     /// Vesta: `weft sort`, which is FastMeshSort, on growing numbers of servers
     Sort(CaseArgs),
-    /// Draw rows as SVG or PNG
+    /// Plot results as SVG or PNG
     Plot(Plot),
 }
 
 #[derive(Args)]
 struct CaseArgs {
-    /// Servers, as a list; a volume of its own has as many as the most of them
+    /// List of server counts; a temporary volume has the largest of them
     #[arg(long, value_delimiter = ',', value_name = "N")]
     servers: Vec<u32>,
-    /// Client processes, as a list
+    /// List of client process counts
     #[arg(long, value_delimiter = ',', value_name = "N")]
     clients: Vec<u32>,
-    /// Patterns of the case, as a list
+    /// List of patterns of the case
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pattern: Vec<String>,
-    /// Bytes of a record, or what the case varies in its place, as a list
+    /// List of record sizes, or of what the case varies instead
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = size::parse)]
     record: Vec<u64>,
-    /// read or write
+    /// Measure only reads or only writes: read or write
     #[arg(long, value_name = "OP")]
     op: Option<Op>,
-    /// traditional, strided or collective, as a list
+    /// List of interfaces: traditional, strided or collective
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     interface: Vec<Interface>,
-    /// Factor of the bytes moved
+    /// Factor for the amount of data
     #[arg(long, value_name = "F", default_value_t = 1.0)]
     scale: f64,
-    /// Runs of each point; their median counts. With more than one, another one before them warms
-    /// up
+    /// Runs of each point, of which the median is reported; with more than one, a warm-up run comes
+    /// first
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// A write ends when it is acknowledged, not when it is synced
+    /// Measure writes until they are acknowledged, not until they are synced
     #[arg(long)]
     no_sync: bool,
-    /// Measure this directory of any file system by POSIX calls
+    /// Benchmark this directory, on any file system, with POSIX calls
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Where a volume of its own lies
+    /// Folder for the temporary volume
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     folder: PathBuf,
-    /// Put each server of a volume of its own behind a link of so many bytes per second, each way
+    /// Limit the link of each server of the temporary volume to this many bytes per second, each
+    /// way
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     link: Option<u64>,
-    /// Name of what is measured: its lines in a picture of several
+    /// Label of the results in a plot of several
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
     /// Print JSON
@@ -100,13 +100,13 @@ struct CaseArgs {
     json: bool,
 }
 
-/// Draw the rows that `weft bench --json` printed
+/// Plot the results that `weft bench --json` printed
 #[derive(Args)]
 struct Plot {
-    /// Files of rows
+    /// Files with the output of `weft bench --json`
     #[arg(value_name = "ROWS.json", required = true)]
     rows: Vec<PathBuf>,
-    /// The picture: its name ends in .svg or .png
+    /// The plot file, whose name ends in .svg or .png
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -118,19 +118,22 @@ impl Plot {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
             let rows: Vec<Row> = serde_json::from_str(&text).with_context(|| {
-                format!("{} holds no rows of `weft bench --json`", path.display())
+                format!(
+                    "{} does not hold the output of `weft bench --json`",
+                    path.display()
+                )
             })?;
             let name = path.file_stem().unwrap_or_default();
             files.push((name.to_string_lossy().into_owned(), rows));
         }
-        weft_suite::plot(&told_apart(files), &self.output)?;
+        weft_suite::plot(&labelled(files), &self.output)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// All rows; those without a label are named by their file, where rows of several files would be
-/// one line.
-fn told_apart(mut files: Vec<(String, Vec<Row>)>) -> Vec<Row> {
+/// All rows. Where rows of several files would share a line of the plot, rows without a label are
+/// labelled by their file.
+fn labelled(mut files: Vec<(String, Vec<Row>)>) -> Vec<Row> {
     let meet = |one: &[Row], other: &[Row]| {
         let mut pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
         pairs.any(|(a, b)| a.is_same_point(b) && a.label == b.label)
@@ -149,16 +152,16 @@ fn told_apart(mut files: Vec<(String, Vec<Row>)>) -> Vec<Row> {
 
 impl Bench {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
-        match self.what {
-            What::Galley(args) => args.run(Case::Galley, global),
-            What::Pvfs(args) => args.run(Case::Pvfs, global),
-            What::VestaViews(args) => args.run(Case::VestaViews, global),
-            What::VestaScale(args) => args.run(Case::VestaScale, global),
-            What::Sfs(args) => args.run(Case::Sfs, global),
-            What::Tile(args) => args.run(Case::Tile, global),
-            What::Array(args) => args.run(Case::Array, global),
-            What::Sort(args) => args.run(Case::Sort, global),
-            What::Plot(plot) => plot.run(),
+        match self.command {
+            BenchCommand::Galley(args) => args.run(Case::Galley, global),
+            BenchCommand::Pvfs(args) => args.run(Case::Pvfs, global),
+            BenchCommand::VestaViews(args) => args.run(Case::VestaViews, global),
+            BenchCommand::VestaScale(args) => args.run(Case::VestaScale, global),
+            BenchCommand::Sfs(args) => args.run(Case::Sfs, global),
+            BenchCommand::Tile(args) => args.run(Case::Tile, global),
+            BenchCommand::Array(args) => args.run(Case::Array, global),
+            BenchCommand::Sort(args) => args.run(Case::Sort, global),
+            BenchCommand::Plot(plot) => plot.run(),
         }
     }
 }
@@ -219,8 +222,8 @@ impl CaseArgs {
         };
         if self.link.is_some() && !matches!(target, Target::Own { .. }) {
             bail!(
-                "--link limits the servers of a volume that the measurement starts itself, so it does not go with --path or a \
-                 volume that stands (--volume, --address, WEFT_VOLUME, WEFT_ADDRESS)"
+                "--link limits the servers of the temporary volume: it cannot be used with --path or an existing volume (--volume, \
+                 --address, WEFT_VOLUME, WEFT_ADDRESS)"
             );
         }
         Ok(Suite {
@@ -282,7 +285,7 @@ fn show(measured: &[Measured]) -> Result<()> {
     output::line(table)
 }
 
-/// A client of `weft bench`, started by it
+/// A client process of `weft bench`
 #[derive(Args)]
 pub(crate) struct BenchWorker {}
 

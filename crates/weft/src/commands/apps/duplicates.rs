@@ -4,21 +4,21 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use crate::apps::duplicates::{Search, Summary};
+use crate::apps::duplicates::{Search, SearchSummary};
 use crate::apps::{crew, memory};
 use crate::args::Global;
 use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 use weft_layout::size;
 
-/// Find duplicate blocks of a local tree with several processes
+/// Find duplicate blocks in a local directory tree with several processes
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  weft duplicates /usr/share/doc --procs 4\n  \
                         weft duplicates ~/photos --grid /photos.grid --cells 8 --procs 8 --json\n\n\
-                        Each process writes a record of each of its blocks (hash, file, offset) into cells of its own \
-                        of one file, the grid; `weft sort` brings equal blocks together; then they are counted. The \
-                        sorted grid stays in the volume, with the list of files as fork `names` of cell 0."
+                        Each process writes a record (hash, file, offset) of each of its blocks to separate cells of \
+                        one file, the grid. A sort as by `weft sort` groups equal blocks, which are then counted. The \
+                        sorted grid stays in the volume, with the list of files in fork `names` of cell 0."
 )]
 pub(crate) struct Duplicates {
     /// The local directory
@@ -27,20 +27,19 @@ pub(crate) struct Duplicates {
     /// Worker processes
     #[arg(long, value_name = "P", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     procs: u32,
-    /// The file of records in the volume; replaced if it is there
+    /// The file of records in the volume; replaced if it exists
     #[arg(long, value_name = "FILE", default_value = "/duplicates/records.grid", value_parser = remote::parser())]
     grid: RemotePath,
-    /// Cells of the grid, a multiple of the processes [default: as many as processes]
+    /// Cells of the grid, a multiple of --procs [default: same as --procs]
     #[arg(long, value_name = "C")]
     cells: Option<u32>,
-    /// Bytes of a block
+    /// Size of a block
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = block)]
     block: u64,
-    /// Memory for the records that one process holds [default: a quarter of what is available,
-    /// shared]
+    /// Memory for the records of each process [default: a quarter of the available memory, shared]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     memory: Option<u64>,
-    /// Groups of duplicates to show, those that waste the most
+    /// Number of groups to show, starting with those that waste the most
     #[arg(long, value_name = "N", default_value_t = 5)]
     top: usize,
     /// Print JSON
@@ -51,7 +50,9 @@ pub(crate) struct Duplicates {
 fn block(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
         bytes @ 512..=0x100_0000 => Ok(bytes),
-        bytes => Err(format!("blocks of {bytes} bytes: choose 512 to 16 MiB")),
+        bytes => Err(format!(
+            "a block cannot have {bytes} bytes: choose 512 to 16 MiB"
+        )),
     }
 }
 
@@ -84,7 +85,7 @@ impl Duplicates {
     }
 }
 
-fn show(summary: &Summary) -> Result<()> {
+fn show(summary: &SearchSummary) -> Result<()> {
     let mut table = output::table(&[
         "process", "blocks", "read", "written", "seconds", "MiB/s", "requests",
     ]);
@@ -151,7 +152,7 @@ fn show(summary: &Summary) -> Result<()> {
     ))
 }
 
-/// A process of `weft duplicates`, started by it
+/// A worker process of `weft duplicates`
 #[derive(Args)]
 pub(crate) struct DuplicatesWorker {}
 

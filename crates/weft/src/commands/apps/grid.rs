@@ -12,7 +12,7 @@ use crate::args::Global;
 use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 
-/// Draw a file as a grid: a bar for each cell, and the servers they live on
+/// Draw a file as a grid, with a bar for each cell, and show the servers that hold the cells
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  weft grid /duplicates/records.grid\n  weft grid --ascii --width 60 /file\n  \
@@ -22,10 +22,10 @@ pub(crate) struct Grid {
     /// The file
     #[arg(value_name = "FILE", value_parser = remote::parser())]
     file: RemotePath,
-    /// Draw with characters of ASCII only [default: if the locale is not one of UTF-8]
+    /// Use ASCII characters only [default: if the locale is not UTF-8]
     #[arg(long)]
     ascii: bool,
-    /// Columns to draw within [default: the terminal's, else 80]
+    /// Width of the drawing in columns [default: the terminal's width, else 80]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(20..))]
     width: Option<u16>,
     /// Print JSON

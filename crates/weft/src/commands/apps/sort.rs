@@ -5,32 +5,31 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::apps::record::RecordOrder;
-use crate::apps::sort::{PathSorting, Sorting, Summary};
+use crate::apps::sort::{PathSorting, SortSummary, Sorting};
 use crate::apps::{crew, memory};
 use crate::args::Global;
 use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 use weft_layout::size;
 
-/// Sort a file of records with several processes
+/// Sort a file of fixed-size records with several processes
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  weft sort /records --record 64 --key 0..32 --procs 4\n  \
                         weft sort /log --record 128 --key 8..16 --output /log.by-time --json\n\n\
-                        FastMeshSort: the processes take turns between two kinds of views of one two-dimensional \
-                        file, cells and rows across cells. Records are ordered by the bytes of their key, then by \
-                        all their bytes. The result is checked and synced before it replaces FILE in one step; until \
-                        then FILE is untouched."
+                        The algorithm is FastMeshSort: the processes alternate between two kinds of views of a \
+                        two-dimensional file, cells and rows across cells. Records are ordered by the bytes of their \
+                        key, then by all their bytes. The result is checked and synced before it replaces FILE \
+                        atomically."
 )]
 pub(crate) struct Sort {
-    /// The file: records of one size, one after the other
+    /// The file: records of equal size, one after the other
     #[arg(value_name = "FILE", value_parser = remote::parser())]
     file: RemotePath,
     /// Bytes of a record
     #[arg(long, value_name = "N", value_parser = size::parse)]
     record: u64,
-    /// Bytes of the record to sort by, as FROM..TO; either may be left out [default: the whole
-    /// record]
+    /// Byte range of the record to sort by; FROM or TO may be left out [default: the whole record]
     #[arg(long = "key", id = "sort-key", value_name = "FROM..TO")]
     key: Option<String>,
     /// Worker processes
@@ -39,14 +38,13 @@ pub(crate) struct Sort {
     /// Write the result here instead of over FILE
     #[arg(long, value_name = "OUT", value_parser = remote::parser())]
     output: Option<RemotePath>,
-    /// Memory for the records that one process holds [default: a quarter of what is available,
-    /// shared]
+    /// Memory for the records of each process [default: a quarter of the available memory, shared]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     memory: Option<u64>,
     /// Read FILE cell after cell instead of in canonical order
     #[arg(long)]
     from_cells: bool,
-    /// Leave the result as sorted cells: concatenated they are in order
+    /// Leave the result as sorted cells, in order when concatenated
     #[arg(long)]
     keep_cells: bool,
     /// Print JSON
@@ -85,7 +83,7 @@ impl Sort {
 }
 
 /// Prints what a sort did, a line for each phase.
-pub(crate) fn show(summary: &Summary) -> Result<()> {
+pub(crate) fn show(summary: &SortSummary) -> Result<()> {
     let mut table = output::table(&["phase", "seconds", "read", "written", "MiB/s", "requests"]);
     for phase in &summary.phases {
         table.add_row([
@@ -117,7 +115,7 @@ pub(crate) fn show(summary: &Summary) -> Result<()> {
     ))
 }
 
-/// A process of `weft sort`, started by it
+/// A worker process of `weft sort`
 #[derive(Args)]
 pub(crate) struct SortWorker {}
 
@@ -126,10 +124,10 @@ pub(crate) fn run_worker(global: &Global) -> ExitCode {
     crew::run_worker(crate::apps::sort::run_worker(global))
 }
 
-/// The sort of `weft bench sort --path`: of a file of any file system
+/// The sort of `weft bench sort --path`, on any file system
 #[derive(Args)]
 pub(crate) struct SortPath {
-    /// The file: records of one size, one after the other
+    /// The file: records of equal size, one after the other
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Bytes of a record

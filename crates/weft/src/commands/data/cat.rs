@@ -7,6 +7,7 @@ use weft_client::{Access, OpenView, Volume};
 use weft_proto::limits::TRANSFER_MAX;
 
 use crate::args::{Global, ViewArgs};
+use crate::limits::STREAM_REQUEST_BYTES;
 use crate::remote::{self, RemotePath, connect};
 use crate::streams;
 
@@ -16,13 +17,13 @@ use crate::streams;
 Examples:
   weft cat /log | tail
   weft cat /grid --cell 2                                one cell
-  weft cat /grid --subfile 1,1,1,4,2 --order row         every fourth cell from the third on
+  weft cat /grid --subfile 1,1,1,4,2 --order row         every fourth cell, starting with the third
   weft cat /matrix --partition 0,8,8192                  eight bytes of every 8 KiB
   weft cat /grid --offset 1M --length 64K > piece
 
-Prints up to the view's end: one past the last byte of the view that holds data (--offset and --length cut it down). \
-Before that, whatever holds no data is zeros: holes, ghosts (cells that the view implies but the file lacks) and what \
-lies beyond a shorter cell's end. With --order column all of it is one access, of at most 1 GiB.")]
+The output ends at the view's last byte that holds data, or earlier with --length. Ranges without data are printed as zeros: holes, \
+ghosts (cells that the view implies but the file lacks) and bytes beyond the end of a shorter cell. With --order column the whole \
+output is one access, of at most 1 GiB.")]
 pub(crate) struct Cat {
     /// The files
     #[arg(value_name = "FILE", required = true, value_parser = remote::parser())]
@@ -50,7 +51,7 @@ impl Cat {
         let step = if self.view.one_access() {
             access_bytes(end.saturating_sub(start))?
         } else {
-            streams::REQUEST
+            STREAM_REQUEST_BYTES
         };
         if start < end {
             let mut out = std::io::stdout();
@@ -77,12 +78,12 @@ impl Cat {
     }
 }
 
-/// Bytes of an access that is not cut.
+/// Bytes of an access that must not be split.
 pub(crate) fn access_bytes(length: u64) -> Result<usize> {
     if length > TRANSFER_MAX {
         bail!(
-            "--order column rearranges the bytes of one access, and {length} bytes are too many for one: give \
-             --offset and --length of at most {TRANSFER_MAX} bytes"
+            "--order column needs a single access, and {length} bytes are too many for one: give --offset and a --length of at \
+             most {TRANSFER_MAX} bytes"
         );
     }
     Ok((length as usize).max(1))

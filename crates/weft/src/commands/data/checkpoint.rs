@@ -8,29 +8,29 @@ use weft_client::{Access, CheckpointInfo, Volume};
 use weft_layout::View;
 
 use crate::args::Global;
+use crate::limits::STREAM_REQUEST_BYTES;
 use crate::remote::{self, RemotePath, connect};
 use crate::streams;
 use crate::terminal::name;
 use crate::terminal::output::{self, bytes};
 
-/// Keep states of files and directory trees: make, list, read, roll back to and delete checkpoints
+/// Create, list, read, roll back to and delete checkpoints of files and directory trees
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  weft checkpoint create /grid before-step-9     whatever the file's size, in milliseconds
+  weft checkpoint create /grid before-step-9     takes milliseconds, whatever the file's size
   weft checkpoint list /grid
   weft checkpoint read /grid before-step-9 > old
-  weft checkpoint rollback /grid before-step-9   other checkpoints stay
+  weft checkpoint rollback /grid before-step-9   keeps other checkpoints
   weft checkpoint delete /grid before-step-9
-  weft checkpoint create /project monday         a directory with everything below it, at one moment
-  weft ls /project/.weft/checkpoints/monday      looked into and copied as any directory, also under a mount
+  weft checkpoint create /project monday         a directory and everything below it, at one moment
+  weft ls /project/.weft/checkpoints/monday      list and copy it like any directory, also on a mount
 
-Each write to one server is wholly before or wholly after a checkpoint; a mount sends what programs write in parts of its own,
-unless it is strict or the file is open with O_SYNC. What does not change afterwards is shared, so a
-checkpoint takes as much space as is rewritten later.
+A checkpoint contains each write to one server entirely or not at all; a mount splits the writes of programs, unless it is strict or
+the file is open with O_SYNC. Unchanged data is shared, so a checkpoint takes as much space as is overwritten later.
 
-Rolling a tree back gives every file that it had its old content, attributes and names in the tree, also if it was deleted
-or moved since. What was made since goes. What was moved out of the tree keeps the names it has outside.")]
+Rolling back a tree restores the content, attributes and names of every file that it had, even if the file was deleted or moved
+since. Files created since are removed. Files that were moved out of the tree keep their names there.")]
 pub(crate) struct Checkpoint {
     #[command(subcommand)]
     action: Action,
@@ -38,8 +38,9 @@ pub(crate) struct Checkpoint {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Make a checkpoint of a file, or of a directory with all below it, as it is now
-    Create(Which),
+    /// Create a checkpoint of the current state of a file, or of a directory and everything below
+    /// it
+    Create(CheckpointArgs),
     /// List the checkpoints of a file or directory, oldest first
     List {
         /// The file or directory
@@ -49,17 +50,17 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Copy a file's checkpoint to standard output
-    Read(Which),
-    /// Make a file or tree what it was at a checkpoint; what was written since is gone, unless
-    /// another checkpoint has it
-    Rollback(Which),
-    /// Delete a checkpoint; the file or tree stays as it is
-    Delete(Which),
+    /// Copy a checkpoint of a file to standard output
+    Read(CheckpointArgs),
+    /// Restore a file or tree to a checkpoint; later changes are lost, unless another checkpoint
+    /// has them
+    Rollback(CheckpointArgs),
+    /// Delete a checkpoint; the file or tree does not change
+    Delete(CheckpointArgs),
 }
 
 #[derive(Args)]
-struct Which {
+struct CheckpointArgs {
     /// The file or directory
     #[arg(value_parser = remote::parser())]
     file: RemotePath,
@@ -129,13 +130,13 @@ async fn list(volume: &Volume, file: &RemotePath, json: bool) -> Result<()> {
     output::line(table)
 }
 
-impl Which {
+impl CheckpointArgs {
     async fn read(&self, volume: &Volume) -> Result<()> {
         let checkpoint = self.find(volume).await?;
         if checkpoint.image != 0 {
             let file = self.file.to_string();
             bail!(
-                "{file} is a directory; copy what you want of {}/.weft/checkpoints/{}",
+                "{file} is a directory: read files of the checkpoint in {}/.weft/checkpoints/{}",
                 file.trim_end_matches('/'),
                 self.name
             );
@@ -147,7 +148,7 @@ impl Which {
             Arc::new(view),
             0,
             checkpoint.size,
-            streams::REQUEST,
+            STREAM_REQUEST_BYTES,
             &mut out,
         )
         .await?;

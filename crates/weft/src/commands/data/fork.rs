@@ -13,7 +13,7 @@ use weft_layout::view_text::fork_name;
 /// Create, remove and list the forks of a file's cells
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft fork create /grid index              in every cell
+  weft fork create /grid index              a fork in every cell
   weft fork create /grid notes --cell 2
   weft put /grid --cell 2 --fork notes < notes.txt
   weft fork ls /grid
@@ -25,10 +25,10 @@ pub(crate) struct Fork {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Create an empty fork; no failure if it is there
-    Create(Which),
-    /// Remove a fork with its bytes
-    Rm(Which),
+    /// Create an empty fork; do not fail if it exists
+    Create(ForkArgs),
+    /// Remove a fork and its data
+    Rm(ForkArgs),
     /// List the forks of every cell with their lengths
     Ls {
         /// The file
@@ -41,7 +41,7 @@ enum Action {
 }
 
 #[derive(Args)]
-struct Which {
+struct ForkArgs {
     /// The file
     #[arg(value_parser = remote::parser())]
     file: RemotePath,
@@ -68,9 +68,9 @@ impl Fork {
 }
 
 /// Where to look for a name.
-const SHOWS: &str = "`weft fork ls` shows those that there are";
+const SHOWS: &str = "list its forks with `weft fork ls`";
 
-impl Which {
+impl ForkArgs {
     async fn create(&self, volume: &Volume) -> Result<()> {
         let file = volume.attach(&self.file, Access::write()).await?;
         for cell in self.cells(&file) {
@@ -83,7 +83,7 @@ impl Which {
     async fn remove(&self, volume: &Volume) -> Result<()> {
         if self.name == "data" {
             bail!(
-                "the fork `data` holds what plain reads and writes see: use `weft truncate -s 0 {}`, or remove the file",
+                "cannot remove the fork `data`, which plain reads and writes use: empty it with `weft truncate -s 0 {}`, or remove the file",
                 self.file
             );
         }
@@ -93,8 +93,8 @@ impl Which {
         if !named.any(|fork| self.cell.is_none_or(|cell| cell == fork.cell)) {
             let (file, name) = (&self.file, &self.name);
             match self.cell {
-                Some(cell) => bail!("cell {cell} of {file} has no fork {name:?}; {SHOWS}"),
-                None => bail!("no cell of {file} has a fork {name:?}; {SHOWS}"),
+                Some(cell) => bail!("cell {cell} of {file} has no fork {name:?}: {SHOWS}"),
+                None => bail!("no cell of {file} has a fork {name:?}: {SHOWS}"),
             }
         }
         for cell in self.cells(&file) {

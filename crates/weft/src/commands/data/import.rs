@@ -9,7 +9,7 @@ use crate::args::{Global, LayoutArgs};
 use crate::remote::{self, RemotePath};
 use crate::transfer::{self, TransferArgs};
 
-/// Copy a local file into a file of the volume, through any view, alone or in parts
+/// Copy a local file into the volume, optionally through a view, in one process or several
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -18,21 +18,22 @@ Examples:
   srun -n 8 sh -c 'weft import big.dat /big --part $((SLURM_PROCID+1))/$SLURM_NTASKS'
   weft import column.dat /grid --cell 2          one column of a grid
   weft import quarter.dat /grid --subfile 1,1,1,4,2 --force
-  weft import big.dat /big --resume --verify     go on after an interruption, then compare
+  weft import big.dat /big --resume --verify     continue after an interruption, then compare
   weft import big.dat /big --compare             copy nothing, only compare
-  weft import -r results /results                what a directory holds, several files at a time
+  weft import -r results /results                the contents of a directory, several files at a time
   weft import -r columns /grids --cell 2         each file into cell 2 of its file
   weft import -r results /results --compare      copy nothing, only compare
 
-Byte i of the local file becomes byte --offset + i of the view. Without a view the file becomes a copy: size, mode and \
-time of modification, too. With one it is written in place and the rest stays. Holes stay holes. What holds data is \
-written over only with --force; a view that shares cells with others counts as holding data as far as they reach. What \
-is complete is synced: it survives power loss. Ctrl-C keeps what was copied, and --resume goes on from there. While it is under way, the parts' progress stands in attributes \
-user.weft.import.* of the file. What falls on cells that a view implies and the file lacks goes nowhere; that is said.")]
+Byte i of the local file becomes byte --offset + i of the view. Without a view the file becomes a copy, including its size, mode \
+and time of modification. With a view it is written in place, and its other bytes stay. Holes stay holes. Existing data is only \
+overwritten with --force; a view that shares cells with other views holds data up to the end of those cells. A complete file is \
+synced and survives power loss. Ctrl-C keeps what was copied, and --resume continues from there. The progress of each part is kept \
+in the file's attributes user.weft.import.* . Bytes that fall on ghosts (cells that the view implies but the file lacks) are \
+discarded, which is reported.")]
 pub(crate) struct Import {
     /// The local file
     local: PathBuf,
-    /// The file in the volume, made if it is not there; or a directory that is there
+    /// The file in the volume, created if it does not exist, or an existing directory
     #[arg(value_name = "FILE", value_parser = remote::parser())]
     file: RemotePath,
     #[command(flatten)]
@@ -52,7 +53,7 @@ impl Import {
             let layout = self.layout.layout();
             if layout.cells.is_some() || layout.bsu.is_some() || layout.chunk.is_some() {
                 bail!(
-                    "the files of a tree get the layout of their directory: make {0} first, and give it that layout with \
+                    "the files of a tree inherit the layout of their directory: make {0} first, and set its layout with \
                          `weft create --directory {0}`",
                     self.file
                 );

@@ -11,6 +11,7 @@ use weft_layout::ViewOffset;
 use weft_proto::limits::TRANSFER_MAX;
 
 use crate::args::{Global, LayoutArgs, ViewArgs, mode};
+use crate::limits::FIRST_INPUT_BYTES;
 use crate::remote::{self, RemotePath, connect, new_view};
 use crate::streams::{self, blocking};
 use crate::terminal::{interrupt, output, progress};
@@ -19,18 +20,18 @@ use crate::terminal::{interrupt, output, progress};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  weft put /log < log                                    replaces what was there
-  seq 1000000 | weft put /numbers --cells 8 --bsu 4K     in a new file of this layout
-  weft put /grid --cell 2 < column                       in place, one cell
+  weft put /log < log                                    replace the content
+  seq 1000000 | weft put /numbers --cells 8 --bsu 4K     create a file with this layout
+  weft put /grid --cell 2 < column                       write one cell in place
   weft put /grid --subfile 1,1,1,4,2 < every-fourth
-  weft put /grid --offset 1M < patch                     in place from here on
+  weft put /grid --offset 1M < patch                     write in place from this offset on
 
-Plain `weft put FILE` replaces the content, as `> FILE` does. With a view, a fork or --offset it writes in place and \
-leaves the rest, unless --truncate empties the file first. Bytes that fall on ghosts (cells that the view implies but \
-the file lacks) go nowhere. The file is not touched before the first input comes, or its end. At the end the file is \
-synced: it survives power loss.")]
+Plain `weft put FILE` replaces the content, as `> FILE` does. With a view, a fork or --offset it writes in place and keeps the \
+other bytes, unless --truncate empties the file first. Bytes that fall on ghosts (cells that the view implies but the file lacks) \
+are discarded. The file is not touched until the first input, or its end, arrives. The file is synced at the end, so the data \
+survives power loss.")]
 pub(crate) struct Put {
-    /// The file; made if it is not there
+    /// The file; created if it does not exist
     #[arg(value_parser = remote::parser())]
     file: RemotePath,
     #[command(flatten)]
@@ -40,13 +41,10 @@ pub(crate) struct Put {
     /// Empty the file first
     #[arg(long)]
     truncate: bool,
-    /// Do not wait until the data survives power loss
+    /// Do not sync at the end
     #[arg(long)]
     no_sync: bool,
 }
-
-/// The most bytes of input to wait for before the file is touched.
-const FIRST: u64 = 64 << 10;
 
 impl Put {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
@@ -64,8 +62,8 @@ impl Put {
             let file = volume.attach(&self.file, access).await?;
             if !file.created() && !self.layout.agrees(file.layout()) {
                 bail!(
-                    "{} exists with another layout ({}, BSU {}, chunk {}), and a layout is fixed when a file is \
-                     created: leave the options out, or remove the file first",
+                    "{} exists with another layout ({}, BSU {}, chunk {}), which cannot change: leave the layout options \
+                     out, or remove the file first",
                     self.file,
                     output::count(file.layout().cells(), "cell"),
                     file.layout().bsu(),
@@ -100,7 +98,10 @@ impl Put {
         if self.view.length() == Some(0) {
             return Ok(Vec::new());
         }
-        let length = self.view.length().map_or(FIRST, |l| l.min(FIRST));
+        let length = self
+            .view
+            .length()
+            .map_or(FIRST_INPUT_BYTES, |l| l.min(FIRST_INPUT_BYTES));
         let read = blocking(move || {
             let mut first = vec![0; length as usize];
             let got = loop {
@@ -138,7 +139,7 @@ impl Put {
 
     /// What is at the target before there is input.
     fn untouched(&self) -> String {
-        format!("nothing was put, and {} is as it was", self.file)
+        format!("nothing was put, and {} is unchanged", self.file)
     }
 
     /// The state of the target half way. `held`: it held bytes before.
@@ -154,7 +155,7 @@ impl Put {
                 "the first {written} of the input are written to the view of {file}, and what it held before is gone; {again}"
             ),
             (false, ..) => format!(
-                "the first {written} of the input are written to the view of {file}, the rest of it is as it was; {again}"
+                "the first {written} of the input are written to the view of {file}, its other bytes are unchanged; {again}"
             ),
         }
     }
@@ -178,8 +179,8 @@ impl Put {
         let data = read.await.context("cannot read standard input")?;
         if data.len() as u64 > TRANSFER_MAX {
             bail!(
-                "--order column rearranges the bytes of one access, and the input is too long for one: give --offset \
-                 and --length of at most {TRANSFER_MAX} bytes"
+                "--order column needs a single access, and the input is too long for one: give --offset and a --length of at most \
+                 {TRANSFER_MAX} bytes"
             );
         }
         view.write_at(ViewOffset(self.view.start()), data.into())

@@ -11,21 +11,21 @@ use crate::args::request::PATTERNS;
 use crate::args::{Global, GroupArgs, RequestArgs, WhenShared};
 use crate::remote::{self, RemotePath, connect};
 
-/// Read a pattern of a file, or of a view of it, to standard output
+/// Read a pattern of bytes from a file, or from a view of it, to standard output
 #[derive(Args)]
 #[command(after_help = format!("\
 Examples:
   weft read /log 64/4Kx100                               the first 64 bytes of each of 100 pages
   weft read /matrix 8/8Kx1000 --offset 16                the third column of a matrix of 1024 × 8 bytes
   weft read /matrix --slab 0:1000,2 --array 'f64 1000x1024'    the same
-  weft read /grid 100/-100x10 --cell 2 --offset 900      ten records of a cell, the last first
+  weft read /grid 100/-100x10 --cell 2 --offset 900      ten records of a cell, in reverse order
 
 {PATTERNS}
 
 {GROUPS}
 
-One request goes to each server that holds any of it, however many pieces that makes. Whatever holds no data is zeros: \
-holes, ghosts and what lies beyond a cell's end."))]
+Each server that holds some of the bytes gets one request, however many pieces it has. Ranges without data read as zeros: holes, \
+ghosts and bytes beyond the end of a cell."))]
 pub(crate) struct Read {
     /// The file
     #[arg(value_parser = remote::parser())]

@@ -10,19 +10,19 @@ use crate::remote::{self, RemotePath, connect};
 use crate::terminal::Problems;
 use weft_layout::size;
 
-/// Set the size of files, in canonical order
+/// Set the size of files
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  weft truncate -s 0 /log\n  weft truncate -s 2T /sparse     a hole takes no space"
 )]
 pub(crate) struct Truncate {
-    /// The files; made if they are not there
+    /// The files; created if they do not exist
     #[arg(value_name = "FILE", required = true, value_parser = remote::parser())]
     files: Vec<RemotePath>,
     /// The new size
     #[arg(short, long, value_name = "SIZE", value_parser = size::parse)]
     size: u64,
-    /// Do not make files
+    /// Do not create files
     #[arg(short = 'c', long)]
     no_create: bool,
 }

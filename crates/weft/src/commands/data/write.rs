@@ -13,38 +13,38 @@ use crate::args::{Global, GroupArgs, LayoutArgs, RequestArgs, WhenShared, mode};
 use crate::remote::{self, RemotePath, connect, new_view};
 use crate::terminal::output;
 
-/// Write standard input to a pattern of a file, or of a view of it
+/// Write standard input to a pattern of bytes in a file, or in a view of it
 #[derive(Args)]
 #[command(after_help = format!("\
 Examples:
   weft write /log 64/4Kx100 < headers                    the first 64 bytes of each of 100 pages
   weft write /matrix 8/8Kx1000 --offset 16 < column      the third column of a matrix of 1024 × 8 bytes
-  weft write /matrix --slab 0:1000,2 --array 'f64 1000x1024' < column    the same; the file remembers its array
+  weft write /matrix --slab 0:1000,2 --array 'f64 1000x1024' < column    the same; also records the array in the file
   weft write /grid 0:5,100:5 --cell 2 < two-records
 
 {PATTERNS}
 
 {GROUPS}
 
-Everything else stays as it is. One request goes to each server that holds any of it, however many pieces that makes. \
-At the end the bytes survive power loss. The input must be as long as the request."))]
+Other bytes are not changed. Each server that holds some of the bytes gets one request, however many pieces it has. On return, the \
+data survives power loss. The input must be exactly as long as the request."))]
 pub(crate) struct Write {
-    /// The file; made if it is not there
+    /// The file; created if it does not exist
     #[arg(value_parser = remote::parser())]
     file: RemotePath,
     #[command(flatten)]
     request: RequestArgs,
     #[command(flatten)]
     layout: LayoutArgs,
-    /// Where the pattern names a byte twice, let the last stay instead of refusing it
+    /// If the pattern names a byte twice, keep the last value instead of refusing
     #[arg(long)]
     last_wins: bool,
     #[command(flatten)]
     group: GroupArgs,
-    /// What happens to bytes that several members of the group write
+    /// What to do with bytes that several members of the group write
     #[arg(long, requires = "group", default_value = "refuse")]
     overlap: WhenShared,
-    /// Do not wait until the data survives power loss
+    /// Do not sync at the end
     #[arg(long)]
     no_sync: bool,
 }
@@ -71,7 +71,7 @@ impl Write {
                 if let Some(said) = said.filter(|said| said != array) {
                     let path = file.path();
                     output::say(format_args!(
-                        "weft: {path} said that it holds {said}; from now on it says {array}"
+                        "weft: the array of {path} was recorded as {said}, and is now recorded as {array}"
                     ));
                 }
             }
@@ -90,7 +90,7 @@ impl Write {
             let opened = volume.attach(&self.file, Access::write()).await;
             let file = opened.with_context(|| {
                 format!(
-                    "without --array, {} itself must say which array it holds",
+                    "{} must exist and record its array, or name the array with --array",
                     self.file
                 )
             })?;
@@ -131,7 +131,7 @@ fn input(length: usize) -> Result<Vec<u8>> {
     if data.len() != length {
         let (given, more) = (data.len().min(length), data.len() > length);
         bail!(
-            "the request spans {length} bytes of input, and there are {}{given}: nothing was written",
+            "the request spans {length} bytes of input, but there are {}{given}: nothing was written",
             if more { "more than " } else { "" }
         );
     }

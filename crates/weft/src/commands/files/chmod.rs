@@ -9,7 +9,7 @@ use crate::args::mode::{self, ModeChange};
 use crate::remote::{self, RemotePath, Visit, Walk, connect};
 use crate::terminal::{Problems, interrupt};
 
-/// Change permission bits
+/// Change the permission bits of files
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  weft chmod 0640 /data\n  weft chmod -R u+rwX,go-w /results\n  \
@@ -22,7 +22,7 @@ pub(crate) struct Chmod {
     /// The files; symbolic links are followed
     #[arg(value_name = "PATH", required = true, value_parser = remote::parser())]
     paths: Vec<RemotePath>,
-    /// Directories with everything in them
+    /// Change directories with everything in them
     #[arg(short = 'R', long)]
     recursive: bool,
 }
@@ -33,8 +33,8 @@ impl Chmod {
         connect::block_on(async {
             let volume = connect::volume(global).await?;
             let problems = Problems::default();
-            let walk = Walk::new(&volume, &problems, |when, spot, attributes| {
-                let place = spot.place().clone();
+            let walk = Walk::new(&volume, &problems, |when, location, attributes| {
+                let place = location.place().clone();
                 change(&volume, &self.mode, umask, when, place, attributes)
             });
             let all = async {

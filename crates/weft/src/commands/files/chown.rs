@@ -6,10 +6,10 @@ use weft_client::Changes;
 
 use crate::args::Global;
 use crate::args::owner::{self, Owner};
-use crate::remote::{self, RemotePath, Spot, Visit, Walk, connect};
+use crate::remote::{self, Location, RemotePath, Visit, Walk, connect};
 use crate::terminal::{Problems, interrupt};
 
-/// Change owner and group
+/// Change the owner and group of files
 #[derive(Args)]
 #[command(
     disable_help_flag = true,
@@ -17,16 +17,16 @@ use crate::terminal::{Problems, interrupt};
                         weft chown :1000 /data"
 )]
 pub(crate) struct Chown {
-    /// USER, USER:GROUP, USER: (the user's own group) or :GROUP; names or numbers
+    /// USER, USER:GROUP, USER: (with the user's login group) or :GROUP; names or numbers
     #[arg(value_name = "OWNER", value_parser = owner::parse)]
     owner: Owner,
     /// The files
     #[arg(value_name = "PATH", required = true, value_parser = remote::parser())]
     paths: Vec<RemotePath>,
-    /// Directories with everything in them; symbolic links in them are changed themselves
+    /// Change directories with everything in them; symbolic links are not followed
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Change symbolic links themselves
+    /// Change symbolic links themselves, not their targets
     #[arg(short = 'h', long)]
     no_dereference: bool,
     /// Print help
@@ -45,11 +45,11 @@ impl Chown {
         connect::block_on(async {
             let volume = connect::volume(global).await?;
             let problems = Problems::default();
-            let walk = Walk::new(&volume, &problems, |when, spot: Spot, _| {
+            let walk = Walk::new(&volume, &problems, |when, location: Location, _| {
                 let (volume, changes) = (volume.clone(), changes(true));
                 async move {
                     if when != Visit::Enter {
-                        volume.set_attributes(spot.place(), &changes).await?;
+                        volume.set_attributes(location.place(), &changes).await?;
                     }
                     Ok(())
                 }

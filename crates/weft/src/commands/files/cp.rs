@@ -8,11 +8,11 @@ use clap::error::ErrorKind;
 use clap::{Args, Command};
 
 use crate::args::Global;
-use crate::copy::{self, Options, Part, Side};
+use crate::copy::{self, Options, TransferPart, TreePath};
 use crate::remote::connect;
 use crate::terminal::output;
 
-/// Copy files and trees into a volume, out of it, and within it
+/// Copy files and directory trees into, out of, or within a volume
 #[derive(Args)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -23,37 +23,37 @@ Examples:
   weft cp -r /usr/share/doc weft:/doc       into the volume
   weft cp -r weft:/doc /tmp/doc             out of it
   weft cp weft:/a weft:/b                   within it
-  weft cp -a results/. weft:/results        what results holds, owners kept
+  weft cp -a results/. weft:/results        the contents of results, with owners
 
-A path in the volume is written weft:/…; a local file of such a name is written ./weft:… . Modes, times, symbolic and \
-hard links, holes and user.* attributes are kept; with -p owners (for root) and, within a volume, layouts too. Of the \
-forks only `data` is copied. What fails or is interrupted half way leaves no part of a file (one that was being replaced is \
-empty then, which is said); -n goes on after that. A file that is cut while it is copied is a failure; one that states no size of its own, as \
-in /proc, is copied to its end. What cannot be copied is said, the rest is copied, and the exit code is 1. A copy into \
-the volume ends with a sync: what it reports survives power loss.")]
+A path in the volume is written weft:/…; write ./weft:… for a local file of such a name. Modes, times, symbolic and hard links, \
+holes and user.* attributes are copied; with -p also owners (as root) and, within a volume, layouts. Only the fork `data` is \
+copied. A failed or interrupted copy leaves no partial file; a file that was being replaced is then empty, which is reported. \
+Use -n to continue. A file that is truncated while it is copied is a failure; one that states no size, as in /proc, is copied to \
+its end. Failures are reported, the other files are still copied, and the exit code is 1. A copy into the volume ends with a sync, \
+so copied files survive power loss.")]
 pub(crate) struct Cp {
-    /// What to copy, and last where to: a directory that is there, or a new name
+    /// The files and directories to copy; last, an existing directory or the new name
     #[arg(value_name = "PATH", num_args = 2.., required = true, value_parser = parser())]
-    paths: Vec<Side>,
-    /// Directories with everything in them
+    paths: Vec<TreePath>,
+    /// Copy directories with everything in them
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
-    /// Keep owners and layouts, too
+    /// Also copy owners and layouts
     #[arg(short, long)]
     preserve: bool,
-    /// The same as -r -p
+    /// Same as -r -p
     #[arg(short, long)]
     archive: bool,
-    /// Leave alone what is there
+    /// Do not replace existing files
     #[arg(short, long)]
     no_clobber: bool,
-    /// Files that move data at a time; of small ones eight times as many
+    /// Files to copy at a time; eight times as many if they are small
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     streams: u16,
-    /// Do not wait until the data survives power loss
+    /// Do not sync at the end
     #[arg(long)]
     no_sync: bool,
-    /// Print a summary, also without a terminal
+    /// Print a summary even if standard error is not a terminal
     #[arg(short, long)]
     verbose: bool,
     /// Print the summary as JSON
@@ -78,14 +78,14 @@ impl Cp {
             refuse: false,
             resume: false,
             verify: false,
-            part: Part::WHOLE,
+            part: TransferPart::WHOLE,
             streams: self.streams.into(),
             sync: !self.no_sync,
             go_on: if self.recursive || self.archive {
-                "`weft import --resume`, or `export --resume`, goes on where this ended; the same command copies everything again, with -n only \
-                 what is missing, and into the target where that is a directory by now"
+                "`weft import --resume` or `weft export --resume` continues; the same command copies everything again, with -n only the missing \
+                 files; if the target has become a directory, it copies into that"
             } else {
-                "the same command copies everything again, with -n only what is missing"
+                "the same command copies everything again, with -n only the missing files"
             },
         };
         let summary = connect::block_on(async {
@@ -105,32 +105,31 @@ impl Cp {
     }
 }
 
-fn misuse(sources: &[Side], target: &Side) -> Option<&'static str> {
+fn misuse(sources: &[TreePath], target: &TreePath) -> Option<&'static str> {
     let weft = sources.iter().filter(|s| s.weft).count();
     if weft == 0 && !target.weft {
         return Some(
             "none of these paths is in the volume: write weft:/… for one that is, or use cp",
         );
     }
-    (weft != 0 && weft != sources.len()).then_some(
-        "some sources are in the volume and some are not: copy them one kind after the other",
-    )
+    (weft != 0 && weft != sources.len())
+        .then_some("some sources are in the volume and some are not: copy the two kinds separately")
 }
 
-fn parser() -> impl TypedValueParser<Value = Side> {
-    OsStringValueParser::new().try_map(side)
+fn parser() -> impl TypedValueParser<Value = TreePath> {
+    OsStringValueParser::new().try_map(parse_path)
 }
 
-fn side(path: OsString) -> Result<Side, String> {
+fn parse_path(path: OsString) -> Result<TreePath, String> {
     let path = path.into_vec();
     match path.strip_prefix(b"weft:") {
-        Some(inside) if inside.starts_with(b"/") => Ok(Side {
+        Some(inside) if inside.starts_with(b"/") => Ok(TreePath {
             path: inside.to_vec(),
             weft: true,
         }),
         Some(_) => Err("a path in the volume starts at its root: weft:/…".to_owned()),
         None if path.is_empty() => Err("a path cannot be empty".to_owned()),
-        None => Ok(Side { path, weft: false }),
+        None => Ok(TreePath { path, weft: false }),
     }
 }
 
@@ -138,22 +137,22 @@ fn side(path: OsString) -> Result<Side, String> {
 mod tests {
     use super::*;
 
-    fn of(path: &str) -> Result<Side, String> {
-        side(OsString::from(path))
+    fn of(path: &str) -> Result<TreePath, String> {
+        parse_path(OsString::from(path))
     }
 
     #[test]
     fn sides_are_told_by_their_prefix() {
         assert_eq!(
             of("weft:/a/b"),
-            Ok(Side {
+            Ok(TreePath {
                 path: b"/a/b".to_vec(),
                 weft: true
             })
         );
         assert_eq!(
             of("./weft:/a"),
-            Ok(Side {
+            Ok(TreePath {
                 path: b"./weft:/a".to_vec(),
                 weft: false
             })
@@ -165,8 +164,8 @@ mod tests {
     #[test]
     fn at_least_one_side_is_in_the_volume_and_sources_are_of_one_kind() {
         let (local, weft) = (of("a").unwrap(), of("weft:/a").unwrap());
-        let of = |sources: &[&Side], target: &Side| {
-            let sources: Vec<Side> = sources.iter().copied().cloned().collect();
+        let of = |sources: &[&TreePath], target: &TreePath| {
+            let sources: Vec<TreePath> = sources.iter().copied().cloned().collect();
             misuse(&sources, target).is_none()
         };
         assert!(of(&[&local], &weft) && of(&[&weft], &local) && of(&[&weft, &weft], &weft));

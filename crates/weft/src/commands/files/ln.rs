@@ -9,24 +9,24 @@ use crate::args::Global;
 use crate::remote::{self, RemotePath, connect};
 use crate::terminal::Problems;
 
-/// Give files further names, or make symbolic links
+/// Create hard links or symbolic links
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft ln /data /also-data
-  weft ln -s ../data /results/input     the text of a symbolic link is kept as it is
+  weft ln -s ../data /results/input     the target is stored as it is written
   weft ln -sf /results/2026 /results/latest")]
 pub(crate) struct Ln {
-    /// The files, and last the new name or the directory for new names (with one path only: the
-    /// root)
+    /// The files to link to; last, the new name or the directory for the new names (the root, if
+    /// only one path is given)
     #[arg(value_name = "PATH", required = true, value_parser = remote::parser())]
     paths: Vec<RemotePath>,
-    /// Make symbolic links
+    /// Create symbolic links
     #[arg(short, long)]
     symbolic: bool,
-    /// Replace names that exist
+    /// Replace existing names
     #[arg(short, long)]
     force: bool,
-    /// Take the last path for a name even if it leads to a directory
+    /// Treat the last path as a name even if it leads to a directory
     #[arg(short = 'n', long)]
     no_dereference: bool,
 }
@@ -41,13 +41,13 @@ impl Ln {
         let last = last.unwrap_or_else(|| RemotePath::new(b"/".to_vec()));
         connect::block_on(async {
             let volume = connect::volume(global).await?;
-            let places = if self.no_dereference && self.paths.len() == 1 {
+            let destinations = if self.no_dereference && self.paths.len() == 1 {
                 vec![last]
             } else {
-                remote::places(&volume, "link", &self.paths, &last).await?
+                remote::destinations(&volume, "link", &self.paths, &last).await?
             };
             let problems = Problems::default();
-            for (from, to) in self.paths.iter().zip(&places) {
+            for (from, to) in self.paths.iter().zip(&destinations) {
                 problems.note(self.link(&volume, from, to).await);
             }
             Ok(problems.exit_code())

@@ -19,24 +19,24 @@ use crate::terminal::{Problems, name, output};
 )]
 #[command(
     after_help = "Examples:\n  weft ls\n  weft ls -l /results\n  weft ls -lR --json / > everything.json\n\n\
-                        A page of 1,000 names with their attributes costs one request. A size followed by ~ is as \
-                        last reported: somebody is writing (`weft stat` asks the servers). Times are UTC. \
-                        On a terminal, what is not printable in names is escaped."
+                        1,000 names with their attributes cost one request. A size followed by ~ is the last \
+                        reported one, because the file is being written (`weft stat` asks the servers). Times are \
+                        UTC. On a terminal, unprintable characters in names are escaped."
 )]
 pub(crate) struct Ls {
-    /// Directories and files
+    /// Directories and files to list
     #[arg(value_name = "PATH", default_value = "/", value_parser = remote::parser())]
     paths: Vec<RemotePath>,
-    /// Modes, links, owners, sizes and times, too
+    /// Also show modes, link counts, owners, sizes and times
     #[arg(short)]
     long: bool,
-    /// Names that start with a dot, too
+    /// Also list names that start with a dot
     #[arg(short, long)]
     all: bool,
-    /// Directories below, too
+    /// Also list all directories below
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Directories themselves, not what they hold
+    /// List directories themselves, not their entries
     #[arg(short, long)]
     directory: bool,
     /// Print JSON

@@ -18,10 +18,10 @@ pub(crate) struct Mkdir {
     /// The directories
     #[arg(value_name = "DIRECTORY", required = true, value_parser = remote::parser())]
     directories: Vec<RemotePath>,
-    /// Create missing directories above, too; no failure if it is there
+    /// Also create missing parent directories; do not fail if the directory exists
     #[arg(short, long)]
     parents: bool,
-    /// Permission bits, as they are (those above get 0777 less the umask)
+    /// Permission bits, not reduced by the umask (parents get 0777 minus the umask)
     #[arg(short, long, value_name = "MODE", value_parser = mode::parse)]
     mode: Option<mode::ModeChange>,
 }
@@ -75,7 +75,7 @@ async fn with_parents(volume: &Volume, path: &RemotePath, mode: u32, above: u32)
 
 async fn must_be_directory(volume: &Volume, path: &RemotePath) -> Result<()> {
     if !remote::is_directory(&volume.stat(path).await?) {
-        bail!("make directory {path}: it exists and is no directory");
+        bail!("cannot make directory {path}: it exists and is not a directory");
     }
     Ok(())
 }

@@ -8,20 +8,20 @@ use crate::args::Global;
 use crate::remote::{self, RemotePath, connect};
 use crate::terminal::Problems;
 
-/// Rename files and directories
+/// Rename or move files and directories
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft mv /old /new
   weft mv /a /b /c /directory         into a directory
-  weft mv --exchange /live /staged    swap both names at once")]
+  weft mv --exchange /live /staged    swap two names atomically")]
 pub(crate) struct Mv {
-    /// What to rename, and last its new name or the directory to move it into
+    /// The files and directories to move; last, the new name or the target directory
     #[arg(value_name = "PATH", num_args = 2.., required = true, value_parser = remote::parser())]
     paths: Vec<RemotePath>,
-    /// Fail where the new name exists
+    /// Fail if the new name exists
     #[arg(short, long)]
     no_clobber: bool,
-    /// Swap two names; nobody sees either of them missing
+    /// Swap two names atomically
     #[arg(long, conflicts_with = "no_clobber")]
     exchange: bool,
 }
@@ -34,22 +34,22 @@ impl Mv {
             if self.exchange {
                 let [one] = &self.paths[..] else {
                     bail!(
-                        "--exchange swaps two names; {} were given",
+                        "--exchange needs exactly two names: {} were given",
                         self.paths.len() + 1
                     );
                 };
                 volume.exchange(one, &last).await?;
                 return Ok(ExitCode::SUCCESS);
             }
-            let places = remote::places(&volume, "move", &self.paths, &last).await?;
+            let destinations = remote::destinations(&volume, "move", &self.paths, &last).await?;
             let problems = Problems::default();
-            for (from, to) in self.paths.iter().zip(&places) {
+            for (from, to) in self.paths.iter().zip(&destinations) {
                 if self.no_clobber {
                     let renamed = volume
                         .rename_new(from, to)
                         .await
                         .map_err(|e| match e.code() {
-                            Code::Exists => anyhow!("{from} is not moved: {to} exists"),
+                            Code::Exists => anyhow!("cannot move {from}: {to} exists"),
                             _ => e.into(),
                         });
                     problems.note(renamed);

@@ -1,33 +1,31 @@
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use parking_lot::Mutex;
 use weft_client::{Attributes, Place, Volume};
 use weft_proto::Code;
 
 use crate::args::Global;
-use crate::remote::{self, RemotePath, Spot, Visit, Walk, connect};
+use crate::limits::CHECKPOINTS_NAMED_MAX;
+use crate::remote::{self, Location, RemotePath, Visit, Walk, connect};
 use crate::terminal::{Problems, interrupt, name, progress};
-
-/// How many checkpoints in the way are named; further ones are only counted.
-const NAMED: usize = 10;
 
 /// Remove files and directories
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  weft rm /grid\n  weft rm -r /results\n  weft rm -rf /scratch /tmp\n\n\
-                  A directory that keeps checkpoints cannot be removed. Nothing of a tree is removed if a directory in it \
-                  keeps any: `weft checkpoint delete` them first. A file takes its own checkpoints with it."
+                  A directory that has checkpoints cannot be removed, nor can a tree that contains one: delete them first with \
+                  `weft checkpoint delete`. Removing a file removes its checkpoints."
 )]
 pub(crate) struct Rm {
-    /// What to remove
+    /// The files and directories to remove
     #[arg(value_name = "PATH", required = true, value_parser = remote::parser())]
     paths: Vec<RemotePath>,
     /// Remove directories and everything in them
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
-    /// What is not there is no failure
+    /// Do not fail for paths that do not exist
     #[arg(short, long)]
     force: bool,
     /// Remove empty directories
@@ -54,13 +52,11 @@ impl Rm {
     async fn remove(&self, volume: &Volume, problems: &Problems, path: &RemotePath) -> Result<()> {
         if path.name().is_empty() {
             return Err(anyhow!(
-                "{path} cannot be removed: it is the top of the volume; name what is in it"
+                "cannot remove {path}: it is the root of the volume; name its entries instead"
             ));
         }
         if matches!(path.name(), b"." | b"..") {
-            return Err(anyhow!(
-                "{path} cannot be removed: name the directory itself"
-            ));
+            return Err(anyhow!("cannot remove {path}: name the directory itself"));
         }
         // The usual case in one request.
         if !self.recursive {
@@ -73,7 +69,7 @@ impl Rm {
                 }
                 Err(e) if e.code() == Code::IsDirectory => {
                     return Err(anyhow!(
-                        "{path} is a directory: -r removes it with everything in it"
+                        "{path} is a directory: remove it and everything in it with -r"
                     ));
                 }
                 Err(e) => return Err(e.into()),
@@ -83,7 +79,7 @@ impl Rm {
             if self.force {
                 return Ok(());
             }
-            return Err(anyhow!("remove {path}: there is no such file or directory"));
+            return Err(anyhow!("cannot remove {path}: no such file or directory"));
         };
         if remote::is_directory(&attributes) {
             remove_tree(volume, problems, path, attributes).await
@@ -99,24 +95,28 @@ async fn remove_tree(
     path: &RemotePath,
     attributes: Attributes,
 ) -> Result<()> {
-    let looking = kept(volume, path, attributes.clone());
-    let looked = interrupt::guard(looking, || format!("nothing of {path} is removed")).await?;
-    let (names, kept) = looked;
-    if !kept.is_empty() {
-        return Err(refusal(path, &kept));
+    let survey = survey(volume, path, attributes.clone());
+    let (names, checkpoints) =
+        interrupt::guard(survey, || format!("nothing of {path} is removed")).await?;
+    if !checkpoints.is_empty() {
+        return Err(refusal(path, &checkpoints));
     }
     let bar = progress::of_things("removing", "names", names);
     let problems = problems.above(&bar);
-    let walk = Walk::new(volume, &problems, |when, spot: Spot, _: Attributes| {
-        let bar = &bar;
-        async move {
-            if when != Visit::Enter {
-                remove_one(volume, when, spot.place().clone()).await?;
-                bar.inc(1);
+    let walk = Walk::new(
+        volume,
+        &problems,
+        |when, location: Location, _: Attributes| {
+            let bar = &bar;
+            async move {
+                if when != Visit::Enter {
+                    remove_one(volume, when, location.place().clone()).await?;
+                    bar.inc(1);
+                }
+                Ok(())
             }
-            Ok(())
-        }
-    });
+        },
+    );
     let work = async {
         walk.from(path.clone(), attributes).await;
         Ok(())
@@ -130,47 +130,52 @@ async fn remove_tree(
     removed
 }
 
-/// How many names a tree has, and the checkpoints that its directories keep. What cannot be read is
-/// reported when it cannot be removed.
-async fn kept(
+/// Counts the names of a tree and collects the checkpoints of its directories. Failures to read are
+/// not reported here: they show when the entry cannot be removed.
+async fn survey(
     volume: &Volume,
     path: &RemotePath,
     attributes: Attributes,
 ) -> Result<(u64, Vec<(RemotePath, String)>)> {
-    let unheard = Problems::unheard();
+    let silent = Problems::silent();
     let found: Mutex<Vec<(RemotePath, String)>> = Mutex::default();
-    let walk = Walk::new(volume, &unheard, |when, spot: Spot, of: Attributes| {
-        let found = &found;
-        async move {
-            if when == Visit::Enter {
-                let place = Place::of(of.id).shown_as(spot.path().as_ref().to_vec());
-                let checkpoints = volume.checkpoints(place).await?;
-                let rows = checkpoints
-                    .into_iter()
-                    .map(|c| (spot.path().clone(), c.name));
-                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.extend(rows);
+    let walk = Walk::new(
+        volume,
+        &silent,
+        |when, location: Location, of: Attributes| {
+            let found = &found;
+            async move {
+                if when == Visit::Enter {
+                    let place = Place::of(of.id).shown_as(location.path().as_ref().to_vec());
+                    let checkpoints = volume.checkpoints(place).await?;
+                    let rows = checkpoints
+                        .into_iter()
+                        .map(|c| (location.path().clone(), c.name));
+                    found.lock().extend(rows);
+                }
+                Ok(())
             }
-            Ok(())
-        }
-    });
+        },
+    );
     walk.from(path.clone(), attributes).await;
     let names = walk.done();
-    let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok((names, found))
+    Ok((names, found.into_inner()))
 }
 
-/// Nothing was removed, and why.
-fn refusal(path: &RemotePath, kept: &[(RemotePath, String)]) -> anyhow::Error {
+/// The error for a tree of which nothing was removed because it has checkpoints.
+fn refusal(path: &RemotePath, checkpoints: &[(RemotePath, String)]) -> anyhow::Error {
     let mut lines = vec![format!(
-        "nothing of {path} was removed: a directory that keeps checkpoints cannot be removed; delete them first:"
+        "nothing of {path} was removed: a directory that has checkpoints cannot be removed; delete them first:"
     )];
-    for (directory, checkpoint) in kept.iter().take(NAMED) {
+    for (directory, checkpoint) in checkpoints.iter().take(CHECKPOINTS_NAMED_MAX) {
         let [directory, checkpoint] = [directory.as_ref(), checkpoint.as_bytes()].map(name::quote);
         lines.push(format!("  weft checkpoint delete {directory} {checkpoint}"));
     }
-    if kept.len() > NAMED {
-        lines.push(format!("  and {} more", kept.len() - NAMED));
+    if checkpoints.len() > CHECKPOINTS_NAMED_MAX {
+        lines.push(format!(
+            "  and {} more",
+            checkpoints.len() - CHECKPOINTS_NAMED_MAX
+        ));
     }
     anyhow!(lines.join("\n"))
 }
@@ -182,7 +187,7 @@ async fn remove_one(volume: &Volume, when: Visit, place: Place) -> Result<(), we
         Visit::File => volume.unlink(place).await.map(drop),
     };
     match removed {
-        // Another process was quicker.
+        // Another process has removed it meanwhile.
         Err(e) if e.code() == Code::NotFound => Ok(()),
         other => other,
     }

@@ -13,14 +13,14 @@ use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output::{self, Table};
 use crate::terminal::{Problems, name};
 
-/// Show attributes, layout, and the length of every cell and fork
+/// Show the attributes and layout of files, and the length of each cell and fork
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  weft stat /grid\n  weft stat --json /grid | jq '.[0].forks[].length'\n\n\
-                        The size is exact even while somebody writes: the file's servers are asked."
+                        The size is exact even while the file is being written: its servers are asked."
 )]
 pub(crate) struct Stat {
-    /// The files; symbolic links are shown themselves
+    /// The files; a symbolic link is shown itself
     #[arg(value_name = "FILE", required = true, value_parser = remote::parser())]
     files: Vec<RemotePath>,
     /// Follow symbolic links

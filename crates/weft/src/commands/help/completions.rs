@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-/// Print shell completions
+/// Print a completion script for a shell
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  weft completions bash > /etc/bash_completion.d/weft\n  \

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Command};
 
-/// Write manual pages, one for each command
+/// Write the manual pages of all commands
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  weft man /usr/local/share/man/man1\n  weft man /tmp/man && man -l /tmp/man/weft-cp.1"
 )]
 pub(crate) struct Man {
-    /// Folder for the pages; made if it is not there
+    /// Folder for the pages; created if it does not exist
     dir: PathBuf,
 }
 

@@ -1,12 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use serde::Serialize;
 use weft_client::{
     ScrubFault, ScrubFinding, ScrubRequest, ScrubState, ScrubStatusReply, ServerId, Volume,
@@ -14,22 +14,18 @@ use weft_client::{
 use weft_layout::size;
 
 use crate::args::Global;
-use crate::remote::{RemotePath, Spot, Visit, Walk, connect};
+use crate::limits::{SCRUB_POLL_INTERVAL, SCRUB_STALL_TIMEOUT};
+use crate::remote::{Location, RemotePath, Visit, Walk, connect};
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{Problems, interrupt, name, progress};
 
-/// How often servers are asked for their progress.
-const ASK: Duration = Duration::from_millis(250);
-/// How long to wait for a server that reports what keeps it from going on.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// What is known to be lost lies nowhere.
+/// The fault of data that is known to be lost: it has no place on a disk.
 const LOST: &str = "lost";
 
-/// Read everything the servers hold and find what is damaged
+/// Read everything that the servers hold, and report damaged data
 ///
-/// Every server walks its chunks in the background and compares them with their checksums. Reads
-/// and writes go before it. An interrupted scrub can be continued where it was.
+/// Every server reads its chunks in the background and compares them with their checksums. Reads
+/// and writes of clients take precedence. An interrupted scrub continues where it stopped.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -37,17 +33,17 @@ Examples:
   weft scrub --server 2 --rate 50M
   weft scrub --json
 
-Exit code 0: nothing is bad; 1: something is, or a server could not be asked; 130 or 143: interrupted.")]
+Exit code 0: no damage; 1: damage was found, or a server could not be asked; 130 or 143: interrupted.")]
 pub(crate) struct Scrub {
-    /// Folder of the volume; without it, the volume that the global options name
+    /// Folder of the volume [default: the volume that the global options name]
     dir: Option<PathBuf>,
-    /// Only this server; can be given several times
+    /// Scrub only this server; can be repeated
     #[arg(long, value_name = "N")]
     server: Vec<u32>,
-    /// Bytes a second that each server reads at most [default: 256M]
+    /// Limit on the bytes that each server reads per second [default: 256M]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     rate: Option<u64>,
-    /// Begin again even if the last scrub was interrupted
+    /// Start over even if the last scrub was interrupted
     #[arg(long)]
     anew: bool,
     /// Print JSON
@@ -104,7 +100,7 @@ impl Scrub {
             global.name_folder(dir.clone());
         }
         if self.rate == Some(0) {
-            bail!("a rate of 0 would never come to an end");
+            bail!("a rate of 0 bytes never ends: give --rate a positive size");
         }
         connect::block_on(self.scrub(&global))
     }
@@ -117,16 +113,14 @@ impl Scrub {
         let far: Mutex<BTreeMap<u32, (u64, u64)>> = Mutex::default();
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let show = |server: u32, status: &ScrubStatusReply| {
-            let mut far = far
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut far = far.lock();
             far.insert(server, (status.bytes, status.total.max(status.bytes)));
             bar.set_length(far.values().map(|f| f.1).sum());
             bar.set_position(far.values().map(|f| f.0).sum());
             // At a low rate nothing else shows progress.
             bar.set_message(match status.rests {
                 ..2000 => "scrub".to_owned(),
-                rests => format!("scrub (server {server} reads on in {} s)", rests / 1000),
+                rests => format!("scrub (server {server} continues in {} s)", rests / 1000),
             });
         };
         let all = join_all(servers.iter().map(|server| {
@@ -151,7 +145,7 @@ impl Scrub {
             && ended.iter().any(|(_, e)| matches!(e, Ended::Interrupted))
         {
             return Err(
-                signal.ended("the servers have stopped; the next `weft scrub` goes on from here")
+                signal.ended("the servers have stopped; the next `weft scrub` continues from here")
             );
         }
         self.report(&volume, &problems, ended).await
@@ -162,7 +156,7 @@ impl Scrub {
         let map = volume.server_map().await?;
         let known: BTreeSet<u32> = map.servers.iter().map(|s| s.id).collect();
         if let Some(unknown) = self.server.iter().find(|s| !known.contains(s)) {
-            bail!("the volume has no server {unknown}; `weft status` shows them");
+            bail!("the volume has no server {unknown}: list its servers with `weft status`");
         }
         let wanted: BTreeSet<u32> = self.server.iter().copied().collect();
         Ok(if wanted.is_empty() { known } else { wanted }
@@ -193,15 +187,17 @@ impl Scrub {
             show(server, &now);
             if now.trouble.is_empty() || now.bytes != far.0 {
                 far = (now.bytes, Instant::now());
-            } else if far.1.elapsed() > PATIENCE {
+            } else if far.1.elapsed() > SCRUB_STALL_TIMEOUT {
                 problems.say(format_args!(
-                    "server {server}: its scrub is not waited for; it goes on when it can"
+                    "server {server}: its scrub makes no progress and continues in the background"
                 ));
                 return Ended::Unreachable;
             }
             if !now.trouble.is_empty() && now.trouble != said {
                 said.clone_from(&now.trouble);
-                problems.say(format_args!("server {server} does not get on: {said}"));
+                problems.say(format_args!(
+                    "server {server}: the scrub is stalled: {said}"
+                ));
             }
             match ScrubState::try_from(now.state) {
                 Ok(ScrubState::Done) => return Ended::Done(now),
@@ -219,7 +215,7 @@ impl Scrub {
                     problems.note(volume.scrub(id, request(false, false)).await);
                     return Ended::Interrupted;
                 }
-                () = tokio::time::sleep(ASK) => {}
+                () = tokio::time::sleep(SCRUB_POLL_INTERVAL) => {}
             }
             status = problems.note(volume.scrub_status(id).await);
         }
@@ -311,13 +307,10 @@ async fn name_files(volume: &Volume, problems: &Problems, rows: &mut [Row]) {
         return;
     }
     let found: Mutex<BTreeMap<u64, BTreeSet<String>>> = Mutex::default();
-    let look = |visit, spot: Spot, attributes: weft_client::Attributes| {
+    let look = |visit, location: Location, attributes: weft_client::Attributes| {
         if visit == Visit::File && wanted.contains(&attributes.id) {
-            let mut found = found
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            let path = name::escape(spot.path().as_ref());
-            found.entry(attributes.id).or_default().insert(path);
+            let path = name::escape(location.path().as_ref());
+            found.lock().entry(attributes.id).or_default().insert(path);
         }
         async { Ok(()) }
     };
@@ -327,9 +320,7 @@ async fn name_files(volume: &Volume, problems: &Problems, rows: &mut [Row]) {
             .from(root, attributes)
             .await;
     }
-    let found = found
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let found = found.into_inner();
     for row in rows {
         let paths = found.get(&row.file).into_iter().flatten();
         row.paths = paths.cloned().collect();

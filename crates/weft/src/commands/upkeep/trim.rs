@@ -12,22 +12,22 @@ use crate::remote::connect;
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{Problems, interrupt, progress};
 
-/// Give free space back to the machines that hold the volume
+/// Return free space to the file systems or devices that hold the volume
 ///
-/// Servers do so by themselves: ten seconds after the last write, the space of removed files,
-/// dropped checkpoints and the log goes back to the file system below (`fallocate`), or to the
-/// device (`BLKDISCARD`). This does it at once. The volume stays in use.
+/// Servers do this on their own: ten seconds after the last write, they return the space of removed
+/// files, deleted checkpoints and the log to the file system (`fallocate`) or the device
+/// (`BLKDISCARD`). This command does it at once. The volume stays in use.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   weft trim /tmp/volume
   weft trim --server 2 --json
 
-Exit code 0: every server gave back what it could; 1: a server could not be asked, or failed.")]
+Exit code 0: every server returned what it could; 1: a server failed, or could not be asked.")]
 pub(crate) struct Trim {
-    /// Folder of the volume; without it, the volume that the global options name
+    /// Folder of the volume [default: the volume that the global options name]
     dir: Option<PathBuf>,
-    /// Only this server; can be given several times
+    /// Trim only this server; can be repeated
     #[arg(long, value_name = "N")]
     server: Vec<u32>,
     /// Print JSON
@@ -86,7 +86,7 @@ impl Trim {
         });
         let all = async { Ok(join_all(asked).await) };
         let rows = interrupt::guard(all, || {
-            "servers that were asked may go on giving back; nothing else is left undone".to_owned()
+            "servers that were asked may still return space; nothing else is left to do".to_owned()
         });
         let rows = rows.await;
         bar.finish_and_clear();
@@ -108,7 +108,7 @@ impl Trim {
         let map = volume.server_map().await?;
         let known: Vec<u32> = map.servers.iter().map(|s| s.id).collect();
         if let Some(unknown) = self.server.iter().find(|s| !known.contains(s)) {
-            bail!("the volume has no server {unknown}; `weft status` shows them");
+            bail!("the volume has no server {unknown}: list its servers with `weft status`");
         }
         let wanted = |s: &u32| self.server.is_empty() || self.server.contains(s);
         Ok(known.into_iter().filter(wanted).collect())
@@ -116,7 +116,7 @@ impl Trim {
 }
 
 fn print(report: &Report) -> Result<()> {
-    let mut table = output::table(&["SERVER", "GIVEN BACK", "USED", "ON DISK"]);
+    let mut table = output::table(&["SERVER", "RETURNED", "USED", "ON DISK"]);
     for row in &report.servers {
         table.add_row(vec![
             row.server.to_string(),
@@ -126,5 +126,5 @@ fn print(report: &Report) -> Result<()> {
         ]);
     }
     output::line(table)?;
-    output::line(format!("{} given back", bytes(report.given_back)))
+    output::line(format!("{} returned", bytes(report.given_back)))
 }

@@ -10,29 +10,27 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::mount;
 use crate::args::Global;
+use crate::limits::{LOCK_OWNER_POLL_INTERVAL, LOCK_OWNER_TIMEOUT};
 use crate::terminal::output;
 use crate::volume_config::{
-    Here, NodeHere, Starter, holds_lock, lock_in, note_stopped, strays, wait_for_end,
+    LocalNode, LocalVolume, StartLock, holds_lock, lock_in, note_stopped, strays, wait_for_end,
 };
 
-/// Stop a volume that runs on this machine; nothing is lost
+/// Stop a volume that runs on this machine, without losing data
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   weft down /tmp/volume
   WEFT_VOLUME=/tmp/volume weft down
 
-It stops what runs, also if weft.toml names it no more or cannot be read.")]
+Nodes that run are stopped even if weft.toml no longer names them or cannot be read.")]
 pub(crate) struct Down {
-    /// Folder of the volume (default: --volume or WEFT_VOLUME)
+    /// Folder of the volume [default: --volume or WEFT_VOLUME]
     dir: Option<PathBuf>,
-    /// How long to wait for the nodes to end, in seconds
+    /// Seconds to wait until all nodes have stopped
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     wait: u64,
 }
-
-/// How long a node may take to write its number into a lock that it has taken.
-const WRITES: Duration = Duration::from_secs(2);
 
 impl Down {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
@@ -40,22 +38,22 @@ impl Down {
             .dir
             .or_else(|| global.folder().map(Path::to_owned))
             .context(
-                "which volume? `weft down DIR`, or name its folder by --volume or WEFT_VOLUME",
+                "no volume named: run `weft down DIR`, or name its folder by --volume or WEFT_VOLUME",
             )?;
         let wait = Duration::from_secs(self.wait);
-        let here = Here::at(&dir);
-        if let Some(error) = here.obstacle() {
+        let here = LocalVolume::at(&dir);
+        if let Some(error) = here.config_error() {
             if here.nodes().is_empty() {
                 bail!("{}", output::error(error));
             }
             output::say(format_args!("weft: {}", output::error(error)));
         }
-        let _starter = Starter::of_existing(here.base(), wait)?;
+        let _start_lock = StartLock::of_existing(here.base(), wait)?;
         mount::unmount_of(&here, wait)?;
         let deadline = Instant::now() + wait;
-        // Servers first: while the metadata service runs, they can send it their last reports.
+        // Servers first, so that they can still send their last reports to the metadata service.
         let (meta, servers): (Vec<_>, Vec<_>) =
-            here.nodes().into_iter().partition(NodeHere::is_meta);
+            here.nodes().into_iter().partition(LocalNode::is_meta);
         let mut stopped = 0;
         for group in [servers, meta] {
             let mut ending = Vec::new();
@@ -72,8 +70,8 @@ impl Down {
         }
         stopped += stop_strays(&here, deadline)?;
         let dir = dir.display();
-        let again = match here.hindrance() {
-            Some(first) => format!("{first} before `weft up {dir}`"),
+        let again = match here.needed_fix() {
+            Some(fix) => format!("{fix} before `weft up {dir}`"),
             None => format!("`weft up {dir}` starts it again"),
         };
         if stopped == 0 {
@@ -86,29 +84,30 @@ impl Down {
 }
 
 /// Waits until the process of a node has ended.
-fn wait_for(here: &Here, name: &str, pid: Pid, deadline: Instant) -> Result<()> {
+fn wait_for(here: &LocalVolume, name: &str, pid: Pid, deadline: Instant) -> Result<()> {
     if wait_for_end(pid, deadline.saturating_duration_since(Instant::now())) {
         return Ok(());
     }
     bail!(
-        "{name} (process {}) has not ended; its log is {}. Killing it loses nothing that was acknowledged",
+        "{name} (process {}) has not stopped yet; its log is {}: wait longer with --wait, or kill it, which loses no acknowledged \
+         data",
         pid.as_raw_nonzero(),
         here.base().join(format!("log/{name}.log")).display()
     )
 }
 
-/// Stops the processes of nodes whose folders are not the ones they were started with; how many
-/// there were.
-fn stop_strays(here: &Here, deadline: Instant) -> Result<usize> {
+/// Stops the processes of nodes whose folders were removed or replaced since they started. Returns
+/// how many there were.
+fn stop_strays(here: &LocalVolume, deadline: Instant) -> Result<usize> {
     let found = strays(here.base());
     for stray in &found {
         let process = stray.pid.as_raw_nonzero();
-        let told = pidfd_open(stray.pid, PidfdFlags::empty())
+        let signaled = pidfd_open(stray.pid, PidfdFlags::empty())
             .and_then(|handle| pidfd_send_signal(&handle, Signal::TERM));
-        match told {
+        match signaled {
             Ok(()) => output::say(format_args!(
-                "weft: {} (process {process}) ran without its folder, which was removed or replaced under it: it is stopped, and what is in \
-                 the folder now is what is left of it",
+                "weft: {} (process {process}) is stopped; its folder was removed or replaced while it ran, so only what the folder holds \
+                 now is left",
                 stray.name
             )),
             Err(Errno::SRCH) => continue,
@@ -122,9 +121,9 @@ fn stop_strays(here: &Here, deadline: Instant) -> Result<usize> {
     Ok(found.len())
 }
 
-/// Has the process of a node end, if it runs. The process that is told so is the one that holds the
-/// node's lock: numbers are given out again.
-fn stop(node: &NodeHere) -> Result<Option<Pid>> {
+/// Signals the process of a node to stop, if it runs. Process numbers are reused, so only the
+/// process that holds the node's lock is signaled.
+fn stop(node: &LocalNode) -> Result<Option<Pid>> {
     let began = Instant::now();
     loop {
         let Some(running) = lock_in(&node.folder)? else {
@@ -133,8 +132,8 @@ fn stop(node: &NodeHere) -> Result<Option<Pid>> {
         if let Some(pid) = Pid::from_raw(running.pid) {
             match pidfd_open(pid, PidfdFlags::empty()) {
                 Ok(process) if holds_lock(pid, &node.folder) => {
-                    let told = pidfd_send_signal(&process, Signal::TERM);
-                    return match told {
+                    let signaled = pidfd_send_signal(&process, Signal::TERM);
+                    return match signaled {
                         Ok(()) | Err(Errno::SRCH) => Ok(Some(pid)),
                         Err(error) => Err(anyhow!(error).context(format!(
                             "cannot stop {}, process {}",
@@ -145,15 +144,15 @@ fn stop(node: &NodeHere) -> Result<Option<Pid>> {
                 _ => {}
             }
         }
-        if began.elapsed() > WRITES {
+        if began.elapsed() > LOCK_OWNER_TIMEOUT {
             bail!(
-                "{} runs, by the lock in {}, but not as process {} of those that can be seen from here: it may be another user's or \
-                 another container's",
+                "cannot stop {}: the lock in {} is held, but process {} is not visible from here; it may belong to another user or \
+                 container",
                 node.name,
                 node.folder.display(),
                 running.pid
             );
         }
-        sleep(Duration::from_millis(20));
+        sleep(LOCK_OWNER_POLL_INTERVAL);
     }
 }

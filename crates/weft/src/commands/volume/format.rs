@@ -16,25 +16,25 @@ use crate::process::{memory, private_files};
 use crate::terminal::output;
 use crate::volume_config::{self, Config, Lock, Marker, NodeName};
 
-/// Prepare the folders of a new volume, as its configuration names them
+/// Create the key and the node folders of a new volume from its configuration
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  weft format --config /srv/weft/weft.toml               everything on this machine
-  weft format --config weft.toml --node meta             on the metadata service's machine; makes the key
+  weft format --config /srv/weft/weft.toml               all nodes, on this machine
+  weft format --config weft.toml --node meta             on the metadata service's machine; creates the key
   weft format --config weft.toml --node server-2         on a server's machine, after copying the key there
   weft format --config weft.toml --new-disks             after adding paths to `disks` of stopped servers
 
-Nothing that holds data of a volume is ever overwritten: remove it yourself if you mean to.")]
+Folders and disks that hold data of a volume are never overwritten: remove them first if you no longer need them.")]
 pub(crate) struct Format {
     /// The configuration, or the folder that holds it
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Only these nodes (`meta`, `server-0`, …); without it, all of them
+    /// Format only these nodes: `meta`, `server-0` … [default: all]
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     node: Vec<String>,
-    /// Of servers that are formatted already and do not run: take the disks into use that the
-    /// configuration names and no server has used
+    /// Add disks to formatted servers that do not run: those that the configuration names and no
+    /// server uses yet
     #[arg(long)]
     new_disks: bool,
 }
@@ -71,8 +71,7 @@ fn new_disks(config: &Config, nodes: &[NodeName]) -> Result<ExitCode> {
             continue;
         }
         Marker::new(id, *node).check(&node.folder(config)?)?;
-        let _lock =
-            Lock::take(config, *node).context("disks are added while their server does not run")?;
+        let _lock = Lock::take(config, *node).context("stop the server before adding disks")?;
         for disk in volume_config::label_disks(config, section)? {
             let path = if disk.path.is_empty() {
                 "its folder"
@@ -100,7 +99,10 @@ pub(crate) fn chosen(config: &Config, names: &[String]) -> Result<Vec<NodeName>>
                 .find(|n| n.to_string() == *name)
                 .with_context(|| {
                     let known: Vec<String> = all.iter().map(ToString::to_string).collect();
-                    format!("there is no node {name:?}; there are {}", known.join(", "))
+                    format!(
+                        "there is no node {name:?}: choose from {}",
+                        known.join(", ")
+                    )
                 })
         })
         .collect()
@@ -112,7 +114,7 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
         let folder = node.folder(config)?;
         if Marker::exists(&folder) {
             bail!(
-                "{} already holds data of a volume; nothing was changed",
+                "{} already holds data of a volume: nothing was changed; remove the folder first if you no longer need it",
                 folder.display()
             );
         }
@@ -170,7 +172,7 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
     }
     let address = format!("{}\n", config.meta.address);
     private_files::write_durably(&config.base.join(volume_config::ADDRESS), &address)?;
-    config.tell_wire()
+    config.write_wire_file()
 }
 
 /// A fresh key in a file that only its owner can read.

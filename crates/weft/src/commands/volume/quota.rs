@@ -12,22 +12,22 @@ use crate::terminal::name;
 use crate::terminal::output::{self, bytes};
 use crate::volume_config::Size;
 
-/// Bound and show what users, groups and directory trees use
+/// Show and limit the space and files that users, groups and directory trees use
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  weft quota                                             what everybody uses and may use
+  weft quota                                             usage and limits of all users, groups and trees
   weft quota set --user alice --bytes 10GiB --files 100k
-  weft quota set --tree /projects/x --bytes 2TiB         the directory with all below it
-  weft quota set --group users --files none              no bound of files; that of bytes stays
-  weft quota show /projects/x/run7                       what this file or directory counts for
-  weft quota show --user alice                           exit code 1 if more is used than allowed
+  weft quota set --tree /projects/x --bytes 2TiB         a directory with everything below it
+  weft quota set --group users --files none              removes the limit on files; the one on bytes stays
+  weft quota show /projects/x/run7                       the quotas that this file or directory counts towards
+  weft quota show --user alice                           exit code 1 if a limit is exceeded
   weft quota clear --tree /projects/x
 
-Bytes are the sizes of files as `ls` shows them, holes included; files are files, directories, links and nodes. Checkpoints
-are free. Only root sets bounds; root sees everybody's, others their own. When a bound is reached, creating and growing fail
-with \"Disk quota exceeded\"; overwriting and deleting go on. Files being written may pass a bound by what is written at the
-same moment: see docs/operating.md.")]
+Bytes are file sizes as `ls` shows them, holes included. Files include directories, links and device nodes. Checkpoints do not
+count. Only root sets limits; root sees all quotas, other users their own. At a limit, creating files and growing them fails with
+\"Disk quota exceeded\"; overwriting and deleting still work. Writes in progress may exceed a limit slightly: see
+docs/operating.md.")]
 pub(crate) struct Quota {
     #[command(subcommand)]
     action: Option<Action>,
@@ -38,21 +38,21 @@ pub(crate) struct Quota {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Set or change bounds
+    /// Set or change limits
     Set(Set),
-    /// List what everybody uses and may use, as far as you may see it
+    /// List the usage and limits that you may see
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Only who has a bound
+        /// Only quotas with a limit
         #[arg(long)]
         bounded: bool,
     },
-    /// Show what a file or directory counts for, or one user, group or tree; exit code 1 if more is
-    /// used than allowed
+    /// Show the quotas that a file or directory counts towards, or that of a user, group or tree;
+    /// exit code 1 if a limit is exceeded
     Show(Show),
-    /// Remove bounds; a tree's files then count for the next quota above only
+    /// Remove limits; the files of a tree then count towards the next quota above
     Clear(Clear),
 }
 
@@ -60,14 +60,14 @@ enum Action {
 #[command(group = ArgGroup::new("bounds").required(true).multiple(true).args(["bytes", "files", "count"]))]
 struct Set {
     #[command(flatten)]
-    who: Who,
-    /// The most bytes: a size (10GiB), or `none`
+    payer: PayerArgs,
+    /// Limit on bytes: a size (10GiB), or `none`
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bytes: Option<Most>,
-    /// The most files: a number (100k, 2M: thousands, millions), or `none`
+    /// Limit on files: a number (100k, 2M for thousands, millions), or `none`
     #[arg(long, value_name = "NUMBER", value_parser = number)]
     files: Option<Most>,
-    /// Only count, without a bound
+    /// Only count usage, without a limit
     #[arg(long)]
     count: bool,
 }
@@ -78,7 +78,7 @@ struct Show {
     #[arg(value_parser = remote::parser(), required_unless_present = "payer", conflicts_with = "payer")]
     path: Option<RemotePath>,
     #[command(flatten)]
-    who: MaybeWho,
+    payer: OptionalPayerArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -87,38 +87,38 @@ struct Show {
 #[derive(Args)]
 struct Clear {
     #[command(flatten)]
-    who: Who,
+    payer: PayerArgs,
 }
 
 #[derive(Args)]
 #[group(id = "payer", required = true, multiple = false)]
-struct Who {
-    /// What this user owns: name or number
+struct PayerArgs {
+    /// The files of this user: name or number
     #[arg(long, value_name = "NAME", value_parser = owner::user)]
     user: Option<u32>,
-    /// What belongs to this group: name or number
+    /// The files of this group: name or number
     #[arg(long, value_name = "NAME", value_parser = owner::group)]
     group: Option<u32>,
-    /// This directory with everything below it
+    /// This directory and everything below it
     #[arg(long, value_name = "PATH", value_parser = remote::parser())]
     tree: Option<RemotePath>,
 }
 
 #[derive(Args)]
 #[group(id = "payer", multiple = false)]
-struct MaybeWho {
-    /// What this user owns: name or number
+struct OptionalPayerArgs {
+    /// The files of this user: name or number
     #[arg(long, value_name = "NAME", value_parser = owner::user)]
     user: Option<u32>,
-    /// What belongs to this group: name or number
+    /// The files of this group: name or number
     #[arg(long, value_name = "NAME", value_parser = owner::group)]
     group: Option<u32>,
-    /// This directory with everything below it
+    /// This directory and everything below it
     #[arg(long, value_name = "PATH", value_parser = remote::parser())]
     tree: Option<RemotePath>,
 }
 
-/// A bound on the command line; `None`: there is to be none.
+/// A limit on the command line; `None`: `none`, which removes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Most(Option<u64>);
 
@@ -142,7 +142,7 @@ fn number(text: &str) -> Result<Most, String> {
     };
     let value: Option<u64> = text[..digits].parse().ok();
     let value = value.and_then(|value| value.checked_mul(times));
-    let wrong = || format!("{text:?} is no number of files: write 5000, 100k, 2M or none");
+    let wrong = || format!("{text:?} is not a number of files: write 5000, 100k, 2M or none");
     value.map(|value| Most(Some(value))).ok_or_else(wrong)
 }
 
@@ -151,7 +151,7 @@ fn payer(user: Option<u32>, group: Option<u32>, tree: Option<&RemotePath>) -> Op
     user.or_else(|| Some(Payer::Tree(tree?.into())))
 }
 
-impl Who {
+impl PayerArgs {
     fn payer(&self) -> Payer {
         payer(self.user, self.group, self.tree.as_ref()).expect("the parser asks for one of them")
     }
@@ -242,9 +242,9 @@ impl Quota {
                         bytes: set.bytes.map(|most| most.0),
                         files: set.files.map(|most| most.0),
                     };
-                    volume.set_quota(&set.who.payer(), bounds).await?;
+                    volume.set_quota(&set.payer.payer(), bounds).await?;
                 }
-                Some(Action::Clear(clear)) => drop(volume.clear_quota(&clear.who.payer()).await?),
+                Some(Action::Clear(clear)) => drop(volume.clear_quota(&clear.payer.payer()).await?),
                 Some(Action::Show(show)) => return show.run(&volume, json).await,
             }
             Ok(ExitCode::SUCCESS)
@@ -254,8 +254,9 @@ impl Quota {
 
 impl Show {
     async fn run(&self, volume: &Volume, json: bool) -> Result<ExitCode> {
-        let who = &self.who;
-        let found = match (payer(who.user, who.group, who.tree.as_ref()), &self.path) {
+        let named = &self.payer;
+        let named = payer(named.user, named.group, named.tree.as_ref());
+        let found = match (named, &self.path) {
             (Some(payer), _) => volume.quota(&payer).await?.into_iter().collect(),
             (None, Some(path)) => volume.quotas_of(path).await?,
             (None, None) => Vec::new(),
@@ -273,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_read_as_people_write_them() {
+    fn limits_are_parsed_as_people_write_them() {
         assert_eq!(size("10GiB"), Ok(Most(Some(10 << 30))));
         assert_eq!(number("100k"), Ok(Most(Some(100_000))));
         assert_eq!(number("2M"), Ok(Most(Some(2_000_000))));

@@ -17,8 +17,8 @@ use crate::volume_config::{
     self, Config, Lock, Marker, NodeName, ServerSection, clean_shutdown, io_role,
 };
 
-/// With a reserve on the metadata service's disk, so that files can be deleted when others have
-/// filled it.
+/// Keeps a reserve on the metadata service's disk, so that files can be deleted when the disk is
+/// full.
 const NAMESPACE: FjallOptions = FjallOptions {
     cache: 64 << 20,
     memtable: 64 << 20,
@@ -26,7 +26,7 @@ const NAMESPACE: FjallOptions = FjallOptions {
     loss: OnLoss::Refuse,
 };
 
-/// Run one node of a volume in the foreground
+/// Run a node of a volume (metadata service or I/O server) in the foreground
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,21 +34,21 @@ Examples:
   weft serve --config /srv/weft/weft.toml --role io --server 2
   weft serve --config /srv/weft/weft.toml --role io,meta --server 0     both behind server 0's address
 
-WEFT_LOG sets what is logged, e.g. WEFT_LOG=debug or WEFT_LOG=weft_server=trace.")]
+WEFT_LOG sets the log level, e.g. WEFT_LOG=debug or WEFT_LOG=weft_server=trace.")]
 pub(crate) struct Serve {
     /// The configuration, or the folder that holds it
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// What this process is
+    /// What this process serves
     #[arg(long, value_delimiter = ',', required = true)]
     role: Vec<NodeRole>,
-    /// Which server, with the role `io`
+    /// The server's id; needed with the role `io`
     #[arg(long, value_name = "ID")]
     server: Option<u32>,
     /// Leave the terminal's session (`weft up` starts its nodes so)
     #[arg(long, hide = true)]
     detach: bool,
-    /// Serve as if behind a link of so many bytes per second (`weft bench --link` without
+    /// Limit the network to this many bytes per second (`weft bench --link` without
     /// namespaces)
     #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse_positive)]
     link: Option<u64>,
@@ -115,7 +115,7 @@ impl Serve {
                 None => (&config.meta.address, &config.meta.bind),
             };
             if meta && io && *address != config.meta.address {
-                bail!("with both roles in one process, the addresses of [meta] and of the server must be the same");
+                bail!("with both roles in one process, [meta] and the server must have the same address");
             }
             let own_metrics = server.as_ref().and_then(|s| s.metrics.clone());
             let metrics_address = own_metrics.or_else(|| meta.then(|| config.meta.metrics.clone())?);
@@ -153,7 +153,7 @@ impl Serve {
             let wire = config.volume.wire.0;
             tracing::info!(address = node.address(), %wire, "serving");
             if wire == Wire::Plain {
-                tracing::warn!("wire = \"plain\": a machine on the network's path can change what clients and servers say");
+                tracing::warn!("wire = \"plain\": connections are not authenticated, and machines on the network path can alter messages");
             }
             asked_to_stop().await?;
             tracing::info!("stopping");
@@ -168,11 +168,11 @@ impl Serve {
 }
 
 impl Serve {
-    /// The server's part of the configuration, if this process is an I/O server.
+    /// The server's section of the configuration, if this process is an I/O server.
     fn section(&self, config: &Config) -> Result<Option<ServerSection>> {
         match (self.role.contains(&NodeRole::Io), self.server) {
             (true, Some(id)) => Ok(Some(config.server(id)?.clone())),
-            (true, None) => bail!("the role io needs --server ID"),
+            (true, None) => bail!("the role io needs a server: give --server ID"),
             (false, _) => Ok(None),
         }
     }

@@ -1,20 +1,18 @@
-//! `weft server`: what an administrator does about single servers.
+//! `weft server`: administration of a single server.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use weft_client::{ServerId, ServerState, Volume};
 
 use crate::args::Global;
+use crate::limits::{ACCEPT_TIMEOUT, SERVER_MAP_POLL_INTERVAL};
 use crate::remote::{connect, servers};
 use crate::terminal::output;
 
-/// How long a server may take to hear that it is accepted: some heartbeats.
-const HEARS: Duration = Duration::from_secs(10);
-
-/// Look after single servers
+/// Administer a single server: accept a folder that is an older copy
 #[derive(Args)]
 pub(crate) struct Server {
     #[command(subcommand)]
@@ -26,22 +24,22 @@ enum Action {
     AcceptRollback(AcceptRollback),
 }
 
-/// Take in a server whose folder is older than what the server said before
+/// Accept a server whose folder was replaced by an older copy
 ///
-/// A server whose folder was replaced by an older copy is refused: nothing of it is read or
-/// written. If there is no newer copy, this takes the server as it is. What was written to it since
-/// the copy was made is lost, and nothing tells which files that were: reading what the server
-/// holds is an error until it is written anew, the file is restored or removed, or its bytes are
-/// accepted as they are. What checkpoints hold stays readable. `weft status` and `weft fsck` say
-/// what is left to decide.
+/// The volume refuses a server whose folder is older than what the server reported before: none of
+/// its data is read or written. If there is no newer copy, this command accepts the server as it
+/// is. Writes since the copy was made are lost, and it is not known which files they were in. So
+/// reading what the server holds fails until the bytes are written again, the file is restored or
+/// removed, or its bytes are accepted as they are. Checkpoints stay readable. `weft status` and
+/// `weft fsck` list what is left to decide.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft status                           says which server is refused
+  weft status                           shows which server is refused
   weft server accept-rollback 2
-  weft server accept-rollback metadata  the folder of the metadata service was replaced
-  weft fsck                             which files are in doubt
-  weft fsck --accept /data/run7         takes a file's bytes as they are
-  weft fsck --accept-server 2           takes all that the server has")]
+  weft server accept-rollback metadata  if the metadata service's folder was replaced
+  weft fsck                             lists the files in doubt
+  weft fsck --accept /data/run7         accepts the bytes of one file as they are
+  weft fsck --accept-server 2           accepts everything that the server holds")]
 struct AcceptRollback {
     /// The server's id, or `metadata`
     #[arg(value_name = "ID")]
@@ -56,9 +54,9 @@ impl Server {
     }
 }
 
-/// Waits until the server has heard that it is accepted, with its next heartbeat.
-async fn takes_part(volume: &Volume, server: ServerId) -> Result<()> {
-    let deadline = Instant::now() + HEARS;
+/// Waits until the server is up: its next heartbeat tells it that it is accepted.
+async fn wait_until_up(volume: &Volume, server: ServerId) -> Result<()> {
+    let deadline = Instant::now() + ACCEPT_TIMEOUT;
     loop {
         let map = volume.server_map().await?;
         let state = map.servers.iter().find(|s| s.id == server.0);
@@ -67,11 +65,11 @@ async fn takes_part(volume: &Volume, server: ServerId) -> Result<()> {
         }
         if Instant::now() > deadline {
             bail!(
-                "server {server} is accepted, and has not heard of it within {} s: `weft status` says whether it runs",
-                HEARS.as_secs()
+                "server {server} is accepted, but has not come up within {} s: check with `weft status` whether it runs",
+                ACCEPT_TIMEOUT.as_secs()
             );
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(SERVER_MAP_POLL_INTERVAL).await;
     }
 }
 
@@ -82,7 +80,7 @@ impl AcceptRollback {
             id => match id.strip_prefix("server-").unwrap_or(id).parse() {
                 Ok(number) => Some(ServerId(number)),
                 Err(_) => bail!(
-                    "`{id}` is no server: give the number that `weft status` shows, or `metadata`"
+                    "`{id}` is not a server: give the number that `weft status` shows, or `metadata`"
                 ),
             },
         };
@@ -93,7 +91,7 @@ impl AcceptRollback {
                 let map = volume.server_map().await?;
                 let known = map.servers.iter().find(|s| s.id == server.0);
                 let Some(known) = known else {
-                    bail!("the volume has no server {server}; `weft status` shows those it has");
+                    bail!("the volume has no server {server}: list its servers with `weft status`");
                 };
                 if known.state() != ServerState::RolledBack {
                     bail!("server {server} is not refused: there is nothing to accept");
@@ -102,17 +100,17 @@ impl AcceptRollback {
             }
             let refused = volume.accept_rollback(server).await?;
             if let Some(server) = server {
-                takes_part(&volume, server).await?;
+                wait_until_up(&volume, server).await?;
             }
             match server {
                 Some(server) => output::line(format!(
-                    "server {server} takes part again with the folder that it has{newest}; what was written to it since is lost. Reading what it \
-                     holds is an error until that is written anew, restored or accepted: `weft fsck` names those files, `weft fsck --accept FILE` \
-                     takes one as it is, and `weft fsck --accept-server {server}` all of them"
+                    "server {server} is accepted with the folder that it has{newest}; later writes to it are lost. Reading what it holds \
+                     fails until it is written again, restored or accepted: `weft fsck` lists those files, `weft fsck --accept FILE` accepts \
+                     one of them, `weft fsck --accept-server {server}` all of them"
                 ))?,
                 None if refused => output::line(
-                    "the metadata service serves the folder that it has; what was changed since that copy was made is lost. The sizes of \
-                     files are what the servers say; `weft fsck` names cells of files that have no names here",
+                    "the metadata service is accepted with the folder that it has; later changes are lost. File sizes are taken from the \
+                     servers; `weft fsck` lists the cells of files that have no name",
                 )?,
                 None => bail!("the metadata service is not refused: there is nothing to accept"),
             }

@@ -8,21 +8,21 @@ use clap::Args;
 use super::mount::unmount;
 use crate::terminal::output;
 
-/// Take a mounted volume away from its path
+/// Unmount a volume
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   weft unmount /mnt/weft
-  weft unmount --lazy /mnt/weft     gone from the path at once, for those who use it when they are done
+  weft unmount --lazy /mnt/weft     detach it at once; programs that use it finish first
 
-When it returns, everything that was written is at the servers and the mount's process has ended.")]
+On return, all written data is on the servers and the mount's process has ended (not with --lazy).")]
 pub(crate) struct Unmount {
-    /// Where it is mounted
+    /// The mount point
     path: PathBuf,
-    /// Also if somebody uses it: nobody new can
+    /// Detach the mount even if it is in use: programs that use it go on, no others can
     #[arg(long, short)]
     lazy: bool,
-    /// How long to wait for the mount's process to end, in seconds
+    /// Seconds to wait for the mount's process to end
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     wait: u64,
 }

@@ -9,67 +9,64 @@ use clap::Args;
 use weft_net::Wire;
 
 use super::{format, mount};
+use crate::limits::{OTHER_NODES_TIMEOUT, SERVERS_DEFAULT, START_POLL_INTERVAL};
 use crate::process::private_files::{make_folder, open_log};
 use crate::remote::servers;
 use crate::terminal::output;
 use crate::volume_config::{
-    ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, Starter,
-    VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_starter, lock_of,
-    note_started,
+    ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, StartLock,
+    VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_start_lock,
+    lock_of, note_started,
 };
 
-/// Start a whole volume on this machine, in the background; make it if there is none
+/// Start a volume on this machine in the background, creating it if there is none
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  weft up /tmp/volume --servers 4        a volume of four servers and a metadata service
-  weft up /tmp/volume                    start it again; everything is still there
-  weft --volume /tmp/volume ls -l        look around
+  weft up /tmp/volume --servers 4        create and start a volume of four servers and a metadata service
+  weft up /tmp/volume                    start an existing volume
+  weft --volume /tmp/volume ls -l        list its root directory
   weft up /tmp/volume --servers 2 --disks /dev/sdb,/dev/sdc,/mnt/d,/mnt/e      two disks for each server
   weft up /tmp/volume --mount /mnt       start it and mount it
   weft down /tmp/volume                  stop it
 
-The folder holds the configuration (weft.toml), the volume's key, one folder per node, and the logs.")]
+The folder holds the configuration (weft.toml), the volume's key, a folder for each node, and the logs.")]
 pub(crate) struct Up {
     /// Folder of the volume
     dir: PathBuf,
-    /// I/O servers of a new volume
+    /// Number of I/O servers of a new volume [default: 4]
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
-    /// Memory for each server's cache, of a new volume; without it, a part of what the machine or
-    /// the container has
+    /// Cache memory of each server of a new volume [default: a share of the memory of the machine
+    /// or container]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
-    /// The most each server may hold, of a new volume; without it, what the disk has
+    /// Bytes that each server of a new volume may hold [default: what its disk has]
     #[arg(long, value_name = "SIZE", value_parser = capacity)]
     capacity: Option<Size>,
-    /// Servers as if behind links of so many bytes per second (`weft bench --link` without
+    /// Limit each server's network to this many bytes per second (`weft bench --link` without
     /// namespaces)
     #[arg(long, hide = true, value_name = "SIZE", value_parser = weft_layout::size::parse_positive)]
     link: Option<u64>,
-    /// Folders or block devices for the data of a new volume, dealt out to its servers in turn; the
-    /// volume's folder holds no data then
+    /// Folders or block devices for the data of a new volume, assigned to its servers in turn; the
+    /// volume's folder then holds no data
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     disks: Vec<PathBuf>,
-    /// How long to wait for the nodes to serve, in seconds
+    /// Seconds to wait until all nodes serve
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     wait: u64,
-    /// Mount it on this directory, too; `weft down` takes it away again
+    /// Also mount the volume on this directory; `weft down` unmounts it again
     #[arg(long, value_name = "PATH")]
     mount: Option<PathBuf>,
 }
 
-const SERVERS_DEFAULT: u32 = 4;
-/// How long the other nodes are waited for when one did not start.
-const OTHERS: Duration = Duration::from_secs(2);
-
 impl Up {
     pub(crate) fn run(self, wire: Option<Wire>) -> Result<ExitCode> {
-        let starter = Starter::of_any(&self.dir, Duration::from_secs(self.wait))?;
+        let start_lock = StartLock::of_any(&self.dir, Duration::from_secs(self.wait))?;
         let exists = || self.dir.join(FILE).exists();
         let done = self.start(!exists(), wire);
         if done.is_err() && !exists() {
-            starter.leave();
+            start_lock.remove();
         }
         done
     }
@@ -90,8 +87,8 @@ impl Up {
         let nodes = config.nodes();
         config.check_servers(&nodes)?;
         refuse_changes(&config)?;
-        config.tell_wire()?;
-        let mut started = Started(Vec::new());
+        config.write_wire_file()?;
+        let mut started = StartedNodes(Vec::new());
         for node in &nodes {
             if lock_of(&config, *node)?.is_none() {
                 started.0.push((*node, start(&config, *node, self.link)?));
@@ -115,13 +112,13 @@ impl Up {
         ))?;
         if fresh {
             output::line(format!(
-                "look around with `weft --volume {dir} ls -l /`, stop it with `weft down {dir}`"
+                "list it with `weft --volume {dir} ls -l /`, stop it with `weft down {dir}`"
             ))?;
         }
         if let Some(path) = &self.mount {
             let (path, was) = if mounted {
                 let path = fs::canonicalize(path)?;
-                mount::take_along(&config, &path)?;
+                mount::record_mount(&config, &path)?;
                 (path, "was ")
             } else {
                 (mount::with_volume(&config, path)?, "")
@@ -146,10 +143,10 @@ impl Up {
         mount::is_of_volume(&Config::read(&self.dir)?, path)
     }
 
-    /// The configuration of a volume that is there. Options for a new one must agree with it.
+    /// The configuration of an existing volume. Options for a new volume must agree with it.
     fn existing(&self, wire: Option<Wire>) -> Result<Config> {
         let config = Config::read(&self.dir)?;
-        // Before any node is started that would say the same.
+        // Checked before a node starts and fails for the same reason.
         config.key()?;
         let servers = &config.servers;
         let mut other = Vec::new();
@@ -162,10 +159,9 @@ impl Up {
         if let Some(asked) = self.cache
             && let Some(server) = servers.iter().find(|s| s.cache != Some(asked))
         {
-            let has = server.cache.map_or_else(
-                || "what its machine allows".to_owned(),
-                |size| format!("'{size}'"),
-            );
+            let has = server
+                .cache
+                .map_or_else(|| "the default".to_owned(), |size| format!("'{size}'"));
             other.push(format!(
                 "--cache '{asked}', and server-{} has {has}",
                 server.id
@@ -175,7 +171,7 @@ impl Up {
             && let Some(server) = servers.iter().find(|s| s.capacity != Some(asked))
         {
             let has = server.capacity.map_or_else(
-                || "what its disk has".to_owned(),
+                || "the size of its disk".to_owned(),
                 |size| format!("'{size}'"),
             );
             other.push(format!(
@@ -190,7 +186,7 @@ impl Up {
         };
         if let Some(disk) = self.disks.iter().find(|disk| !known(disk)) {
             let disk = disk.display();
-            other.push(format!("--disks {disk}, which is none of its disks"));
+            other.push(format!("--disks {disk}, which is not one of its disks"));
         }
         if let Some(asked) = wire.filter(|wire| *wire != config.volume.wire.0) {
             other.push(format!(
@@ -201,8 +197,8 @@ impl Up {
         if !other.is_empty() {
             let dir = self.dir.display();
             bail!(
-                "the volume {dir} exists with another configuration: {}. These options are for a new volume: leave them out; what \
-                 can change is changed in {dir}/{FILE} while the volume is down",
+                "the volume {dir} exists with another configuration: {}. These options are for a new volume: leave them out, or stop \
+                 the volume and edit {dir}/{FILE}",
                 other.join("; ")
             );
         }
@@ -213,7 +209,7 @@ impl Up {
         self.servers.unwrap_or(SERVERS_DEFAULT)
     }
 
-    /// Where the servers of a new volume will listen, and be asked for their metrics.
+    /// The addresses of a new volume, for its nodes and their metrics.
     fn addresses(&self) -> Result<FreeAddresses> {
         let count = self.count();
         if count == 0 || count > 256 {
@@ -227,7 +223,7 @@ impl Up {
         let count = self.count();
         if !self.disks.is_empty() && self.disks.len() < count as usize {
             bail!(
-                "--disks names {}, too few for {}: each server needs one of its own",
+                "--disks names {}, too few for {}: each server needs at least one",
                 output::count(self.disks.len(), "disk"),
                 output::count(count, "server")
             );
@@ -236,7 +232,9 @@ impl Up {
         let disks = disks.collect::<std::io::Result<Vec<_>>>()?;
         if let Some(disk) = disks.iter().find(|disk| !disk.exists()) {
             let disk = disk.display();
-            bail!("there is no {disk}: mount the disk there, or make the folder (mkdir -p {disk})");
+            bail!(
+                "{disk} does not exist: mount the disk there, or make the folder (mkdir -p {disk})"
+            );
         }
         let mut known = Vec::with_capacity(disks.len());
         for disk in &disks {
@@ -244,22 +242,26 @@ impl Up {
                 .with_context(|| format!("cannot look at {}", disk.display()))?;
             if known.contains(&real) {
                 bail!(
-                    "--disks names {} twice: each disk is one server's, once",
+                    "--disks names {} twice: a disk belongs to one server",
                     disk.display()
                 );
             }
             known.push(real);
         }
         for disk in &disks {
-            // Before any disk gets its label, so that a refused disk leaves no other half in use.
+            // Checked before any disk gets its label, so that a refused disk leaves the others
+            // unused.
             check_new_disk(disk)?;
         }
         let holds = fs::read_dir(&self.dir)
             .with_context(|| format!("cannot look at {}", self.dir.display()))?;
-        if holds.flatten().any(|entry| !is_starter(&entry.file_name())) {
+        if holds
+            .flatten()
+            .any(|entry| !is_start_lock(&entry.file_name()))
+        {
             bail!(
-                "{} is not empty and holds no volume (no {FILE}); choose another folder, or empty it if what it holds is of a \
-                 `weft up` that failed",
+                "{} is not empty and holds no volume (no {FILE}): choose another folder, or empty it if a failed `weft up` left \
+                 these files",
                 self.dir.display()
             );
         }
@@ -305,16 +307,16 @@ impl Up {
             path: base.join(FILE),
             base,
         };
-        // Last: a folder with a configuration is a whole volume.
+        // Written last: a folder with a configuration is a complete volume.
         let made = format::volume(&config, &config.nodes()).and_then(|()| config.write());
-        made.inspect_err(|_| take_away(&config))?;
+        made.inspect_err(|_| remove_unfinished(&config))?;
         Ok(config)
     }
 }
 
-/// What was made of a volume that cannot be made whole, so that it can be tried again. Disks that
-/// have their label by then keep it.
-fn take_away(config: &Config) {
+/// Removes an unfinished volume, so that `weft up` can try again. Disks that already have a label
+/// keep it.
+fn remove_unfinished(config: &Config) {
     for node in config.nodes() {
         if let Ok(folder) = node.folder(config) {
             let _ = fs::remove_dir_all(folder);
@@ -331,7 +333,7 @@ fn take_away(config: &Config) {
     let _ = fs::remove_dir(&config.base);
 }
 
-/// A server that may hold nothing is of no use, and would say so only at the first write.
+/// A server without capacity would fail only at the first write, so it is refused here.
 fn capacity(text: &str) -> Result<Size, String> {
     weft_layout::size::parse_positive(text).map(Size)
 }
@@ -354,8 +356,8 @@ fn refuse_changes(config: &Config) -> Result<()> {
     }
     let dir = config.base.display();
     bail!(
-        "the volume {dir} runs with another configuration than {} has now:\n  {}\n`weft down {dir}`, then `weft up {dir}` start it \
-         with this one",
+        "the volume {dir} runs with another configuration than {} has now:\n  {}\nto apply the new one, run `weft down {dir}` and \
+         `weft up {dir}`",
         config.path.display(),
         other.join("\n  ")
     )
@@ -377,7 +379,7 @@ fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
     if let (NodeName::Server(_), Some(rate)) = (node, link) {
         command.args(["--link", &rate.to_string()]);
     }
-    // Noted before it runs, so that the node is found again whatever becomes of the configuration.
+    // Recorded before it runs, so that the node is found even if the configuration changes.
     note_started(config, node).with_context(|| format!("cannot note that {node} is started"))?;
     // In a session of its own, so that Ctrl-C in the terminal does not reach it.
     command
@@ -392,9 +394,9 @@ fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
 }
 
 /// The processes that this command has started. They are stopped again if it fails.
-struct Started(Vec<(NodeName, Child)>);
+struct StartedNodes(Vec<(NodeName, Child)>);
 
-impl Started {
+impl StartedNodes {
     fn wait(&mut self, config: &Config, mut deadline: Instant) -> Result<()> {
         let mut failed = Vec::new();
         loop {
@@ -414,10 +416,10 @@ impl Started {
                     continue;
                 }
                 let how = exit.map_or("it ended".to_owned(), |exit| exit.to_string());
-                let said = last_words(&node.log(config));
+                let said = last_log_line(&node.log(config));
                 failed.push((node, format!("{node} did not start ({how}): {said}")));
                 // The other nodes may report a failure, too.
-                deadline = deadline.min(Instant::now() + OTHERS);
+                deadline = deadline.min(Instant::now() + OTHER_NODES_TIMEOUT);
             }
             if !failed.is_empty() && (ready || Instant::now() > deadline) {
                 let said: Vec<String> = failed.into_iter().map(|(_, said)| said).collect();
@@ -428,16 +430,16 @@ impl Started {
             }
             if Instant::now() > deadline {
                 bail!(
-                    "the nodes do not serve yet; see the logs in {}",
+                    "the nodes do not serve yet: see the logs in {}, or wait longer with --wait",
                     config.base.join("log").display()
                 );
             }
-            sleep(Duration::from_millis(10));
+            sleep(START_POLL_INTERVAL);
         }
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedNodes {
     fn drop(&mut self) {
         for (_, child) in &mut self.0 {
             // Killing loses nothing that was acknowledged.
@@ -447,12 +449,12 @@ impl Drop for Started {
     }
 }
 
-fn last_words(log: &Path) -> String {
+fn last_log_line(log: &Path) -> String {
     let text = File::open(log)
         .and_then(std::io::read_to_string)
         .unwrap_or_default();
     text.lines()
         .rfind(|l| !l.is_empty())
-        .unwrap_or("it said nothing")
+        .unwrap_or("its log is empty")
         .to_owned()
 }

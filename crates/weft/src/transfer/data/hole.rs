@@ -1,4 +1,4 @@
-//! Holes over old bytes: between the runs of a piece, and in a local file.
+//! Holes where old data may lie: between the runs of a piece, and in a local file.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// What lies between the runs.
+/// The ranges between the runs.
 pub(in crate::transfer) fn gaps(runs: &[Range<usize>], length: usize) -> Vec<Range<usize>> {
     let ends = std::iter::once(0).chain(runs.iter().map(|run| run.end));
     let starts = runs.iter().map(|run| run.start).chain([length]);
@@ -16,7 +16,7 @@ pub(in crate::transfer) fn gaps(runs: &[Range<usize>], length: usize) -> Vec<Ran
     gaps.filter(|gap| !gap.is_empty()).collect()
 }
 
-/// Makes a hole, or writes zeros where the file system has none.
+/// Punches a hole, or writes zeros if the file system has no holes.
 pub(in crate::transfer) fn punch(file: &File, at: u64, length: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(file, flags, at, length) {

@@ -1,5 +1,5 @@
-//! The bytes of a transfer on their way: both sides, pieces in flight between them, holes, and the
-//! comparison of what arrived. Nothing here knows records of progress.
+//! The data of a transfer: both sides, pieces in flight between them, holes, and the comparison of
+//! the two sides. Nothing here knows progress records.
 
 mod hole;
 mod pump;

@@ -1,5 +1,5 @@
-//! Moves one part's share from one side to the other: pieces of 4 MiB, several in flight, without
-//! holes. From time to time the bytes so far are made durable and noted.
+//! Copies the share of one part from one side to the other: pieces of 4 MiB, several in flight,
+//! without holes. From time to time the bytes so far are synced and the progress is recorded.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::terminal::interrupt;
 /// A digest of a piece as it was copied.
 pub(in crate::transfer) type Digest = [u8; 32];
 
-/// A share on its way.
+/// A share to copy.
 pub(in crate::transfer) struct Pump<'a> {
     pub(in crate::transfer) from: Side,
     pub(in crate::transfer) to: Side,
@@ -28,22 +28,22 @@ pub(in crate::transfer) struct Pump<'a> {
     /// Pieces end at multiples of it.
     pub(in crate::transfer) step: u64,
     pub(in crate::transfer) streams: usize,
-    /// The target may hold other bytes, which are to be overwritten.
+    /// The target may hold other bytes, which must be overwritten.
     pub(in crate::transfer) old: bool,
-    /// This byte is written even if it is zero: the target ends after it.
+    /// This byte is written even if it is zero, so that the target ends after it.
     pub(in crate::transfer) last: Option<u64>,
-    /// How many new bytes are made durable and noted at a time.
+    /// The progress is synced and recorded after every so many bytes.
     pub(in crate::transfer) checkpoint: u64,
     /// Bytes per second.
     pub(in crate::transfer) limit: Option<u64>,
     /// Keep digests of what is copied.
     pub(in crate::transfer) digests: bool,
     pub(in crate::transfer) bar: &'a ProgressBar,
-    /// Everything before this byte is durable, and noted.
+    /// Everything before this byte is durable and recorded.
     pub(in crate::transfer) kept: &'a AtomicU64,
 }
 
-/// What was done.
+/// The result of a copy.
 #[derive(Default)]
 pub(in crate::transfer) struct Moved {
     /// Bytes written; holes are not.
@@ -63,7 +63,7 @@ pub(in crate::transfer) enum Step {
     Hole(Range<u64>),
 }
 
-/// A source's share, cut into steps in order.
+/// A source's share, split into steps in order.
 pub(in crate::transfer) struct Plan {
     ranges: Ranges,
     at: u64,
@@ -72,7 +72,7 @@ pub(in crate::transfer) struct Plan {
     data: Range<u64>,
 }
 
-/// A piece that was done.
+/// A finished piece.
 struct Done {
     start: u64,
     length: u64,
@@ -114,10 +114,9 @@ impl Plan {
 }
 
 impl Pump<'_> {
-    /// Moves everything. `note` is called with the byte that everything before is durable to.
+    /// Copies everything. `note` is called with an offset before which everything is durable.
     ///
-    /// After a failure, and when the user asks for an end, the bytes so far are still made durable
-    /// and noted, as far as possible.
+    /// After a failure or a signal, the bytes so far are still synced and recorded, if possible.
     pub(in crate::transfer) async fn run(
         &self,
         note: impl Fn(u64) -> BoxFuture<'static, Result<()>>,
@@ -177,7 +176,7 @@ impl Pump<'_> {
         let Some(error) = failed else {
             return Ok(moved);
         };
-        // The failed piece is still among those in flight.
+        // The failed piece still counts as in flight.
         let reached = under_way.first().copied().unwrap_or(plan.at);
         // The first failure is the one to report.
         if reached > noted && self.save(note(reached)).await.is_ok() {
@@ -253,7 +252,7 @@ async fn wait(saving: &mut Option<BoxFuture<'static, Result<()>>>) -> Result<()>
     }
 }
 
-/// When pieces may begin.
+/// Limits the rate: decides when pieces may begin.
 struct Pace {
     limit: Option<u64>,
     next: Instant,

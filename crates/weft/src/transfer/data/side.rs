@@ -1,4 +1,4 @@
-//! The two sides of a transfer: a local file and a view, both counted from the transfer's first
+//! The two sides of a transfer: a local file and a view. Offsets count from the transfer's first
 //! byte.
 
 use std::fs::File;
@@ -14,16 +14,10 @@ use weft_layout::{FileOffset, Place, ViewOffset};
 use super::hole::{gaps, punch};
 use crate::copy::local;
 use crate::copy::zeros::{BLOCK, runs};
+use crate::limits::{CLEAR_BYTES_MAX, REMOTE_HOLE_MIN, REMOTE_ZEROS_MIN};
 use crate::remote::RemotePath;
 use crate::streams::{Buffer, ZeroedReader, blocking};
 use crate::transfer::args::TransferArgs;
-
-/// Zeros from this length on are left out of writes to a volume.
-const REMOTE_HOLE: usize = 64 << 10;
-/// Shorter holes of a file of a volume are read like data.
-const HOLE_MIN: u64 = 256 << 10;
-/// Bytes of a hole that one call clears.
-const CLEAR_MAX: u64 = 1 << 30;
 
 /// A local file or a view. Cheap to clone.
 #[derive(Clone)]
@@ -52,12 +46,12 @@ pub(in crate::transfer) struct View {
     name: Arc<str>,
 }
 
-/// What became of bytes that were to be written.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::transfer) struct Written {
-    /// Sent to the disk.
+    /// Bytes that were written.
     pub(in crate::transfer) bytes: u64,
-    /// Fallen on ghosts.
+    /// Bytes that fell on ghosts.
     pub(in crate::transfer) ghosts: u64,
 }
 
@@ -95,13 +89,13 @@ impl Side {
         }
     }
 
-    /// Where it may hold data, at or after `at`.
+    /// The ranges that may hold data, at or after `at`.
     pub(in crate::transfer) fn ranges(&self, at: u64) -> Ranges {
         match self {
             Side::Local(local) => Ranges::Local(local.clone()),
             Side::View(view) if view.canonical => {
                 let from = FileOffset(view.start + at);
-                let ranges = view.open.file().data_ranges(from, HOLE_MIN);
+                let ranges = view.open.file().data_ranges(from, REMOTE_HOLE_MIN);
                 Ranges::View(Box::new(ranges), view.start)
             }
             Side::View(_) => Ranges::Everything,
@@ -122,7 +116,7 @@ impl Side {
                     .with_context(|| format!("cannot read {}", local.name))?;
                 if got < length {
                     bail!(
-                        "{} ended at byte {} while it was read: somebody cut it",
+                        "{} was truncated to {} bytes while it was read: copy it again",
                         local.name,
                         at + got as u64
                     );
@@ -136,8 +130,8 @@ impl Side {
         }
     }
 
-    /// Writes all but zeros. Where `old` bytes may lie, zeros are made, too; with `last` the last
-    /// byte is written in any case.
+    /// Writes all but long runs of zeros. `old`: these are cleared, as old data may lie there.
+    /// `last`: the last byte is always written.
     pub(in crate::transfer) async fn write(
         &self,
         at: u64,
@@ -148,7 +142,7 @@ impl Side {
         let hole = match self {
             Side::Local(_) => BLOCK,
             Side::View(view) if view.whole => usize::MAX,
-            Side::View(_) => REMOTE_HOLE,
+            Side::View(_) => REMOTE_ZEROS_MIN,
         };
         let length = buffer.len();
         let mut runs = runs(&buffer, hole);
@@ -204,11 +198,11 @@ impl Side {
         !map.rearranges() && matches!(map.locate(ViewOffset(view.start + at)), Ok(Place::Ghost))
     }
 
-    /// Makes zeros of a range where old bytes may lie.
+    /// Clears a range where old data may lie.
     pub(in crate::transfer) async fn clear(&self, range: Range<u64>) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
-            let now = (range.end - at).min(CLEAR_MAX);
+            let now = (range.end - at).min(CLEAR_BYTES_MAX);
             match self {
                 Side::Local(local) => {
                     let file = local.file.clone();
@@ -223,7 +217,7 @@ impl Side {
         Ok(())
     }
 
-    /// Makes what was written survive power loss.
+    /// Syncs what was written, so that it survives power loss.
     pub(in crate::transfer) async fn sync(&self) -> Result<()> {
         match self {
             Side::Local(local) => {
@@ -243,7 +237,7 @@ impl Side {
         {
             let file = local.file.clone();
             let advise = move || {
-                // This is advice: a file system that ignores it leaves the bytes as they are.
+                // Only advice: a file system may ignore it.
                 let _ = rustix::fs::fadvise(&file, range.start, Some(length), Advice::DontNeed);
                 Ok(())
             };

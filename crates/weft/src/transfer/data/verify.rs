@@ -12,12 +12,12 @@ use super::pump::{Digest, Plan, Step};
 use super::side::Side;
 use crate::streams::{Buffers, panicked};
 
-/// Bytes differ because the target has no place for them: copying them again would not help.
+/// Bytes differ because the target has no place for them, so copying them again would not help.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub(in crate::transfer) struct OnGhost(String);
 
-/// What is compared.
+/// A comparison of both sides.
 pub(in crate::transfer) struct Comparison<'a> {
     pub(in crate::transfer) from: Side,
     pub(in crate::transfer) to: Side,
@@ -33,7 +33,7 @@ impl Comparison<'_> {
     /// Compares every byte of the share.
     ///
     /// # Errors
-    /// The first byte that differs of the first piece that was found to differ, on both sides.
+    /// The first differing byte of the first piece that was found to differ.
     pub(in crate::transfer) async fn run(mut self) -> Result<()> {
         self.to.forget(self.share.clone()).await?;
         let buffers = Buffers::new(2 * self.streams, self.step as usize);
@@ -83,7 +83,7 @@ async fn compare(
         if let Some(at) = there.iter().position(|b| *b != 0) {
             let at = range.start + at as u64;
             bail!(
-                "{} and {} differ at byte {at}: a hole there, {:#04x} here",
+                "{} and {} differ at byte {at}: a hole and {:#04x}",
                 from.name(),
                 to.name(),
                 there[(at - range.start) as usize]
@@ -98,14 +98,14 @@ async fn compare(
         let place = range.start + at as u64;
         if to.is_ghost(place) {
             return Err(OnGhost(format!(
-                "byte {place} of {} falls on a ghost, a cell that the view implies and {} lacks: it went nowhere, as do \
-                 all such bytes; choose another view, or a file with more cells",
+                "byte {place} of {} falls on a ghost, a cell that the view implies and {} lacks, and is discarded: choose another \
+                 view, or a file with more cells",
                 from.name(),
                 to.name()
             ))
             .into());
         }
-        let culprit = match digest {
+        let changed_side = match digest {
             Some(d) if d == *blake3::hash(&here).as_bytes() => {
                 format!("; {} is not what was written to it", to.name())
             }
@@ -113,7 +113,7 @@ async fn compare(
             None => String::new(),
         };
         bail!(
-            "{} and {} differ at byte {place}: {:#04x} and {:#04x}{culprit}",
+            "{} and {} differ at byte {place}: {:#04x} and {:#04x}{changed_side}",
             from.name(),
             to.name(),
             here[at],
@@ -122,7 +122,7 @@ async fn compare(
     }
     if digest.is_some_and(|d| d != *blake3::hash(&here).as_bytes()) {
         bail!(
-            "{} and {} are equal and not what was copied: somebody changed both",
+            "{} and {} are equal but differ from what was copied: another process changed both",
             from.name(),
             to.name()
         );

@@ -1,23 +1,23 @@
-//! How a part begins, given the state of the target.
+//! Decides where a part begins, given the state of the target.
 
 use anyhow::{Result, bail};
 use thiserror::Error;
 
-use super::mark::{Found, Identity, Record};
-use crate::copy::Part;
+use super::records::{FoundRecords, Identity, ProgressRecord};
+use crate::copy::TransferPart;
 
-/// A part whose record names bytes that the target no longer holds.
-pub(in crate::transfer) struct Lost {
+/// A part whose record counts bytes that the target no longer holds.
+pub(in crate::transfer) struct LostProgress {
     pub(in crate::transfer) part: u32,
-    /// The byte of the transfer that it had come to.
+    /// How far it had come, as an offset in the transfer.
     pub(in crate::transfer) done: u64,
-    /// What the target is or has.
+    /// What happened to the target, such as "is gone".
     pub(in crate::transfer) how: String,
 }
 
-/// The target holds data that must not be overwritten without a request.
+/// The target holds data, and overwriting was not requested.
 #[derive(Debug, Error)]
-#[error("{0} holds data: --force writes over it")]
+#[error("{0} holds data: --force overwrites it")]
 pub(in crate::transfer) struct Occupied(String);
 
 impl Occupied {
@@ -27,17 +27,17 @@ impl Occupied {
     }
 }
 
-/// What was found.
+/// The options and the state that decide where a part begins.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "two are options of the command line, two are what is there"
 )]
 pub(in crate::transfer) struct Situation<'a> {
     pub(in crate::transfer) transfer: &'a Identity,
-    pub(in crate::transfer) part: Part,
-    pub(in crate::transfer) found: &'a Found,
+    pub(in crate::transfer) part: TransferPart,
+    pub(in crate::transfer) found: &'a FoundRecords,
     /// Of this transfer.
-    pub(in crate::transfer) lost: &'a [Lost],
+    pub(in crate::transfer) lost: &'a [LostProgress],
     /// There are no bytes at the target.
     pub(in crate::transfer) empty: bool,
     /// The target looks like a copy of the source that is complete.
@@ -71,8 +71,8 @@ pub(in crate::transfer) fn decide(situation: &Situation<'_>, start: u64) -> Resu
     let own = situation.part.number;
     if let Some(lost) = situation.lost.iter().find(|lost| lost.part != own) {
         bail!(
-            "{target} {}, and part {} of this transfer had copied to byte {} of it: --force copies part {own} and forgets \
-             part {1}, which is to be copied again then",
+            "{target} {}, but part {} of this transfer had copied up to byte {}: --force copies part {own} and discards the \
+             progress of part {1}, which must then be copied again",
             lost.how,
             lost.part,
             lost.done
@@ -80,24 +80,24 @@ pub(in crate::transfer) fn decide(situation: &Situation<'_>, start: u64) -> Resu
     }
     match situation.found.of(situation.part) {
         Some(own) if !situation.resume => bail!(
-            "an unfinished transfer to {target} came to byte {} of part {}, or is still under way: --resume goes on \
-             with it, --force begins anew",
+            "an unfinished transfer to {target} has reached byte {} of part {}, and may still be running: --resume continues \
+             it, --force starts over",
             own.done,
             situation.part
         ),
         Some(own) if own.transfer != *situation.transfer => bail!(
-            "{source} is no longer what the unfinished transfer to {target} copied ({} bytes then, {} now, or another \
-             file or time of modification): --force begins anew",
+            "{source} is no longer what the unfinished transfer to {target} copied ({} bytes then, {} now, or another file or time \
+             of modification): --force starts over",
             own.transfer.size,
             situation.transfer.size
         ),
-        Some(own) => go_on(situation, own, start),
+        Some(own) => resume_point(situation, own, start),
         None if situation.empty || situation.found.has(situation.transfer) => {
             Ok(Begin::From(start))
         }
         None if situation.resume && situation.same => Ok(Begin::Nothing),
         None if situation.resume => bail!(
-            "{target} holds data and no unfinished transfer of {source} in {} parts: --force writes over it",
+            "{target} holds data, but no unfinished transfer of {source} in {} parts: --force overwrites it",
             situation.part.of
         ),
         None => Err(Occupied((*target).to_owned()).into()),
@@ -105,12 +105,12 @@ pub(in crate::transfer) fn decide(situation: &Situation<'_>, start: u64) -> Resu
 }
 
 /// Where a part with a record resumes.
-fn go_on(situation: &Situation<'_>, own: &Record, start: u64) -> Result<Begin> {
+fn resume_point(situation: &Situation<'_>, own: &ProgressRecord, start: u64) -> Result<Begin> {
     match situation.lost.first() {
-        // Nothing can be lost here: the bytes of earlier attempts are copied again.
+        // The target is empty, so copying everything again loses nothing.
         Some(_) if situation.empty => Ok(Begin::From(start)),
         Some(lost) => bail!(
-            "{} {}, though the unfinished transfer had come to byte {} of it: --force begins anew",
+            "{} {}, but the unfinished transfer had reached byte {}: --force starts over",
             situation.target,
             lost.how,
             lost.done
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_without_being_asked_for() {
+    fn data_is_overwritten_only_on_request() {
         let transfer = Identity {
             file: 1,
             size: 100,
@@ -138,15 +138,20 @@ mod tests {
             modified: 6,
             ..transfer.clone()
         };
-        let record = |transfer: &Identity, done, complete| Record {
+        let record = |transfer: &Identity, done, complete| ProgressRecord {
             transfer: transfer.clone(),
             done,
             complete,
             target: None,
         };
-        let part = Part { number: 2, of: 2 };
-        let with_lost = |lost: &[Lost], records: &[(u32, Record)], empty, same, resume, force| {
-            let found = Found {
+        let part = TransferPart { number: 2, of: 2 };
+        let with_lost = |lost: &[LostProgress],
+                         records: &[(u32, ProgressRecord)],
+                         empty,
+                         same,
+                         resume,
+                         force| {
+            let found = FoundRecords {
                 records: records.to_vec(),
             };
             let situation = Situation {
@@ -163,7 +168,7 @@ mod tests {
             };
             super::decide(&situation, 50).map_err(|e| e.to_string())
         };
-        let decide = |records: &[(u32, Record)], empty, same, resume, force| {
+        let decide = |records: &[(u32, ProgressRecord)], empty, same, resume, force| {
             with_lost(&[], records, empty, same, resume, force)
         };
         let own = |done, complete| [(2, record(&transfer, done, complete))];
@@ -182,10 +187,10 @@ mod tests {
         );
         assert_eq!(decide(&[], true, false, true, false), from(50));
         assert_eq!(decide(&[], false, true, true, false), Ok(Begin::Nothing));
-        // Bytes of the part itself are lost, and there are no others: all of it again.
+        // Bytes of the part itself are lost, and there are no others: it is copied again.
         let lost = |part| {
             let how = "is gone".to_owned();
-            [Lost {
+            [LostProgress {
                 part,
                 done: 70,
                 how,

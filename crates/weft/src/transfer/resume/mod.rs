@@ -1,11 +1,11 @@
-//! Records of progress at the target: what was copied before, and where a part goes on.
+//! Progress records at the target: what was copied before, and where a part continues.
 //!
 //! Invariant: progress counts only for bytes that are durable and still at the target.
 
 mod begin;
-mod mark;
+mod records;
 mod target;
 
-pub(super) use begin::{Begin, Lost, Occupied, Situation, decide};
-pub(super) use mark::{Found, Identity, Marks, Record};
-pub(super) use target::{Held, Target, look};
+pub(super) use begin::{Begin, LostProgress, Occupied, Situation, decide};
+pub(super) use records::{FoundRecords, Identity, ProgressRecord, ProgressRecords};
+pub(super) use target::{TargetState, TransferTarget, look};

@@ -1,5 +1,5 @@
-//! The target of a transfer, as the records of its progress describe it: a process that resumes a
-//! transfer, or adds a part to it, must not count progress for bytes that were removed or cut off
+//! The target of a transfer, as its progress records describe it: a process that resumes a
+//! transfer, or adds a part to it, must not count progress for bytes that were removed or truncated
 //! since.
 //!
 //! The device of a local file is ignored: parts on several machines see one file on different
@@ -21,19 +21,22 @@ use crate::terminal::name;
 /// The target as it was when a record was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::transfer) struct Held {
-    /// Of a local file its inode. Records of an import lie in the file itself.
+pub(in crate::transfer) struct TargetState {
+    /// The inode of a local file; `None` for an import, whose records are in the file itself.
     pub(in crate::transfer) file: Option<u64>,
-    /// Bytes that it had; of a view, bytes up to its end.
+    /// Its size in bytes; of a view, bytes up to its end.
     pub(in crate::transfer) size: u64,
 }
 
-impl Held {
-    /// The reason why the target `now` has lost bytes that a record of `then` names; `None`: it has
+impl TargetState {
+    /// How the target lost bytes between `then`, the state in a record, and `now`; `None` if it did
     /// not.
     ///
-    /// Records of versions that did not note the target are judged by an empty target alone.
-    pub(in crate::transfer) fn lost(then: Option<Held>, now: Option<Held>) -> Option<String> {
+    /// For records without a state (`then` is `None`), only an empty target counts as a loss.
+    pub(in crate::transfer) fn lost(
+        then: Option<TargetState>,
+        now: Option<TargetState>,
+    ) -> Option<String> {
         let Some(now) = now else {
             return Some("is gone".to_owned());
         };
@@ -42,76 +45,76 @@ impl Held {
             && let (Some(was), Some(is)) = (then.file, now.file)
             && was != is
         {
-            return Some("is another file than it was".to_owned());
+            return Some("was replaced by another file".to_owned());
         }
         match now.size {
             0 if least > 0 => Some("is empty".to_owned()),
-            size if size < least => Some(format!("has {size} bytes, and had {least}")),
+            size if size < least => Some(format!("shrank from {least} to {size} bytes")),
             _ => None,
         }
     }
 }
 
 /// The target of a transfer.
-pub(in crate::transfer) enum Target {
+pub(in crate::transfer) enum TransferTarget {
     /// A local file: its path, and what it is once it is open.
-    Local(PathBuf, OnceLock<Held>),
+    Local(PathBuf, OnceLock<TargetState>),
     /// A view, and how many bytes it holds at least while the transfer runs, if that is known.
     View(Arc<OpenView>, Option<u64>),
 }
 
-impl Target {
+impl TransferTarget {
     /// A local file that is still to be opened.
-    pub(in crate::transfer) fn local(path: &Path) -> Target {
-        Target::Local(path.to_owned(), OnceLock::new())
+    pub(in crate::transfer) fn local(path: &Path) -> TransferTarget {
+        TransferTarget::Local(path.to_owned(), OnceLock::new())
     }
 
     /// The local file is open, and has this inode and as many bytes.
     pub(in crate::transfer) fn opened(&self, inode: u64, size: u64) {
-        if let Target::Local(_, open) = self {
+        if let TransferTarget::Local(_, open) = self {
             let file = Some(inode);
             // Opened once.
-            let _ = open.set(Held { file, size });
+            let _ = open.set(TargetState { file, size });
         }
     }
 
-    /// What is there now; `None`: nothing.
-    pub(in crate::transfer) async fn now(&self) -> Result<Option<Held>> {
+    /// Its current state; `None` if it does not exist.
+    pub(in crate::transfer) async fn now(&self) -> Result<Option<TargetState>> {
         match self {
-            Target::Local(path, _) => {
+            TransferTarget::Local(path, _) => {
                 let there = look(path).await?;
-                Ok(there.map(|there| Held {
+                Ok(there.map(|there| TargetState {
                     file: Some(there.ino()),
                     size: there.len(),
                 }))
             }
-            Target::View(view, _) => {
+            TransferTarget::View(view, _) => {
                 let (file, size) = (None, view.size().await?);
-                Ok(Some(Held { file, size }))
+                Ok(Some(TargetState { file, size }))
             }
         }
     }
 
-    /// The target as a record can describe it; nothing of a local file that is not open yet.
-    pub(in crate::transfer) async fn claim(&self) -> Result<Option<Held>> {
+    /// The state to record; `None` for a local file that is not open yet.
+    pub(in crate::transfer) async fn claim(&self) -> Result<Option<TargetState>> {
         match self {
-            Target::Local(_, open) => Ok(open.get().copied()),
-            Target::View(_, Some(size)) => Ok(Some(Held {
+            TransferTarget::Local(_, open) => Ok(open.get().copied()),
+            TransferTarget::View(_, Some(size)) => Ok(Some(TargetState {
                 file: None,
                 size: *size,
             })),
-            Target::View(_, None) => self.now().await,
+            TransferTarget::View(_, None) => self.now().await,
         }
     }
 }
 
-/// What is at a local path; `None`: nothing.
+/// The metadata of a local path; `None` if it does not exist.
 pub(in crate::transfer) async fn look(path: &Path) -> Result<Option<Metadata>> {
     let place = name::bytes(path.as_os_str());
     match local::at(place, |place| std::fs::metadata(place)).await {
         Ok(found) => Ok(Some(found)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).with_context(|| format!("cannot look at {}", path.display())),
+        Err(e) => Err(e).with_context(|| format!("cannot examine {}", path.display())),
     }
 }
 
@@ -120,9 +123,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_cut_or_another_file_has_lost_bytes() {
-        let held = |file, size| Some(Held { file, size });
-        let lost = |then, now| Held::lost(then, now).unwrap_or_default();
+    fn a_missing_truncated_or_replaced_target_has_lost_bytes() {
+        let held = |file, size| Some(TargetState { file, size });
+        let lost = |then, now| TargetState::lost(then, now).unwrap_or_default();
         for then in [None, held(Some(7), 100), held(None, 100)] {
             assert_eq!(lost(then, None), "is gone");
             assert_eq!(lost(then, held(None, 0)), "is empty");
@@ -130,17 +133,17 @@ mod tests {
         }
         let then = held(Some(7), 100);
         assert!(lost(then, held(Some(8), 100)).contains("another file"));
-        assert_eq!(lost(then, held(Some(7), 99)), "has 99 bytes, and had 100");
+        assert_eq!(lost(then, held(Some(7), 99)), "shrank from 100 to 99 bytes");
         assert_eq!(lost(then, held(Some(7), 101)), "");
-        // Zeros need not be written, so a view may end before them.
+        // Trailing zeros need not be written, so a view may end before them.
         assert_eq!(lost(held(None, 0), held(None, 0)), "");
     }
 
     #[tokio::test]
-    async fn a_local_file_is_told_from_the_one_that_takes_its_name() {
+    async fn a_local_file_is_told_from_one_that_takes_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        let target = Target::local(&path);
+        let target = TransferTarget::local(&path);
         assert_eq!(target.now().await.unwrap(), None);
         assert_eq!(target.claim().await.unwrap(), None);
         std::fs::write(&path, b"12345").unwrap();
@@ -150,7 +153,7 @@ mod tests {
         // While the first is there, the second cannot have its inode.
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         std::fs::write(&path, b"12345").unwrap();
-        let lost = Held::lost(claim, target.now().await.unwrap());
+        let lost = TargetState::lost(claim, target.now().await.unwrap());
         assert!(lost.unwrap().contains("another file"));
     }
 }

@@ -64,7 +64,7 @@ pub(crate) struct MetaSection {
     /// Where its metrics are served over HTTP; absent: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metrics: Option<String>,
-    /// Memory for the namespace's cache; absent: a part of what there is.
+    /// Memory for the namespace's cache; absent: a share of the node's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cache: Option<Size>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct MetaSection {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerSection {
-    /// The server's id, for ever.
+    /// The server's id, which never changes.
     pub(crate) id: u32,
     /// Where the server listens, and where its peers find it.
     pub(crate) address: String,
@@ -90,10 +90,10 @@ pub(crate) struct ServerSection {
     /// Where its metrics are served over HTTP; absent: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metrics: Option<String>,
-    /// The most its store may hold on each disk; absent: what its file system has.
+    /// Limit on the bytes of its store on each disk; absent: the size of the file system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) capacity: Option<Size>,
-    /// Memory for its cache of data; absent: a part of what there is.
+    /// Memory for its cache of data; absent: a share of the node's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cache: Option<Size>,
     /// Threads that serve it.
@@ -146,11 +146,11 @@ impl Config {
 
     fn check(&self) -> Result<()> {
         if self.servers.is_empty() {
-            bail!("a volume needs at least one [[server]]");
+            bail!("no [[server]] section: a volume needs at least one server");
         }
         if self.servers.len() > weft_layout::SERVERS_MAX {
             bail!(
-                "{} servers; the limit is {}",
+                "{} servers are too many: at most {} are possible",
                 self.servers.len(),
                 weft_layout::SERVERS_MAX
             );
@@ -159,10 +159,13 @@ impl Config {
         let mut folders = std::collections::BTreeSet::from([&self.meta.folder]);
         for server in &self.servers {
             if !ids.insert(server.id) {
-                bail!("two servers have the id {}", server.id);
+                bail!("two servers have the id {}: give each its own", server.id);
             }
             if !folders.insert(&server.folder) {
-                bail!("two nodes share the folder {}", server.folder.display());
+                bail!(
+                    "two nodes share the folder {}: give each its own",
+                    server.folder.display()
+                );
             }
             if server.disks.len() >= weft_store::DISKS_MAX {
                 bail!(
@@ -173,18 +176,21 @@ impl Config {
             }
             if server.disks.is_empty() && !server.data {
                 bail!(
-                    "server {}: data = false leaves no place for data: name disks",
+                    "server {}: data = false leaves no place for data: name its disks",
                     server.id
                 );
             }
             for disk in &server.disks {
                 if !folders.insert(disk) {
-                    bail!("two nodes or disks share {}", disk.display());
+                    bail!(
+                        "two nodes or disks share {}: give each its own",
+                        disk.display()
+                    );
                 }
             }
             if server.threads == 0 || server.threads > 256 {
                 bail!(
-                    "server {}: threads = {} is outside 1 to 256",
+                    "server {}: threads = {} is out of range: choose 1 to 256",
                     server.id,
                     server.threads
                 );
@@ -207,7 +213,7 @@ impl Config {
     }
 
     /// Writes how connections are protected, for clients that find the volume by its folder.
-    pub(crate) fn tell_wire(&self) -> Result<()> {
+    pub(crate) fn write_wire_file(&self) -> Result<()> {
         let path = self.base.join(WIRE);
         let text = format!("{}\n", self.volume.wire.0);
         match std::fs::read_to_string(&path) {
@@ -227,7 +233,7 @@ impl Config {
         self.servers.iter().find(|s| s.id == id).with_context(|| {
             let ids: Vec<String> = self.servers.iter().map(|s| s.id.to_string()).collect();
             format!(
-                "{} has no server {id}; it has {}",
+                "{} has no server {id}: choose from {}",
                 self.path.display(),
                 ids.join(", ")
             )
@@ -248,7 +254,7 @@ fn unreadable(place: &Path, file: &Path, error: std::io::Error) -> anyhow::Error
     let what = match error.kind() {
         NotFound | NotADirectory => {
             format!(
-                "{place} is not the folder of a volume: cannot read {file}; make one with `weft up {place}`"
+                "{place} is not the folder of a volume: cannot read {file}; create a volume with `weft up {place}`"
             )
         }
         _ => format!("cannot read {file} of the volume in {place}"),

@@ -1,7 +1,7 @@
 //! The configuration of a volume: what `weft.toml` says, and the types of its values.
 //!
 //! [`Config::read`](file::Config::read) refuses a configuration that no volume can have. Nothing
-//! here looks at the folders of nodes.
+//! here reads the folders of nodes.
 
 pub(super) mod file;
 pub(super) mod identity;

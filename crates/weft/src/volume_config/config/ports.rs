@@ -7,11 +7,11 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use anyhow::{Result, bail};
 use weft_net::Env;
 
-/// Below the system's range of ports for outgoing connections, so that none of those is in the way.
+/// Below the system's range of ports for outgoing connections, which could occupy a port.
 const PORTS: std::ops::Range<u16> = 17_000..32_000;
 
-/// Addresses that are free, and that no other volume in the making takes while this lives: servers
-/// begin to listen some moments after their addresses were chosen.
+/// Free addresses, reserved while this value exists: servers begin to listen some moments after
+/// their addresses were chosen, and other volumes may be created meanwhile.
 pub(crate) struct FreeAddresses {
     pub(crate) addresses: Vec<String>,
     /// Sockets in the abstract namespace, one named after each port: they leave nothing behind.
@@ -42,7 +42,7 @@ pub(crate) fn free_addresses(count: usize) -> Result<FreeAddresses> {
     }
     if found.len() < count {
         bail!(
-            "cannot find {count} free ports between {} and {}",
+            "cannot find {count} free ports between {} and {}: stop other services, or configure addresses with `weft format`",
             PORTS.start,
             PORTS.end
         );
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn volumes_that_are_made_at_once_get_different_addresses() {
+    fn volumes_created_at_the_same_time_get_different_addresses() {
         let all: Vec<_> = (0..10).map(|_| free_addresses(40).unwrap()).collect();
         let addresses = all.iter().flat_map(|free| &free.addresses);
         assert_eq!(addresses.collect::<BTreeSet<_>>().len(), 400);

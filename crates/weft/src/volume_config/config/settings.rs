@@ -13,15 +13,14 @@ pub(in crate::volume_config) fn of(config: &Config, node: NodeName) -> Result<St
         NodeName::Meta => toml::to_string(&config.meta)?,
         NodeName::Server(id) => toml::to_string(config.server(id)?)?,
     };
-    // The volume's name is the namespace's, since it was formatted.
+    // The volume's name is stored in the namespace when it is formatted.
     let volume = toml::to_string(&config.volume)?;
     let volume = volume.lines().filter(|line| !line.starts_with("name = "));
     let volume = volume.map(|line| format!("volume {line}\n"));
     Ok(own + &volume.collect::<String>())
 }
 
-/// What differs between the settings that a node runs with and those of the configuration, in
-/// words.
+/// Describes how the settings that a node runs with differ from the configuration.
 pub(crate) fn changed(runs: &str, config: &Config, node: NodeName) -> Result<Vec<String>> {
     Ok(differences(runs, &of(config, node)?))
 }
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_named_with_both_values() {
+    fn a_difference_is_named_with_both_values() {
         let runs = "id = 0\ncache = \"1 GiB\"\nthreads = 2\n";
         let now = "id = 0\ncache = \"2 GiB\"\nthreads = 2\ncapacity = \"9 GiB\"\n";
         assert_eq!(

@@ -1,7 +1,7 @@
 //! A note beside the namespace that its last shutdown was clean.
 //!
-//! The engine takes damage in its journal for the torn end of a crash, and drops what follows.
-//! After a clean shutdown there is no torn end; the note tells the two apart.
+//! The engine cannot tell damage in its journal from a torn write of a crash, and drops what
+//! follows. After a clean shutdown there is no torn write; the note tells the two cases apart.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(crate) fn check(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
     }
     if !Namespace::closed_cleanly(kv)? {
         bail!(
-            "{} is damaged: it was closed whole, but its last changes are gone. Restore it from a copy; or, to go on \
+            "{} is damaged: it was closed whole, but its last changes are missing: restore it from a backup; or, to go on \
              without them, remove {} and start again",
             namespace.display(),
             note.display()
@@ -40,7 +40,7 @@ pub(crate) fn check(namespace: &Path, kv: &dyn OrderedKv) -> Result<()> {
     sync_folder(&note)
 }
 
-/// Removes the note: the missing changes are known, and accepted.
+/// Removes the note: the missing changes are known and accepted.
 pub(crate) fn forget(namespace: &Path) -> Result<()> {
     let note = path(namespace);
     if note.exists() {

@@ -15,8 +15,7 @@ use super::marker::Marker;
 use crate::volume_config::config::file::{Config, NodeName, ServerSection};
 use crate::volume_config::config::identity::volume_id;
 
-/// How a server's store is opened. Disks without a label are taken into use only where `new` says
-/// so.
+/// The configuration of a server's store. `new`: disks without a label are added to it.
 pub(crate) fn store_config(
     config: &Config,
     section: &ServerSection,
@@ -32,7 +31,7 @@ pub(crate) fn store_config(
     let index = FjallKv::open(folder.join("index"), options)?;
     let storage = FolderStorage::open(&folder.join("store"))?;
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .context("cannot read the machine's boot id, which recovery needs")?;
+        .context("cannot read the machine's boot id from /proc/sys/kernel/random/boot_id")?;
     let boot_id = boot_id.trim().to_owned();
     let mut store = StoreConfig::new(Arc::new(storage), Arc::new(index), boot_id);
     store.fit(total(folder)?);
@@ -60,7 +59,7 @@ pub(crate) fn store_config(
     Ok(store)
 }
 
-/// Gives the new disks of a stopped server their labels; returns all its disks.
+/// Labels the new disks of a stopped server. Returns all its disks.
 pub(crate) fn label_disks(
     config: &Config,
     section: &ServerSection,
@@ -108,7 +107,7 @@ fn open(path: &Path, new: bool) -> Result<Result<Arc<dyn Storage>, String>> {
 
 /// Bytes of the file system that holds a path.
 fn total(path: &Path) -> Result<u64> {
-    let stat = statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let stat = statvfs(path).with_context(|| format!("cannot examine {}", path.display()))?;
     Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
 }
 

@@ -1,6 +1,6 @@
-//! Waiting for the end of a process. An ending process releases its locks one by one: a node's own
-//! may be free while those of its disks are still held. So the next process waits for the end of
-//! the process, not for a lock.
+//! Waiting for the end of a process. An ending process releases its locks one by one: the lock of a
+//! node may be free while those of its disks are still held. So the next process waits until the
+//! process has ended, not for a lock.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
-/// Waits until a process has ended, or for so long; whether it has.
+use crate::limits::PROCESS_POLL_INTERVAL;
+
+/// Waits until a process has ended, but no longer than `wait`. Returns whether it has.
 pub(crate) fn wait_for_end(pid: Pid, wait: Duration) -> bool {
     let deadline = Instant::now() + wait;
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
-        // There is no such process, or the system gives no such handles.
+        // There is no such process, or the kernel has no process handles.
         while test_kill_process(pid).is_ok() {
             if Instant::now() > deadline {
                 return false;
             }
-            sleep(Duration::from_millis(5));
+            sleep(PROCESS_POLL_INTERVAL);
         }
         return true;
     };
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_waited_for_until_it_has_ended() {
+    fn waiting_ends_when_the_process_has_ended() {
         let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = Pid::from_child(&cat);
         assert!(!is_ending(pid));

@@ -38,8 +38,8 @@ impl Config {
         let unknown: Vec<u32> = unknown.collect();
         if !unknown.is_empty() {
             bail!(
-                "{path} names {}, and the volume has only {}: servers cannot be added to a volume that is formatted. Take the section \
-                 out again, or format a new volume with it",
+                "{path} names {}, but the volume has only {}: servers cannot be added to a formatted volume; remove the section, or \
+                 format a new volume",
                 list(&unknown),
                 list(has)
             );
@@ -48,7 +48,7 @@ impl Config {
         let missing: Vec<u32> = has.iter().copied().filter(|id| !named(id)).collect();
         if nodes.contains(&NodeName::Meta) && !missing.is_empty() {
             bail!(
-                "{path} does not name {}, which the volume has: put the [[server]] section back",
+                "{path} does not name {}, which the volume has: restore the [[server]] section",
                 list(&missing)
             );
         }
@@ -75,7 +75,7 @@ impl Config {
         let options = match options {
             Err(error) if !path.exists() => {
                 return Err(error).context(if self.formatted_here() > 0 {
-                    "the volume's key is missing: put a copy of it back; every machine of the volume has the same"
+                    "the volume's key is missing: copy it from another machine of the volume, or from a backup"
                 } else {
                     "the volume is not formatted, or this machine lacks its key: run `weft format`, or copy the key here"
                 });

@@ -4,21 +4,19 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Pid;
 
 use super::ending::{is_ending, wait_for_end};
+use crate::limits::{LOCK_ATTEMPTS, LOCK_RETRY_INTERVAL, PREVIOUS_PROCESS_TIMEOUT};
 use crate::process::private_files;
 use crate::volume_config::config::file::{Config, NodeName};
 use crate::volume_config::config::settings;
 
 /// The name of a node's lock in its folder.
 pub(in crate::volume_config) const LOCK: &str = "weft-node.lock";
-/// How long a node waits for the end of its previous process.
-const LAST_ENDS: Duration = Duration::from_secs(30);
 
 /// Held by a running node. The kernel releases it when the process ends, however it ends.
 pub(crate) struct Lock {
@@ -32,50 +30,50 @@ impl Lock {
         let path = lock_path(config, node)?;
         let open = private_files::options().read(true).open(&path);
         let mut file = open.with_context(|| format!("cannot open {}", path.display()))?;
-        // A process that only inspects the lock holds it for an instant, too: a few attempts tell
-        // the two apart.
+        // A process that only inspects the lock holds it for an instant; a few attempts tell that
+        // from a running node.
         let mut tries = 0;
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             tries += 1;
-            if tries < 20 {
-                std::thread::sleep(Duration::from_millis(10));
+            if tries < LOCK_ATTEMPTS {
+                std::thread::sleep(LOCK_RETRY_INTERVAL);
                 continue;
             }
             let mut pid = String::new();
             let _ = file.read_to_string(&mut pid);
             bail!(
-                "{node} is already running as process {}",
+                "{node} is already running as process {}: stop it first",
                 pid.lines().next().unwrap_or("?")
             );
         }
         let mut lock = Lock { file, node };
-        lock.wait_for_the_last();
-        lock.say(&format!("{}\n", std::process::id()))?;
+        lock.wait_for_previous();
+        lock.record(&format!("{}\n", std::process::id()))?;
         Ok(lock)
     }
 
     /// Waits for the previous holder, which is ending.
-    fn wait_for_the_last(&mut self) {
+    fn wait_for_previous(&mut self) {
         let mut said = String::new();
         // Other text says nothing about the holder.
         let _ = self.file.read_to_string(&mut said);
         let last = said.lines().next().and_then(|l| l.parse().ok());
         if let Some(last) = last.and_then(Pid::from_raw).filter(|p| is_ending(*p))
-            && !wait_for_end(last, LAST_ENDS)
+            && !wait_for_end(last, PREVIOUS_PROCESS_TIMEOUT)
         {
             let pid = last.as_raw_nonzero();
             // Its disks have locks of their own.
-            tracing::warn!(%pid, "the process that was this node is still ending");
+            tracing::warn!(%pid, "the previous process of this node has not ended yet");
         }
     }
 
-    /// Notes that the node serves, and with which settings.
+    /// Records that the node serves, and its settings.
     pub(crate) fn ready(&mut self, config: &Config) -> Result<()> {
         let settings = settings::of(config, self.node)?;
-        self.say(&format!("{}\nready\n{settings}", std::process::id()))
+        self.record(&format!("{}\nready\n{settings}", std::process::id()))
     }
 
-    fn say(&mut self, text: &str) -> Result<()> {
+    fn record(&mut self, text: &str) -> Result<()> {
         self.file.rewind()?;
         self.file.set_len(0)?;
         self.file.write_all(text.as_bytes())?;
@@ -117,9 +115,9 @@ pub(crate) fn lock_in(folder: &Path) -> Result<Option<Running>> {
     let pid = lines.next().and_then(|l| l.parse().ok());
     let ready = lines.next() == Some("ready");
     let ends = pid.and_then(Pid::from_raw).filter(|p| is_ending(*p));
-    if ends.is_some_and(|p| wait_for_end(p, LAST_ENDS)) {
+    if ends.is_some_and(|p| wait_for_end(p, PREVIOUS_PROCESS_TIMEOUT)) {
         // The new holder may not have written its number yet.
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(LOCK_RETRY_INTERVAL);
         return lock_in(folder);
     }
     // Between taking the lock and writing its number a node is starting.
@@ -131,8 +129,8 @@ pub(crate) fn lock_in(folder: &Path) -> Result<Option<Running>> {
     }))
 }
 
-/// Whether a process has the lock of this folder open. The number in a lock may be that of its last
-/// owner, which is another process by now, until the node that has taken the lock writes its own.
+/// Whether a process has the lock of this folder open. Until a node that has taken the lock writes
+/// its number, the file holds that of the last owner, which may be another process by now.
 pub(crate) fn holds_lock(pid: Pid, folder: &Path) -> bool {
     let Ok(lock) = std::fs::metadata(folder.join(LOCK)) else {
         return false;

@@ -9,8 +9,8 @@ use crate::process::private_files::write_durably;
 use crate::volume_config::config::file::NodeName;
 use crate::volume_config::config::identity::hex;
 
-/// Names the owner of a folder, so that the mount point of a missing disk is not taken for an empty
-/// store.
+/// Names the owner of a folder, so that the empty mount point of a missing disk is not mistaken for
+/// an empty store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Marker {
@@ -18,12 +18,11 @@ pub(crate) struct Marker {
     pub(crate) volume: String,
     /// `meta` or `server-N`.
     pub(crate) node: String,
-    /// A server's store: a random id, made with the folder, so that one that was replaced is told
-    /// from one that was moved.
+    /// For a server: the random id of its store, which tells a replaced store from a moved one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) store: String,
-    /// The metadata service's: the servers that the volume has. Not in folders of earlier versions
-    /// before they are served again.
+    /// For the metadata service: the servers of the volume. Missing in folders of earlier versions
+    /// until they are served again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     servers: Vec<u32>,
 }
@@ -92,7 +91,7 @@ impl Marker {
         Ok(named.store)
     }
 
-    /// Notes the servers of the volume in the metadata service's folder, if it does not say them
+    /// Records the servers of the volume in the metadata service's folder, if they are not there
     /// yet.
     pub(crate) fn note_servers(&self, folder: &Path, servers: &[u32]) -> Result<()> {
         let found = self.check(folder)?;
@@ -102,12 +101,12 @@ impl Marker {
         found.with_servers(servers.to_vec()).write(folder)
     }
 
-    /// Checks that the folder is this node's; returns what it says.
+    /// Checks that the folder is this node's. Returns its marker.
     pub(crate) fn check(&self, folder: &Path) -> Result<Marker> {
         let path = folder.join(MARKER);
         let text = weft_client::read_small(&path).with_context(|| {
             format!(
-                "{} holds no data of {}: cannot read {}. Is its disk mounted? A new, empty one is made by `weft format`",
+                "{} holds no data of {}: cannot read {}; mount its disk, or create an empty node with `weft format`",
                 folder.display(),
                 self.node,
                 path.display()
@@ -117,7 +116,8 @@ impl Marker {
             toml::from_str(&text).with_context(|| format!("{} is corrupt", path.display()))?;
         if (&found.volume, &found.node) != (&self.volume, &self.node) {
             bail!(
-                "{} belongs to {} of volume {}, not to {} of volume {}; check the configuration, and that volume.key is this volume's (its key is its name)",
+                "{} belongs to {} of volume {}, not to {} of volume {}: check the configuration, and that volume.key is this volume's \
+                 (the volume's id is derived from its key)",
                 folder.display(),
                 found.node,
                 found.volume,

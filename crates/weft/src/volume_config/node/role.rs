@@ -1,4 +1,4 @@
-//! An I/O server as its section of the configuration describes it.
+//! The role of an I/O server, from its section of the configuration.
 
 use std::path::Path;
 

@@ -11,7 +11,7 @@ use crate::args::{Global, GroupArgs, LayoutArgs, mode};
 use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 
-/// Create a file with a layout, or set the layout that a directory gives to new files
+/// Create a file with a given layout, or set the layout of new files in a directory
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft create /grid --cells 4 --bsu 4K              a file of four cells
@@ -19,25 +19,25 @@ use crate::terminal::output;
   weft create /log --cells 1 --bsu 1M --base 3      one cell, on server 3
   weft create --directory /results --cells 16       new files in /results get 16 cells
 
-Together: the commands of a group, on one machine, make a file or find it by one request of member 0, and each says \
-which it was. All say the same of the group and the layout:
+Groups: the members of a group on one machine create or find the file with one request, sent by member 0; each prints which it \
+was. All members must give the same group and layout:
   for k in 0 1 2 3; do weft create /grid --cells 4 --group start --members 4 --member $k & done; wait")]
 pub(crate) struct Create {
-    /// The file, which must not exist but in a group (with --directory: the directory, which must)
+    /// The file; it must not exist, except in a group (with --directory: an existing directory)
     #[arg(value_name = "FILE", required = true, value_parser = remote::parser())]
     files: Vec<RemotePath>,
     #[command(flatten)]
     layout: LayoutArgs,
-    /// The server of cell 0
+    /// The server that holds cell 0
     #[arg(long, value_name = "ID", conflicts_with = "servers")]
     base: Option<u32>,
-    /// The servers in order, base first
+    /// The servers in order, starting with that of cell 0
     #[arg(long, value_name = "ID,ID,...", value_delimiter = ',')]
     servers: Vec<u32>,
-    /// Permission bits, as they are; without this 0666 less the umask
+    /// Permission bits, not reduced by the umask [default: 0666 minus the umask]
     #[arg(long, value_name = "OCTAL", value_parser = mode::octal, conflicts_with = "directory")]
     mode: Option<u32>,
-    /// Set what new files in this directory inherit
+    /// Set the layout that new files in this directory inherit
     #[arg(long, conflicts_with = "group")]
     directory: bool,
     #[command(flatten)]
@@ -74,8 +74,7 @@ impl Create {
                 match volume.attach(path, access).await {
                     Ok(file) => file.close().await?,
                     Err(e) if e.code() == Code::Exists => bail!(
-                        "{path} exists, and a layout is fixed when a file is created: remove it first, or choose \
-                         another name"
+                        "{path} exists, and the layout of an existing file cannot change: remove it first, or choose another name"
                     ),
                     Err(e) => return Err(e.into()),
                 }
@@ -88,7 +87,7 @@ impl Create {
         self.mode.unwrap_or_else(|| 0o666 & !mode::umask())
     }
 
-    /// Makes or finds each file by one attach of the whole group, which member 0 does for all.
+    /// Creates or finds each file by one attach, which member 0 sends for the whole group.
     async fn together(
         &self,
         global: &Global,
@@ -115,8 +114,7 @@ impl Create {
             file.close().await?;
             if !agrees {
                 bail!(
-                    "{path} exists with another layout, and a layout is fixed when a file is created: remove it first, \
-                     or choose another name"
+                    "{path} exists with another layout, which cannot change: remove it first, or choose another name"
                 );
             }
             let done = if file.created() { "made" } else { "found" };
@@ -125,7 +123,7 @@ impl Create {
         Ok(())
     }
 
-    /// Whether a file has the layout that was asked for.
+    /// Whether a file has the requested layout.
     fn agrees(&self, file: &File) -> bool {
         let servers: Vec<u32> = file.layout().servers().iter().map(|s| s.0).collect();
         self.layout.agrees(file.layout())

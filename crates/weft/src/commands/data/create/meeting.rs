@@ -1,20 +1,18 @@
-//! A meeting of a group's members on one machine: member 0 waits for the others, then sends each of
-//! them a message.
+//! A meeting of a group's members on one machine: member 0 waits for the others, then sends a
+//! message to each of them.
 //!
-//! Servers join members that read or write together; what comes before, one attach for all, members
-//! must share among themselves. Programs have ways of their own for that. Processes of a shell loop
-//! have none, so they meet at a Unix socket in Linux's abstract namespace, which leaves nothing
-//! behind, whichever process dies. Its name follows from the volume's key, the user, the group and
-//! the number of the collective; both ends learn from the kernel that the other belongs to the same
+//! Servers gather members that read or write together. Before that, members must share one
+//! attachment among themselves. Parallel programs have their own means for that; processes of a
+//! shell loop have none, so they meet at a Unix socket in Linux's abstract namespace, which leaves
+//! nothing behind if a process dies. Its name is derived from the volume's key, the user, the group
+//! and the number of the collective; each end asks the kernel whether the other belongs to the same
 //! user.
 //!
-//! Deliberately absent: members on several machines. Those attach each for themselves, which costs
-//! a request each.
+//! Deliberately absent: members on several machines. Each of those sends its own attach request.
 
 use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self, SocketAddr};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -24,15 +22,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 use weft_client::{ConnectOptions, Missing};
 
 use crate::args::group::{Membership, members};
-
-/// Pause between two attempts to reach a member that has not come yet.
-const PAUSE: Duration = Duration::from_millis(20);
-/// How long a connected member may take to identify itself: the others wait meanwhile.
-const HELLO: Duration = Duration::from_secs(1);
-/// How much longer than it says member 0 is waited for.
-const GRACE: Duration = Duration::from_secs(5);
-/// Bytes of one message, at most: an attachment is a few KiB.
-const MESSAGE_MAX: u32 = 64 << 20;
+use crate::limits::{
+    FIRST_MEMBER_GRACE, HELLO_TIMEOUT, MEETING_MESSAGE_MAX, MEETING_RETRY_INTERVAL,
+};
 
 /// The members that have met.
 pub(crate) enum Meeting {
@@ -41,37 +33,37 @@ pub(crate) enum Meeting {
         /// The others, each with its number.
         others: Vec<(u32, UnixStream)>,
     },
-    /// This is another one, connected with member 0.
+    /// This is another member, connected to member 0.
     Other(UnixStream),
 }
 
-/// What a member says when it comes.
+/// The first message of a member.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hello {
     member: u32,
     members: u32,
-    /// What it wants done; all want the same.
+    /// The requested operation, which must be the same for all.
     about: String,
 }
 
-/// What member 0 tells.
+/// A message of member 0.
 #[derive(Debug, Serialize, Deserialize)]
-enum Told {
-    /// What the members share.
+enum Notice {
+    /// The data that the members share.
     Shared(Vec<u8>),
     /// The meeting is complete without these members.
     Met(Vec<u32>),
-    /// It failed for all.
+    /// The meeting failed for all.
     Failed(String),
 }
 
 impl Meeting {
-    /// Waits until all members have come, and returns the missing ones that the group goes on
-    /// without.
+    /// Waits until all members have arrived. Returns the missing members, if the group goes on
+    /// without them.
     ///
     /// # Errors
-    /// When members are missing and the group does not go on without them, and always when member 0
-    /// is missing, which acts for all.
+    /// Members are missing and the group does not go on without them. If member 0 is missing, it
+    /// always fails, since member 0 acts for all.
     pub(crate) async fn gather(
         place: &Membership,
         volume: &ConnectOptions,
@@ -86,23 +78,23 @@ impl Meeting {
         let listener = listen(place, &address, until).await?;
         let mut others: Vec<(u32, UnixStream)> = Vec::new();
         let missing = loop {
-            // A member that died while it waited has left its place.
+            // The number of a member that died while waiting is free again.
             others.retain(|(_, stream)| alive(stream));
             let here = |member| others.iter().any(|(other, _)| *other == member);
             let missing: Vec<u32> = (1..place.members).filter(|m| !here(*m)).collect();
             if missing.is_empty() || Instant::now() >= until {
                 break missing;
             }
-            let look = until.min(Instant::now() + PAUSE);
-            let Ok(came) = timeout_at(look, listener.accept()).await else {
+            let look = until.min(Instant::now() + MEETING_RETRY_INTERVAL);
+            let Ok(arrived) = timeout_at(look, listener.accept()).await else {
                 continue;
             };
-            let (mut stream, _) = came.context("cannot hear other members")?;
+            let (mut stream, _) = arrived.context("cannot accept connections of other members")?;
             if !same_user(&stream)? {
                 continue;
             }
             let Ok(Ok(hello)) = timeout_at(
-                until.min(Instant::now() + HELLO),
+                until.min(Instant::now() + HELLO_TIMEOUT),
                 receive::<Hello>(&mut stream),
             )
             .await
@@ -111,26 +103,26 @@ impl Meeting {
             };
             let refused = if (hello.members, &hello.about[..]) != (place.members, about) {
                 Some(format!(
-                    "member 0 of group `{}` wants something else, or says that it has {} members",
+                    "member 0 of group `{}` requests another operation, or a group of {} members",
                     place.id, place.members
                 ))
             } else if !missing.contains(&hello.member) {
                 Some(format!(
-                    "member {} of group `{}` is there already",
+                    "member {} of group `{}` has already arrived",
                     hello.member, place.id
                 ))
             } else {
                 None
             };
             match refused {
-                Some(why) => drop(send(&mut stream, &Told::Failed(why)).await),
+                Some(why) => drop(send(&mut stream, &Notice::Failed(why)).await),
                 None => others.push((hello.member, stream)),
             }
         };
         let mut meeting = Meeting::First { others };
         if !missing.is_empty() && place.missing == Missing::Fail {
             let why = format!(
-                "{} of group `{}` did not come within {:?}; nothing was done",
+                "{} of group `{}` did not arrive within {:?}: nothing was done",
                 members(&missing),
                 place.id,
                 place.wait
@@ -138,52 +130,52 @@ impl Meeting {
             meeting.fail(&why).await;
             bail!(why);
         }
-        meeting.tell(&Told::Met(missing.clone())).await;
+        meeting.notify(&Notice::Met(missing.clone())).await;
         Ok((meeting, missing))
     }
 
-    /// What member 0 gives, in all members.
+    /// Shares the data of member 0 with all members.
     pub(crate) async fn share(&mut self, given: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
         match self {
             Meeting::First { .. } => {
                 let given = given.unwrap_or_default();
-                self.tell(&Told::Shared(given.clone())).await;
+                self.notify(&Notice::Shared(given.clone())).await;
                 Ok(given)
             }
             Meeting::Other(stream) => match receive(stream).await? {
-                Told::Shared(given) => Ok(given),
-                Told::Failed(why) => Err(io::Error::other(why)),
-                Told::Met(_) => Err(ErrorKind::InvalidData.into()),
+                Notice::Shared(given) => Ok(given),
+                Notice::Failed(why) => Err(io::Error::other(why)),
+                Notice::Met(_) => Err(ErrorKind::InvalidData.into()),
             },
         }
     }
 
-    /// In member 0: tells the others that it failed, and why.
+    /// As member 0: notifies the others that the operation failed, and why.
     pub(crate) async fn fail(&mut self, why: &str) {
-        self.tell(&Told::Failed(why.to_owned())).await;
+        self.notify(&Notice::Failed(why.to_owned())).await;
     }
 
-    async fn tell(&mut self, what: &Told) {
+    async fn notify(&mut self, what: &Notice) {
         if let Meeting::First { others } = self {
             for (member, stream) in others {
                 if let Err(error) = send(stream, what).await {
-                    tracing::debug!(member, %error, "a member does not listen any more");
+                    tracing::debug!(member, %error, "a member has disconnected");
                 }
             }
         }
     }
 }
 
-/// Where the members meet: a process without the volume's key cannot guess it.
+/// The address of the meeting: a process without the volume's key cannot guess it.
 fn address(place: &Membership, volume: &ConnectOptions) -> Result<SocketAddr> {
     let user = rustix::process::geteuid().as_raw();
     let what = format!("weft group {user} {} {}", place.sequence, place.id);
     let name = blake3::keyed_hash(&volume.key.0, what.as_bytes()).to_hex();
     let name = format!("weft-group-{name}");
-    SocketAddr::from_abstract_name(name).context("cannot name a place to meet")
+    SocketAddr::from_abstract_name(name).context("cannot make the address of the group's meeting")
 }
 
-/// Waits for others as member 0, unless another one does so all the time.
+/// Listens as member 0. Waits if another process does so.
 async fn listen(place: &Membership, address: &SocketAddr, until: Instant) -> Result<UnixListener> {
     loop {
         match net::UnixListener::bind_addr(address) {
@@ -192,12 +184,12 @@ async fn listen(place: &Membership, address: &SocketAddr, until: Instant) -> Res
                 return Ok(UnixListener::from_std(listener)?);
             }
             Err(e) if e.kind() != ErrorKind::AddrInUse => {
-                return Err(e).context("cannot wait for other members");
+                return Err(e).context("cannot listen for other members");
             }
             Err(_) if Instant::now() >= until => {
-                bail!("member 0 of group `{}` is there already", place.id);
+                bail!("member 0 of group `{}` has already arrived", place.id);
             }
-            Err(_) => sleep(PAUSE).await,
+            Err(_) => sleep(MEETING_RETRY_INTERVAL).await,
         }
     }
 }
@@ -224,16 +216,20 @@ async fn join(
                 return Err(ErrorKind::ConnectionRefused.into());
             }
             send(&mut stream, &hello).await?;
-            let told = timeout_at(until + GRACE, receive::<Told>(&mut stream)).await??;
-            io::Result::Ok((stream, told))
+            let notice =
+                timeout_at(until + FIRST_MEMBER_GRACE, receive::<Notice>(&mut stream)).await??;
+            io::Result::Ok((stream, notice))
         };
         match met.await {
-            Ok((stream, Told::Met(missing))) => return Ok((stream, missing)),
-            Ok((_, Told::Failed(why))) => bail!(why),
-            Ok((_, Told::Shared(_))) => bail!("member 0 of group `{}` makes no sense", place.id),
-            Err(_) if Instant::now() < until => sleep(PAUSE).await,
+            Ok((stream, Notice::Met(missing))) => return Ok((stream, missing)),
+            Ok((_, Notice::Failed(why))) => bail!(why),
+            Ok((_, Notice::Shared(_))) => bail!(
+                "member 0 of group `{}` sent an unexpected message: use the same version of weft for all members",
+                place.id
+            ),
+            Err(_) if Instant::now() < until => sleep(MEETING_RETRY_INTERVAL).await,
             Err(_) => bail!(
-                "{} of group `{}` did not come within {:?}; nothing was done",
+                "{} of group `{}` did not arrive within {:?}: nothing was done",
                 members(&[0]),
                 place.id,
                 place.wait
@@ -247,7 +243,7 @@ fn same_user(stream: &UnixStream) -> io::Result<bool> {
     Ok(stream.peer_cred()?.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Whether the other end, which has nothing to say now, is still there.
+/// Whether the other end, which sends nothing now, is still connected.
 fn alive(stream: &UnixStream) -> bool {
     matches!(stream.try_read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
 }
@@ -260,7 +256,7 @@ async fn send(stream: &mut UnixStream, what: &impl Serialize) -> io::Result<()> 
 
 async fn receive<T: for<'a> Deserialize<'a>>(stream: &mut UnixStream) -> io::Result<T> {
     let length = stream.read_u32().await?;
-    if length > MESSAGE_MAX {
+    if length > MEETING_MESSAGE_MAX {
         return Err(ErrorKind::InvalidData.into());
     }
     let mut message = vec![0; length as usize];
@@ -270,6 +266,8 @@ async fn receive<T: for<'a> Deserialize<'a>>(stream: &mut UnixStream) -> io::Res
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use weft_net::VolumeKey;
 
     use super::*;
@@ -285,7 +283,7 @@ mod tests {
         }
     }
 
-    /// A volume that is not there: meeting needs its key only.
+    /// A volume that does not exist: a meeting needs only its key.
     fn volume(key: u8) -> ConnectOptions {
         ConnectOptions::new("127.0.0.1:1", VolumeKey([key; 32]))
     }
@@ -304,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_get_what_member_0_gives_whoever_comes_first() {
+    async fn all_members_get_the_data_of_member_0_in_any_order_of_arrival() {
         for late in 0..3_u64 {
             let id = id("all");
             let came = (0..3).map(|member| {
@@ -323,14 +321,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_wants_something_else_is_told_and_its_place_stays_free() {
+    async fn a_member_with_another_operation_is_refused_and_its_number_stays_free() {
         let id = id("else");
         let first = tokio::spawn({
             let id = id.clone();
             async move { shared(&id, 2, 0, "a").await }
         });
         let other = shared(&id, 2, 1, "b").await.unwrap_err().to_string();
-        assert!(other.contains("wants something else"), "{other}");
+        assert!(other.contains("requests another operation"), "{other}");
         shared(&id, 2, 1, "a").await.unwrap();
         first.await.unwrap().unwrap();
     }

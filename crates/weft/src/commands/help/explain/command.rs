@@ -5,31 +5,31 @@ use clap::Args;
 use weft_client::{Attributes, FileKind};
 use weft_layout::{CellIndex, Layout, Map, Pattern, ViewOffset};
 
-use super::explanation::{self, Asked, Explanation};
+use super::explanation::{self, ExplainedRequest, Explanation};
 use crate::args::request::PATTERNS;
 use crate::args::{Global, ViewArgs, pattern};
 use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 
-/// Say what a read or write would do: which servers, pieces, messages and bytes
+/// Show what a read or write would do: servers, pieces, messages and bytes
 #[derive(Args)]
 #[command(after_help = format!("\
 Examples:
   weft explain /grid
   weft explain /grid --subfile 1,1,1,4,2 --length 1M
   weft explain /matrix --partition 0,8,8192 --json
-  weft explain /log 64/4Kx100                            what `weft read /log 64/4Kx100` takes
+  weft explain /log 64/4Kx100                            what `weft read /log 64/4Kx100` costs
 
 {PATTERNS}
 
-Nothing moves: this is the arithmetic that client and servers run, from the file's attributes alone. Without --length \
-it is about everything up to the end that the file's size implies. A read sends no bytes from beyond a cell's end, so \
-the bytes are the most that can travel; longer transfers are cut into calls of 4 MiB by `weft cat` and `weft put`."))]
+No data is read or written: the result is computed from the file's attributes as client and servers do it. Without --length it \
+covers everything up to the file's size. A read sends no bytes from beyond the end of a cell, so the bytes are an upper bound. \
+`weft cat` and `weft put` split longer transfers into calls of 4 MiB."))]
 pub(crate) struct Explain {
     /// The file
     #[arg(value_parser = remote::parser())]
     file: RemotePath,
-    /// Which bytes, from --offset on, as `weft read` takes it
+    /// Which bytes, relative to --offset, as in `weft read`
     #[arg(value_name = "PATTERN", value_parser = pattern::parse, allow_hyphen_values = true,
           conflicts_with = "length")]
     pattern: Option<Pattern>,
@@ -86,7 +86,7 @@ impl Explain {
         let shown = if self.all { usize::MAX } else { self.pieces };
         let offset = ViewOffset(self.view.start());
         if let Some(pattern) = &self.pattern {
-            let asked = Asked::pattern(offset, pattern)?;
+            let asked = ExplainedRequest::pattern(offset, pattern)?;
             return explanation::explain(&map, &layout, &asked, shown);
         }
         let length = match self.view.length() {
@@ -98,11 +98,16 @@ impl Explain {
                 extents.max().unwrap_or(0).saturating_sub(offset.0)
             }
             None => bail!(
-                "attributes do not tell how long the forks `{}` are: give --length",
+                "the length of the forks `{}` is not known: give --length",
                 self.view.fork()
             ),
         };
-        explanation::explain(&map, &layout, &Asked::bytes(offset, length), shown)
+        explanation::explain(
+            &map,
+            &layout,
+            &ExplainedRequest::bytes(offset, length),
+            shown,
+        )
     }
 }
 

@@ -10,12 +10,11 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use weft_layout::{Layout, Map, Pattern, Request, ServerSlot, View, ViewOffset};
 
+use crate::limits::EXPLAINED_PIECES_MAX;
 use crate::terminal::output::{self, count};
 
 /// Payload bytes of one frame, on the way in and out.
 const FRAME: u64 = 512 << 10;
-/// Pieces that are counted on one server before the request is called too large to explain.
-const PIECES_MAX: u64 = 1 << 24;
 
 /// A request, explained.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -38,12 +37,12 @@ pub(crate) struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ghosts: Option<Range<u64>>,
     /// What each server does.
-    pub(crate) servers: Vec<Part>,
+    pub(crate) servers: Vec<ServerShare>,
 }
 
-/// One server's part.
+/// One server's share of a request.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Part {
+pub(crate) struct ServerShare {
     /// The server.
     pub(crate) server: u32,
     /// Where the client reaches it.
@@ -74,25 +73,25 @@ pub(crate) struct Piece {
     pub(crate) memory: u64,
 }
 
-/// What is asked for.
-pub(crate) struct Asked {
+/// The request to explain.
+pub(crate) struct ExplainedRequest {
     request: Request,
     offset: ViewOffset,
     /// Bytes in all.
     length: u64,
 }
 
-impl Asked {
-    pub(crate) fn bytes(offset: ViewOffset, length: u64) -> Asked {
-        Asked {
+impl ExplainedRequest {
+    pub(crate) fn bytes(offset: ViewOffset, length: u64) -> ExplainedRequest {
+        ExplainedRequest {
             request: Request::Contiguous { offset, length },
             offset,
             length,
         }
     }
 
-    pub(crate) fn pattern(offset: ViewOffset, pattern: &Pattern) -> Result<Asked> {
-        Ok(Asked {
+    pub(crate) fn pattern(offset: ViewOffset, pattern: &Pattern) -> Result<ExplainedRequest> {
+        Ok(ExplainedRequest {
             request: Request::new(offset, pattern)?,
             offset,
             length: pattern.length()?,
@@ -104,36 +103,36 @@ impl Asked {
 pub(crate) fn explain(
     map: &Map,
     layout: &Layout,
-    asked: &Asked,
+    request: &ExplainedRequest,
     shown: usize,
 ) -> Result<Explanation> {
     let mut servers = Vec::new();
-    for slot in map.slots(&asked.request)? {
-        servers.push(part(map, layout, &asked.request, slot, shown)?);
+    for slot in map.slots(&request.request)? {
+        servers.push(share_of_server(map, layout, &request.request, slot, shown)?);
     }
     let bytes = servers.iter().map(|p| p.bytes).sum();
     Ok(Explanation {
-        offset: asked.offset.0,
-        length: asked.length,
+        offset: request.offset.0,
+        length: request.length,
         requests: servers.len() as u64,
         messages: servers.iter().map(|p| p.messages).sum(),
         pieces: servers.iter().map(|p| p.pieces).sum(),
         bytes,
-        ghost_bytes: asked.length - bytes,
+        ghost_bytes: request.length - bytes,
         ghosts: ghosts(map),
         servers,
     })
 }
 
-fn part(
+fn share_of_server(
     map: &Map,
     layout: &Layout,
     request: &Request,
     slot: ServerSlot,
     shown: usize,
-) -> Result<Part> {
+) -> Result<ServerShare> {
     let server = layout.servers()[slot.0 as usize].0;
-    let mut part = Part {
+    let mut share = ServerShare {
         server,
         address: None,
         cells: Vec::new(),
@@ -144,16 +143,16 @@ fn part(
     };
     let mut cells = vec![false; layout.cells() as usize];
     for piece in map.pieces(request, slot)? {
-        if part.pieces == PIECES_MAX {
+        if share.pieces == EXPLAINED_PIECES_MAX {
             bail!(
-                "the request has more than {PIECES_MAX} pieces on server {server}: ask for fewer bytes, and multiply"
+                "the request has more than {EXPLAINED_PIECES_MAX} pieces on server {server}: explain fewer bytes, and multiply"
             );
         }
-        part.pieces += 1;
-        part.bytes += piece.length;
+        share.pieces += 1;
+        share.bytes += piece.length;
         cells[piece.cell.0 as usize] = true;
-        if part.first.len() < shown {
-            part.first.push(Piece {
+        if share.first.len() < shown {
+            share.first.push(Piece {
                 cell: piece.cell.0,
                 offset: piece.offset.0,
                 length: piece.length,
@@ -162,11 +161,11 @@ fn part(
         }
     }
     let touched = cells.iter().zip(0..).filter(|(touched, _)| **touched);
-    part.cells = touched.map(|(_, cell)| cell).collect();
+    share.cells = touched.map(|(_, cell)| cell).collect();
     // The request, and the data: a write's first data travels with the request and ends in an
     // answer, a read's first data travels with the answer; so both come to the same number.
-    part.messages = 1 + part.bytes.div_ceil(FRAME).max(1);
-    Ok(part)
+    share.messages = 1 + share.bytes.div_ceil(FRAME).max(1);
+    Ok(share)
 }
 
 /// The cells that the view implies but the file does not have.
@@ -204,7 +203,7 @@ impl Explanation {
             format!("cells {} to {} are ghosts", ghosts.start, ghosts.end - 1)
         };
         Some(format!(
-            "{cells}: the view implies what the file does not have; {} of this request go nowhere",
+            "{cells}: the view implies cells that the file lacks; {} of this request are discarded",
             output::bytes(self.ghost_bytes)
         ))
     }
@@ -230,7 +229,7 @@ mod tests {
 
     fn explained(layout: &Layout, view: View, offset: u64, length: u64) -> Explanation {
         let map = Map::new(layout.grid(), view).unwrap();
-        let asked = Asked::bytes(ViewOffset(offset), length);
+        let asked = ExplainedRequest::bytes(ViewOffset(offset), length);
         explain(&map, layout, &asked, 2).unwrap()
     }
 
@@ -239,7 +238,7 @@ mod tests {
         let layout = layout(4, 65_536, 4);
         let map = Map::new(layout.grid(), View::canonical()).unwrap();
         let records = Pattern::bytes(64).every(256).times(4096);
-        let asked = Asked::pattern(ViewOffset(64), &records).unwrap();
+        let asked = ExplainedRequest::pattern(ViewOffset(64), &records).unwrap();
         let e = explain(&map, &layout, &asked, 1).unwrap();
         assert_eq!(
             e.summary(),
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_is_nothing_done() {
+    fn an_empty_request_does_nothing() {
         let e = explained(&layout(4, 100, 4), View::canonical(), 0, 0);
         assert_eq!(
             e.summary(),

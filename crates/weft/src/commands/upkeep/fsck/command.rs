@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -12,57 +12,56 @@ use weft_proto::upkeep::DiskCondition;
 use super::rows::{NotChecked, Report, Row};
 use super::{offline, words};
 use crate::args::Global;
+use crate::limits::{FSCK_NAMED_MAX, OPEN_FILES_POLL_INTERVAL, OPEN_FILES_TIMEOUT};
 use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{interrupt, name, progress};
 
-/// The most files whose names are looked up.
-const NAMED_MAX: usize = 10_000;
-
-/// Check a volume for disagreements between names, cells, chunks and blocks, and repair them
+/// Check the consistency of a volume, and repair it with --repair
 ///
-/// Without --repair nothing that is stored is changed (--offline starts the nodes in this process,
-/// and they note that; a second copy of a server's tables is made anew by itself, which is told
-/// once). Both ways it runs while the volume is used. What cannot be placed goes to /lost+found.
-/// What cannot be read is gone on without, and named: of a damaged log that is everything behind
-/// the damage. What that may have changed is not proven from then on, and reading it fails. Restore
-/// the files that a repair names from a copy.
+/// The check compares names, cells, chunks and blocks with each other. Without --repair no stored
+/// data is changed, except that --offline starts and stops the nodes, and that a damaged second
+/// copy of a server's tables is replaced, which is reported once. The volume can be in use
+/// meanwhile. Cells without a name go to /lost+found. Data that cannot be read is dropped and
+/// reported; of a damaged log that is everything after the damage. Bytes that this may have changed
+/// are then not proven, and reading them fails. Restore the files that a repair reports from a
+/// backup.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  weft fsck /tmp/volume                      look, while the volume is in use
-  weft fsck /tmp/volume --repair             repair as well
-  weft fsck /tmp/volume --data --json        read every block, too
-  weft fsck --accept /data/grid              what is lost of the file reads as zeros from now on, what is not proven as it is
-  weft fsck --accept-server 2                the same for what is not proven, or was formatted away, of all files on a server
-  weft fsck --offline /tmp/volume --repair   a stopped volume, also one whose stores refuse to open
+  weft fsck /tmp/volume                      check only, while the volume is in use
+  weft fsck /tmp/volume --repair             check and repair
+  weft fsck /tmp/volume --data --json        also read every block
+  weft fsck --accept /data/grid              from now on, lost bytes of the file read as zeros and unproven ones as they are
+  weft fsck --accept-server 2                the same for unproven bytes, and bytes lost by formatting, of all files on a server
+  weft fsck --offline /tmp/volume --repair   a stopped volume, even one whose stores do not open
 
-Bytes that are known to be lost, by an earlier repair for instance, or that are not proven to be what was written last, because a
-server lost a part of its log or runs from an older copy of its folder, are named by every check until they are written anew, their
-file is removed or restored, or --accept makes zeros of what is lost and shows what there is of the rest. So is what a server held
-that was formatted anew, in files and in their checkpoints. --repair alone accepts nothing.
+Some bytes are known to be lost, for instance by an earlier repair. Others are not proven to be what was written last, because a
+server lost part of its log or runs from an older copy of its folder. Every check reports them until they are written again, their
+file is removed or restored, or --accept replaces lost bytes by zeros and makes the others readable. The same holds for what a
+server held before it was formatted again, in files and in checkpoints. --repair alone accepts nothing.
 
-Exit code: 0: nothing is wrong; 1: all that was wrong is repaired; 4: something that is wrong is left; 8: the check could not be
-made, or not wholly; 16: wrong usage; 130 or 143: interrupted.")]
+Exit code: 0: no errors; 1: all errors are repaired; 4: errors are left; 8: the check failed or is incomplete; 16: wrong usage;
+130 or 143: interrupted.")]
 pub(crate) struct Fsck {
-    /// Folder of the volume; without it, the volume that the global options name
+    /// Folder of the volume [default: the volume that the global options name]
     #[arg(conflicts_with = "offline")]
     dir: Option<PathBuf>,
-    /// Check the stores of a stopped volume in this folder
+    /// Check the stopped volume in this folder
     #[arg(long, value_name = "DIR")]
     offline: Option<PathBuf>,
     /// Repair what can be repaired
     #[arg(long)]
     repair: bool,
-    /// Read every block and compare it with its checksum, as `weft scrub` does
+    /// Also read every block and compare it with its checksum, as `weft scrub` does
     #[arg(long)]
     data: bool,
-    /// Make zeros of what is lost of this file, in its cells and checkpoints, and show what is not
-    /// proven, before the check; can be given several times
+    /// Before the check, replace lost bytes of this file by zeros, in its cells and checkpoints,
+    /// and make unproven bytes readable; can be repeated
     #[arg(long, value_name = "FILE", value_parser = remote::parser())]
     accept: Vec<RemotePath>,
-    /// Show what is not proven of all files on the server of this number, before the check, and
-    /// make zeros of what it held before it was formatted anew; can be given several times
+    /// Before the check, make unproven bytes of all files on this server readable, and replace what
+    /// it held before it was formatted again by zeros; can be repeated
     #[arg(long, value_name = "SERVER", conflicts_with = "offline")]
     accept_server: Vec<u32>,
     /// Print JSON
@@ -70,21 +69,18 @@ pub(crate) struct Fsck {
     json: bool,
 }
 
-/// Longer than clients may take to report their open files.
-const CLIENTS_TELL: Duration = Duration::from_mins(1);
-
-/// Waits until a service that was started after it had died knows which files are open: sizes of
-/// those are not looked at, and until then they are all.
+/// Waits until a restarted metadata service knows which files are open. The check skips the sizes
+/// of open files, and until then all files count as open.
 async fn wait_for_clients(volume: &Volume) -> Result<()> {
     let began = Instant::now();
     let mut said = false;
-    while volume.server_map().await?.recovering && began.elapsed() < CLIENTS_TELL {
+    while volume.server_map().await?.recovering && began.elapsed() < OPEN_FILES_TIMEOUT {
         if !std::mem::replace(&mut said, true) {
             output::say(
-                "the metadata service was started a moment ago, after it had died: waiting until clients have told what they have open",
+                "weft: the metadata service has just restarted after a crash; waiting until clients have reported their open files",
             );
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(OPEN_FILES_POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -137,7 +133,7 @@ impl Fsck {
         Ok(code)
     }
 
-    /// Checks a volume that can be connected to; `before`: what was found on the way there.
+    /// Checks a volume that can be connected to. `before`: findings from opening it.
     async fn check(&self, volume: &Volume, before: Vec<Row>) -> Result<Report> {
         let mut before = before;
         let mut accepted_files = BTreeMap::new();
@@ -174,11 +170,11 @@ impl Fsck {
         let check = async { Ok(volume.fsck(options, &show).await?) };
         let found = interrupt::guard(check, || {
             let done = if self.repair {
-                "what was repaired stays so"
+                "repairs made so far are kept"
             } else {
                 "nothing was changed"
             };
-            format!("the check is not complete; {done}; the same command begins again")
+            format!("the check is not complete; {done}; the same command starts over")
         });
         let found = found.await;
         bar.finish_and_clear();
@@ -189,7 +185,7 @@ impl Fsck {
             let found = |row: &Row| row.file == Some(file.0) && row.repaired.is_some();
             if !report.findings.iter().any(found) {
                 output::say(format_args!(
-                    "weft: {path}: nothing of it is known to be lost"
+                    "weft: {path}: no bytes of it are known to be lost"
                 ));
             }
         }
@@ -206,12 +202,12 @@ impl Fsck {
     }
 }
 
-/// Makes zeros of what is lost of a file; which file that is, and a row for each server that had
-/// lost something of it.
+/// Replaces lost bytes of a file by zeros. Returns the file, and a row for each server that had
+/// lost some of it.
 async fn accept(volume: &Volume, path: &RemotePath) -> Result<(FileId, Vec<Row>)> {
     let attributes = volume.stat(path).await?;
     if remote::kind(&attributes) != FileKind::Regular {
-        bail!("{path}: only files have bytes that can be lost");
+        bail!("{path} is not a regular file: only those have bytes to accept");
     }
     let mut rows = Vec::new();
     for server in volume.server_map().await?.servers {
@@ -246,9 +242,9 @@ fn report_of(found: FsckReport) -> Report {
     }
 }
 
-/// What was found on the way to the check, without what the check finds of the same bytes after it.
-/// What opening a store repaired of a cell may be that its bytes are known to be lost since, or in
-/// doubt: they are said once, as they are now.
+/// Drops findings from before the check that the check itself reports again. A repair while a store
+/// opened may have turned bytes into lost or unproven ones; these are reported once, in their
+/// current state.
 fn not_found_again(before: Vec<Row>, findings: &mut [Row]) -> Vec<Row> {
     let is_now = |row: &Row, now: &Row| {
         let place = |row: &Row| (row.file, row.server, row.cell, row.fork.clone());
@@ -259,8 +255,7 @@ fn not_found_again(before: Vec<Row>, findings: &mut [Row]) -> Vec<Row> {
         let Some(now) = findings.iter_mut().find(|now| is_now(&row, now)) else {
             return Some(row);
         };
-        // What was cut with the log's end the finding says itself; what is wrong with a chunk it
-        // does not.
+        // The finding of the check covers the truncated log, but not what is wrong with a chunk.
         if let Some(chunk) = row.chunk.filter(|_| !words::is_of_log(&row)) {
             now.what = format!("{}; of chunk {chunk}, {}", now.what, row.what);
         }
@@ -269,8 +264,7 @@ fn not_found_again(before: Vec<Row>, findings: &mut [Row]) -> Vec<Row> {
     kept.collect()
 }
 
-/// Disks that are not there: what lies on them cannot be read, and is whole again when they are
-/// back.
+/// Missing disks: data on them cannot be read until they are back.
 async fn missing_disks(volume: &Volume) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for server in volume.server_map().await?.servers {
@@ -290,7 +284,7 @@ async fn missing_disks(volume: &Volume) -> Result<Vec<Row>> {
 /// Looks up the names of the files in the findings: files do not hold their names.
 async fn name_files(volume: &Volume, rows: &mut [Row]) -> Result<()> {
     let wanted: BTreeSet<u64> = rows.iter().filter_map(|row| row.file).collect();
-    let wanted: Vec<u64> = wanted.into_iter().take(NAMED_MAX).collect();
+    let wanted: Vec<u64> = wanted.into_iter().take(FSCK_NAMED_MAX).collect();
     let mut found: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for some in wanted.chunks(1000) {
         for (file, path) in volume.names_of(some).await? {
@@ -316,7 +310,7 @@ fn print(report: &Report, repair: bool) -> Result<()> {
                 text.push_str(" -- repaired: ");
                 text.push_str(done);
             }
-            None if repair => text.push_str(" -- left as it is"),
+            None if repair => text.push_str(" -- not repaired"),
             None => {}
         }
         output::line(text)?;
@@ -360,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_lost_since_a_store_was_opened_are_said_once() {
+    fn bytes_lost_while_a_store_opened_are_reported_once() {
         let row = |fault: Fault, file, cell, done: bool| {
             let place = ForkPlace {
                 cell,

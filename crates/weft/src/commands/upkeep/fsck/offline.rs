@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_client::{ConnectOptions, Fault, Finding, Found, ServerState, Volume};
@@ -16,6 +16,7 @@ use weft_store::{FolderStorage, has_log, log_reaches};
 
 use super::rows::Row;
 use super::words;
+use crate::limits::{OFFLINE_START_TIMEOUT, SERVER_MAP_POLL_INTERVAL};
 use crate::remote::servers;
 use crate::terminal::output;
 use crate::volume_config::{
@@ -24,8 +25,6 @@ use crate::volume_config::{
 
 /// Where the nodes listen.
 const HERE: &str = "127.0.0.1:0";
-/// How long the servers may take to register.
-const UP: Duration = Duration::from_secs(30);
 
 /// A stopped volume that this process runs for itself.
 pub(super) struct Offline {
@@ -104,13 +103,13 @@ impl Offline {
             match Node::start(env.clone(), start(false)?).await {
                 Ok(node) => servers.push(node),
                 Err(NodeError::Store(why)) => {
-                    let found = rescue(&config, section, folder, repair).await?;
+                    let found = recover_store(&config, section, folder, repair).await?;
                     obstacles.extend(found);
                     let mut again = Node::start(env.clone(), start(false)?).await;
                     if repair && let Err(NodeError::Store(_)) = &again {
                         again = Node::start(env.clone(), start(true)?).await;
                         if again.is_ok() {
-                            obstacles.push(given_up(section.id, why.to_string()));
+                            obstacles.push(abandoned_blocks(section.id, why.to_string()));
                         }
                     }
                     match again {
@@ -307,7 +306,7 @@ fn stuck(server: u32, reason: &str, obstacles: &[Row], repair: bool) -> anyhow::
 }
 
 /// A store that opens only without blocks that cannot be read.
-fn given_up(server: u32, why: String) -> Row {
+fn abandoned_blocks(server: u32, why: String) -> Row {
     let finding = Finding {
         fault: Fault::Unreadable as i32,
         server: Some(server),
@@ -322,7 +321,7 @@ fn given_up(server: u32, why: String) -> Row {
 }
 
 /// Finds, and perhaps repairs, what keeps a store from opening.
-async fn rescue(
+async fn recover_store(
     config: &Config,
     section: &ServerSection,
     folder: &Path,
@@ -362,12 +361,12 @@ async fn wait_for(volume: &Volume, servers: usize) -> Result<()> {
         if let Some(refused) = count(ServerState::RolledBack).next() {
             bail!("{}", servers::refusal(refused));
         }
-        if started.elapsed() > UP {
+        if started.elapsed() > OFFLINE_START_TIMEOUT {
             bail!(
                 "the servers that were started do not say so within {} s",
-                UP.as_secs()
+                OFFLINE_START_TIMEOUT.as_secs()
             );
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(SERVER_MAP_POLL_INTERVAL).await;
     }
 }

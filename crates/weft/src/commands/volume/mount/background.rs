@@ -17,7 +17,7 @@ use crate::process::private_files::{make_folder, open_log};
 use crate::remote::connect;
 use crate::terminal::output;
 
-/// What the process reports on success. Anything else is the reason of the failure.
+/// The report of success. Anything else is the reason for a failure.
 const READY: &str = "mounted";
 
 /// Starts the process; returns when the mount can be used, with the path as the kernel has it.
@@ -25,7 +25,7 @@ pub(crate) fn start(global: &Global, mount: &Mount) -> Result<PathBuf> {
     let path = path::prepare(&mount.path)?;
     let mut command = Command::new(std::env::current_exe()?);
     if let (Some(address), Some(key)) = (global.address(), global.key()) {
-        // A problem with the key is reported here, before there is a log.
+        // A problem with the key is reported here, not only in the log.
         connect::options(global)?;
         command.arg("--address").arg(address);
         command.arg("--key-file").arg(std::path::absolute(key)?);
@@ -50,7 +50,7 @@ pub(crate) fn start(global: &Global, mount: &Mount) -> Result<PathBuf> {
         .stderr(log(global, mount, &path)?);
     let mut child = command
         .spawn()
-        .context("cannot start the mount's process")?;
+        .context("cannot start the process of the mount")?;
     let mut words = String::new();
     if let Some(mut out) = child.stdout.take() {
         out.read_to_string(&mut words)?;
@@ -60,7 +60,7 @@ pub(crate) fn start(global: &Global, mount: &Mount) -> Result<PathBuf> {
     }
     let exit = child.wait()?;
     if words.is_empty() {
-        bail!("the mount's process ended without a word ({exit})");
+        bail!("the process of the mount ended without a report ({exit}): see its log");
     }
     bail!("{words}")
 }
@@ -75,14 +75,14 @@ pub(super) fn report(error: &str) -> Result<()> {
         error.as_bytes()
     })?;
     out.flush()?;
-    // The reader of the other end reads until end of file.
+    // The other end reads until end of file.
     let nothing = OpenOptions::new().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&nothing)?;
     Ok(())
 }
 
-/// Where the process writes: as asked, else in the first of [`log_folders`] that can be written. A
-/// mount without a log says so.
+/// The log of the process: as requested, else in the first writable folder of [`log_folders`].
+/// Warns if there is none.
 fn log(global: &Global, mount: &Mount, path: &Path) -> Result<Stdio> {
     if let Some(log) = mount.log.as_ref().or(mount.options.log.as_ref()) {
         return Ok(open_log(log)?.into());
@@ -111,14 +111,15 @@ fn log(global: &Global, mount: &Mount, path: &Path) -> Result<Stdio> {
         |error| output::error(&error),
     );
     output::say(format_args!(
-        "weft: the mount on {} writes no log: {why}; name a file by --log FILE or -o log=FILE",
+        "weft: the mount on {} has no log: {why}; name a file by --log FILE or -o log=FILE",
         path.display()
     ));
     Ok(Stdio::null())
 }
 
-/// Where mounts write that have no volume's folder at hand, best first: with the machine's logs, if
-/// root may, else with what the user's programs keep (XDG Base Directory Specification).
+/// Log folders of mounts without access to the volume's folder, in order of preference: the
+/// machine's logs for root, else the state of the user's programs (XDG Base Directory
+/// Specification).
 fn log_folders(root: bool, variable: impl Fn(&'static str) -> Option<OsString>) -> Vec<PathBuf> {
     let named = |name| {
         let folder = variable(name).map(PathBuf::from);
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_by_address_logs_with_the_machine_or_else_with_the_user() {
+    fn a_mount_by_address_logs_to_the_machine_or_else_the_user() {
         let folders = |root, set: &[(&str, &str)]| {
             let of = |name| set.iter().find(|(n, _)| *n == name);
             let found = log_folders(root, |name| of(name).map(|(_, value)| value.into()));

@@ -15,6 +15,7 @@ use super::args::Mount;
 use super::source::source;
 use super::{background, options, path, remount};
 use crate::args::Global;
+use crate::limits::KERNEL_READ_AHEAD_KIB;
 use crate::process::{log, threads};
 use crate::remote::connect;
 use crate::terminal::output;
@@ -42,7 +43,7 @@ impl Mount {
             .serve(&global, || background::report(""))
             .map_err(|e| connect::explained(&global, e))
             .inspect_err(|e| {
-                // The reader has gone after the first report.
+                // The reader is gone after the first report.
                 let _ = background::report(&output::error(e));
             })?;
         Ok(outcome)
@@ -55,7 +56,7 @@ impl Mount {
         output::line(what)
     }
 
-    /// Mounts, calls `ready`, and serves until it is unmounted.
+    /// Mounts, calls `ready`, and serves until the mount is unmounted.
     fn serve(&self, global: &Global, ready: impl FnOnce() -> Result<()>) -> Result<ExitCode> {
         log::start("warn,weft=info,weft_mount=info", self.report);
         let path = path::prepare(&self.path)?;
@@ -84,14 +85,13 @@ impl Mount {
             path: path.clone(),
             appearance: self.options.appearance(source(global)?),
             threads: threads(),
-            read_ahead_kib: READ_AHEAD_KIB,
+            read_ahead_kib: KERNEL_READ_AHEAD_KIB,
         };
-        // Listened for before the mount: a process that a signal ended in between would leave a
-        // dead mount.
-        let ends = hear_signals(&runtime)?;
+        // Set up before mounting: a signal in between would end the process and leave a dead mount.
+        let ends = listen_for_signals(&runtime)?;
         let running = mount.start(fs.clone(), runtime.handle())?;
         std::fs::metadata(&path)
-            .with_context(|| format!("{} is mounted but does not answer", path.display()))?;
+            .with_context(|| format!("{} is mounted but does not respond", path.display()))?;
         unmount_on(ends, &runtime, path);
         let watching = runtime.spawn(fs.clone().follow_changes());
         ready()?;
@@ -104,26 +104,22 @@ impl Mount {
     }
 }
 
-/// What the kernel reads ahead of a program that reads a file from its start, enough for several
-/// servers.
-const READ_AHEAD_KIB: u32 = 4096;
-
-/// Threads that take requests from the kernel: they do not wait, so few are enough.
+/// Threads that receive requests from the kernel. They do not block, so a few suffice.
 fn threads() -> usize {
     std::thread::available_parallelism()
         .map_or(2, usize::from)
         .clamp(2, 4)
 }
 
-/// The signals that end the process; one that comes before it is waited for is not lost.
-fn hear_signals(runtime: &tokio::runtime::Runtime) -> Result<[Signal; 2]> {
+/// Listens for the signals that end the process; those that arrive early are not lost.
+fn listen_for_signals(runtime: &tokio::runtime::Runtime) -> Result<[Signal; 2]> {
     let _entered = runtime.enter();
     let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
     let [terminate, interrupt] = kinds.map(signal);
     Ok([terminate?, interrupt?])
 }
 
-/// A signal to the process means that it is to be unmounted, even while it is in use.
+/// Unmounts on a signal, even while the mount is in use.
 fn unmount_on(
     [mut terminate, mut interrupt]: [Signal; 2],
     runtime: &tokio::runtime::Runtime,

@@ -1,4 +1,4 @@
-//! Takes a mounted volume away from its path.
+//! Unmounts a volume.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -11,16 +11,14 @@ use weft_mount::fuse::{self, Look, MountError, Mounted};
 
 use super::path::real;
 use super::users;
+use crate::limits::{UNMOUNT_BUSY_TIMEOUT, UNMOUNT_RETRY_INTERVAL};
 use crate::terminal::output;
-
-/// Files that were closed a moment ago still count for the kernel.
-const SHORT: Duration = Duration::from_millis(500);
 
 /// Unmounts, and waits until the mount's process has ended.
 pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf> {
     let whole = std::path::absolute(path)?;
     let look = look(&whole)?;
-    // A mount that does not answer cannot be asked for its canonical path.
+    // A mount that does not respond cannot resolve its canonical path.
     let path = match look {
         Look::Answered => std::fs::canonicalize(&whole).unwrap_or(whole),
         Look::Dead | Look::Silent => real(&whole),
@@ -38,24 +36,24 @@ pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf
             fuse::detach(&path, true)?;
             let silent = silent(&mounted);
             output::say(format_args!(
-                "weft: {silent}; what was written there and not sent is still with it"
+                "weft: {silent}; it still holds data that was not sent to the servers"
             ));
             return Ok(path);
         }
         Look::Silent => bail!(
-            "{}: it holds what was written there and not sent. Let it go on (`kill -CONT`) and unmount again; or take the path \
-             away with `weft unmount --lazy {}`; or end it, which loses that",
+            "{}: it may hold data that was not sent to the servers. Resume it (`kill -CONT`) and unmount again; or detach the mount with \
+             `weft unmount --lazy {}`; or kill it, which loses that data",
             silent(&mounted),
             path.display()
         ),
     }
     let process = process(&path);
-    let deadline = Instant::now() + SHORT;
+    let deadline = Instant::now() + UNMOUNT_BUSY_TIMEOUT;
     loop {
         match fuse::detach(&path, lazy) {
             Ok(()) => break,
             Err(MountError::Busy(_)) if Instant::now() < deadline => {
-                sleep(Duration::from_millis(20));
+                sleep(UNMOUNT_RETRY_INTERVAL);
             }
             Err(MountError::Busy(_)) => bail!("{}", busy(&path)),
             Err(e) => return Err(e.into()),
@@ -69,7 +67,7 @@ pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf
     Ok(path)
 }
 
-/// Whether a mount answers. A mount whose process is stopped is not asked.
+/// Whether a mount responds. A mount whose process is stopped is not asked.
 fn look(path: &Path) -> Result<Look> {
     let stopped = fuse::mounted_on(&real(path))?
         .as_ref()
@@ -77,14 +75,14 @@ fn look(path: &Path) -> Result<Look> {
     Ok(stopped.map_or_else(|| fuse::look(path), |_| Look::Silent))
 }
 
-/// The message that a mount does not answer, with the process that is responsible.
+/// The message that a mount does not respond, with the responsible process.
 fn silent(mounted: &Mounted) -> String {
     let stopped = fuse::stopped_process(mounted).map(|pid| format!("its process {pid} is stopped"));
     let by = stopped
         .or_else(|| fuse::process_of(mounted).map(|pid| format!("its process {pid}")))
         .unwrap_or_else(|| "its process".to_owned());
     format!(
-        "the mount on {} does not answer ({by})",
+        "the mount on {} does not respond ({by})",
         mounted.path.display()
     )
 }
@@ -94,18 +92,19 @@ fn busy(path: &Path) -> String {
     let below = fuse::mounts_below(path).unwrap_or_default();
     users.extend(below.iter().map(|m| format!("a mount on {}", m.display())));
     let path = path.display();
-    let lazy = format!("take it away for later with `weft unmount --lazy {path}`");
+    let lazy = format!("detach it now with `weft unmount --lazy {path}`");
     if users.is_empty() {
-        // Another user's processes do not show their files; another container's do not show at all.
-        let who = if rustix::process::geteuid().is_root() {
-            "no process that is shown here uses it: one of another container may, or a loop device or swap file"
+        // The files of other users' processes, and the processes of other containers, are not
+        // visible.
+        let users = if rustix::process::geteuid().is_root() {
+            "no visible process uses it; it may be a process of another container, a loop device or a swap file"
         } else {
-            "none of your processes uses it: root sees those of other users (`sudo fuser -vm PATH`)"
+            "none of your processes uses it; root can see those of other users (`sudo fuser -vm PATH`)"
         };
-        return format!("{path} is in use, and {who}. End what uses it, or {lazy}");
+        return format!("{path} is in use, but {users}: end what uses it, or {lazy}");
     }
     format!(
-        "{path} is in use by {}; end that, or {lazy}",
+        "{path} is in use by {}: end that, or {lazy}",
         users.join(", ")
     )
 }
@@ -141,10 +140,11 @@ impl Process {
             &self.handle,
             rustix::event::PollFlags::IN,
         )];
-        let timeout = rustix::time::Timespec::try_from(wait).context("that is too long to wait")?;
+        let timeout = rustix::time::Timespec::try_from(wait)
+            .context("cannot wait that long: give a smaller --wait")?;
         if rustix::event::poll(&mut poll, Some(&timeout))? == 0 {
             bail!(
-                "it is unmounted, but its process {} still brings data to the servers; are they all up (`weft status`)?",
+                "it is unmounted, but its process {} is still sending data to the servers: check with `weft status` whether all are up",
                 self.pid
             );
         }

@@ -1,6 +1,6 @@
 //! mount(8) calls `/sbin/mount.fuse.weft VOLUME PATH [-sfnv] [-t TYPE] [-o OPTIONS]` for the type
 //! `fuse.weft`, and `/sbin/mount.weft` for `weft`; a link of that name to this program is all it
-//! takes. It calls it for a remount, too.
+//! takes. mount(8) calls it for a remount, too.
 
 use std::ffi::OsString;
 use std::path::Path;

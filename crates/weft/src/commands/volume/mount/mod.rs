@@ -1,5 +1,5 @@
-//! `weft mount`: a volume under a path. The file system is in `weft-mount`; here are the process,
-//! its options, its start, and its end.
+//! `weft mount`: mounts a volume on a directory. The file system is in `weft-mount`; here are the
+//! process, its options, its start, and its end.
 //!
 //! `up` and `down` mount and unmount a volume with its servers ([`with_volume`], [`unmount_of`]).
 
@@ -18,5 +18,5 @@ mod users;
 pub(crate) use args::Mount;
 pub(crate) use detach::unmount;
 pub(crate) use helper::as_mount_helper;
-pub(crate) use of_volume::{is_of_volume, take_along, unmount_of, with_volume};
+pub(crate) use of_volume::{is_of_volume, record_mount, unmount_of, with_volume};
 pub(crate) use path::prepare;

@@ -1,4 +1,4 @@
-//! Mounts that come and go with a volume on this machine.
+//! Mounts that `weft up` and `weft down` make and remove with a volume on this machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,29 +11,29 @@ use super::args::Mount;
 use super::background;
 use super::detach::unmount;
 use crate::args::Global;
-use crate::volume_config::{Config, FILE, Here, hex};
+use crate::volume_config::{Config, FILE, LocalVolume, hex};
 
-/// In the volume's folder: where `weft up --mount` mounted it.
+/// The file in the volume's folder that holds the mount point of `weft up --mount`.
 const NOTE: &str = "mounted";
 
-/// Mounts a volume that was just started; [`unmount_of`] takes it away.
+/// Mounts a volume that was just started; [`unmount_of`] unmounts it.
 pub(crate) fn with_volume(config: &Config, path: &Path) -> Result<PathBuf> {
     let global = Global::of_folder(config.base.clone());
     let path = background::start(&global, &Mount::on(path.to_owned()))?;
-    take_along(config, &path)?;
+    record_mount(config, &path)?;
     Ok(path)
 }
 
-/// Notes a mount that [`unmount_of`] takes away.
-pub(crate) fn take_along(config: &Config, path: &Path) -> Result<()> {
+/// Records a mount, for [`unmount_of`].
+pub(crate) fn record_mount(config: &Config, path: &Path) -> Result<()> {
     let note = config.base.join(NOTE);
     std::fs::write(&note, path.as_os_str().as_encoded_bytes())
         .with_context(|| format!("cannot write {}", note.display()))
 }
 
-/// Before a volume stops: takes away what [`with_volume`] mounted, and refuses while it is mounted
+/// Unmounts what [`with_volume`] mounted, before a volume stops. Refuses if it is mounted
 /// elsewhere.
-pub(crate) fn unmount_of(volume: &Here, wait: Duration) -> Result<()> {
+pub(crate) fn unmount_of(volume: &LocalVolume, wait: Duration) -> Result<()> {
     let note = volume.base().join(NOTE);
     let ours = std::fs::read_to_string(&note).map(PathBuf::from).ok();
     for mounted in fuse::mounted()? {
@@ -45,13 +45,13 @@ pub(crate) fn unmount_of(volume: &Here, wait: Duration) -> Result<()> {
             unmount(&mounted.path, false, wait)?;
         } else if let Some(pid) = stopped {
             bail!(
-                "the volume is mounted on {path}, and the mount's process {pid} is stopped: let it go on (`kill -CONT {pid}`), then \
-                 `weft unmount {path}`, so that what was written there is not lost",
+                "the volume is mounted on {path}, and the mount's process {pid} is stopped: resume it (`kill -CONT {pid}`), then run \
+                 `weft unmount {path}`, so that no written data is lost",
                 path = mounted.path.display()
             );
         } else if !fuse::is_dead(&mounted.path) {
             bail!(
-                "the volume is mounted on {}: `weft unmount {}` first, so that what was written there is not lost",
+                "the volume is mounted on {}: run `weft unmount {}` first, so that no written data is lost",
                 mounted.path.display(),
                 mounted.path.display()
             );
@@ -72,16 +72,16 @@ pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
         return Ok(false);
     };
     let mounted = fuse::mounted_on(&path)?;
-    let volume = Here::of(config.clone());
+    let volume = LocalVolume::of(config.clone());
     mounted.map_or(Ok(false), |mounted| is_of(&volume, &mounted, false))
 }
 
-/// Whether this volume is what is mounted there. Names do not tell: one volume may be mounted by
-/// its folder, by any address that its service has, and under any name (`-o fsname`). So the mount
-/// is asked, unless it is `silent`; only of one that does not answer its source decides.
-fn is_of(volume: &Here, mounted: &Mounted, silent: bool) -> Result<bool> {
+/// Whether this volume is mounted there. The source in the table of mounts does not tell: a volume
+/// may be mounted by its folder, by any address of its service, and under any name (`-o fsname`).
+/// So the mount is asked, unless it is `silent`; its source decides only if it does not respond.
+fn is_of(volume: &LocalVolume, mounted: &Mounted, silent: bool) -> Result<bool> {
     let folder = std::fs::canonicalize(volume.base())?;
-    // A mount that names the folder of another volume is not asked: that would disturb its own
+    // A mount that names the folder of another volume is not asked: that would disturb its
     // unmounting.
     let names_another =
         |source: &Path| source.is_absolute() && source.join(FILE).is_file() && *source != folder;
@@ -89,10 +89,10 @@ fn is_of(volume: &Here, mounted: &Mounted, silent: bool) -> Result<bool> {
         return Ok(false);
     }
     let ask = || fuse::told(&mounted.path, VOLUME_XATTR);
-    let told = (!silent).then(ask).flatten();
-    if let Some(told) = told.filter(|told| !told.is_empty()) {
-        // Without the volume's key no process of this machine has mounted it.
-        return Ok(volume.id().is_some_and(|id| told == hex(&id)));
+    let reported = (!silent).then(ask).flatten();
+    if let Some(reported) = reported.filter(|id| !id.is_empty()) {
+        // Without the volume's key, no process of this machine can have mounted it.
+        return Ok(volume.id().is_some_and(|id| reported == hex(&id)));
     }
     let by_address = |address| mounted.source.to_str() == Some(address);
     Ok(mounted.source == folder || volume.address().is_some_and(by_address))

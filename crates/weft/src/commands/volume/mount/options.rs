@@ -1,4 +1,4 @@
-//! The list behind `-o`.
+//! The mount options of `-o`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,9 @@ use weft_mount::fuse::{Appearance, MountFlags};
 use weft_net::Wire;
 
 use crate::args::Global;
+use crate::limits::KERNEL_CACHE_MAX;
 
-/// How a mount behaves.
+/// The options of a mount.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -22,7 +23,7 @@ pub(crate) struct MountOptions {
     /// Flags that the kernel enforces.
     flags: MountFlags,
     others: bool,
-    /// The mount exists, and its options are to change.
+    /// Change the options of an existing mount.
     pub(super) remount: bool,
     pub(crate) strict: bool,
     durable: bool,
@@ -37,11 +38,8 @@ pub(crate) struct MountOptions {
     pub(crate) text: String,
 }
 
-/// The longest time that the kernel may cache attributes and names.
-const VALID_MAX: Duration = Duration::from_hours(1);
-
-/// Options that mount(8) passes on, or means for itself.
-const WITHOUT_MEANING: [&str; 14] = [
+/// Options of mount(8) that have no meaning here.
+const IGNORED: [&str; 14] = [
     "",
     "defaults",
     "auto",
@@ -55,12 +53,11 @@ const WITHOUT_MEANING: [&str; 14] = [
     "_netdev",
     "silent",
     "loud",
-    // It is always so.
+    // Always set.
     "default_permissions",
 ];
 
-/// What the table of mounts shows of every mount by FUSE: mount(8) says it again when one is to be
-/// mounted otherwise.
+/// Options that the table of mounts shows for every FUSE mount: mount(8) repeats them on a remount.
 const SHOWN: [&str; 6] = [
     "user_id", "group_id", "rootmode", "max_read", "blksize", "fd",
 ];
@@ -93,10 +90,10 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
                 let level = needed()?.parse();
                 options.wire = Some(level.map_err(|wrong: String| format!("wire: {wrong}"))?);
             }
-            _ if is_without_meaning(word, name) => {}
+            _ if is_ignored(word, name) => {}
             _ => {
                 return Err(format!(
-                    "there is no mount option `{word}`: see `weft mount --help` for those that are"
+                    "there is no mount option `{word}`: see `weft mount --help` for a list"
                 ));
             }
         }
@@ -104,28 +101,28 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
     Ok(options)
 }
 
-fn is_without_meaning(word: &str, name: &str) -> bool {
+fn is_ignored(word: &str, name: &str) -> bool {
     let of_users = name == "user" || name == "comment" || name.starts_with("x-");
-    WITHOUT_MEANING.contains(&word) || SHOWN.contains(&name) || of_users
+    IGNORED.contains(&word) || SHOWN.contains(&name) || of_users
 }
 
 fn seconds(name: &str, text: &str) -> std::result::Result<Duration, String> {
     let wrong = || {
         format!(
-            "{name}: `{text}` is no number of seconds from 0 to {}",
-            VALID_MAX.as_secs()
+            "{name}: `{text}` is not a number of seconds from 0 to {}",
+            KERNEL_CACHE_MAX.as_secs()
         )
     };
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     let duration = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-    if duration > VALID_MAX {
+    if duration > KERNEL_CACHE_MAX {
         Err(wrong())
     } else {
         Ok(duration)
     }
 }
 
-/// A volume that fstab names by its address, with the key among the options.
+/// Takes the key from the options, and the address if fstab names the volume by it.
 pub(super) fn take_key(global: &mut Global, key: Option<&Path>) -> Result<()> {
     if let (None, Some(key)) = (global.key(), key) {
         global.name_key(key.to_owned());
@@ -136,7 +133,7 @@ pub(super) fn take_key(global: &mut Global, key: Option<&Path>) -> Result<()> {
     {
         let address = volume.display().to_string();
         if global.key().is_none() {
-            bail!("which key is that of {address}? Name its file: -o key_file=FILE");
+            bail!("no key given for the volume at {address}: name its file with -o key_file=FILE");
         }
         global.name_address(address);
     }
@@ -146,12 +143,12 @@ pub(super) fn take_key(global: &mut Global, key: Option<&Path>) -> Result<()> {
 /// `HOST:PORT`, and no path.
 fn is_address(volume: &Path) -> bool {
     let text = volume.to_string_lossy();
-    let parts = text.rsplit_once(':');
-    parts.is_some_and(|(host, port)| !host.contains('/') && port.parse::<u16>().is_ok())
+    let split = text.rsplit_once(':');
+    split.is_some_and(|(host, port)| !host.contains('/') && port.parse::<u16>().is_ok())
 }
 
 impl MountOptions {
-    /// For the file system.
+    /// The options of the file system.
     pub(super) fn file_system(&self) -> Options {
         let mut options = Options {
             strict: self.strict,
@@ -159,13 +156,13 @@ impl MountOptions {
             fixed: self.fixed().collect::<Vec<_>>().join(","),
             ..Options::default()
         };
-        let unless_told = self.strict.then_some(Duration::ZERO);
-        options.attributes_valid = self.attributes_valid.or(unless_told);
-        options.names_valid = self.names_valid.or(unless_told);
+        let default = self.strict.then_some(Duration::ZERO);
+        options.attributes_valid = self.attributes_valid.or(default);
+        options.names_valid = self.names_valid.or(default);
         options
     }
 
-    /// For the kernel.
+    /// The options of the kernel's mount.
     pub(super) fn appearance(&self, source: OsString) -> Appearance {
         let root = rustix::process::geteuid().is_root();
         Appearance {
@@ -175,7 +172,7 @@ impl MountOptions {
         }
     }
 
-    /// The options that cannot change while the volume is mounted, each in one spelling.
+    /// The options that cannot change while the volume is mounted, in canonical spelling.
     pub(super) fn fixed(&self) -> impl Iterator<Item = String> {
         let seconds =
             |name, time: Option<Duration>| time.map(|t| format!("{name}={}", t.as_secs_f64()));
@@ -188,7 +185,7 @@ impl MountOptions {
         words.into_iter().flatten()
     }
 
-    /// For the connection.
+    /// The options of the connection.
     pub(super) fn connect(&self, mut options: ConnectOptions) -> ConnectOptions {
         options.lazy = !self.durable;
         options.wire = self.wire.unwrap_or(options.wire);
@@ -201,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_understood_with_what_fstab_adds() {
+    fn mount_options_parse_with_those_that_fstab_adds() {
         let options =
             parse("rw,nodev,strict,attr_timeout=0.5,x-systemd.automount,_netdev,fsname=grid")
                 .unwrap();
@@ -214,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_believes_nothing_unless_told() {
+    fn strict_caches_nothing_unless_a_timeout_is_given() {
         let valid = |text| parse(text).unwrap().file_system().attributes_valid;
         assert_eq!(valid("strict"), Some(Duration::ZERO));
         assert_eq!(valid("strict,attr_timeout=2"), Some(Duration::from_secs(2)));
@@ -222,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_table_of_mounts_shows_can_be_said_again() {
+    fn options_from_the_table_of_mounts_parse() {
         let shown = "remount,rw,relatime,user_id=0,group_id=0,default_permissions,allow_other";
         let options = parse(shown).unwrap();
         assert!(options.remount && options.fixed().next().is_none());
@@ -244,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_option_says_so() {
+    fn unknown_and_malformed_options_are_named() {
         for (text, word) in [
             ("cached", "cached"),
             ("attr_timeout", "needs a value"),

@@ -1,31 +1,28 @@
-//! The path that a volume is to be mounted on.
+//! The mount point of a volume.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use weft_mount::fuse::{self, Look};
 
+use crate::limits::LINKS_MAX;
 use crate::terminal::output;
 
-/// Checks the path and makes it whole; takes a dead mount away from it, and says so.
+/// Checks a mount point and makes it absolute. Detaches a dead mount from it, and says so.
 pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
     let whole = real(&std::path::absolute(path)?);
     let look = fuse::look(&whole);
     if look == Look::Silent {
         bail!(
-            "what is mounted on {} does not answer: its process may be stopped",
+            "the mount on {} does not respond: its process may be stopped; see `weft unmount`",
             whole.display()
         );
     }
     if look == Look::Dead {
-        fuse::detach(&whole, true).with_context(|| {
-            format!(
-                "the mount on {} is dead and cannot be taken away",
-                whole.display()
-            )
-        })?;
+        fuse::detach(&whole, true)
+            .with_context(|| format!("cannot detach the dead mount on {}", whole.display()))?;
         output::say(format_args!(
-            "weft: the process behind the mount on {} was gone; took that mount away",
+            "weft: the process of the previous mount on {} was gone; detached that mount",
             whole.display()
         ));
     }
@@ -36,11 +33,11 @@ pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
         )
     })?;
     if !path.is_dir() {
-        bail!("cannot mount on {}: it is no directory", path.display());
+        bail!("cannot mount on {}: it is not a directory", path.display());
     }
     if let Some(mounted) = fuse::mounted_on(&path)? {
         bail!(
-            "{} is on {} already; `weft unmount {}` takes it away",
+            "{} is already mounted on {}: run `weft unmount {}` first",
             mounted.source.display(),
             path.display(),
             path.display()
@@ -49,8 +46,8 @@ pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Symbolic links on the way to a path, as its system has them: the same path without them. What a
-/// dead mount covers cannot be looked into, so the last name is only read as a link.
+/// The path with its symbolic links resolved. The last name may be a dead mount, which cannot be
+/// accessed, so it is only read as a link.
 pub(crate) fn real(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -66,6 +63,3 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     }
     path
 }
-
-/// As many as the kernel follows.
-const LINKS_MAX: usize = 40;

@@ -19,7 +19,7 @@ pub(super) fn remount(path: &Path, options: &MountOptions) -> Result<PathBuf> {
     }
     if !rustix::process::geteuid().is_root() {
         bail!(
-            "only root can change how {} is mounted: unmount it and mount it again",
+            "only root can change the options of the mount on {}: unmount it and mount it again",
             path.display()
         );
     }
@@ -30,7 +30,7 @@ pub(super) fn remount(path: &Path, options: &MountOptions) -> Result<PathBuf> {
     let has: Vec<&str> = has.split(',').collect();
     if let Some(other) = options.fixed().find(|word| !has.contains(&word.as_str())) {
         bail!(
-            "`{other}` cannot be changed while a volume is mounted: unmount {} and mount it again",
+            "`{other}` cannot be changed while the volume is mounted: unmount {} and mount it again",
             path.display()
         );
     }

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-/// The most users that a message names.
-const NAMED: usize = 5;
+use crate::limits::MOUNT_USERS_NAMED_MAX;
 
-/// Processes with a working directory, an open file, a program or a map under the path, as `name
-/// (process 123)`.
+/// Processes with a working directory, an open file, an executable or a memory map under the path,
+/// as `name (process 123)`.
 pub(crate) fn of(path: &Path) -> Vec<String> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -17,7 +16,7 @@ pub(crate) fn of(path: &Path) -> Vec<String> {
         .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| uses(*pid, path))
         .map(named)
-        .take(NAMED)
+        .take(MOUNT_USERS_NAMED_MAX)
         .collect()
 }
 
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_with_a_file_open_is_found() {
+    fn a_process_with_an_open_file_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let dir_path = dir.path().canonicalize().unwrap();
         assert!(

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use weft_client::{ServerMapReply, Volume};
 
-use super::asked::{self, Asked, REFUSED, UP};
+use super::answers::{self, REFUSED, ServerAnswer, UP};
 use super::print::print;
 use super::rows::{ClientRow, DiskRow, Report, Row};
 use crate::args::Global;
@@ -15,19 +15,19 @@ use crate::remote::servers::refusal;
 use crate::terminal::output;
 use crate::volume_config::{Config, NodeName, ServerSection, lock_of};
 
-/// Show whether a volume runs, its servers, and how full they are
+/// Show whether a volume is running, the state of its servers, and how full they are
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   weft status /tmp/volume
   weft --address host:4700 --key-file volume.key status --json
 
-Exit code 0: everything is up; 1: something is not (a disk that failed or is missing, too), bytes of files are known to be lost \
-(`weft fsck` names them), or the volume cannot be reached.
-JSON has the same keys whatever is up; what is not known is null. Of a volume that is not running it is printed, too, as \
-far as the volume's folder tells.")]
+Exit code 0: everything is up; 1: a node is down, a disk failed or is missing, file data is known to be lost (`weft fsck` lists \
+it), or the volume cannot be reached.
+The JSON always has the same keys; unknown values are null. For a volume that is not running, it shows what the volume's folder \
+tells.")]
 pub(crate) struct Status {
-    /// Folder of the volume; without it, the volume that the global options name
+    /// Folder of the volume [default: the volume that the global options name]
     dir: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -48,11 +48,11 @@ impl Status {
         let map = connect::block_on(async {
             let volume = Volume::connect(options).await?;
             let map = volume.server_map().await?;
-            let asked = asked::all(&volume, &map).await;
+            let answers = answers::all(&volume, &map).await;
             let clients = volume.clients().await.ok();
-            Ok((map, asked, clients))
+            Ok((map, answers, clients))
         });
-        let (map, asked, clients) = match map {
+        let (map, answers, clients) = match map {
             Ok(found) => found,
             Err(error) => {
                 if let Some(config) = &config {
@@ -64,7 +64,7 @@ impl Status {
                 return Err(error);
             }
         };
-        let mut report = report(&map, asked, meta_address, config.as_ref())?;
+        let mut report = report(&map, answers, meta_address, config.as_ref())?;
         let clients = clients.map(|all| all.into_iter().map(ClientRow::of));
         report.clients = clients.map(Iterator::collect);
         if self.json {
@@ -81,7 +81,7 @@ impl Status {
     }
 }
 
-/// What the volume's folder tells where the metadata service does not answer: which nodes there
+/// The report if the metadata service does not answer, from the volume's folder: which nodes there
 /// are, and which of them have a process.
 fn silent(config: &Config, meta_address: String) -> Result<Report> {
     let row = |node: NodeName, address: String, metrics: Option<String>| -> Result<Row> {
@@ -120,7 +120,7 @@ fn silent(config: &Config, meta_address: String) -> Result<Report> {
 
 fn report(
     map: &ServerMapReply,
-    mut asked: BTreeMap<u32, Asked>,
+    mut answers: BTreeMap<u32, ServerAnswer>,
     meta_address: String,
     config: Option<&Config>,
 ) -> Result<Report> {
@@ -134,11 +134,11 @@ fn report(
     let mut servers = Vec::new();
     for server in &map.servers {
         let pid = pid(NodeName::Server(server.id))?;
-        let Some(Asked {
+        let Some(ServerAnswer {
             state,
             disks,
             losses,
-        }) = asked.remove(&server.id)
+        }) = answers.remove(&server.id)
         else {
             continue;
         };

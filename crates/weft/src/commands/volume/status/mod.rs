@@ -1,8 +1,8 @@
 //! `weft status`: whether a volume runs, and how its servers are.
 //!
-//! `asked` asks the servers, `rows` is what is known, with the keys of the JSON, `print` shows it.
+//! `answers` asks the servers, `rows` is the report with the keys of the JSON, `print` shows it.
 
-mod asked;
+mod answers;
 mod command;
 mod print;
 mod rows;

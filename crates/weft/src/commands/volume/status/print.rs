@@ -3,7 +3,7 @@
 use anyhow::Result;
 use weft_store::DiskState;
 
-use super::asked::REFUSED;
+use super::answers::REFUSED;
 use super::rows::{Report, Row};
 use crate::remote::servers::SERVICE_REFUSED;
 use crate::terminal::output::{self, bytes};
@@ -61,7 +61,7 @@ pub(super) fn print(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// The clients that are connected now.
+/// The connected clients.
 fn print_clients(report: &Report) -> Result<()> {
     let clients = report.clients.as_deref().unwrap_or_default();
     if clients.is_empty() {
@@ -80,7 +80,7 @@ fn print_clients(report: &Report) -> Result<()> {
     output::line(table)
 }
 
-/// What is known to be lost.
+/// The data that is known to be lost.
 fn print_losses(report: &Report) -> Result<()> {
     for row in &report.servers {
         let Some(lost) = row.losses.as_ref().filter(|lost| lost.ranges > 0) else {
@@ -88,7 +88,8 @@ fn print_losses(report: &Report) -> Result<()> {
         };
         if lost.files == 0 {
             output::line(format!(
-                "{}: files of which it has nothing may have had bytes there, and reading those fails; `weft fsck` names them, and `weft fsck --repair` ends this when there are none",
+                "{}: files without data there may have had some, and reading those bytes fails; `weft fsck` lists the files, and \
+                 `weft fsck --repair` ends this if there are none",
                 row.node
             ))?;
             continue;
@@ -96,7 +97,7 @@ fn print_losses(report: &Report) -> Result<()> {
         let least = if lost.more { "at least " } else { "" };
         let files = output::count(lost.files, "file");
         output::line(format!(
-            "{}: {least}{} of {files} are lost or not proven, and reading them fails; `weft fsck` names them",
+            "{}: {least}{} of {files} are lost or not proven, and reading them fails; `weft fsck` lists them",
             row.node,
             bytes(lost.bytes)
         ))?;
@@ -104,7 +105,7 @@ fn print_losses(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// The disks, where a server has several or something is wrong with one.
+/// The disks, if a server has several or one is not in use.
 fn print_disks(report: &Report) -> Result<()> {
     let usual = |row: &Row| {
         let disks = row.disks.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What `weft status` knows of a volume, with the keys of its JSON.
+//! The report of `weft status`, with the keys of its JSON.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -52,11 +52,11 @@ pub(super) struct Row {
     pub(super) used: Option<u64>,
     pub(super) available: Option<u64>,
     pub(super) metrics: String,
-    /// Of a server that could be asked.
+    /// Known if the server answered.
     pub(super) disks: Option<Vec<DiskRow>>,
-    /// What is lost of what a server held, as far as it could be asked.
+    /// Lost data of the server, if it answered.
     pub(super) losses: Option<LossRow>,
-    /// Why a server that is there takes no part, and what to do.
+    /// Why a running server is refused, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<String>,
 }
@@ -67,7 +67,7 @@ pub(super) struct LossRow {
     pub(super) files: u64,
     pub(super) ranges: u64,
     pub(super) bytes: u64,
-    /// There is more than was counted.
+    /// There is more lost data than was counted.
     pub(super) more: bool,
 }
 

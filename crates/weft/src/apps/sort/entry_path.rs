@@ -1,36 +1,38 @@
-//! Paths of a volume: where a file really is, and the names beside it.
+//! Paths in a volume: symbolic links resolved, and names in the same directory.
 
 use anyhow::{Context, Result, bail};
 use weft_client::{FileKind, Volume};
 use weft_proto::Code;
 
-/// Links followed before a path is called a loop.
-const LINKS_MAX: usize = 40;
+use crate::limits::LINKS_MAX;
 
-/// A directory and a name in it.
+/// The path of an entry: a directory and a name in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct EntryPath {
     /// Ends in a slash.
     pub(crate) directory: Vec<u8>,
     pub(crate) name: Vec<u8>,
 }
 
-impl Place {
+impl EntryPath {
     /// Splits a path.
-    pub(crate) fn new(path: &[u8]) -> Result<Place> {
+    pub(crate) fn new(path: &[u8]) -> Result<EntryPath> {
         let end = path.iter().rposition(|b| *b != b'/').map_or(0, |i| i + 1);
         let path = &path[..end];
-        let cut = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
-        let (directory, name) = path.split_at(cut);
+        let split = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
+        let (directory, name) = path.split_at(split);
         if matches!(name, b"" | b"." | b"..") {
-            bail!("`{}` names no file", crate::terminal::name::escape(path));
+            bail!(
+                "`{}` does not name a file",
+                crate::terminal::name::escape(path)
+            );
         }
         let directory = if directory.is_empty() {
             b"/"
         } else {
             directory
         };
-        Ok(Place {
+        Ok(EntryPath {
             directory: directory.to_vec(),
             name: name.to_vec(),
         })
@@ -46,19 +48,19 @@ impl Place {
         crate::terminal::name::escape(&self.path())
     }
 
-    /// A place beside this one.
-    pub(crate) fn beside(&self, name: Vec<u8>) -> Place {
-        Place {
+    /// The path of another name in the same directory.
+    pub(crate) fn beside(&self, name: Vec<u8>) -> EntryPath {
+        EntryPath {
             directory: self.directory.clone(),
             name,
         }
     }
 
-    /// Refuses a directory, which no file can replace.
+    /// Refuses a directory: a file cannot replace it.
     pub(crate) async fn refuse_directory(&self, volume: &Volume) -> Result<()> {
         match volume.stat_link(self.path()).await {
             Ok(there) if there.kind == FileKind::Directory as i32 => bail!(
-                "{} is a directory, and the sorted records go to a file: name one, in it or elsewhere",
+                "{} is a directory: name a file for the sorted records",
                 self.show()
             ),
             Ok(_) => Ok(()),
@@ -67,12 +69,11 @@ impl Place {
         }
     }
 
-    /// Where the symbolic links at the end of a path lead: what is put there does not replace a
-    /// link.
+    /// Follows the symbolic links at the end of a path, so that the result does not replace a link.
     ///
-    /// One request for each link, and one for what is no link or is not there.
-    pub(crate) async fn resolve(volume: &Volume, path: &[u8]) -> Result<Place> {
-        let mut place = Place::new(path)?;
+    /// Cost: one request for each link, and one for the path that is not a link or does not exist.
+    pub(crate) async fn resolve(volume: &Volume, path: &[u8]) -> Result<EntryPath> {
+        let mut place = EntryPath::new(path)?;
         for _ in 0..LINKS_MAX {
             let attributes = match volume.stat_link(place.path()).await {
                 Err(e) if e.code() == Code::NotFound => return Ok(place),
@@ -87,7 +88,7 @@ impl Place {
             } else {
                 [&place.directory[..], &text].concat()
             };
-            place = Place::new(&next).context("a symbolic link leads nowhere")?;
+            place = EntryPath::new(&next).context("cannot follow the symbolic link")?;
         }
         bail!(
             "{}: too many symbolic links",
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn paths_split_into_directory_and_name() {
         let split = |path: &str| {
-            let place = Place::new(path.as_bytes()).unwrap();
+            let place = EntryPath::new(path.as_bytes()).unwrap();
             let text = |b: &[u8]| String::from_utf8(b.to_vec()).unwrap();
             (text(&place.directory), text(&place.name))
         };
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(split("/a/b//"), ("/a/".into(), "b".into()));
         assert_eq!(split("a/b"), ("a/".into(), "b".into()));
         for nothing in ["", "/", "//", "/a/..", "."] {
-            assert!(Place::new(nothing.as_bytes()).is_err(), "{nothing}");
+            assert!(EntryPath::new(nothing.as_bytes()).is_err(), "{nothing}");
         }
     }
 }

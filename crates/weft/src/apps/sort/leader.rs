@@ -1,13 +1,13 @@
-//! The leader of a sort: lays the mesh, starts the workers, keeps the barriers, checks, and puts
-//! the result in place.
+//! The leader of a sort: computes the mesh, starts the workers, runs the barriers, checks the
+//! result, and renames it into place.
 //!
-//! What a user can rely on:
-//! 1. Until the rename at the end the file is not touched; the rename is one step, so opening the
-//!    name finds all of the old or all of the new.
-//! 2. Before it the result was read back: as many records, the same sum of their hashes, each in
-//!    order; and it was synced.
-//! 3. What else happens, scratch files are removed, unless this process is killed outright; the
-//!    next sort of the same file names what was left then.
+//! Guarantees:
+//! 1. The file is not touched until the rename at the end, which is atomic: opening the name finds
+//!    either the complete old file or the complete new one.
+//! 2. Before the rename, the result is read back (as many records, the same sum of hashes, in
+//!    order) and synced.
+//! 3. Scratch files are removed in any case, unless this process is killed; the next sort of the
+//!    same file names those that were left.
 
 use std::time::Instant;
 
@@ -16,37 +16,37 @@ use serde::Serialize;
 use weft_client::{Access, Attributes, Changes, File, Volume};
 
 use super::copy;
-use super::job::{ByteOrder, Job};
+use super::entry_path::EntryPath;
+use super::job::{ByteOrder, SortJob};
 use super::mesh::Mesh;
-use super::opened::Handed;
+use super::opened::HandedFile;
 use super::phases::{self, PhaseSummary, Phases, mib_per_second};
 use super::scratch::Scratch;
-use super::target::Place;
 use crate::apps::crew::unless_interrupted;
 use crate::apps::record::RecordOrder;
 use crate::args::Global;
 use crate::terminal::output;
 
-/// A sort as it was asked for.
+/// The request for a sort.
 pub(crate) struct Sorting<'a> {
     pub(crate) global: &'a Global,
     pub(crate) volume: &'a Volume,
     pub(crate) file: &'a [u8],
-    /// Where the result goes; nothing: over the file.
+    /// Where the result goes; `None`: it replaces the file.
     pub(crate) output: Option<&'a [u8]>,
     pub(crate) order: RecordOrder,
     pub(crate) workers: u32,
     /// Bytes for each worker.
     pub(crate) memory: u64,
-    /// The file's cells follow one another, instead of its canonical order.
+    /// Read the file cell after cell instead of in canonical order.
     pub(crate) from_cells: bool,
-    /// The result's cells follow one another.
+    /// Leave the result as sorted cells.
     pub(crate) keep_cells: bool,
 }
 
-/// What a sort did.
+/// The result of a sort.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct SortSummary {
     pub(crate) file: String,
     pub(crate) output: String,
     pub(crate) records: u64,
@@ -64,10 +64,10 @@ pub(crate) struct Summary {
     pub(crate) phases: Vec<PhaseSummary>,
 }
 
-impl Summary {
-    /// What these phases did; how long all took is not known yet.
-    pub(super) fn of(mesh: &Mesh, phases: Phases, file: String, output: String) -> Summary {
-        Summary {
+impl SortSummary {
+    /// The summary of these phases; the total time is added later.
+    pub(super) fn of(mesh: &Mesh, phases: Phases, file: String, output: String) -> SortSummary {
+        SortSummary {
             file,
             output,
             records: mesh.records,
@@ -85,8 +85,8 @@ impl Summary {
         }
     }
 
-    /// Notes the time since it began.
-    pub(super) fn took(&mut self, began: Instant) {
+    /// Sets the time since the sort began.
+    pub(super) fn set_time(&mut self, began: Instant) {
         self.seconds = began.elapsed().as_secs_f64();
         self.mib_per_second = mib_per_second(self.bytes, self.seconds);
     }
@@ -94,7 +94,7 @@ impl Summary {
 
 /// The file to sort, as it was when the sort began.
 struct Source {
-    place: Place,
+    place: EntryPath,
     file: File,
     before: Attributes,
     order: ByteOrder,
@@ -106,36 +106,44 @@ impl Sorting<'_> {
     ///
     /// # Durability
     /// The result survives power loss before it gets its name.
-    pub(crate) async fn run(&self) -> Result<Summary> {
+    pub(crate) async fn run(&self) -> Result<SortSummary> {
         let began = Instant::now();
-        let place = Place::resolve(self.volume, self.file).await?;
+        let place = EntryPath::resolve(self.volume, self.file).await?;
         let target = match self.output {
-            Some(output) => Place::resolve(self.volume, output).await?,
+            Some(output) => EntryPath::resolve(self.volume, output).await?,
             None => place.clone(),
         };
-        // Before hours of sorting, not at the rename that ends them.
+        // Checked now, not at the rename after hours of sorting.
         target.refuse_directory(self.volume).await?;
         let mut scratch = Scratch::beside(self.volume, target.clone())?;
         let done = unless_interrupted(self.steps(&mut scratch, place, &target)).await;
         let discarded = scratch.discard().await;
         match (done, discarded) {
             (Ok(mut summary), Ok(())) => {
-                summary.took(began);
+                summary.set_time(began);
                 Ok(summary)
             }
-            (Ok(_), Err(left)) => Err(left.context(format!("{} is sorted, but", target.show()))),
+            (Ok(_), Err(left)) => Err(left.context(format!(
+                "{} is sorted, but a scratch file is left",
+                target.show()
+            ))),
             (Err(error), Ok(())) => Err(error),
             (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
         }
     }
 
-    async fn steps(&self, scratch: &mut Scratch, place: Place, target: &Place) -> Result<Summary> {
+    async fn steps(
+        &self,
+        scratch: &mut Scratch,
+        place: EntryPath,
+        target: &EntryPath,
+    ) -> Result<SortSummary> {
         let source = self.source(place).await?;
         // The file to sort may itself be a temporary file of the sort's caller.
         let stale = scratch.stale().await?;
         for stale in stale.iter().filter(|stale| **stale != source.place) {
             output::say(format_args!(
-                "weft: note: {0} belongs to another sort of {1}; if none is running, one was killed: `weft rm {0}`",
+                "weft: note: {0} belongs to another sort of {1}; if none is running, remove it with `weft rm {0}`",
                 stale.show(),
                 target.show()
             ));
@@ -154,15 +162,15 @@ impl Sorting<'_> {
             None
         };
         let phases = if source.records > 0 {
-            let jobs: Vec<Job> = (0..self.workers)
-                .map(|worker| Job {
+            let jobs: Vec<SortJob> = (0..self.workers)
+                .map(|worker| SortJob {
                     worker,
                     mesh: mesh.clone(),
                     order: self.order,
-                    source: Handed::Weft(source.file.hand_over()),
+                    source: HandedFile::Weft(source.file.hand_over()),
                     source_order: source.order.clone(),
-                    scratch: mesh_file.as_ref().map(|f| Handed::Weft(f.hand_over())),
-                    output: Handed::Weft(output.hand_over()),
+                    scratch: mesh_file.as_ref().map(|f| HandedFile::Weft(f.hand_over())),
+                    output: HandedFile::Weft(output.hand_over()),
                     output_order: output_order.clone(),
                 })
                 .collect();
@@ -172,7 +180,7 @@ impl Sorting<'_> {
             output.sync().await?;
             Phases::default()
         };
-        // The workers wrote, but this process tells of it.
+        // The workers wrote the data, but this process reports it.
         output.note_written();
         output.close().await?;
         self.unchanged(&source).await?;
@@ -183,14 +191,14 @@ impl Sorting<'_> {
             file.close().await?;
         }
         source.file.close().await?;
-        let summary = Summary::of(&mesh, phases, source.place.show(), target.show());
-        Ok(Summary {
+        let summary = SortSummary::of(&mesh, phases, source.place.show(), target.show());
+        Ok(SortSummary {
             kept_cells: self.keep_cells,
             ..summary
         })
     }
 
-    async fn source(&self, place: Place) -> Result<Source> {
+    async fn source(&self, place: EntryPath) -> Result<Source> {
         let file = self.volume.attach(place.path(), Access::read()).await?;
         let before = file.stat().await?;
         let record = self.order.size() as u64;
@@ -204,7 +212,7 @@ impl Sorting<'_> {
             if let Some(cell) = lengths.iter().position(|l| l % record != 0) {
                 let length = lengths[cell];
                 bail!(
-                    "cell {cell} of {} has {length} bytes, which is no multiple of the record, {record} bytes",
+                    "cell {cell} of {} has {length} bytes, which is not a multiple of the record size, {record} bytes",
                     place.show()
                 );
             }
@@ -215,8 +223,7 @@ impl Sorting<'_> {
         };
         if bytes % record != 0 {
             bail!(
-                "{} has {bytes} bytes, which is no multiple of the record: {} records of {record} bytes and {} bytes \
-                 more",
+                "{} has {bytes} bytes, which is not a multiple of the record size: {} records of {record} bytes and {} bytes more",
                 place.show(),
                 bytes / record,
                 bytes % record
@@ -231,7 +238,7 @@ impl Sorting<'_> {
         })
     }
 
-    /// Layout of the result, and the order of its bytes.
+    /// The layout of the result, and the order of its bytes.
     fn output_shape(&self, source: &Source, mesh: &Mesh) -> (weft_client::NewLayout, ByteOrder) {
         if !self.keep_cells {
             return (copy::layout(&source.file, None), ByteOrder::Canonical);
@@ -245,13 +252,13 @@ impl Sorting<'_> {
         (shape, ByteOrder::Cells(lengths))
     }
 
-    /// Fails if the file changed since the sort began: the result would not hold the change.
+    /// Fails if the file changed since the sort began: the result would lack the change.
     async fn unchanged(&self, source: &Source) -> Result<()> {
         let now = self.volume.stat(source.place.path()).await?;
         let then = &source.before;
         if (now.id, now.size, now.modified) != (then.id, then.size, then.modified) {
             bail!(
-                "{} was changed while it was being sorted: nothing was replaced; sort it again",
+                "{} changed while it was being sorted: nothing was replaced; sort it again",
                 source.place.show()
             );
         }
@@ -259,7 +266,7 @@ impl Sorting<'_> {
     }
 }
 
-/// What the result takes over from the file.
+/// The attributes that the result takes over from the file.
 fn changes(from: &Attributes, made: &Attributes) -> Changes {
     Changes {
         mode: Some(from.mode & 0o7777),

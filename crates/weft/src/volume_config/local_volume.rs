@@ -1,4 +1,4 @@
-//! A volume on this machine, as its folder shows it even if the configuration cannot be read or has
+//! A volume on this machine as its folder shows it, even if the configuration is unreadable or has
 //! changed: which nodes may run, and where their folders are.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ use crate::volume_config::node::marker::Marker;
 /// node's folder.
 pub(super) const STARTED: &str = "started";
 
-/// A volume's folder and what it shows.
-pub(crate) struct Here {
+/// A volume's folder, and what it says about the volume.
+pub(crate) struct LocalVolume {
     base: PathBuf,
     config: Result<Config>,
     id: Option<[u8; 16]>,
@@ -28,25 +28,25 @@ pub(crate) struct Here {
 
 /// A node that may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeHere {
+pub(crate) struct LocalNode {
     /// `meta` or `server-N`.
     pub(crate) name: String,
     /// Where its data and its lock are.
     pub(crate) folder: PathBuf,
 }
 
-impl NodeHere {
+impl LocalNode {
     /// Whether it is the metadata service.
     pub(crate) fn is_meta(&self) -> bool {
         self.name == NodeName::Meta.to_string()
     }
 }
 
-impl Here {
-    /// Looks at a volume's folder, or at its configuration file.
-    pub(crate) fn at(place: &Path) -> Here {
+impl LocalVolume {
+    /// Examines a volume's folder, or its configuration file.
+    pub(crate) fn at(place: &Path) -> LocalVolume {
         match Config::read(place) {
-            Ok(config) => Here::of(config),
+            Ok(config) => LocalVolume::of(config),
             Err(error) => {
                 let folder = if place.is_dir() {
                     place
@@ -56,7 +56,7 @@ impl Here {
                 let base = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
                 let key = weft_client::ConnectOptions::from_address("", base.join("volume.key"));
                 let address = fs::read_to_string(base.join(ADDRESS)).ok();
-                Here {
+                LocalVolume {
                     id: key.ok().map(|options| volume_id(&options.key)),
                     address: address.map(|text| text.trim().to_owned()),
                     config: Err(error),
@@ -66,9 +66,9 @@ impl Here {
         }
     }
 
-    /// What is known of a volume whose configuration is at hand.
-    pub(crate) fn of(config: Config) -> Here {
-        Here {
+    /// The volume of this configuration.
+    pub(crate) fn of(config: Config) -> LocalVolume {
+        LocalVolume {
             base: config.base.clone(),
             id: config.key().ok().map(|key| volume_id(&key)),
             address: Some(config.meta.address.clone()),
@@ -86,13 +86,13 @@ impl Here {
         self.id
     }
 
-    /// What keeps nodes from starting again: the configuration cannot be read, or the key it names.
-    pub(crate) fn hindrance(&self) -> Option<String> {
+    /// What to fix before nodes can start again: an unreadable configuration or key.
+    pub(crate) fn needed_fix(&self) -> Option<String> {
         match &self.config {
-            Err(_) => Some("mend its configuration".to_owned()),
+            Err(_) => Some("fix its configuration".to_owned()),
             Ok(config) => {
                 let error = config.key().err()?;
-                Some(format!("mend its key ({})", output::error(&error)))
+                Some(format!("fix its key ({})", output::error(&error)))
             }
         }
     }
@@ -102,14 +102,14 @@ impl Here {
         self.address.as_deref()
     }
 
-    /// Why the configuration cannot be read, if it cannot.
-    pub(crate) fn obstacle(&self) -> Option<&anyhow::Error> {
+    /// The error of reading the configuration, if there was one.
+    pub(crate) fn config_error(&self) -> Option<&anyhow::Error> {
         self.config.as_ref().err()
     }
 
     /// Every node that may run: those of the configuration, those that were started, and those
     /// whose folders lie in the volume's.
-    pub(crate) fn nodes(&self) -> Vec<NodeHere> {
+    pub(crate) fn nodes(&self) -> Vec<LocalNode> {
         let mut found: BTreeMap<PathBuf, String> = BTreeMap::new();
         let mut add = |name: String, folder: PathBuf| {
             let folder = fs::canonicalize(&folder).unwrap_or(folder);
@@ -134,11 +134,11 @@ impl Here {
         }
         let nodes = found.into_iter();
         nodes
-            .map(|(folder, name)| NodeHere { name, folder })
+            .map(|(folder, name)| LocalNode { name, folder })
             .collect()
     }
 
-    /// A folder that says that it is this volume's.
+    /// Adds a folder if its marker says that it is this volume's.
     fn add_ours(&self, folder: PathBuf, add: &mut impl FnMut(String, PathBuf)) {
         let Some(marker) = Marker::read(&folder) else {
             return;
@@ -149,13 +149,13 @@ impl Here {
     }
 }
 
-/// Notes where the folder of a node is that is about to be started.
+/// Records the folder of a node that is about to be started.
 pub(crate) fn note_started(config: &Config, node: NodeName) -> Result<()> {
     let notes = config.base.join(STARTED);
     fs::create_dir_all(&notes)?;
     let folder = std::path::absolute(node.folder(config)?)?;
-    // Within the volume's folder by its place there: a copy of the volume is not to find the nodes
-    // of the original.
+    // Relative within the volume's folder: a copy of the volume must not find the nodes of the
+    // original.
     let folder = folder.strip_prefix(&config.base).unwrap_or(&folder);
     Ok(fs::write(
         notes.join(node.to_string()),
@@ -163,7 +163,7 @@ pub(crate) fn note_started(config: &Config, node: NodeName) -> Result<()> {
     )?)
 }
 
-/// Takes back what [`note_started`] noted.
+/// Removes the record of [`note_started`].
 pub(crate) fn note_stopped(base: &Path, name: &str) {
     let _ = fs::remove_file(base.join(STARTED).join(name));
 }

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 
+use crate::limits::START_LOCK_POLL_INTERVAL;
 use crate::terminal::output;
 
 /// The lock's file.
 const FILE: &str = "starting.lock";
 
 /// Held while nodes are started or stopped.
-pub(crate) struct Starter {
+pub(crate) struct StartLock {
     _file: File,
     path: PathBuf,
     /// This command made the folder.
@@ -25,26 +26,29 @@ pub(crate) struct Starter {
 }
 
 /// Whether a name in a volume's folder is the lock's.
-pub(crate) fn is_starter(name: &std::ffi::OsStr) -> bool {
+pub(crate) fn is_start_lock(name: &std::ffi::OsStr) -> bool {
     name == FILE
 }
 
-impl Starter {
-    /// Takes the lock of a volume that may still have to be made. Waits for the command that has
-    /// it, and says so.
-    pub(crate) fn of_any(folder: &Path, wait: Duration) -> Result<Starter> {
+impl StartLock {
+    /// Takes the lock of a volume that may not exist yet. If another command holds it, says so and
+    /// waits.
+    pub(crate) fn of_any(folder: &Path, wait: Duration) -> Result<StartLock> {
         let made = !folder.exists();
         if !made && !folder.is_dir() {
-            bail!("{} is a file; a volume needs a folder", folder.display());
+            bail!(
+                "{} is a file: name a folder for the volume",
+                folder.display()
+            );
         }
-        let starter = take(folder, true, wait)?;
-        Ok(Starter { made, ..starter })
+        let start_lock = take(folder, true, wait)?;
+        Ok(StartLock { made, ..start_lock })
     }
 
-    /// Takes the lock of a volume that is there; nothing where its folder cannot be written to.
-    pub(crate) fn of_existing(folder: &Path, wait: Duration) -> Result<Option<Starter>> {
+    /// Takes the lock of an existing volume; `None` if its folder is not writable.
+    pub(crate) fn of_existing(folder: &Path, wait: Duration) -> Result<Option<StartLock>> {
         match take(folder, false, wait) {
-            Ok(starter) => Ok(Some(starter)),
+            Ok(start_lock) => Ok(Some(start_lock)),
             Err(error) => match error
                 .downcast_ref::<std::io::Error>()
                 .map(std::io::Error::kind)
@@ -55,18 +59,18 @@ impl Starter {
         }
     }
 
-    /// Leaves nothing behind of a volume that was not made.
-    pub(crate) fn leave(self) {
+    /// Removes the lock, and the folder if this command made it: the volume was not created.
+    pub(crate) fn remove(self) {
         let _ = fs::remove_file(&self.path);
         if let Some(folder) = self.path.parent().filter(|_| self.made) {
-            // Only an empty one goes.
+            // Fails unless the folder is empty.
             let _ = fs::remove_dir(folder);
         }
     }
 }
 
-/// Waits for the lock; with `make` for that of a folder that another may take away meanwhile.
-fn take(folder: &Path, make: bool, wait: Duration) -> Result<Starter> {
+/// Waits for the lock. `make`: creates the folder, which another command may remove meanwhile.
+fn take(folder: &Path, make: bool, wait: Duration) -> Result<StartLock> {
     let path = folder.join(FILE);
     let deadline = Instant::now() + wait;
     let mut said = false;
@@ -82,13 +86,12 @@ fn take(folder: &Path, make: bool, wait: Duration) -> Result<Starter> {
             .truncate(false)
             .open(&path);
         let mut file = match open {
-            // Taken away in between.
+            // The folder was removed in between.
             Err(error) if make && error.kind() == ErrorKind::NotFound => continue,
             open => open.with_context(|| format!("cannot open {}", path.display()))?,
         };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // Its last owner may have removed it in between: then the next one looks at another
-            // file.
+            // Its last owner may have removed the file in between; then a new one is locked.
             let same = fs::metadata(&path).is_ok_and(|now| {
                 file.metadata()
                     .is_ok_and(|held| (held.dev(), held.ino()) == (now.dev(), now.ino()))
@@ -98,7 +101,7 @@ fn take(folder: &Path, make: bool, wait: Duration) -> Result<Starter> {
             }
             file.set_len(0)?;
             writeln!(file, "{}", std::process::id())?;
-            return Ok(Starter {
+            return Ok(StartLock {
                 _file: file,
                 path,
                 made: false,
@@ -114,7 +117,7 @@ fn take(folder: &Path, make: bool, wait: Duration) -> Result<Starter> {
         let folder = folder.display();
         if Instant::now() > deadline {
             bail!(
-                "{owner} is still starting or stopping the volume {folder}: its logs are in {folder}/log"
+                "{owner} is still starting or stopping the volume {folder}: see the logs in {folder}/log"
             );
         }
         if !said {
@@ -123,7 +126,7 @@ fn take(folder: &Path, make: bool, wait: Duration) -> Result<Starter> {
             ));
             said = true;
         }
-        sleep(Duration::from_millis(20));
+        sleep(START_LOCK_POLL_INTERVAL);
     }
 }
 
@@ -132,11 +135,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_is_started_by_one_at_a_time() {
+    fn one_command_at_a_time_starts_a_volume() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("v");
-        let first = Starter::of_any(&folder, Duration::ZERO).unwrap();
-        let refused = Starter::of_any(&folder, Duration::from_millis(50));
+        let first = StartLock::of_any(&folder, Duration::ZERO).unwrap();
+        let refused = StartLock::of_any(&folder, Duration::from_millis(50));
         let refused = refused.err().unwrap().to_string();
         assert!(
             refused.contains(&std::process::id().to_string()),
@@ -144,13 +147,13 @@ mod tests {
         );
         let waits = std::thread::spawn({
             let folder = folder.clone();
-            move || Starter::of_any(&folder, Duration::from_secs(20))
+            move || StartLock::of_any(&folder, Duration::from_secs(20))
         });
         sleep(Duration::from_millis(50));
-        // The file goes while the other waits for it.
-        first.leave();
+        // The file is removed while the other command waits for it.
+        first.remove();
         let second = waits.join().unwrap().unwrap();
         assert!(folder.join(FILE).exists());
-        second.leave();
+        second.remove();
     }
 }

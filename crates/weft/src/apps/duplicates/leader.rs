@@ -13,20 +13,16 @@ use weft_proto::Code;
 
 use super::groups::{Counter, Group, Totals};
 use super::record::{BlockRecord, RECORD_BYTES, TreeFile, encode_names};
-use super::scan::{Job, NAMES, Report};
+use super::scan::{NAMES, ScanJob, ScanReport};
 use super::tree::{Skipped, walk};
 use crate::apps::crew::{unless_interrupted, worker_command};
 use crate::apps::record::RecordOrder;
-use crate::apps::sort::{Place, Scratch, Sorting, mib_per_second};
+use crate::apps::sort::{EntryPath, Scratch, Sorting, mib_per_second};
 use crate::apps::stream::{read_into, write_all};
 use crate::args::Global;
+use crate::limits::{COUNT_PIECE_BYTES, COUNT_REQUESTS_MAX};
 
-/// Bytes read at once when counting; a multiple of a record.
-const PIECE: u64 = 4 << 20;
-/// Requests in flight when counting.
-const IN_FLIGHT: usize = 3;
-
-/// A search as it was asked for.
+/// The request for a search.
 pub(crate) struct Search<'a> {
     pub(crate) global: &'a Global,
     pub(crate) volume: &'a Volume,
@@ -42,9 +38,9 @@ pub(crate) struct Search<'a> {
     pub(crate) top: usize,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct SearchSummary {
     pub(crate) tree: String,
     pub(crate) grid: String,
     pub(crate) files: u64,
@@ -63,7 +59,7 @@ pub(crate) struct Summary {
     pub(crate) workers: Vec<WorkerSummary>,
     pub(crate) scan_seconds: f64,
     pub(crate) scan_mib_per_second: f64,
-    pub(crate) sort: crate::apps::sort::Summary,
+    pub(crate) sort: crate::apps::sort::SortSummary,
     pub(crate) count_seconds: f64,
     pub(crate) seconds: f64,
 }
@@ -99,17 +95,16 @@ pub(crate) struct WorkerSummary {
 
 impl Search<'_> {
     /// Searches.
-    pub(crate) async fn run(&self) -> Result<Summary> {
+    pub(crate) async fn run(&self) -> Result<SearchSummary> {
         let began = Instant::now();
         if self.workers == 0 || self.cells == 0 || !self.cells.is_multiple_of(self.workers) {
             bail!(
-                "{} cells cannot be dealt to {} processes: each writes cells of its own, so give --cells a multiple \
-                 of --procs",
+                "{} cells cannot be divided among {} processes: give --cells a multiple of --procs",
                 self.cells,
                 self.workers
             );
         }
-        let place = Place::resolve(self.volume, self.grid).await?;
+        let place = EntryPath::resolve(self.volume, self.grid).await?;
         self.make_directories(&place.directory).await?;
         let mut scratch = Scratch::beside(self.volume, place.clone())?;
         let done = self.steps(&mut scratch, &place, began).await;
@@ -119,8 +114,13 @@ impl Search<'_> {
         Ok(summary)
     }
 
-    async fn steps(&self, scratch: &mut Scratch, place: &Place, began: Instant) -> Result<Summary> {
-        // The sort has an end of its own for an interrupt; so it stands outside of these.
+    async fn steps(
+        &self,
+        scratch: &mut Scratch,
+        place: &EntryPath,
+        began: Instant,
+    ) -> Result<SearchSummary> {
+        // The sort handles interrupts itself, so it is not wrapped.
         let (files, scanned) = unless_interrupted(self.scan(scratch)).await?;
         let source = scratch.made("blocks")?.path();
         let sorted = Sorting {
@@ -140,14 +140,14 @@ impl Search<'_> {
         let (totals, groups) = unless_interrupted(self.count(place)).await?;
         if totals.blocks != scanned.blocks() {
             bail!(
-                "{} holds {} records, but {} were written",
+                "internal error: {} holds {} records, but {} were written; please report this",
                 place.show(),
                 totals.blocks,
                 scanned.blocks()
             );
         }
         let count_seconds = counting.elapsed().as_secs_f64();
-        Ok(Summary {
+        Ok(SearchSummary {
             tree: self.tree.display().to_string(),
             grid: place.show(),
             files: files.len() as u64,
@@ -173,7 +173,7 @@ impl Search<'_> {
         })
     }
 
-    /// Lists the tree and has the workers write a record of each block into a new grid.
+    /// Lists the tree, and lets the workers write a record of each block to a new grid.
     async fn scan(&self, scratch: &mut Scratch) -> Result<(Vec<TreeFile>, Scanned)> {
         let began = Instant::now();
         let root = self.tree.to_owned();
@@ -189,13 +189,13 @@ impl Search<'_> {
         grid.create_fork(CellIndex(0), NAMES).await?;
         let view = grid.view_of_fork(View::Cell(CellIndex(0)), NAMES)?;
         for (piece, at) in names
-            .chunks(PIECE as usize)
-            .zip((0..).step_by(PIECE as usize))
+            .chunks(COUNT_PIECE_BYTES as usize)
+            .zip((0..).step_by(COUNT_PIECE_BYTES as usize))
         {
             write_all(&view, at, piece.to_vec().into()).await?;
         }
-        let jobs: Vec<Job> = (0..self.workers)
-            .map(|worker| Job {
+        let jobs: Vec<ScanJob> = (0..self.workers)
+            .map(|worker| ScanJob {
                 worker,
                 workers: self.workers,
                 tree: crate::terminal::name::bytes(self.tree.as_os_str()).to_vec(),
@@ -216,10 +216,10 @@ impl Search<'_> {
         Ok((files, scanned))
     }
 
-    async fn scan_blocks(&self, jobs: &[Job], total: u64) -> Result<Vec<Report>> {
+    async fn scan_blocks(&self, jobs: &[ScanJob], total: u64) -> Result<Vec<ScanReport>> {
         let mut crew = Crew::start(worker_command(self.global, "duplicates-worker")?, jobs).await?;
         let bar = crate::terminal::progress::of_bytes("write a record of each block", total);
-        let reports = crew.barrier::<Report>(|bytes| bar.inc(bytes)).await;
+        let reports = crew.barrier::<ScanReport>(|bytes| bar.inc(bytes)).await;
         bar.finish_and_clear();
         match reports {
             Ok(reports) => {
@@ -234,22 +234,24 @@ impl Search<'_> {
     }
 
     /// Reads the sorted records once.
-    async fn count(&self, place: &Place) -> Result<(Totals, Vec<Group>)> {
+    async fn count(&self, place: &EntryPath) -> Result<(Totals, Vec<Group>)> {
         let file = self.volume.attach(place.path(), Access::read()).await?;
         let size = file.size().await?;
         let bar = crate::terminal::progress::of_bytes("count equal blocks", size);
         let mut counter = Counter::new(self.top);
         let view = &file.canonical()?;
-        let pieces = (0..size).step_by(PIECE as usize).map(|at| async move {
-            let mut piece = vec![0; PIECE.min(size - at) as usize];
-            let whole = piece.len();
-            let moved = read_into(view, at, &mut piece, (whole, 1), |_| {}).await?;
-            if moved != whole as u64 {
-                bail!("{moved} of {whole} bytes of records are there at offset {at}");
-            }
-            Ok(piece)
-        });
-        let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(IN_FLIGHT));
+        let pieces = (0..size)
+            .step_by(COUNT_PIECE_BYTES as usize)
+            .map(|at| async move {
+                let mut piece = vec![0; COUNT_PIECE_BYTES.min(size - at) as usize];
+                let whole = piece.len();
+                let moved = read_into(view, at, &mut piece, (whole, 1), |_| {}).await?;
+                if moved != whole as u64 {
+                    bail!("cannot read all records: {moved} of {whole} bytes exist at offset {at}");
+                }
+                Ok(piece)
+            });
+        let mut pieces = std::pin::pin!(stream::iter(pieces).buffered(COUNT_REQUESTS_MAX));
         while let Some(piece) = pieces.try_next().await? {
             let (records, rest) = piece.as_chunks::<RECORD_BYTES>();
             if !rest.is_empty() {
@@ -273,7 +275,7 @@ impl Search<'_> {
         {
             match self.volume.make_directory(path, 0o755).await {
                 Err(e) if e.code() != Code::Exists => {
-                    return Err(e).context("the grid needs its directory");
+                    return Err(e).context("cannot make the directory of the grid");
                 }
                 _ => {}
             }
@@ -282,10 +284,10 @@ impl Search<'_> {
     }
 }
 
-/// What the scan did.
+/// The result of the scan.
 struct Scanned {
-    reports: Vec<Report>,
-    /// What the list of the tree could not be made of.
+    reports: Vec<ScanReport>,
+    /// Entries that could not be listed.
     unread: Vec<Skipped>,
     seconds: f64,
 }
@@ -329,7 +331,7 @@ impl GroupSummary {
 }
 
 impl WorkerSummary {
-    fn new(report: &Report) -> WorkerSummary {
+    fn new(report: &ScanReport) -> WorkerSummary {
         WorkerSummary {
             blocks: report.blocks,
             bytes: report.bytes,

@@ -1,8 +1,7 @@
-//! The state of every server, asked of the servers themselves: what the metadata service knows of
-//! them is seconds old.
+//! The state of every server, from the servers themselves: what the metadata service knows is
+//! seconds old.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use weft_client::{Error, Server, ServerId, ServerMapReply, ServerState, Volume};
@@ -10,11 +9,10 @@ use weft_proto::Code;
 
 use super::rows::{DiskRow, LossRow};
 
-/// How long to wait for a server's answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+use crate::limits::STATUS_TIMEOUT;
 
 /// A server's answer.
-pub(super) struct Asked {
+pub(super) struct ServerAnswer {
     pub state: &'static str,
     pub disks: Option<Vec<DiskRow>>,
     pub losses: Option<LossRow>,
@@ -25,25 +23,25 @@ pub(super) const DOWN: &str = "down";
 pub(super) const REFUSED: &str = "refused: older copy";
 
 /// Asks all servers of the map at once.
-pub(super) async fn all(volume: &Volume, map: &ServerMapReply) -> BTreeMap<u32, Asked> {
-    let asked = map.servers.iter().map(async |server| {
-        let asked = tokio::time::timeout(PATIENCE, one(volume, server)).await;
-        let silent = || Asked {
+pub(super) async fn all(volume: &Volume, map: &ServerMapReply) -> BTreeMap<u32, ServerAnswer> {
+    let answers = map.servers.iter().map(async |server| {
+        let answers = tokio::time::timeout(STATUS_TIMEOUT, one(volume, server)).await;
+        let silent = || ServerAnswer {
             state: "does not answer",
             disks: None,
             losses: None,
         };
-        (server.id, asked.unwrap_or_else(|_| silent()))
+        (server.id, answers.unwrap_or_else(|_| silent()))
     });
-    join_all(asked).await.into_iter().collect()
+    join_all(answers).await.into_iter().collect()
 }
 
-async fn one(volume: &Volume, server: &Server) -> Asked {
+async fn one(volume: &Volume, server: &Server) -> ServerAnswer {
     let id = ServerId(server.id);
     let disks = match volume.disks(id).await {
         Ok(disks) => disks.disks.into_iter().map(DiskRow::of).collect(),
         Err(error) => {
-            return Asked {
+            return ServerAnswer {
                 state: without_answer(server, &error),
                 disks: None,
                 losses: None,
@@ -52,7 +50,7 @@ async fn one(volume: &Volume, server: &Server) -> Asked {
     };
     let losses = volume.losses(id).await;
     let refused = matches!(&losses, Err(error) if error.code() == Code::RolledBack);
-    Asked {
+    ServerAnswer {
         state: if refused { REFUSED } else { UP },
         disks: Some(disks),
         losses: losses.ok().map(LossRow::of),
