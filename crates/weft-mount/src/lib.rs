@@ -1,16 +1,16 @@
-//! A volume under a path of the machine: programs that never heard of Weft use its files.
+//! Mounts a volume under a path of the machine, so that any program can use its files.
 //!
-//! Three layers, arrows downward:
+//! Three layers; each knows only those below it:
 //!
-//! - `fuse/`, the door: the kernel's requests turned into calls on the file system, errors into
+//! - `fuse/`, the kernel's interface: requests turned into calls on the file system, errors into
 //!   errnos;
-//! - `fs/`, the file system: open files, directories, attributes; no kernel type in it;
-//! - `data/`, the data cache: write-behind and read-ahead over an attached file; knows nothing of
-//!   names.
+//! - `fs/`, the file system: open files, directories, attributes; it knows no kernel type;
+//! - `data/`, the data cache: write-behind and read-ahead over an attached file; it knows no names.
 
-mod begun;
 pub mod data;
 pub mod fs;
 pub mod fuse;
+mod inline_task;
 mod layout_text;
+mod limits;
 mod outage;

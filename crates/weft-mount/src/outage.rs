@@ -18,17 +18,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use crate::limits::{
+    RECONNECT_POLL_INTERVAL, RETRY_BACKOFF_MAX, RETRY_BACKOFF_MIN, SILENCE_DETECTION,
+};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_client::{Error, Volume};
 use weft_proto::Retry;
-
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// How often it is looked whether a peer is back.
-const LOOK: Duration = Duration::from_millis(200);
-/// What a silent connection takes to be noticed, by `weft_net::Timing`: silence, counted by pings.
-const NOTICED: Duration = Duration::from_secs(7);
 
 /// What remained when patience was over.
 pub(crate) struct GaveUp {
@@ -93,7 +89,7 @@ impl Outages {
         F: Future<Output = Result<T, Error>>,
     {
         let started = Instant::now();
-        let mut pause = FIRST_PAUSE;
+        let mut pause = RETRY_BACKOFF_MIN;
         let mut failed: Option<String> = None;
         loop {
             let began = Instant::now();
@@ -117,7 +113,7 @@ impl Outages {
             }
             failed = error.peer().map(str::to_owned);
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(RETRY_BACKOFF_MAX);
         }
     }
 
@@ -132,7 +128,7 @@ impl Outages {
                 tokio::spawn(back);
             }
             Outage {
-                since: began.max(now.checked_sub(NOTICED).unwrap_or(began)),
+                since: began.max(now.checked_sub(SILENCE_DETECTION).unwrap_or(began)),
                 given_up: false,
             }
         });
@@ -163,7 +159,7 @@ fn over(away: &Mutex<HashMap<String, Outage>>, peer: &str, volume: Option<&Volum
 async fn come_back(away: Weak<Mutex<HashMap<String, Outage>>>, volume: Volume, peer: String) {
     let opened = volume.connections_to(&peer);
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(RECONNECT_POLL_INTERVAL).await;
         let Some(away) = away.upgrade() else { return };
         if !away.lock().contains_key(&peer) {
             return;

@@ -14,6 +14,7 @@ use weft_client::File;
 
 use super::DataError;
 use super::file::{FileData, OpenData};
+use crate::limits::{CLOSED_CHANGES_MAX, READ_AHEAD_WINDOWS, TICKS_PER_FLUSH};
 use crate::outage::Outages;
 
 /// How much is held back, and for how long.
@@ -48,14 +49,6 @@ impl Default for DataConfig {
     }
 }
 
-/// Full windows of read-ahead that a mount keeps.
-pub(super) const AHEAD_WINDOWS: usize = 8;
-/// Ticks in the life of a dirty byte.
-pub(super) const TICKS: u32 = 4;
-
-/// Files whose changes are remembered after their last close.
-const CHANGED_MAX: usize = 4096;
-
 /// A moment in a data cache's life: before a file is attached, so that it is seen whether what the
 /// answer says of its bytes is still true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +66,7 @@ struct Files {
 
 impl Files {
     fn note_changed(&mut self, id: u64, now: Moment) {
-        if self.changed.len() >= CHANGED_MAX {
+        if self.changed.len() >= CLOSED_CHANGES_MAX {
             self.changed.clear();
             self.forgotten = now;
         }
@@ -124,7 +117,7 @@ impl Budget {
 impl DataCache {
     /// A cache whose background work runs on `runtime`.
     pub fn new(config: DataConfig, runtime: Handle) -> Arc<DataCache> {
-        let windows = AHEAD_WINDOWS * config.read_ahead;
+        let windows = READ_AHEAD_WINDOWS * config.read_ahead;
         let cache = Arc::new(DataCache {
             config,
             dirty: Budget {
@@ -285,7 +278,7 @@ impl DataCache {
 }
 
 async fn tick(cache: Weak<DataCache>, flush_after: Duration) {
-    let pause = (flush_after / TICKS).max(Duration::from_millis(1));
+    let pause = (flush_after / TICKS_PER_FLUSH).max(Duration::from_millis(1));
     loop {
         tokio::time::sleep(pause).await;
         let Some(cache) = cache.upgrade() else { return };

@@ -1,18 +1,12 @@
 //! The file's size: known, asked, grown by writes.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 use weft_client::File;
 
 use super::DataError;
 use super::file::FileData;
 use super::state::{Home, State};
-
-/// How long a size that was asked is taken for true.
-const FRESH: Duration = Duration::from_secs(1);
-/// How often servers are asked while one write after the other is lost.
-const ASK_TRIES: u32 = 4;
+use crate::limits::{SIZE_QUERIES_MAX, SIZE_VALID};
 
 /// A question to the servers whose answer tells the size; under way until it is answered or
 /// dropped.
@@ -69,7 +63,7 @@ impl FileData {
         if !matches!(state.home, Home::Cells) {
             return Some(state.ends.end);
         }
-        let fresh = state.ends.known.is_some_and(|at| at.elapsed() < FRESH);
+        let fresh = state.ends.known.is_some_and(|at| at.elapsed() < SIZE_VALID);
         (fresh && self.cache.config.write_behind).then_some(state.ends.end)
     }
 
@@ -95,7 +89,7 @@ impl FileData {
             let answer = self.cache.outages.wait_out(|| file.size()).await;
             let end = asking.answered(answer.as_ref().ok().copied());
             answer?;
-            if tries == ASK_TRIES || self.state.lock().ends.losses == losses {
+            if tries == SIZE_QUERIES_MAX || self.state.lock().ends.losses == losses {
                 return Ok(end);
             }
         }

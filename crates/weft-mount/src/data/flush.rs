@@ -6,21 +6,13 @@ use weft_client::{Error, File};
 use weft_layout::ViewOffset;
 
 use super::DataError;
-use super::cache::TICKS;
 use super::extents::Batch;
 use super::file::FileData;
 use super::inline::Inlined;
 use super::state::{Home, State};
-use crate::begun::Begun;
+use crate::inline_task::InlineTask;
+use crate::limits::{BATCHES_IN_FLIGHT_MAX, INLINE_SEND_MAX, RUNS_PER_BATCH_MAX, TICKS_PER_FLUSH};
 use crate::outage::GaveUp;
-
-/// Batches of a file on their way.
-const FLIGHTS: usize = 16;
-/// Runs of a batch.
-const RUNS: usize = 1024;
-
-/// Bytes that the thread that asks for them to be flushed sends itself.
-const SMALL: u64 = 64 << 10;
 
 /// What takes off.
 enum Flight {
@@ -45,11 +37,11 @@ impl FileData {
         let target = self.state.lock().all_due();
         for (via, flight) in self.ready() {
             // Somebody waits: what is small leaves from here, without waking another thread for it.
-            if flight.bytes() <= SMALL {
-                let begun = Begun::new(&self.cache.runtime);
+            if flight.bytes() <= INLINE_SEND_MAX {
+                let inline = InlineTask::new(&self.cache.runtime);
                 let _context = self.cache.runtime.enter();
                 let flies = Box::pin(self.clone().fly(via, flight));
-                begun.go_on(flies, &begun.waker());
+                inline.run(flies, &inline.waker());
             } else {
                 self.cache.runtime.spawn(self.clone().fly(via, flight));
             }
@@ -71,7 +63,9 @@ impl FileData {
         {
             let mut state = self.state.lock();
             state.epoch += 1;
-            state.due = state.due.max(state.epoch.saturating_sub(u64::from(TICKS)));
+            state.due = state
+                .due
+                .max(state.epoch.saturating_sub(u64::from(TICKS_PER_FLUSH)));
             if state.extents.oldest().is_none() {
                 return;
             }
@@ -212,7 +206,7 @@ pub(super) fn shown(file: &File) -> String {
 
 impl State {
     fn take_off(&mut self) -> Option<Flight> {
-        if self.held || self.flights >= FLIGHTS {
+        if self.held || self.flights >= BATCHES_IN_FLIGHT_MAX {
             return None;
         }
         match self.home {
@@ -220,7 +214,7 @@ impl State {
             Home::Moving(_) => None,
             Home::Cells => {
                 let synced = self.syncing > 0;
-                let batch = self.extents.take(self.due, RUNS)?;
+                let batch = self.extents.take(self.due, RUNS_PER_BATCH_MAX)?;
                 self.unsynced |= !synced;
                 Some(Flight::Cells(batch, synced))
             }

@@ -19,7 +19,7 @@
 //! 3. Bytes read ahead are dropped before a write, a truncate or [`OpenData::invalidate`] that
 //!    touches them returns.
 //! 4. Memory is bounded: dirty bytes by [`DataConfig::total_dirty`] and one write of each waiting
-//!    writer, bytes read ahead by [`AHEAD_WINDOWS`](cache::AHEAD_WINDOWS) windows.
+//!    writer, bytes read ahead by `READ_AHEAD_WINDOWS` windows.
 //! 5. A failed flush is told to each open that was there when it failed, once by a flush or a sync
 //!    and in any case once by a sync, and holds up nothing written later.
 //! 6. What an attachment's answer says of a file's bytes counts only if this cache has not changed

@@ -6,14 +6,8 @@
 //! so that they arrive in any order: within what was asked ahead of an established stream a read
 //! may come early.
 
+use crate::limits::{EARLY_READS_MAX, READ_AHEAD_PIECE, STREAMS_PER_OPEN};
 use std::ops::Range;
-
-/// What is fetched ahead at a time; ends are multiples of it.
-pub(super) const PIECE: u64 = 1 << 20;
-/// Streams of one open that are followed; the one unused for longest is forgotten.
-const STREAMS: usize = 8;
-/// Reads of a stream that may be early.
-const EARLY: usize = 32;
 
 /// The streams of an open file.
 #[derive(Debug)]
@@ -94,7 +88,7 @@ impl Streams {
     fn begin(&mut self, range: &Range<u64>) -> Option<u64> {
         let oldest = (0..self.followed.len()).min_by_key(|i| self.followed[*i].used);
         let forgotten = oldest
-            .filter(|_| self.followed.len() == STREAMS)
+            .filter(|_| self.followed.len() == STREAMS_PER_OPEN)
             .map(|i| self.followed.swap_remove(i).name);
         self.next_name += 1;
         self.followed.push(Stream {
@@ -102,7 +96,7 @@ impl Streams {
             next: range.start,
             early: Vec::new(),
             ahead: range.start,
-            window: PIECE.min(self.limit),
+            window: READ_AHEAD_PIECE.min(self.limit),
             reads: 0,
             established: false,
             used: self.clock,
@@ -120,7 +114,7 @@ impl Stream {
     /// Takes a read; whether it carried an established stream forward.
     fn advance(&mut self, range: &Range<u64>) -> bool {
         if range.start != self.next {
-            if self.early.len() == EARLY {
+            if self.early.len() == EARLY_READS_MAX {
                 // Some read before it never came: it is read no more from the start on.
                 self.next = self.early.iter().map(|r| r.end).fold(range.end, u64::max);
                 self.early.clear();
@@ -136,7 +130,8 @@ impl Stream {
         }
         // A stream is one from its second read on; at a file's beginning from its first, if that is
         // large.
-        self.established |= self.reads > 1 || (range.start == 0 && range.end >= PIECE / 8);
+        self.established |=
+            self.reads > 1 || (range.start == 0 && range.end >= READ_AHEAD_PIECE / 8);
         self.established
     }
 
@@ -147,7 +142,7 @@ impl Stream {
             return fetch;
         }
         while self.ahead < self.next.saturating_add(self.window) {
-            let end = (self.ahead / PIECE + 1) * PIECE;
+            let end = (self.ahead / READ_AHEAD_PIECE + 1) * READ_AHEAD_PIECE;
             fetch.push(self.ahead..end);
             self.ahead = end;
         }
@@ -204,13 +199,13 @@ mod tests {
         let mut streams = Streams::new(1 << 20);
         let mut names = std::collections::BTreeSet::new();
         for i in 0..64 {
-            for stream in 0..STREAMS as u64 {
+            for stream in 0..STREAMS_PER_OPEN as u64 {
                 let advice = read(&mut streams, (stream << 32) + i * 64 * K, 64 * K);
                 names.insert(advice.stream);
                 assert_eq!(advice.forgotten, None);
             }
         }
-        assert_eq!(names.len(), STREAMS);
+        assert_eq!(names.len(), STREAMS_PER_OPEN);
     }
 
     #[test]

@@ -10,10 +10,8 @@
 
 use std::collections::HashMap;
 
+use crate::limits::COMPLETE_NAMES_MAX;
 use parking_lot::Mutex;
-
-/// Names kept; beyond them everything is forgotten.
-const NAMES_MAX: usize = 1 << 20;
 
 /// Directories all of whose names are known.
 #[derive(Debug, Default)]
@@ -97,7 +95,7 @@ impl Absent {
 
 impl Directories {
     fn room(&mut self) {
-        if self.kept >= NAMES_MAX {
+        if self.kept >= COMPLETE_NAMES_MAX {
             *self = Directories::default();
         }
     }
@@ -131,10 +129,10 @@ mod tests {
     fn memory_is_bounded() {
         let absent = Absent::default();
         absent.made(5);
-        for name in 0..2 * NAMES_MAX as u64 {
+        for name in 0..2 * COMPLETE_NAMES_MAX as u64 {
             absent.may_be_there(5, name);
         }
-        assert!(absent.0.lock().kept <= NAMES_MAX);
+        assert!(absent.0.lock().kept <= COMPLETE_NAMES_MAX);
         assert!(!absent.is_absent(5, u64::MAX));
     }
 }

@@ -37,7 +37,7 @@ impl FileSystem {
     }
 
     fn note_access(&self, id: u64, directory: bool) -> bool {
-        let times = self.holder.get().map(|holder| holder.access_times());
+        let times = self.upper.get().map(|upper| upper.access_times());
         let Some(times) = times.filter(|times| !times.never) else {
             return false;
         };

@@ -52,7 +52,7 @@ impl FileSystem {
     /// Tells once if something that was done ahead came to nothing.
     pub(super) fn tell_refusals(&self) -> Result<(), FsError> {
         match self.came_to_nothing.lock().take() {
-            Some(errno) => Err(FsError::wrong(
+            Some(errno) => Err(FsError::refused(
                 "a name that was made or removed before is not so",
                 Errno::from_raw_os_error(errno),
             )),

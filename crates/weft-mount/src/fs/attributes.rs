@@ -11,6 +11,7 @@ use super::files::now;
 use super::kept::{is_kept, read_only};
 use super::views::is_view;
 use super::{Attr, Caller, Entry, FileSystem, FsError};
+use crate::limits::SPACE_VALID;
 
 /// Attributes to change; what is `None` stays.
 #[derive(Clone, Debug, Default)]
@@ -65,9 +66,6 @@ impl Space {
         }
     }
 }
-
-/// How long the answer is used again: programs ask in bursts.
-const SPACE_VALID: Duration = Duration::from_millis(500);
 
 /// What the volume last said of its space.
 #[derive(Debug, Default)]
@@ -213,7 +211,7 @@ impl FileSystem {
         if may(&who, &attr, mask & 7) {
             Ok(())
         } else {
-            Err(FsError::wrong(
+            Err(FsError::refused(
                 "the permission bits do not allow it",
                 Errno::ACCESS,
             ))

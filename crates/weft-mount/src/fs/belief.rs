@@ -14,12 +14,8 @@ use weft_client::{Attributes, FileKind};
 
 use super::news::{Asked, Subject};
 use super::nodes::Content;
-use super::{Attr, Entry, FileSystem, FsError};
-
-/// How long the kernel may believe what the watch would take back.
-const LONG: Duration = Duration::from_mins(1);
-/// And what nobody would.
-const SHORT: Duration = Duration::from_secs(1);
+use super::{Attr, Entry, FileCopies, FileSystem, FsError};
+use crate::limits::{UNWATCHED_VALID, WATCHED_VALID};
 
 /// An answer of the service about a file.
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +56,10 @@ impl FileSystem {
             self.nodes.doubt(id, true);
             self.nodes.forget_access(id);
             self.nodes.settled(id, None);
-            if let Some(holder) = self.holder.get()
+            if let Some(upper) = self.upper.get()
                 && self.nodes.has(id)
             {
-                holder.file_changed(id, true);
+                upper.invalidate_file(id, FileCopies::AttributesAndData);
             }
         }
         for (directory, name) in names {
@@ -71,10 +67,10 @@ impl FileSystem {
             self.news.changed(subject);
             // The lease of it has ended.
             self.absent.forget(directory);
-            if let Some(holder) = self.holder.get()
+            if let Some(upper) = self.upper.get()
                 && self.nodes.has(directory)
             {
-                holder.name_changed(directory, name);
+                upper.invalidate_name(directory, name);
             }
         }
     }
@@ -86,10 +82,10 @@ impl FileSystem {
         self.nodes.doubt_all();
         self.absent.forget_all();
         self.cache.invalidate_all();
-        if let Some(holder) = self.holder.get() {
-            holder.names_changed();
+        if let Some(upper) = self.upper.get() {
+            upper.invalidate_all_names();
             for id in self.nodes.all() {
-                holder.file_changed(id, true);
+                upper.invalidate_file(id, FileCopies::AttributesAndData);
             }
         }
     }
@@ -102,11 +98,11 @@ impl FileSystem {
     /// The kernel has no pages of this range of a file any more when this returns. It may wait for
     /// pages that are being read or written: never to be awaited by what those wait for.
     pub(super) async fn drop_pages(&self, id: u64, range: Range<u64>) -> Result<(), FsError> {
-        let Some(holder) = self.holder.get().cloned() else {
+        let Some(upper) = self.upper.get().cloned() else {
             return Ok(());
         };
-        let told = tokio::task::spawn_blocking(move || holder.pages_gone(id, range)).await;
-        told.map_err(|_| FsError::wrong("the kernel could not be told", Errno::IO))
+        let told = tokio::task::spawn_blocking(move || upper.drop_pages(id, range)).await;
+        told.map_err(|_| FsError::refused("the kernel could not be told", Errno::IO))
     }
 
     /// This mount has changed a file's attributes, or a directory's names: what was asked before is
@@ -203,9 +199,9 @@ impl FileSystem {
     fn attributes_valid(&self, asked: Asked, answer: &Answer) -> Duration {
         let wanted = self.options.attributes_valid;
         if !answer.exact {
-            return wanted.unwrap_or(SHORT).min(SHORT);
+            return wanted.unwrap_or(UNWATCHED_VALID).min(UNWATCHED_VALID);
         }
-        self.valid(wanted, LONG, asked, Subject::File(answer.attr.id))
+        self.valid(wanted, WATCHED_VALID, asked, Subject::File(answer.attr.id))
     }
 
     /// How long the kernel may believe what a name names, or that it names nothing.
@@ -213,8 +209,15 @@ impl FileSystem {
         let subject = self.news.name(parent, name);
         // The names of a whole volume cannot be enumerated: who cannot take all of them back must
         // not give them long.
-        let revocable = self.holder.get().is_some_and(|h| h.takes_all_names_back());
-        let long = if revocable { LONG } else { SHORT };
+        let revocable = self
+            .upper
+            .get()
+            .is_some_and(|h| h.can_invalidate_all_names());
+        let long = if revocable {
+            WATCHED_VALID
+        } else {
+            UNWATCHED_VALID
+        };
         self.valid(self.options.names_valid, long, asked, subject)
     }
 
@@ -231,13 +234,13 @@ impl FileSystem {
         if self.news.is_live() {
             return Duration::ZERO;
         }
-        wanted.unwrap_or(SHORT)
+        wanted.unwrap_or(UNWATCHED_VALID)
     }
 
     /// The attributes of a node are not what the kernel was told.
     pub(super) fn attributes_changed(&self, id: u64) {
-        if let Some(holder) = self.holder.get() {
-            holder.file_changed(id, false);
+        if let Some(upper) = self.upper.get() {
+            upper.invalidate_file(id, FileCopies::Attributes);
         }
     }
 }

@@ -11,17 +11,14 @@ use weft_proto::text::escape;
 
 use super::FileSystem;
 use super::nodes::Nodes;
-
-/// Directories on the way, at most. Names that were heard at different times may even go in a
-/// circle.
-const DEPTH_MAX: usize = 256;
+use crate::limits::PATH_DEPTH_MAX;
 
 impl Nodes {
     /// The path of a node from the root, `/a/f`; that of the root itself is empty.
     fn path(&self, id: u64) -> Option<Vec<u8>> {
         let (mut at, mut names) = (id, Vec::new());
         while at != ROOT {
-            if names.len() == DEPTH_MAX {
+            if names.len() == PATH_DEPTH_MAX {
                 return None;
             }
             let (directory, name) = self.name(at)?;

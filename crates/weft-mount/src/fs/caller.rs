@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::limits::{CALLERS_MAX, CREDENTIALS_VALID};
 use parking_lot::Mutex;
 use weft_client::Credentials;
 use weft_proto::limits::GROUPS_MAX;
@@ -19,12 +20,6 @@ pub struct Caller {
     /// Thread; 0 is the kernel itself.
     pub pid: u32,
 }
-
-/// How long a thread's groups are believed. A program that drops groups mostly changes its user,
-/// too, and is then somebody else here.
-const BELIEVED: Duration = Duration::from_millis(200);
-/// Callers remembered.
-const REMEMBERED: usize = 1024;
 
 /// The callers of late.
 #[derive(Debug, Default)]
@@ -50,13 +45,13 @@ impl Callers {
             groups,
         });
         let mut known = self.0.lock();
-        if known.len() >= REMEMBERED {
+        if known.len() >= CALLERS_MAX {
             known.retain(|_, (until, _)| *until > now);
         }
-        if known.len() >= REMEMBERED {
+        if known.len() >= CALLERS_MAX {
             known.clear();
         }
-        known.insert(caller, (now + BELIEVED, who.clone()));
+        known.insert(caller, (now + CREDENTIALS_VALID, who.clone()));
         who
     }
 }
@@ -101,6 +96,6 @@ mod tests {
                 pid: 0,
             });
         }
-        assert!(callers.0.lock().len() <= REMEMBERED);
+        assert!(callers.0.lock().len() <= CALLERS_MAX);
     }
 }

@@ -20,9 +20,8 @@ use super::news::{Asked, Subject};
 use super::places::Places;
 use super::views::is_view;
 use super::{Attr, Caller, Entry, FileSystem, FsError};
+use crate::limits::LISTING_PAGES_MAX;
 
-/// Pages kept whole.
-const PAGES_KEPT: usize = 16;
 /// The cookie of the first entry behind `.` and `..`.
 const FIRST: u64 = 3;
 /// One name of a listing.
@@ -119,7 +118,7 @@ impl Listing {
 
     fn keep(&mut self, stretch: usize, leaf: Arc<Leaf>) {
         self.drop_kept(stretch);
-        if self.kept.len() == PAGES_KEPT {
+        if self.kept.len() == LISTING_PAGES_MAX {
             self.kept.pop_front();
         }
         self.kept.push_back((self.places.id(stretch), leaf));
@@ -161,7 +160,7 @@ impl FileSystem {
         let listed = self.list_open(handle, cookie).await;
         listed.map_err(|error| {
             if error.is_gone() {
-                FsError::wrong("the directory was removed", Errno::NOENT)
+                FsError::refused("the directory was removed", Errno::NOENT)
             } else {
                 error
             }

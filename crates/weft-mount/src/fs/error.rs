@@ -1,4 +1,4 @@
-//! What can go wrong in the file system, and the one place where it becomes an errno.
+//! Errors of the file system, and the one place where they become errnos.
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -10,58 +10,58 @@ use crate::data::DataError;
 /// Why an operation failed.
 #[derive(Debug, Error)]
 pub enum FsError {
-    /// The volume refused, or cannot be reached.
+    /// The volume refused, or is unreachable.
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// Data could not be read or written.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// What the caller asks for cannot be; the errno says why.
+    /// The file system refused the request itself.
     #[error("{what}: {errno}")]
-    Wrong {
-        /// What was asked for.
+    Refused {
+        /// The reason, in words.
         what: &'static str,
-        /// Why it cannot be.
+        /// The reason as an errno.
         errno: Errno,
     },
 }
 
 impl FsError {
-    /// What is asked for cannot be.
-    pub(crate) fn wrong(what: &'static str, errno: Errno) -> FsError {
-        FsError::Wrong { what, errno }
+    /// A refusal by the file system itself.
+    pub(crate) fn refused(what: &'static str, errno: Errno) -> FsError {
+        FsError::Refused { what, errno }
     }
 
-    /// As the kernel and programs know it. What only Weft knows becomes an input/output error.
+    /// The errno for the program. Errors that only Weft has become input/output errors.
     pub fn errno(&self) -> i32 {
         match self {
             FsError::Volume(error) => program_errno(error.code(), error.errno()),
             FsError::Data(error) => program_errno(error.code(), error.errno()),
-            FsError::Wrong { errno, .. } => errno.raw_os_error(),
+            FsError::Refused { errno, .. } => errno.raw_os_error(),
         }
     }
 
-    /// Whether the volume does not have the file or directory any more.
+    /// Whether the volume no longer has the file or directory.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, FsError::Volume(error) if error.code() == Code::Stale)
     }
 
-    /// Whether it tells of bytes that are lost, or in doubt.
+    /// Whether bytes are lost or in doubt.
     pub(crate) fn is_loss(&self) -> bool {
         match self {
             FsError::Volume(error) => error.code() == Code::Lost,
             FsError::Data(error) => error.code() == Code::Lost,
-            FsError::Wrong { .. } => false,
+            FsError::Refused { .. } => false,
         }
     }
 
-    /// Whether somebody should look into it: failures, as opposed to refusals.
+    /// Whether it is a failure, which an administrator should see, and not a refusal.
     pub(crate) fn is_failure(&self) -> bool {
         self.errno() == Errno::IO.raw_os_error()
     }
 }
 
-/// What programs are told of a failure of this kind, whose closest errno is `errno`.
+/// The errno that programs get for a code whose closest errno is `errno`.
 fn program_errno(code: Code, errno: i32) -> i32 {
     match code {
         Code::Invalid
@@ -101,9 +101,9 @@ fn program_errno(code: Code, errno: i32) -> i32 {
     }
 }
 
-/// Whether the same call may do better in a moment: nothing was done, because somebody is away or
-/// not ready.
-pub(crate) fn may_do_better(error: &VolumeError) -> bool {
+/// Whether the same call may succeed in a moment: the service did nothing, because it is
+/// unreachable or not ready.
+pub(crate) fn is_transient(error: &VolumeError) -> bool {
     match error {
         VolumeError::Unreachable { .. } => true,
         VolumeError::Refused { code, retry, .. } => {
@@ -140,10 +140,46 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_did_is_tried_again() {
-        assert!(may_do_better(&refused(Code::Busy)));
-        assert!(may_do_better(&refused(Code::Unavailable)));
-        assert!(!may_do_better(&refused(Code::Cancelled)));
-        assert!(!may_do_better(&refused(Code::NotFound)));
+    fn only_calls_that_did_nothing_are_transient() {
+        assert!(is_transient(&refused(Code::Busy)));
+        assert!(is_transient(&refused(Code::Unavailable)));
+        assert!(!is_transient(&refused(Code::Cancelled)));
+        assert!(!is_transient(&refused(Code::NotFound)));
+    }
+
+    /// One error of each kind, with what its message must name.
+    fn all() -> Vec<(FsError, &'static str)> {
+        let lost = DataError::Lost {
+            file: "/a/f (file 7)".to_owned(),
+            start: 1,
+            end: 2,
+            tried: std::time::Duration::from_secs(3),
+            source: std::sync::Arc::new(refused(Code::Unavailable)),
+        };
+        let errors = vec![
+            (FsError::from(refused(Code::NotFound)), "test"),
+            (FsError::from(lost), "/a/f (file 7)"),
+            (
+                FsError::refused("the ranges overlap", Errno::INVAL),
+                "the ranges overlap",
+            ),
+        ];
+        for (error, _) in &errors {
+            // A new variant is missing above.
+            match error {
+                FsError::Volume(_) | FsError::Data(_) | FsError::Refused { .. } => {}
+            }
+        }
+        errors
+    }
+
+    #[test]
+    fn messages_name_their_values_in_one_line_without_a_full_stop() {
+        for (error, named) in all() {
+            let text = error.to_string();
+            assert!(text.contains(named), "{text:?} does not name {named}");
+            assert!(text.chars().next().unwrap().is_lowercase(), "{text}");
+            assert!(!text.ends_with('.') && !text.contains('\n'), "{text}");
+        }
     }
 }

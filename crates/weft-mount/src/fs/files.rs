@@ -141,7 +141,7 @@ impl Handle {
         if self.write {
             return Ok(());
         }
-        Err(FsError::wrong(
+        Err(FsError::refused(
             "the file is not open for writing",
             Errno::BADF,
         ))

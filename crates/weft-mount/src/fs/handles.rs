@@ -34,7 +34,7 @@ impl<T> Table<T> {
 
     pub(super) fn get(&self, number: u64) -> Result<Arc<T>, FsError> {
         let found = self.open.read().get(&number).cloned();
-        found.ok_or(FsError::wrong("this handle is not open", Errno::BADF))
+        found.ok_or(FsError::refused("this handle is not open", Errno::BADF))
     }
 
     pub(super) fn remove(&self, number: u64) -> Option<Arc<T>> {

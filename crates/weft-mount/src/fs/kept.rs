@@ -56,11 +56,11 @@ pub(super) fn is_kept(id: u64) -> bool {
 
 /// Checkpoints are only read here.
 pub(super) fn read_only() -> FsError {
-    FsError::wrong("checkpoints are only read here", Errno::ROFS)
+    FsError::refused("checkpoints are only read here", Errno::ROFS)
 }
 
 fn not_found() -> FsError {
-    FsError::wrong("there is no such checkpoint", Errno::NOENT)
+    FsError::refused("there is no such checkpoint", Errno::NOENT)
 }
 
 impl FileSystem {

@@ -8,7 +8,6 @@
 //! locked by an open of which a descriptor was closed waits some milliseconds for that.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use tokio::time::Instant;
@@ -17,20 +16,26 @@ use weft_client::{HeldLock, LockKind, LockOwner, LockRange, Locked};
 use super::files::Handle;
 use super::views::{is_view, unsupported};
 use super::{FileSystem, FsError};
+use crate::limits::{LOCK_CLOSE_GRACE, LOCK_CLOSE_POLL_INTERVAL};
 
-/// How long the kernel may take to tell of the end of an open; what this mount takes then to let
-/// its locks go is waited for.
-const CLOSING: Duration = Duration::from_millis(100);
+/// Whether a lock request waits while other owners hold conflicting locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockWait {
+    /// It fails at once.
+    No,
+    /// It waits until the lock is granted.
+    UntilGranted,
+}
 
 impl FileSystem {
-    /// Locks or unlocks; `wait`s until it can be. The wait ends when the call is dropped.
+    /// Locks or unlocks. The wait ends when the call is dropped.
     pub async fn lock(
         &self,
         handle: u64,
         kind: LockKind,
         range: LockRange,
         owner: LockOwner,
-        wait: bool,
+        wait: LockWait,
     ) -> Result<(), FsError> {
         if is_view(handle) {
             return Err(unsupported());
@@ -43,7 +48,8 @@ impl FileSystem {
         // Before it is asked for: whoever goes away may have been granted it.
         handle.lockers.lock().insert(owner.number);
         let closing = self.closing(&handle);
-        let ask = || self.call(|| handle.file.lock(kind, range, owner, wait));
+        let waits = wait == LockWait::UntilGranted;
+        let ask = || self.call(|| handle.file.lock(kind, range, owner, waits));
         let mut locked = ask().await?;
         if matches!(locked, Locked::Held(_)) && let_go(&closing).await {
             locked = ask().await?;
@@ -56,12 +62,12 @@ impl FileSystem {
                 granted.keep();
                 Ok(())
             }
-            Locked::Held(_) => Err(FsError::wrong("somebody else holds it", Errno::AGAIN)),
-            Locked::Deadlock => Err(FsError::wrong(
+            Locked::Held(_) => Err(FsError::refused("somebody else holds it", Errno::AGAIN)),
+            Locked::Deadlock => Err(FsError::refused(
                 "whoever holds it waits for the caller",
                 Errno::DEADLK,
             )),
-            Locked::TooMany => Err(FsError::wrong("there are too many locks", Errno::NOLCK)),
+            Locked::TooMany => Err(FsError::refused("there are too many locks", Errno::NOLCK)),
         }
     }
 
@@ -124,11 +130,11 @@ impl FileSystem {
 /// Waits for the end of opens that seem to be closing; false if there are none. Those that go on
 /// are not waited for again.
 async fn let_go(closing: &[Arc<Handle>]) -> bool {
-    let deadline = Instant::now() + CLOSING;
+    let deadline = Instant::now() + LOCK_CLOSE_GRACE;
     while closing.iter().any(|handle| handle.is_letting_go())
         || closing.iter().any(|handle| handle.is_closing()) && Instant::now() < deadline
     {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(LOCK_CLOSE_POLL_INTERVAL).await;
     }
     for handle in closing {
         handle.note_not_closing();

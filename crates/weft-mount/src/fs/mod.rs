@@ -38,17 +38,16 @@ mod pages;
 mod places;
 mod privileges;
 mod space;
+mod upper_cache;
 mod views;
 mod watch;
 mod xattr;
 
-use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 use weft_client::{Attributes, Error as VolumeError, Volume};
 
 use crate::data::DataCache;
@@ -59,8 +58,10 @@ pub use caller::Caller;
 pub use counts::COUNTS_XATTR;
 pub use directory::{Listed, Page};
 pub use error::FsError;
+pub use locks::LockWait;
 pub use names::Found;
 pub use open::{Opened, WriteHow, WriteWay};
+pub use upper_cache::{AccessTimes, FileCopies, UpperCache};
 pub use xattr::{OPTIONS_XATTR, PROCESS_XATTR, SetMode, VOLUME_XATTR};
 
 use absent::Absent;
@@ -93,39 +94,6 @@ pub struct Options {
     pub durable: bool,
 }
 
-/// Who holds copies of what the file system told, and must hear when it is no longer true. Calls do
-/// not wait but where they say so.
-pub trait Holder: Send + Sync {
-    /// Attributes of a file are no longer true, and with `data` neither are its bytes.
-    fn file_changed(&self, id: u64, data: bool);
-    /// As [`Holder::file_changed`] with the bytes of this range, and true when it returns. It may
-    /// wait for pages that are being read, and for what was changed in others to be written.
-    fn pages_gone(&self, id: u64, range: Range<u64>);
-    /// A name in a directory is no longer true.
-    fn name_changed(&self, directory: u64, name: &[u8]);
-    /// No name of any directory is certain any more.
-    fn names_changed(&self);
-    /// Hears, soon, when everything has been told that was to be told when it is called.
-    fn all_told(&self) -> oneshot::Receiver<()>;
-    /// Whether [`Holder::names_changed`] does it.
-    fn takes_all_names_back(&self) -> bool;
-    /// Whether programs can map a file for all of them that is written past the holder's pages.
-    fn maps_past_pages(&self) -> bool;
-    /// What reading does to access times, which may change at any time.
-    fn access_times(&self) -> AccessTimes;
-}
-
-/// What reading does to access times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AccessTimes {
-    /// Nothing.
-    pub never: bool,
-    /// Each read counts, and not only the first after a change and in a day.
-    pub always: bool,
-    /// It does it to those of directories, too.
-    pub directories: bool,
-}
-
 /// A volume as a file system.
 pub struct FileSystem {
     volume: Volume,
@@ -147,7 +115,7 @@ pub struct FileSystem {
     directories: Table<OpenDirectory>,
     views: ViewNodes,
     view_handles: Table<ViewHandle>,
-    holder: OnceLock<Arc<dyn Holder>>,
+    upper: OnceLock<Arc<dyn UpperCache>>,
     space: attributes::SpaceCache,
     acl: xattr::AclSupport,
     counts: Counts,
@@ -173,19 +141,18 @@ impl FileSystem {
             views: ViewNodes::default(),
             view_handles: Table::default(),
             options,
-            holder: OnceLock::new(),
+            upper: OnceLock::new(),
             space: attributes::SpaceCache::default(),
             acl: xattr::AclSupport::default(),
             counts: Counts::default(),
         }
     }
 
-    /// Who is told of changes; set once, before the first request.
-    pub fn set_holder(&self, holder: Arc<dyn Holder>) {
-        // A second holder would be a second door on one file system, which nobody builds.
+    /// Sets the cache that is invalidated; once, before the first request.
+    pub fn set_upper_cache(&self, upper: Arc<dyn UpperCache>) {
         assert!(
-            self.holder.set(holder).is_ok(),
-            "a file system has one holder"
+            self.upper.set(upper).is_ok(),
+            "a file system has one upper cache"
         );
     }
 
@@ -221,7 +188,7 @@ impl FileSystem {
         F: Future<Output = Result<T, VolumeError>>,
     {
         let outages = &self.cache.outages;
-        let done = outages.wait_out_if(error::may_do_better, call).await;
+        let done = outages.wait_out_if(error::is_transient, call).await;
         done.map_err(|gave_up| gave_up.error.into())
     }
 

@@ -30,7 +30,7 @@ impl FileSystem {
             return Ok(Found::Node(entry));
         }
         if name.len() > NAME_MAX {
-            return Err(FsError::wrong(
+            return Err(FsError::refused(
                 "a name has at most 255 bytes",
                 Errno::NAMETOOLONG,
             ));
@@ -118,7 +118,7 @@ impl FileSystem {
         let place = self.under(parent, name);
         let bits = mode & 0o7777;
         let kind =
-            kind_of_mode(mode).ok_or(FsError::wrong("no such kind of node", Errno::INVAL))?;
+            kind_of_mode(mode).ok_or(FsError::refused("no such kind of node", Errno::INVAL))?;
         let outcome = if kind == FileKind::Regular {
             let access = Access::default().create_new(bits).umask(umask).inline();
             let make = || async {
@@ -253,7 +253,7 @@ impl FileSystem {
             0 => self.call(|| volume.rename(&old, &new)).await,
             libc::RENAME_NOREPLACE => self.call(|| volume.rename_new(&old, &new)).await,
             libc::RENAME_EXCHANGE => self.call(|| volume.exchange(&old, &new)).await,
-            _ => Err(FsError::wrong("no such kind of rename", Errno::INVAL)),
+            _ => Err(FsError::refused("no such kind of rename", Errno::INVAL)),
         };
         let renamed = renamed?;
         self.nodes.called(renamed.file, (to, to_name));

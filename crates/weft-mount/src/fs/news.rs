@@ -13,10 +13,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::limits::CHANGES_PER_GENERATION;
 use parking_lot::Mutex;
-
-/// Changes of one generation.
-const GENERATION: usize = 32_768;
 
 /// When something was asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +70,7 @@ impl News {
         let mut recent = self.recent.lock();
         let time = self.time.fetch_add(1, Ordering::AcqRel) + 1;
         recent.young.insert(subject, time);
-        if recent.young.len() >= GENERATION {
+        if recent.young.len() >= CHANGES_PER_GENERATION {
             recent.floor = recent.began;
             recent.began = time;
             recent.old = std::mem::take(&mut recent.young);
@@ -151,12 +149,12 @@ mod tests {
     fn who_asked_before_what_is_kept_is_overtaken_and_memory_is_bounded() {
         let news = live();
         let early = news.now();
-        for id in 0..3 * GENERATION as u64 {
+        for id in 0..3 * CHANGES_PER_GENERATION as u64 {
             news.changed(Subject::File(id));
         }
         assert!(news.since(early, Subject::File(u64::MAX)));
         let recent = news.recent.lock();
-        assert!(recent.young.len() + recent.old.len() <= 2 * GENERATION);
+        assert!(recent.young.len() + recent.old.len() <= 2 * CHANGES_PER_GENERATION);
         drop(recent);
         let late = news.now();
         news.changed(Subject::File(0));

@@ -10,8 +10,7 @@ use weft_proto::meta::ROOT;
 
 use super::attr::Attr;
 use super::news::{Asked, News, Subject};
-
-const SHARDS: usize = 16;
+use crate::limits::NODE_SHARDS;
 
 /// A state of a file's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +89,7 @@ pub(super) struct Verdict {
 
 /// All nodes that the kernel knows.
 #[derive(Debug, Default)]
-pub(super) struct Nodes([Mutex<HashMap<u64, Node>>; SHARDS]);
+pub(super) struct Nodes([Mutex<HashMap<u64, Node>>; NODE_SHARDS]);
 
 impl Nodes {
     /// No node but the root, which the kernel knows without having looked it up.
@@ -105,7 +104,7 @@ impl Nodes {
     }
 
     fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Node>> {
-        &self.0[id as usize % SHARDS]
+        &self.0[id as usize % NODE_SHARDS]
     }
 
     fn with<T: Default>(&self, id: u64, look: impl FnOnce(&mut Node) -> T) -> T {

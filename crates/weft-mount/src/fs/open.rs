@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -13,8 +12,9 @@ use super::belief::Answer;
 use super::files::{Handle, PastPages, now};
 use super::news::{Asked, Subject};
 use super::views::{is_view, refuse};
-use super::{Caller, Entry, FileSystem, FsError, Holder};
+use super::{Caller, Entry, FileCopies, FileSystem, FsError, UpperCache};
 use crate::data::{DataError, Moment};
+use crate::limits::SHORT_READ_SIZE_VALID;
 
 /// Linux's mark of an open that is going to run the file; not in the C library's headers.
 const FOR_EXECUTION: i32 = 0x20;
@@ -61,10 +61,6 @@ pub enum WriteWay {
     Back,
 }
 
-/// How long the kernel may believe that a file ends where a read found no more: it says so to the
-/// reader first.
-const SHORT: Duration = Duration::from_millis(10);
-
 /// When a file was asked for: by the mount's news, and by the data cache.
 #[derive(Clone, Copy)]
 struct Asking {
@@ -90,8 +86,8 @@ pub(super) fn writes(flags: i32) -> bool {
 
 /// Whether an open goes past the kernel's pages that would gain by it: not where programs could not
 /// map the file then.
-fn past_pages(gains: bool, holder: Option<&dyn Holder>) -> bool {
-    gains && holder.is_none_or(Holder::maps_past_pages)
+fn past_pages(gains: bool, upper: Option<&dyn UpperCache>) -> bool {
+    gains && upper.is_none_or(UpperCache::maps_past_pages)
 }
 
 impl FileSystem {
@@ -198,7 +194,7 @@ impl FileSystem {
         self.entered(asked.news, parent, &answer.attr);
         let entry = self.entry(asked.news, &answer, (parent, name));
         let opened = self.adopt(asked, file, flags).await?;
-        let opened = opened.ok_or(FsError::wrong("a new file is open already", Errno::IO))?;
+        let opened = opened.ok_or(FsError::refused("a new file is open already", Errno::IO))?;
         Ok((entry, opened))
     }
 
@@ -253,7 +249,7 @@ impl FileSystem {
         let past_pages = self.options.strict
             || past_pages(
                 write && (made || self.files.are_past_pages(id)),
-                self.holder.get().map(|holder| &**holder),
+                self.upper.get().map(|upper| &**upper),
             );
         // The kernel would put appended bytes where it believes the end to be.
         let direct = past_pages || (append && write);
@@ -316,11 +312,11 @@ impl FileSystem {
     /// believe it to be as short as that: not for long.
     fn found_end(&self, id: u64, end: u64) {
         if self.nodes.ends_at(id, end)
-            && let Some(holder) = self.holder.get().cloned()
+            && let Some(upper) = self.upper.get().cloned()
         {
             tokio::spawn(async move {
-                tokio::time::sleep(SHORT).await;
-                holder.file_changed(id, false);
+                tokio::time::sleep(SHORT_READ_SIZE_VALID).await;
+                upper.invalidate_file(id, FileCopies::Attributes);
             });
         }
     }
@@ -554,15 +550,15 @@ mod tests {
         maps: bool,
     }
 
-    impl Holder for Kernel {
-        fn file_changed(&self, _: u64, _: bool) {}
-        fn pages_gone(&self, _: u64, _: Range<u64>) {}
-        fn name_changed(&self, _: u64, _: &[u8]) {}
-        fn names_changed(&self) {}
-        fn all_told(&self) -> oneshot::Receiver<()> {
+    impl UpperCache for Kernel {
+        fn invalidate_file(&self, _: u64, _: FileCopies) {}
+        fn drop_pages(&self, _: u64, _: Range<u64>) {}
+        fn invalidate_name(&self, _: u64, _: &[u8]) {}
+        fn invalidate_all_names(&self) {}
+        fn invalidations_sent(&self) -> oneshot::Receiver<()> {
             oneshot::channel().1
         }
-        fn takes_all_names_back(&self) -> bool {
+        fn can_invalidate_all_names(&self) -> bool {
             false
         }
         fn maps_past_pages(&self) -> bool {

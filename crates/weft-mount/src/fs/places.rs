@@ -20,11 +20,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
+use crate::limits::REMOVED_NAMES_MAX;
 use bytes::Bytes;
-
-/// Names that have gone of which one stretch remembers the places: who is behind an older one goes
-/// on at the start of all.
-const GONE_MAX: usize = 4096;
 
 /// Where a cookie is: in which stretch, behind how many names that are or were there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,14 +228,16 @@ impl<'a> Merged<'a> {
 
 /// Forgets the places of those that have gone first, of the many that have.
 fn forget(seen: &mut Vec<Seen>, there: &[u64]) {
-    if seen.len() <= there.len() + GONE_MAX {
+    if seen.len() <= there.len() + REMOVED_NAMES_MAX {
         return;
     }
     let there: HashSet<u64> = there.iter().copied().collect();
     let gone = seen.iter().map(|seen| seen.cookie);
     let mut gone: Vec<u64> = gone.filter(|cookie| !there.contains(cookie)).collect();
     gone.sort_unstable();
-    let first = gone[gone.len().saturating_sub(GONE_MAX)..].first().copied();
+    let first = gone[gone.len().saturating_sub(REMOVED_NAMES_MAX)..]
+        .first()
+        .copied();
     seen.retain(|seen| there.contains(&seen.cookie) || Some(seen.cookie) >= first);
 }
 
@@ -354,7 +353,7 @@ mod tests {
             let names: Vec<Bytes> = (0..1000).map(|n| name(round * 1000 + n)).collect();
             last = places.listed(0, names.iter(), false)[0];
         }
-        assert!(places.stretches[0].seen.len() <= 1000 + GONE_MAX);
+        assert!(places.stretches[0].seen.len() <= 1000 + REMOVED_NAMES_MAX);
         assert!(places.find(last).is_some(), "the newest are kept");
         assert!(places.find(3).is_none() && places.was_given(3));
         assert!(!places.was_given(3 + 20_000));

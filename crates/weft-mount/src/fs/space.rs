@@ -9,11 +9,8 @@ use weft_proto::limits::INLINE_MAX;
 use super::files::{Handle, now};
 use super::views::{is_view, unsupported};
 use super::{Caller, FileSystem, FsError};
+use crate::limits::{COPY_MAX, COPY_STEP};
 
-/// Bytes that a copy moves at a time.
-const COPY: usize = 4 << 20;
-/// The most that one copy does before it says how far it is; the kernel asks again for the rest.
-const COPY_MAX: u64 = 256 << 20;
 /// The servers' blocks: shorter holes are not told.
 const HOLE: u64 = 4096;
 /// The kernel's pages.
@@ -41,13 +38,13 @@ impl FileSystem {
             libc::FALLOC_FL_ZERO_RANGE => true,
             _ => {
                 let what = "bytes can be cleared and room made, nothing moved";
-                return Err(FsError::wrong(what, Errno::OPNOTSUPP));
+                return Err(FsError::refused(what, Errno::OPNOTSUPP));
             }
         };
         let end = offset
             .checked_add(length)
             .filter(|end| *end <= weft_layout::OFFSET_MAX)
-            .ok_or(FsError::wrong(
+            .ok_or(FsError::refused(
                 "it ends past the largest offset",
                 Errno::FBIG,
             ))?;
@@ -69,9 +66,9 @@ impl FileSystem {
             let space = self.space(handle.id).await?;
             if space.available < end.saturating_sub(there) {
                 return Err(if space.by_quota {
-                    FsError::wrong("the quota does not leave so much room", Errno::DQUOT)
+                    FsError::refused("the quota does not leave so much room", Errno::DQUOT)
                 } else {
-                    FsError::wrong("the volume has not so much room", Errno::NOSPC)
+                    FsError::refused("the volume has not so much room", Errno::NOSPC)
                 });
             }
         }
@@ -88,7 +85,7 @@ impl FileSystem {
         if is_view(handle) {
             return self.seek_view(handle, offset, whence).await;
         }
-        let nothing = FsError::wrong("nothing is there", Errno::NXIO);
+        let nothing = FsError::refused("nothing is there", Errno::NXIO);
         let handle = self.handles.get(handle)?;
         self.flush_all(handle.id).await?;
         let size = handle.data.size().await?;
@@ -121,7 +118,7 @@ impl FileSystem {
                     end = end.max(range.end);
                 }
                 (libc::SEEK_HOLE, _) => return Ok(end.min(size)),
-                _ => return Err(FsError::wrong("no such seek", Errno::INVAL)),
+                _ => return Err(FsError::refused("no such seek", Errno::INVAL)),
             }
         }
     }
@@ -144,7 +141,7 @@ impl FileSystem {
         let length = length.min(COPY_MAX);
         if from.id == to.id && from_offset < to_offset + length && to_offset < from_offset + length
         {
-            return Err(FsError::wrong("the ranges overlap", Errno::INVAL));
+            return Err(FsError::refused("the ranges overlap", Errno::INVAL));
         }
         let mut range = to_offset..to_offset.saturating_add(length);
         if self.files.may_be_mapped(to.id) {
@@ -153,7 +150,7 @@ impl FileSystem {
             range.end = range.end.min(to_offset.saturating_add(left));
             if !leaves_pages_whole(&to, &range).await? {
                 let what = "the copy ends within a page";
-                return Err(FsError::wrong(what, Errno::OPNOTSUPP));
+                return Err(FsError::refused(what, Errno::OPNOTSUPP));
             }
         }
         self.strip_for(caller, &to).await?;
@@ -183,7 +180,7 @@ impl FileSystem {
     ) -> Result<u64, FsError> {
         let mut done = 0;
         while done < length {
-            let part = usize::try_from(length - done).map_or(COPY, |rest| rest.min(COPY));
+            let part = usize::try_from(length - done).map_or(COPY_STEP, |rest| rest.min(COPY_STEP));
             let data = from.data.read(from_offset + done, part).await?;
             if data.is_empty() {
                 break;
@@ -209,14 +206,14 @@ fn seek_in(content: &[u8], offset: u64, whence: i32) -> Result<u64, FsError> {
     let wanted = match whence {
         libc::SEEK_DATA => false,
         libc::SEEK_HOLE => true,
-        _ => return Err(FsError::wrong("no such seek", Errno::INVAL)),
+        _ => return Err(FsError::refused("no such seek", Errno::INVAL)),
     };
     let mut at = offset;
     while at < size && is_hole(at) != wanted {
         at = (at / HOLE + 1) * HOLE;
     }
     if at >= size && (!wanted || offset >= size) {
-        return Err(FsError::wrong("nothing is there", Errno::NXIO));
+        return Err(FsError::refused("nothing is there", Errno::NXIO));
     }
     Ok(at.min(size))
 }

@@ -80,7 +80,7 @@ impl ViewNodes {
 
     fn get(&self, id: u64) -> Result<Node, FsError> {
         let node = self.0.lock().nodes.get(&id).map(|(node, _)| node.clone());
-        node.ok_or(FsError::wrong("this view is not known", Errno::STALE))
+        node.ok_or(FsError::refused("this view is not known", Errno::STALE))
     }
 
     pub(super) fn forgotten(&self, id: u64, lookups: u64) {
@@ -134,7 +134,7 @@ pub(super) fn refuse(ids: &[u64], names: &[&[u8]]) -> Result<(), FsError> {
         return Err(kept::read_only());
     }
     if ids.iter().any(|id| is_view(*id)) || names.contains(&HIDDEN) {
-        return Err(FsError::wrong(
+        return Err(FsError::refused(
             "views are not made, renamed or removed",
             Errno::PERM,
         ));
@@ -144,11 +144,11 @@ pub(super) fn refuse(ids: &[u64], names: &[&[u8]]) -> Result<(), FsError> {
 
 /// Views have no room of their own, no holes and no extended attributes.
 pub(super) fn unsupported() -> FsError {
-    FsError::wrong("views have no such thing", Errno::OPNOTSUPP)
+    FsError::refused("views have no such thing", Errno::OPNOTSUPP)
 }
 
 fn not_found() -> FsError {
-    FsError::wrong("there is no such view", Errno::NOENT)
+    FsError::refused("there is no such view", Errno::NOENT)
 }
 
 fn directory(id: u64) -> Attr {
@@ -194,7 +194,10 @@ impl FileSystem {
                 .call(|| self.volume.known_attributes(Place::of(parent)))
                 .await?;
             if attributes.kind != FileKind::Directory as i32 {
-                return Err(FsError::wrong("only directories have views", Errno::NOTDIR));
+                return Err(FsError::refused(
+                    "only directories have views",
+                    Errno::NOTDIR,
+                ));
             }
             Node::Hidden { directory: parent }
         };
@@ -308,7 +311,7 @@ impl FileSystem {
             Node::View { file, .. } => *file,
             Node::Kept(_) if writes(flags) => return Err(kept::read_only()),
             Node::Kept(kept) => kept.file,
-            _ => return Err(FsError::wrong("this is a directory", Errno::ISDIR)),
+            _ => return Err(FsError::refused("this is a directory", Errno::ISDIR)),
         };
         self.flush_all(id).await?;
         let volume = self.on(caller);
@@ -359,10 +362,10 @@ impl FileSystem {
         let size = self.call(|| handle.view.size()).await?;
         handle.size.store(size, Ordering::Relaxed);
         match whence {
-            _ if offset >= size => Err(FsError::wrong("nothing is there", Errno::NXIO)),
+            _ if offset >= size => Err(FsError::refused("nothing is there", Errno::NXIO)),
             libc::SEEK_DATA => Ok(offset),
             libc::SEEK_HOLE => Ok(size),
-            _ => Err(FsError::wrong("no such seek", Errno::INVAL)),
+            _ => Err(FsError::refused("no such seek", Errno::INVAL)),
         }
     }
 

@@ -2,7 +2,6 @@
 //! write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -35,12 +34,9 @@ const ACL: &[u8] = b"system.posix_acl_";
 /// Attributes of which a file says whether it has any.
 const SPACES: [&[u8]; 3] = [ACL, b"security.", b"user."];
 
+use crate::limits::{LAYOUT_CLOSE_GRACE, LAYOUT_RETRY_INTERVAL};
 /// Whether an attribute that is to be set must be there already.
 pub use weft_client::XattrMode as SetMode;
-
-/// How long a file may still count as open after the last program has closed it: the kernel tells a
-/// mount later.
-const CLOSING: Duration = Duration::from_secs(1);
 
 /// Whether the service has access control lists; the kernel asks for them before most permission
 /// checks.
@@ -50,7 +46,7 @@ pub(super) struct AclSupport {
 }
 
 fn no_acl() -> FsError {
-    FsError::wrong(
+    FsError::refused(
         "the service keeps no access control lists",
         Errno::OPNOTSUPP,
     )
@@ -61,7 +57,7 @@ impl FileSystem {
     pub async fn get_xattr(&self, caller: Caller, id: u64, name: &[u8]) -> Result<Bytes, FsError> {
         if is_view(id) && name.starts_with(ACL) {
             // Whoever is not allowed by what `stat` shows would be told that nothing is supported.
-            return Err(FsError::wrong("views have no lists", Errno::NODATA));
+            return Err(FsError::refused("views have no lists", Errno::NODATA));
         }
         if is_view(id) {
             return Err(unsupported());
@@ -82,7 +78,10 @@ impl FileSystem {
             return Ok(self.counts().into());
         }
         if self.lacks(id, name) {
-            return Err(FsError::wrong("there is no such attribute", Errno::NODATA));
+            return Err(FsError::refused(
+                "there is no such attribute",
+                Errno::NODATA,
+            ));
         }
         let acl = name.starts_with(ACL);
         if acl && self.acl.missing.load(Ordering::Relaxed) {
@@ -135,7 +134,7 @@ impl FileSystem {
             return self.set_layout(caller, id, &value).await;
         }
         if name.starts_with(OURS) && !CARRIED.iter().any(|carried| name.starts_with(carried)) {
-            return Err(FsError::wrong(
+            return Err(FsError::refused(
                 "Weft has no such attribute to set",
                 Errno::OPNOTSUPP,
             ));
@@ -193,13 +192,13 @@ impl FileSystem {
             .map(layout_text::show)
             .filter(|text| !text.is_empty());
         text.map(Bytes::from)
-            .ok_or(FsError::wrong("no layout is set", Errno::NODATA))
+            .ok_or(FsError::refused("no layout is set", Errno::NODATA))
     }
 
     async fn set_layout(&self, caller: Caller, id: u64, text: &[u8]) -> Result<(), FsError> {
         let layout = layout_text::parse(text).map_err(|why| {
             tracing::info!(file = self.shown(id), %why, "a layout was refused");
-            FsError::wrong("this is no layout", Errno::INVAL)
+            FsError::refused("this is no layout", Errno::INVAL)
         })?;
         let attributes = self
             .call(|| self.volume.known_attributes(Place::of(id)))
@@ -207,7 +206,7 @@ impl FileSystem {
         if attributes.kind == FileKind::Regular as i32 {
             self.may_be_laid_out(&attributes).await?;
         } else if attributes.kind != FileKind::Directory as i32 {
-            return Err(FsError::wrong(
+            return Err(FsError::refused(
                 "only files and directories have a layout",
                 Errno::OPNOTSUPP,
             ));
@@ -223,12 +222,12 @@ impl FileSystem {
                 done => done.map(|_| true),
             }
         };
-        let deadline = Instant::now() + CLOSING;
+        let deadline = Instant::now() + LAYOUT_CLOSE_GRACE;
         while !self.files.all(id).is_empty() || !self.call(set).await? {
             if Instant::now() > deadline {
-                return Err(FsError::wrong("the file is open somewhere", Errno::BUSY));
+                return Err(FsError::refused("the file is open somewhere", Errno::BUSY));
             }
-            tokio::time::sleep(CLOSING / 50).await;
+            tokio::time::sleep(LAYOUT_RETRY_INTERVAL).await;
         }
         // New files in it have another layout from now on.
         self.volume.end_ahead(id);
@@ -240,7 +239,7 @@ impl FileSystem {
     async fn may_be_laid_out(&self, attributes: &Attributes) -> Result<(), FsError> {
         let forks = self.call(|| self.volume.forks(attributes)).await?;
         if forks.iter().any(|fork| fork.length > 0) {
-            return Err(FsError::wrong("the file holds data", Errno::NOTEMPTY));
+            return Err(FsError::refused("the file holds data", Errno::NOTEMPTY));
         }
         Ok(())
     }

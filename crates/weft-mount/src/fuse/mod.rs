@@ -1,43 +1,33 @@
-//! The door: the kernel's FUSE interface.
+//! The kernel's FUSE interface: requests turned into calls on the file system, errors into errnos.
 //!
-//! Why not a ready-made crate. `fuser` 0.18 answers every `FUSE_INTERRUPT` with "not supported", so
-//! that a program waiting for a dead server cannot be killed; does not tell `flock` from `fcntl`
-//! locks; keeps the flags that say when set-id bits must go to itself; and lends a write's bytes
-//! from its one buffer, so that each is copied once more. What is left of the interface is a table
-//! of structures and a loop, which is here.
+//! Why not a ready-made crate: `fuser` 0.18 answers every `FUSE_INTERRUPT` with "not supported", so
+//! a program that waits for a dead server cannot be killed; it does not distinguish `flock` from
+//! `fcntl` locks; it hides the flags that say when set-id bits must be cleared; and it lends a
+//! write's bytes from its one buffer, so each byte is copied once more. The rest of the interface
+//! is a table of structures and a loop.
 //!
-//! Each reader thread has a descriptor of its own and never waits: a request is begun on it, and if
-//! it is not finished at once (what is cached is), it goes on as a task. Any number of requests is
-//! under way.
+//! Each reader thread has a descriptor of `/dev/fuse` and never waits: it polls a request once, and
+//! a request that does not finish then (cached data does) continues as a task. The number of
+//! requests in flight is not limited here.
+//!
+//! From below: `device/` (bytes to and from the kernel), `mount/` (attach, detach and look up
+//! mounts), `requests/` (one request becomes one call), `session/` (threads, interrupts,
+//! notifications).
 //!
 //! Invariants:
 //! 1. Every request but a forget is answered exactly once, also if its task is cancelled.
-//! 2. Whoever is killed waits no longer than a second for a request (`interrupted`); other signals
-//!    end none, but a wait for a lock.
-//! 3. What a request has begun is carried to its end and noted, also if nobody waits for it any
-//!    more.
+//! 2. A killed program waits at most a second for a request (`session/abandon.rs`); other signals
+//!    end only a wait for a lock.
+//! 3. What a request has started runs to its end and is recorded, even if no program waits for it
+//!    any more.
 
-mod abi;
-mod attach;
-mod attribute_requests;
-mod buffers;
 mod device;
-mod flags;
-mod init;
-mod interrupted;
-mod locks;
-mod notices;
-mod operations;
-mod pack;
+mod mount;
 mod requests;
 mod session;
-mod table;
 
-pub use attach::{Appearance, MountError, detach};
-pub use flags::{MountFlags, remount};
-pub use init::Negotiated;
-pub use session::{Mount, Running};
-pub use table::{
-    FILE_SYSTEM, Look, Mounted, is_dead, look, mounted, mounted_on, mounts_below, process_of,
-    stopped_process, told,
+pub use mount::{
+    Appearance, FILE_SYSTEM, Look, MountAction, MountError, MountFlags, Mounted, detach, is_dead,
+    look, mounted, mounted_on, mounts_below, process_of, remount, stopped_process, told,
 };
+pub use session::{Mount, Negotiated, Running};

@@ -9,8 +9,8 @@
 //!    bytes is as old as they are: bytes that are written again and again take off when the first
 //!    are due.
 //! 2. A byte was copied at most once (small writes, joined into growing buffers; a third more while
-//!    the buffer grows), a byte of a write of [`SMALL`] or more never, except the rests of
-//!    overwritten parts, so that little bytes do not hold large buffers.
+//!    the buffer grows), a byte of a write of [`COPIED_WRITE_MAX`] or more never, except the rests
+//!    of overwritten parts, so that little bytes do not hold large buffers.
 
 mod cut;
 mod overlay;
@@ -23,15 +23,9 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::limits::{BLOCK, COPIED_WRITE_MAX, SEGMENT_OVERHEAD};
 pub(super) use part::Batch;
 use part::{Data, Part, Run};
-
-/// A whole aligned block of this size takes off at once, as one request.
-pub(super) const BLOCK: u64 = 1 << 20;
-/// Writes below this size are copied together.
-pub(super) const SMALL: usize = 64 << 10;
-/// Memory that a part takes beside its bytes.
-const PART_COST: usize = 128;
 
 /// Dirty and flying bytes of a file.
 #[derive(Debug, Default)]
@@ -54,7 +48,7 @@ impl Extents {
 
     /// What the mount's budget is charged.
     pub(super) fn charge(&self) -> usize {
-        self.dirty_bytes + self.flying_bytes + self.dirty.len() * PART_COST
+        self.dirty_bytes + self.flying_bytes + self.dirty.len() * SEGMENT_OVERHEAD
     }
 
     /// One past the last byte, dirty or flying; 0 without any.
@@ -73,7 +67,7 @@ impl Extents {
     /// Takes a write.
     pub(super) fn write(&mut self, offset: u64, data: Bytes, epoch: u64) {
         let range = offset..offset + data.len() as u64;
-        if data.len() >= SMALL {
+        if data.len() >= COPIED_WRITE_MAX {
             let epoch = self.oldest_in(&range).map_or(epoch, |old| old.min(epoch));
             self.cut(range.clone());
             self.insert(offset, Data::Fixed(data), epoch);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use super::SMALL;
+use crate::limits::COPIED_WRITE_MAX;
 
 #[derive(Debug)]
 pub(super) struct Part {
@@ -66,7 +66,7 @@ impl Data {
     /// A rest of `whole` bytes; copied if it is little.
     pub(super) fn rest_of(self, whole: usize) -> Data {
         let rest = self.get();
-        if rest.len() < SMALL && rest.len() < whole / 4 {
+        if rest.len() < COPIED_WRITE_MAX && rest.len() < whole / 4 {
             return Data::Fixed(Bytes::copy_from_slice(rest));
         }
         self

@@ -1,62 +1,61 @@
-//! Memory that requests are read into, used again: a fresh mebibyte costs 256 page faults.
+//! Reusable memory that requests are read into: a fresh mebibyte costs 256 page faults.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Buffers kept when nobody uses them.
-const KEPT: usize = 32;
+use crate::limits::IDLE_BUFFERS_MAX;
 
 /// Buffers of one size. Cheap to clone; clones share the buffers.
 #[derive(Clone, Debug)]
-pub(super) struct Buffers(Arc<Inner>);
+pub(in crate::fuse) struct Buffers(Arc<BufferPool>);
 
 #[derive(Debug)]
-struct Inner {
+struct BufferPool {
     length: usize,
     free: Mutex<Vec<Box<[u8]>>>,
 }
 
-/// A buffer that goes back when it is dropped, also as [`Bytes`].
+/// A buffer that returns to its pool when it is dropped, also as [`Bytes`].
 #[derive(Debug)]
-pub(super) struct Buffer {
+pub(in crate::fuse) struct Buffer {
     memory: Box<[u8]>,
     valid: usize,
-    home: Buffers,
+    pool: Buffers,
 }
 
 impl Buffers {
-    pub(super) fn new(length: usize) -> Buffers {
+    pub(in crate::fuse) fn new(length: usize) -> Buffers {
         let free = Mutex::default();
-        Buffers(Arc::new(Inner { length, free }))
+        Buffers(Arc::new(BufferPool { length, free }))
     }
 
-    pub(super) fn take(&self) -> Buffer {
+    pub(in crate::fuse) fn take(&self) -> Buffer {
         let memory = self.0.free.lock().pop();
         Buffer {
             memory: memory.unwrap_or_else(|| vec![0; self.0.length].into_boxed_slice()),
             valid: 0,
-            home: self.clone(),
+            pool: self.clone(),
         }
     }
 }
 
 impl Buffer {
-    pub(super) fn as_mut(&mut self) -> &mut [u8] {
+    pub(in crate::fuse) fn as_mut(&mut self) -> &mut [u8] {
         &mut self.memory
     }
 
-    pub(super) fn length(&self) -> usize {
+    pub(in crate::fuse) fn length(&self) -> usize {
         self.memory.len()
     }
 
-    pub(super) fn get(&self, length: usize) -> &[u8] {
+    pub(in crate::fuse) fn get(&self, length: usize) -> &[u8] {
         &self.memory[..length]
     }
 
     /// The first bytes, without a copy.
-    pub(super) fn freeze(mut self, length: usize) -> Bytes {
+    pub(in crate::fuse) fn freeze(mut self, length: usize) -> Bytes {
         self.valid = length;
         Bytes::from_owner(self)
     }
@@ -70,8 +69,8 @@ impl AsRef<[u8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut free = self.home.0.free.lock();
-        if free.len() < KEPT {
+        let mut free = self.pool.0.free.lock();
+        if free.len() < IDLE_BUFFERS_MAX {
             free.push(std::mem::take(&mut self.memory));
         }
     }
@@ -82,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back_when_its_bytes_are_dropped() {
+    fn a_buffer_returns_to_its_pool_when_its_bytes_are_dropped() {
         let buffers = Buffers::new(100);
         let mut buffer = buffers.take();
         buffer.as_mut()[0] = 7;
-        let place = buffer.as_mut().as_ptr();
+        let address = buffer.as_mut().as_ptr();
         let bytes = buffer.freeze(3);
         assert_eq!((bytes.len(), bytes[0]), (3, 7));
         drop(bytes);
-        assert_eq!(buffers.take().as_mut().as_ptr(), place);
+        assert_eq!(buffers.take().as_mut().as_ptr(), address);
     }
 }

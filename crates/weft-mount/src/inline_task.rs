@@ -1,10 +1,9 @@
-//! A future that is polled at once where it begins, and becomes a task of the runtime only when
-//! something wakes it.
+//! A future that is first polled on the thread that creates it, and becomes a task of the runtime
+//! only when something wakes it.
 //!
-//! A request that waits for a server is woken by the thread that takes the server's reply, which
-//! then carries it on itself: between the kernel's request and its answer nothing is handed from
-//! thread to thread. So is what a request waits for: the few bytes that a sync or a close sends
-//! off.
+//! The thread that receives a server's reply wakes the request that waits for it, and then runs the
+//! request itself: nothing is handed from thread to thread between the kernel's request and its
+//! reply. The same holds for small flushes that a sync or a close waits for.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,71 +14,72 @@ use tokio::runtime::Handle;
 
 type Future = Pin<Box<dyn std::future::Future<Output = ()> + Send>>;
 
-/// Where a future that has begun is.
+/// The state of the future.
 #[derive(Default)]
-enum Place {
-    /// On the thread that began it.
+enum TaskState {
+    /// The creating thread polls it.
     #[default]
-    Here,
-    /// There, and woken meanwhile.
+    Polled,
+    /// The same, and it was woken meanwhile.
     Woken,
-    /// Nowhere: it waits to be woken.
-    Waiting(Future),
-    /// On the runtime, or at its end.
+    /// It waits to be woken.
+    Parked(Future),
+    /// The runtime has it, or it has ended.
     Gone,
 }
 
-/// A future's beginning, and its waker.
-pub(crate) struct Begun {
+/// The first poll of a future, and its waker.
+pub(crate) struct InlineTask {
     runtime: Handle,
-    place: Mutex<Place>,
+    state: Mutex<TaskState>,
 }
 
-impl Begun {
-    pub(crate) fn new(runtime: &Handle) -> Arc<Begun> {
-        Arc::new(Begun {
+impl InlineTask {
+    pub(crate) fn new(runtime: &Handle) -> Arc<InlineTask> {
+        Arc::new(InlineTask {
             runtime: runtime.clone(),
-            place: Mutex::default(),
+            state: Mutex::default(),
         })
     }
 
-    /// The waker with which the future, or a part of it, may be polled before [`Begun::go_on`].
+    /// The waker; the future, or a future inside it, may be polled with it before
+    /// [`InlineTask::run`].
     pub(crate) fn waker(self: &Arc<Self>) -> Waker {
         Waker::from(self.clone())
     }
 
-    /// Polls `future` here, inside the runtime's context; if it waits, it goes on as a task once it
-    /// is woken.
-    pub(crate) fn go_on(&self, mut future: Future, waker: &Waker) {
+    /// Polls `future` here, inside the runtime's context; if it has to wait, it becomes a task when
+    /// it is woken.
+    pub(crate) fn run(&self, mut future: Future, waker: &Waker) {
         if future
             .as_mut()
             .poll(&mut Context::from_waker(waker))
             .is_ready()
         {
-            *self.place.lock() = Place::Gone;
+            *self.state.lock() = TaskState::Gone;
             return;
         }
-        let mut place = self.place.lock();
-        if matches!(*place, Place::Here) {
-            *place = Place::Waiting(future);
+        let mut state = self.state.lock();
+        if matches!(*state, TaskState::Polled) {
+            *state = TaskState::Parked(future);
             return;
         }
-        *place = Place::Gone;
-        drop(place);
+        *state = TaskState::Gone;
+        drop(state);
         self.runtime.spawn(future);
     }
 }
 
-impl Wake for Begun {
+impl Wake for InlineTask {
     fn wake(self: Arc<Self>) {
-        let mut place = self.place.lock();
-        match std::mem::replace(&mut *place, Place::Gone) {
-            Place::Waiting(future) => {
-                drop(place);
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, TaskState::Gone) {
+            TaskState::Parked(future) => {
+                drop(state);
                 self.runtime.spawn(future);
             }
-            Place::Here | Place::Woken => *place = Place::Woken,
-            Place::Gone => {}
+            TaskState::Polled | TaskState::Woken => *state = TaskState::Woken,
+            TaskState::Gone => {}
         }
     }
 }
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_multi_thread()
@@ -104,34 +104,34 @@ mod tests {
     }
 
     fn begin(runtime: &Handle, future: impl std::future::Future<Output = ()> + Send + 'static) {
-        let begun = Begun::new(runtime);
+        let inline = InlineTask::new(runtime);
         let _context = runtime.enter();
-        begun.go_on(Box::pin(future), &begun.waker());
+        inline.run(Box::pin(future), &inline.waker());
     }
 
     #[test]
-    fn what_waits_for_nothing_ends_on_the_thread_that_begins_it() {
+    fn a_future_that_never_waits_finishes_on_the_creating_thread() {
         let runtime = runtime();
-        let (said, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         begin(runtime.handle(), async move {
-            said.send(std::thread::current().id()).unwrap();
+            sender.send(std::thread::current().id()).unwrap();
         });
-        assert_eq!(heard.try_recv().unwrap(), std::thread::current().id());
+        assert_eq!(receiver.try_recv().unwrap(), std::thread::current().id());
     }
 
     #[test]
-    fn what_waits_goes_on_elsewhere_when_it_is_woken() {
+    fn a_future_that_waits_continues_on_the_runtime_when_it_is_woken() {
         let runtime = runtime();
-        let (said, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (wake, woken) = oneshot::channel();
         begin(runtime.handle(), async move {
             let number: i32 = woken.await.unwrap();
             tokio::time::sleep(Duration::from_millis(1)).await;
-            said.send((number, std::thread::current().id())).unwrap();
+            sender.send((number, std::thread::current().id())).unwrap();
         });
-        assert!(heard.try_recv().is_err());
+        assert!(receiver.try_recv().is_err());
         wake.send(7).unwrap();
-        let (number, thread) = heard.recv_timeout(SOON).unwrap();
+        let (number, thread) = receiver.recv_timeout(TEST_TIMEOUT).unwrap();
         assert_eq!(number, 7);
         assert_ne!(thread, std::thread::current().id());
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_wake_during_the_first_poll_is_not_lost() {
         let runtime = runtime();
-        let (said, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         begin(runtime.handle(), async move {
             for _ in 0..3 {
                 let mut polled = false;
@@ -153,21 +153,21 @@ mod tests {
                 })
                 .await;
             }
-            said.send(()).unwrap();
+            sender.send(()).unwrap();
         });
-        heard.recv_timeout(SOON).unwrap();
+        receiver.recv_timeout(TEST_TIMEOUT).unwrap();
     }
 
     #[test]
-    fn wakes_from_many_threads_spawn_it_once() {
+    fn wakes_from_many_threads_spawn_the_future_once() {
         let runtime = runtime();
         for _ in 0..200 {
-            let (said, heard) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let notify = Arc::new(tokio::sync::Notify::new());
             let waited = notify.clone();
             begin(runtime.handle(), async move {
                 waited.notified().await;
-                said.send(()).unwrap();
+                sender.send(()).unwrap();
             });
             let wakers: Vec<_> = (0..2)
                 .map(|_| {
@@ -175,11 +175,11 @@ mod tests {
                     std::thread::spawn(move || notify.notify_one())
                 })
                 .collect();
-            heard.recv_timeout(SOON).unwrap();
+            receiver.recv_timeout(TEST_TIMEOUT).unwrap();
             for waker in wakers {
                 waker.join().unwrap();
             }
-            assert!(heard.recv_timeout(Duration::from_millis(1)).is_err());
+            assert!(receiver.recv_timeout(Duration::from_millis(1)).is_err());
         }
     }
 }

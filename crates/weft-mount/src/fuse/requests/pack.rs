@@ -1,25 +1,24 @@
-//! Answers as the kernel wants them.
+//! Replies in the kernel's structures.
 
 use std::time::Duration;
 
 use weft_client::FileKind;
 use zerocopy::IntoBytes;
 
-use super::abi::{Attr, AttrOut, Dirent, EntryOut, OpenOut, fopen};
 use crate::fs::{self, Entry, Opened};
+use crate::fuse::device::abi::{Attr, AttrOut, Dirent, EntryOut, OpenOut, fopen};
 
 const NANOS: i64 = 1_000_000_000;
 
 fn seconds(nanos: i64) -> (u64, u32) {
-    // Times before the epoch are negative seconds; the kernel takes them as such.
+    // Times before the epoch have negative seconds, which the kernel understands.
     (
         nanos.div_euclid(NANOS).cast_unsigned(),
         nanos.rem_euclid(NANOS) as u32,
     )
 }
 
-/// Nanoseconds since the epoch from what the kernel says; beyond what 64 bits hold, the end of
-/// that.
+/// Nanoseconds since the epoch; saturates at 64 bits.
 pub(super) fn nanos(seconds: u64, nanos: u32) -> i64 {
     let seconds = seconds.cast_signed();
     seconds.saturating_mul(NANOS).saturating_add(nanos.into())
@@ -67,9 +66,9 @@ pub(super) fn entry(e: &Entry) -> EntryOut {
     }
 }
 
-/// A name that names nothing, for as long as names hold.
-pub(super) fn no_entry(for_how_long: Duration) -> EntryOut {
-    let (entry_valid, entry_valid_nsec) = valid(for_how_long);
+/// A negative entry: the name does not exist.
+pub(super) fn no_entry(duration: Duration) -> EntryOut {
+    let (entry_valid, entry_valid_nsec) = valid(duration);
     EntryOut {
         entry_valid,
         entry_valid_nsec,
@@ -105,7 +104,16 @@ pub(super) fn opened(o: &Opened) -> OpenOut {
     }
 }
 
-/// A listing's answer, filled until it has the size that the kernel asked for.
+/// Whether a listing brings attributes along.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entries {
+    /// READDIR.
+    NamesOnly,
+    /// READDIRPLUS.
+    WithAttributes,
+}
+
+/// The reply to a listing, filled up to the size that the kernel asked for.
 pub(super) struct Names {
     bytes: Vec<u8>,
     limit: usize,
@@ -117,13 +125,17 @@ impl Names {
         Names { bytes, limit }
     }
 
-    /// Whether a name of this length still fits, alone or with what it names.
-    pub(super) fn fits(&self, name: &[u8], plus: bool) -> bool {
-        let head = size_of::<Dirent>() + if plus { size_of::<EntryOut>() } else { 0 };
+    /// Whether another name still fits.
+    pub(super) fn fits(&self, name: &[u8], entries: Entries) -> bool {
+        let entry = match entries {
+            Entries::NamesOnly => 0,
+            Entries::WithAttributes => size_of::<EntryOut>(),
+        };
+        let head = size_of::<Dirent>() + entry;
         self.bytes.len() + (head + name.len()).next_multiple_of(8) <= self.limit
     }
 
-    /// Adds a name; with `entry` as READDIRPLUS wants it.
+    /// Adds a name, for READDIRPLUS with its entry.
     pub(super) fn add(&mut self, listed: &fs::Listed, entry: Option<&EntryOut>) {
         if let Some(entry) = entry {
             self.bytes.extend_from_slice(entry.as_bytes());
@@ -170,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_survive_the_way_to_the_kernel_and_back(time in any::<i64>()) {
+        fn times_survive_the_round_trip_to_the_kernel(time in any::<i64>()) {
             let (whole, part) = seconds(time);
             prop_assert!(part < 1_000_000_000);
             if time > i64::MIN + NANOS {
@@ -180,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn times_beyond_64_bits_become_the_last_one() {
+    fn times_beyond_64_bits_saturate() {
         assert_eq!(nanos(u64::MAX >> 1, 0), i64::MAX);
         assert_eq!(nanos((-1_i64).cast_unsigned(), 999_999_999), -1);
     }

@@ -1,9 +1,9 @@
-//! One file descriptor of `/dev/fuse`: requests come out of it, replies and notifications go into
-//! it.
+//! One file descriptor of `/dev/fuse`: requests are read from it, replies and notifications are
+//! written to it.
 
 #![allow(
     unsafe_code,
-    reason = "an ioctl of /dev/fuse that no library wraps: a further descriptor of the same mount"
+    reason = "an ioctl of /dev/fuse that no library wraps: another descriptor of the same mount"
 )]
 
 use std::fs::{File, OpenOptions};
@@ -17,33 +17,30 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::abi::{InHeader, OutHeader, WRITE_HEAD, WriteIn, opcode};
 use super::buffers::{Buffer, Buffers};
+use crate::limits::ZERO_COPY_WRITE_MIN;
 
-/// Data of a write that is shorter, or fills less than half of its buffer, is copied: a write keeps
-/// at most twice its size.
-const HANDED_ON: usize = 512 << 10;
-
-/// A descriptor of the mount. Replies go through the one that the request came from.
+/// A descriptor of the mount. A reply goes through the descriptor that its request came from.
 #[derive(Debug)]
-pub(super) struct Device(File);
+pub(in crate::fuse) struct Device(File);
 
-/// A request: its header and what follows.
+/// A request: its header and the bytes behind it.
 #[derive(Debug)]
-pub(super) struct Incoming {
-    pub(super) header: InHeader,
-    /// Everything behind the header; of a WRITE only its fixed part.
-    pub(super) body: Vec<u8>,
+pub(in crate::fuse) struct Incoming {
+    pub(in crate::fuse) header: InHeader,
+    /// Everything behind the header; for a WRITE only its fixed part.
+    pub(in crate::fuse) body: Vec<u8>,
     /// The data of a WRITE.
-    pub(super) data: Bytes,
+    pub(in crate::fuse) data: Bytes,
 }
 
-/// Where one thread reads requests into.
-pub(super) struct Reader {
+/// The buffer that one thread reads requests into.
+pub(in crate::fuse) struct Reader {
     buffers: Buffers,
     buffer: Option<Buffer>,
 }
 
 impl Reader {
-    pub(super) fn new(buffers: &Buffers) -> Reader {
+    pub(in crate::fuse) fn new(buffers: &Buffers) -> Reader {
         Reader {
             buffers: buffers.clone(),
             buffer: None,
@@ -52,42 +49,42 @@ impl Reader {
 }
 
 impl Device {
-    pub(super) const PATH: &'static str = "/dev/fuse";
+    pub(in crate::fuse) const PATH: &'static str = "/dev/fuse";
 
-    pub(super) fn open() -> io::Result<Device> {
+    pub(in crate::fuse) fn open() -> io::Result<Device> {
         let file = OpenOptions::new().read(true).write(true).open(Self::PATH)?;
         if !file.metadata()?.file_type().is_char_device() {
-            return Err(io::Error::other("it is no device"));
+            return Err(io::Error::other("it is not a character device"));
         }
         Ok(Device(file))
     }
 
-    pub(super) fn from_file(file: File) -> Device {
+    pub(in crate::fuse) fn from_file(file: File) -> Device {
         Device(file)
     }
 
-    pub(super) fn number(&self) -> i32 {
+    pub(in crate::fuse) fn number(&self) -> i32 {
         self.0.as_raw_fd()
     }
 
-    /// A further descriptor of the same mount, with a queue of its own.
-    pub(super) fn further(&self) -> io::Result<Device> {
+    /// Another descriptor of the same mount, with a separate queue.
+    pub(in crate::fuse) fn duplicate(&self) -> io::Result<Device> {
         use rustix::ioctl::{Setter, ioctl, opcode};
-        /// `FUSE_DEV_IOC_CLONE`, whose direction is the other way round in the kernel's own header.
+        /// `FUSE_DEV_IOC_CLONE`; the kernel's header has its direction reversed.
         const CLONE: rustix::ioctl::Opcode = opcode::read::<u32>(229, 0);
-        let further = Device::open()?;
-        let own = self.number().cast_unsigned();
-        // SAFETY: the kernel reads one u32, the number of a descriptor that is open as long as
-        // `self`.
-        unsafe { ioctl(further.0.as_fd(), Setter::<CLONE, u32>::new(own))? };
-        Ok(further)
+        let duplicate = Device::open()?;
+        let source = self.number().cast_unsigned();
+        // SAFETY: the kernel reads one u32, the number of a descriptor that stays
+        // open as long as `self`.
+        unsafe { ioctl(duplicate.0.as_fd(), Setter::<CLONE, u32>::new(source))? };
+        Ok(duplicate)
     }
 
     /// The next request; `None` when the mount has ended.
     ///
     /// # Errors
-    /// The device failed, or the kernel sent what is no request.
-    pub(super) fn receive(&self, reader: &mut Reader) -> io::Result<Option<Incoming>> {
+    /// The device failed, or the kernel sent a malformed request.
+    pub(in crate::fuse) fn receive(&self, reader: &mut Reader) -> io::Result<Option<Incoming>> {
         loop {
             let mut buffer = reader
                 .buffer
@@ -105,11 +102,12 @@ impl Device {
                 Err(Errno::NODEV) => return Ok(None),
                 Err(e) => return Err(e.into()),
             };
-            let (header, _) = InHeader::read_from_prefix(&head)
-                .map_err(|_| io::Error::other("shorter than a header"))?;
+            let (header, _) = InHeader::read_from_prefix(&head).map_err(|_| {
+                io::Error::other("the kernel sent a request shorter than its header")
+            })?;
             if length < size_of::<InHeader>() || header.len as usize != length {
                 return Err(io::Error::other(format!(
-                    "a request of {} bytes came with {length}",
+                    "the kernel sent {length} bytes of a request of {}",
                     header.len
                 )));
             }
@@ -120,7 +118,7 @@ impl Device {
                 body.extend_from_slice(buffer.get(rest));
                 reader.buffer = Some(buffer);
                 Bytes::new()
-            } else if rest < HANDED_ON.max(buffer.length() / 2) {
+            } else if rest < ZERO_COPY_WRITE_MIN.max(buffer.length() / 2) {
                 let data = Bytes::copy_from_slice(buffer.get(rest));
                 reader.buffer = Some(buffer);
                 data
@@ -132,25 +130,25 @@ impl Device {
     }
 
     /// Answers a request.
-    pub(super) fn reply(&self, unique: u64, parts: &[&[u8]]) {
+    pub(in crate::fuse) fn reply(&self, unique: u64, parts: &[&[u8]]) {
         self.send(unique, 0, parts);
     }
 
     /// Answers a request with an errno.
-    pub(super) fn refuse(&self, unique: u64, errno: i32) {
+    pub(in crate::fuse) fn refuse(&self, unique: u64, errno: i32) {
         self.send(unique, -errno, &[]);
     }
 
     fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) {
         match self.write(unique, error, parts) {
-            // The request was interrupted and nobody waits for it, or the mount has ended.
+            // The request was interrupted and no program waits for it, or the mount has ended.
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
-            Err(e) => tracing::warn!(unique, error = %e, "a reply to the kernel was not taken"),
+            Err(e) => tracing::warn!(unique, error = %e, "the kernel rejected a reply"),
         }
     }
 
-    /// Tells the kernel something unasked.
-    pub(super) fn notify(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+    /// Sends the kernel a notification.
+    pub(in crate::fuse) fn notify(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
         self.write(0, code, parts)
     }
 
@@ -169,13 +167,13 @@ impl Device {
 }
 
 impl Incoming {
-    /// The fixed part of the body, and what follows.
-    pub(super) fn argument<T: FromBytes>(&self) -> Option<(T, &[u8])> {
+    /// The fixed part of the body, and the bytes behind it.
+    pub(in crate::fuse) fn argument<T: FromBytes>(&self) -> Option<(T, &[u8])> {
         T::read_from_prefix(&self.body).ok()
     }
 
-    /// The fixed part of a WRITE, if its length is true.
-    pub(super) fn write(&self) -> Option<WriteIn> {
+    /// The fixed part of a WRITE, if its length matches the data.
+    pub(in crate::fuse) fn write(&self) -> Option<WriteIn> {
         let (argument, _) = self.argument::<WriteIn>()?;
         (argument.size as usize == self.data.len()).then_some(argument)
     }

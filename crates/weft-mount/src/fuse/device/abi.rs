@@ -1,19 +1,17 @@
-//! The kernel's side of the door as bytes: `include/uapi/linux/fuse.h`, version 7.31 and later, as
-//! far as it is used.
-//!
-//! Fields are named as there, so that the two can be laid side by side.
+//! The structures of `include/uapi/linux/fuse.h`, version 7.31 and later, as far as they are used.
+//! Fields have the names of that header.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The protocol's major version.
-pub(super) const MAJOR: u32 = 7;
+pub(in crate::fuse) const MAJOR: u32 = 7;
 /// The newest minor version whose messages are laid out as here.
-pub(super) const MINOR: u32 = 44;
+pub(in crate::fuse) const MINOR: u32 = 44;
 /// Older kernels send shorter messages: Linux 5.4 is the oldest that is served.
-pub(super) const MINOR_OLDEST: u32 = 31;
+pub(in crate::fuse) const MINOR_OLDEST: u32 = 31;
 
-/// What a request asks for.
-pub(super) mod opcode {
+/// Kinds of requests.
+pub(in crate::fuse) mod opcode {
     pub(in crate::fuse) const LOOKUP: u32 = 1;
     pub(in crate::fuse) const FORGET: u32 = 2;
     pub(in crate::fuse) const GETATTR: u32 = 3;
@@ -58,8 +56,8 @@ pub(super) mod opcode {
     pub(in crate::fuse) const COPY_FILE_RANGE: u32 = 47;
 }
 
-/// What both sides can do; the upper 32 bits travel in `flags2`.
-pub(super) mod init {
+/// Capabilities of either side; the upper 32 bits travel in `flags2`.
+pub(in crate::fuse) mod init {
     pub(in crate::fuse) const ASYNC_READ: u64 = 1;
     pub(in crate::fuse) const POSIX_LOCKS: u64 = 1 << 1;
     pub(in crate::fuse) const ATOMIC_O_TRUNC: u64 = 1 << 3;
@@ -78,7 +76,7 @@ pub(super) mod init {
 }
 
 /// What SETATTR changes.
-pub(super) mod fattr {
+pub(in crate::fuse) mod fattr {
     pub(in crate::fuse) const MODE: u32 = 1;
     pub(in crate::fuse) const UID: u32 = 1 << 1;
     pub(in crate::fuse) const GID: u32 = 1 << 2;
@@ -91,44 +89,44 @@ pub(super) mod fattr {
     pub(in crate::fuse) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// How an opened file is to be treated.
-pub(super) mod fopen {
+/// Flags of an opened file.
+pub(in crate::fuse) mod fopen {
     pub(in crate::fuse) const DIRECT_IO: u32 = 1;
     pub(in crate::fuse) const KEEP_CACHE: u32 = 1 << 1;
     pub(in crate::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// OPEN and CREATE: the set-id bits go if the file is truncated.
-pub(super) const OPEN_KILL_SUIDGID: u32 = 1;
+/// OPEN and CREATE: clear the set-id bits if the file is truncated.
+pub(in crate::fuse) const OPEN_KILL_SUIDGID: u32 = 1;
 /// READ: by direct I/O; without it the kernel reads its pages.
-pub(super) const READ_LOCKOWNER: u32 = 1 << 1;
-/// WRITE: of pages that were changed by a map.
-pub(super) const WRITE_CACHE: u32 = 1;
-/// WRITE: by direct I/O; without it, and without [`WRITE_CACHE`], the kernel has written its pages
-/// first.
-pub(super) const WRITE_LOCKOWNER: u32 = 1 << 1;
-/// WRITE: the set-id bits go.
-pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+pub(in crate::fuse) const READ_LOCKOWNER: u32 = 1 << 1;
+/// WRITE: writes back pages that a mapping changed.
+pub(in crate::fuse) const WRITE_CACHE: u32 = 1;
+/// WRITE: by direct I/O; without it, and without [`WRITE_CACHE`], the kernel's pages hold the data
+/// already.
+pub(in crate::fuse) const WRITE_LOCKOWNER: u32 = 1 << 1;
+/// WRITE: clear the set-id bits.
+pub(in crate::fuse) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 
-/// GETLK, SETLK and SETLKW: the file is locked, not bytes of it.
-pub(super) const LK_FLOCK: u32 = 1;
+/// GETLK, SETLK and SETLKW: `flock`, of the whole file.
+pub(in crate::fuse) const LK_FLOCK: u32 = 1;
 
-/// A notification: attributes, and data from an offset on, are no longer true.
-pub(super) const NOTIFY_INVAL_INODE: i32 = 2;
-/// A notification: a name is no longer true.
-pub(super) const NOTIFY_INVAL_ENTRY: i32 = 3;
+/// A notification: drop a file's attributes, and its data from an offset on.
+pub(in crate::fuse) const NOTIFY_INVAL_INODE: i32 = 2;
+/// A notification: drop a name.
+pub(in crate::fuse) const NOTIFY_INVAL_ENTRY: i32 = 3;
 
-/// A notification: no name of any directory is true any more.
-pub(super) const NOTIFY_INC_EPOCH: i32 = 8;
+/// A notification: drop the names of all directories.
+pub(in crate::fuse) const NOTIFY_INC_EPOCH: i32 = 8;
 /// The first minor version with [`NOTIFY_INC_EPOCH`].
-pub(super) const MINOR_EPOCH: u32 = 44;
+pub(in crate::fuse) const MINOR_EPOCH: u32 = 44;
 
 macro_rules! incoming {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
         #[repr(C)]
         #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
-        pub(super) struct $name { $(pub(super) $field: $type,)* }
+        pub(in crate::fuse) struct $name { $(pub(in crate::fuse) $field: $type,)* }
     )*};
 }
 
@@ -152,12 +150,12 @@ incoming! {
         ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64, atimensec: u32, mtimensec: u32,
         ctimensec: u32, mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32, blksize: u32, flags: u32,
     }
-    /// What a name names.
+    /// The node that a name refers to.
     EntryOut {
         nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32, attr_valid_nsec: u32,
         attr: Attr,
     }
-    /// Attributes and how long they hold.
+    /// Attributes and how long they are valid.
     AttrOut { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr, }
     /// SETATTR.
     SetattrIn {
@@ -207,7 +205,7 @@ incoming! {
     SetxattrIn { size: u32, flags: u32, }
     /// GETXATTR, followed by the name, and LISTXATTR.
     GetxattrIn { size: u32, padding: u32, }
-    /// The size of what GETXATTR or LISTXATTR would give.
+    /// The size of the value of GETXATTR or LISTXATTR.
     GetxattrOut { size: u32, padding: u32, }
     /// ACCESS.
     AccessIn { mask: u32, padding: u32, }
@@ -227,7 +225,7 @@ incoming! {
     CopyFileRangeIn {
         fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64,
     }
-    /// Before each name that READDIR gives; names are padded to 8 bytes.
+    /// Precedes each name of READDIR; names are padded to 8 bytes.
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32, }
     /// The body of [`NOTIFY_INVAL_INODE`].
     InvalInodeOut { ino: u64, off: i64, len: i64, }
@@ -236,14 +234,14 @@ incoming! {
 }
 
 /// Bytes that come before the data of a WRITE.
-pub(super) const WRITE_HEAD: usize = size_of::<InHeader>() + size_of::<WriteIn>();
+pub(in crate::fuse) const WRITE_HEAD: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn structures_are_as_long_as_the_kernels() {
+    fn structures_have_the_sizes_of_the_kernels_header() {
         assert_eq!(size_of::<InHeader>(), 40);
         assert_eq!(size_of::<OutHeader>(), 16);
         assert_eq!(size_of::<InitOut>(), 64);

@@ -1,4 +1,4 @@
-//! A mount and its threads.
+//! A mount's threads, and a request from its start to its reply.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,25 +12,23 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use weft_net::Quiet;
 
-use super::abi::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, opcode};
-use super::attach::{Appearance, MountError, attach};
+use super::abandon::{self, abandoned};
 use super::attribute_requests::AttributeRequests;
-use super::buffers::Buffers;
-use super::device::{Device, Incoming, Reader};
-use super::flags::Current;
-use super::init::{self, Negotiated};
-use super::interrupted::{self, given_up};
-use super::notices::Notices;
-use super::operations::{Answer, carry_out};
-use super::requests::Requests;
-use crate::begun::Begun;
+use super::handshake::{self, Negotiated};
+use super::interrupts::InterruptibleRequests;
+use super::notifications::KernelCache;
 use crate::fs::{FileSystem, FsError};
+use crate::fuse::device::abi::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, opcode};
+use crate::fuse::device::{Buffers, Device, Incoming, Reader};
+use crate::fuse::mount::{Appearance, LiveFlags, MountError, attach, mounted_on};
+use crate::fuse::requests::{Reply, carry_out};
+use crate::inline_task::InlineTask;
 
-/// What a mount needs.
+/// The parameters of a mount.
 pub struct Mount {
-    /// Where.
+    /// The mount point.
     pub path: PathBuf,
-    /// How.
+    /// How it appears to the kernel.
     pub appearance: Appearance,
     /// Threads that take requests from the kernel.
     pub threads: usize,
@@ -38,18 +36,18 @@ pub struct Mount {
     pub read_ahead_kib: u32,
 }
 
-/// A file system under a path. It ends when it is unmounted, by whomever.
+/// A mounted file system. It ends when it is unmounted, by this process or another.
 pub struct Running {
     path: PathBuf,
     negotiated: Negotiated,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// What all threads and requests share.
-struct Door {
+/// Shared by all threads and requests.
+struct Session {
     fs: Arc<FileSystem>,
     runtime: Handle,
-    requests: Requests,
+    requests: InterruptibleRequests,
     attribute_requests: Arc<AttributeRequests>,
     failures: Quiet,
     losses: Quiet,
@@ -59,21 +57,17 @@ impl Mount {
     /// Mounts; requests are carried out on `runtime`.
     pub fn start(self, fs: Arc<FileSystem>, runtime: &Handle) -> Result<Running, MountError> {
         let device = Arc::new(attach(&self.path, &self.appearance)?);
-        let buffers = init::buffers();
-        let negotiated = init::shake_hands(&device, &buffers)?;
-        let current = Current::of(&self.path, self.appearance.flags);
+        let buffers = handshake::buffers();
+        let negotiated = handshake::handshake(&device, &buffers)?;
+        let flags = LiveFlags::new(&self.path, self.appearance.flags);
         let attribute_requests = Arc::<AttributeRequests>::default();
-        let notices = Notices::start(
-            device.clone(),
-            &negotiated,
-            current,
-            attribute_requests.clone(),
-        )?;
-        fs.set_holder(Arc::new(notices));
-        let door = Arc::new(Door {
+        let requests = attribute_requests.clone();
+        let kernel = KernelCache::start(device.clone(), &negotiated, flags, requests)?;
+        fs.set_upper_cache(Arc::new(kernel));
+        let session = Arc::new(Session {
             fs,
             runtime: runtime.clone(),
-            requests: Requests::default(),
+            requests: InterruptibleRequests::default(),
             attribute_requests,
             failures: Quiet::default(),
             losses: Quiet::default(),
@@ -83,15 +77,15 @@ impl Mount {
             let device = if number == 0 {
                 device.clone()
             } else {
-                Arc::new(device.further()?)
+                Arc::new(device.duplicate()?)
             };
-            let (door, buffers) = (door.clone(), buffers.clone());
+            let (session, buffers) = (session.clone(), buffers.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("weft-fuse-{number}"))
-                .spawn(move || serve(&door, &device, &buffers))?;
+                .spawn(move || serve(&session, &device, &buffers))?;
             threads.push(thread);
         }
-        read_ahead(&self.path, self.read_ahead_kib);
+        set_kernel_read_ahead(&self.path, self.read_ahead_kib);
         tracing::info!(
             path = %self.path.display(),
             source = %self.appearance.source.display(),
@@ -110,12 +104,12 @@ impl Mount {
 }
 
 impl Running {
-    /// Where.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was agreed on with the kernel.
+    /// The outcome of the handshake with the kernel.
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
     }
@@ -126,39 +120,36 @@ impl Running {
         for thread in self.threads {
             let ended = thread
                 .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+                .unwrap_or_else(|_| Err(io::Error::other("a thread of the mount panicked")));
             result = result.and(ended);
         }
         result
     }
 }
 
-/// The kernel's own idea of read-ahead is 128 KiB, too little for several servers. Only root may
-/// change it.
-fn read_ahead(path: &Path, kib: u32) {
+/// Raises the kernel's read-ahead, whose default of 128 KiB is too little for several servers. Only
+/// root may do so.
+fn set_kernel_read_ahead(path: &Path, kib: u32) {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let device = super::table::mounted_on(path)
-        .ok()
-        .flatten()
-        .map(|m| m.device);
+    let device = mounted_on(path).ok().flatten().map(|m| m.device);
     let Some(device) = device else { return };
     let file = format!("/sys/class/bdi/{device}/read_ahead_kb");
     if let Err(error) = std::fs::write(&file, kib.to_string()) {
-        tracing::warn!(%file, %error, "the kernel's read-ahead stays small");
+        tracing::warn!(%file, %error, "cannot raise the kernel's read-ahead");
     }
 }
 
-/// One thread's loop.
-fn serve(door: &Arc<Door>, device: &Arc<Device>, buffers: &Buffers) -> io::Result<()> {
+/// The loop of one thread.
+fn serve(session: &Arc<Session>, device: &Arc<Device>, buffers: &Buffers) -> io::Result<()> {
     let mut reader = Reader::new(buffers);
     while let Some(request) = device.receive(&mut reader)? {
         let unique = request.header.unique;
         let number = request.header.opcode;
-        let carried = || carry_on(door, device, request);
-        if catch_unwind(AssertUnwindSafe(carried)).is_err() {
-            // The program that asked is not left waiting, and the thread goes on with the next.
+        let handled = || handle(session, device, request);
+        if catch_unwind(AssertUnwindSafe(handled)).is_err() {
+            // The program gets a reply, and the thread continues with the next request.
             tracing::error!(request = number, "a request panicked");
             if !matches!(number, opcode::FORGET | opcode::BATCH_FORGET) {
                 device.refuse(unique, libc::EIO);
@@ -168,16 +159,16 @@ fn serve(door: &Arc<Door>, device: &Arc<Device>, buffers: &Buffers) -> io::Resul
     Ok(())
 }
 
-fn carry_on(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
+fn handle(session: &Arc<Session>, device: &Arc<Device>, request: Incoming) {
     match request.header.opcode {
-        opcode::FORGET | opcode::BATCH_FORGET => forget(&door.fs, &request),
-        opcode::INTERRUPT => interrupt(door, device, &request),
+        opcode::FORGET | opcode::BATCH_FORGET => forget(&session.fs, &request),
+        opcode::INTERRUPT => interrupt(session, device, &request),
         opcode::DESTROY => device.reply(request.header.unique, &[]),
-        _ => begin(door, device, request),
+        _ => begin(session, device, request),
     }
 }
 
-/// A forget is not answered.
+/// A forget has no reply.
 fn forget(fs: &FileSystem, request: &Incoming) {
     if request.header.opcode == opcode::FORGET {
         if let Some((forget, _)) = request.argument::<ForgetIn>() {
@@ -199,62 +190,62 @@ fn forget(fs: &FileSystem, request: &Incoming) {
     }
 }
 
-/// An interrupt that comes before its request is known is sent again by the kernel if it is told
-/// so.
-fn interrupt(door: &Door, device: &Device, request: &Incoming) {
+/// Refused with `EAGAIN` if the request is not known yet: then the kernel sends the interrupt
+/// again.
+fn interrupt(session: &Session, device: &Device, request: &Incoming) {
     let known = request
         .argument::<InterruptIn>()
-        .is_some_and(|(interrupt, _)| door.requests.interrupt(interrupt.unique));
+        .is_some_and(|(interrupt, _)| session.requests.interrupt(interrupt.unique));
     if !known {
         device.refuse(request.header.unique, libc::EAGAIN);
     }
 }
 
-type Outcome = Result<Answer, FsError>;
+type Outcome = Result<Reply, FsError>;
 type Task = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// Begins a request here. What waits for nobody, such as what is cached, is done at once; what
-/// waits for a server goes on where the server's reply arrives.
-fn begin(door: &Arc<Door>, device: &Arc<Device>, request: Incoming) {
+/// Begins a request on this thread. A request that needs no server, for cached data for example,
+/// finishes here; one that waits for a server continues where the server's reply arrives.
+fn begin(session: &Arc<Session>, device: &Arc<Device>, request: Incoming) {
     let unique = request.header.unique;
     let (number, thread) = (request.header.opcode, request.header.pid);
-    let in_flight =
-        (number == opcode::GETATTR).then(|| door.attribute_requests.begin(request.header.nodeid));
-    let fs = door.fs.clone();
+    let in_flight = (number == opcode::GETATTR)
+        .then(|| session.attribute_requests.begin(request.header.nodeid));
+    let fs = session.fs.clone();
     let mut task: Task = Box::pin(async move { carry_out(&fs, &request).await });
-    let _entered = door.runtime.enter();
-    let begun = Begun::new(&door.runtime);
-    let waker = begun.waker();
+    let _entered = session.runtime.enter();
+    let inline = InlineTask::new(&session.runtime);
+    let waker = inline.waker();
     if let Poll::Ready(outcome) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
-        return answer(door, device, unique, (number, outcome));
+        return reply(session, device, unique, (number, outcome));
     }
-    let interrupted = door.requests.add(unique);
-    let (door, device) = (door.clone(), device.clone());
+    let interrupted = session.requests.add(unique);
+    let (session, device) = (session.clone(), device.clone());
     let rest = async move {
         let _in_flight = in_flight;
         let mut task = task;
-        let mut unanswered = Unanswered(Some((device.clone(), unique)));
+        let mut unanswered = UnansweredRequest(Some((device.clone(), unique)));
         let outcome = finish(&mut task, interrupted, (number, thread)).await;
-        door.requests.remove(unique);
+        session.requests.remove(unique);
         unanswered.0 = None;
         if let Some(outcome) = outcome {
-            return answer(&door, &device, unique, (number, outcome));
+            return reply(&session, &device, unique, (number, outcome));
         }
         device.refuse(unique, libc::EINTR);
-        if interrupted::goes_on(number)
-            && let Ok(answer) = task.await
+        if abandon::runs_to_its_end(number)
+            && let Ok(reply) = task.await
         {
-            interrupted::take_back(&door.fs, number, &answer).await;
+            abandon::undo(&session.fs, number, &reply).await;
         }
     };
-    begun.go_on(Box::pin(rest), &waker);
+    inline.run(Box::pin(rest), &waker);
 }
 
-/// A request that goes on somewhere and has had no answer. One whose task panics, or ends with the
-/// runtime, is refused: the program that asked would wait for ever.
-struct Unanswered(Option<(Arc<Device>, u64)>);
+/// Refuses a request whose task panics or ends with the runtime: without a reply its program would
+/// wait for ever.
+struct UnansweredRequest(Option<(Arc<Device>, u64)>);
 
-impl Drop for Unanswered {
+impl Drop for UnansweredRequest {
     fn drop(&mut self) {
         if let Some((device, unique)) = self.0.take() {
             device.refuse(unique, libc::EIO);
@@ -262,33 +253,33 @@ impl Drop for Unanswered {
     }
 }
 
-/// The outcome, or `None` if the request is given up.
+/// The outcome, or `None` if the request is abandoned.
 async fn finish(
     task: &mut Task,
     interrupted: oneshot::Receiver<()>,
     (number, thread): (u32, u32),
 ) -> Option<Outcome> {
-    // What is closed must be closed.
+    // A close always runs to its end.
     if matches!(number, opcode::RELEASE | opcode::RELEASEDIR) {
         return Some(task.await);
     }
     tokio::select! {
         outcome = task => Some(outcome),
-        () = given_up(interrupted, number, thread) => None,
+        () = abandoned(interrupted, number, thread) => None,
     }
 }
 
-fn answer(door: &Door, device: &Device, unique: u64, (number, outcome): (u32, Outcome)) {
+fn reply(session: &Session, device: &Device, unique: u64, (number, outcome): (u32, Outcome)) {
     match outcome {
-        Ok(answer) => device.reply(unique, &answer.parts()),
+        Ok(reply) => device.reply(unique, &reply.slices()),
         Err(error) => {
             if error.is_failure() {
-                // A program that tries on and on must not turn over a log that says what was lost,
-                // nor keep that out of it.
+                // A program that keeps trying must neither rotate reports of losses out of the log
+                // nor suppress new ones.
                 let quiet = if error.is_loss() {
-                    &door.losses
+                    &session.losses
                 } else {
-                    &door.failures
+                    &session.failures
                 };
                 if let Some(others) = quiet.pass() {
                     let left_out = others.field();

@@ -1,34 +1,34 @@
-//! The first request: both sides say what they can.
+//! The first request: both sides state their capabilities.
 
 use std::io;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::abi::{InitIn, InitOut, MAJOR, MINOR, MINOR_OLDEST, init, opcode};
-use super::attach::MountError;
-use super::buffers::Buffers;
-use super::device::{Device, Incoming, Reader};
+use crate::fuse::device::abi::{InitIn, InitOut, MAJOR, MINOR, MINOR_OLDEST, init, opcode};
+use crate::fuse::device::{Buffers, Device, Incoming, Reader};
+use crate::fuse::mount::MountError;
+use crate::limits::{BACKGROUND_REQUESTS_MAX, REQUEST_PAGES_MAX};
 
-/// What was agreed on with the kernel.
+/// The outcome of the handshake with the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Negotiated {
     /// The kernel's minor version.
     pub minor: u32,
     /// Bytes of the largest request.
     pub max_write: u32,
-    /// Bytes that the kernel reads ahead, before that is raised.
+    /// Bytes that the kernel reads ahead, before the mount raises it.
     pub max_readahead: u32,
     /// The capabilities in use.
     pub flags: u64,
 }
 
-/// What the mount wants where the kernel has it.
+/// The capabilities that the mount uses if the kernel offers them.
 ///
-/// Not `WRITEBACK_CACHE`: with it the kernel believes only itself about a file's size and times, so
-/// that what others append stays invisible. Not `AUTO_INVAL_DATA`: pages are dropped when a file
-/// has changed, which is looked at when it is opened. Not `EXPLICIT_INVAL_DATA`: whoever is told
-/// that a file is longer must not find the page in which it ended before, and zeros behind that. No
-/// file is opened with `NOFLUSH`, not even those that are only read: a close must tell whose locks
+/// Not `WRITEBACK_CACHE`: with it the kernel trusts only itself about a file's size and times, so
+/// data that other clients append stays invisible. Not `AUTO_INVAL_DATA`: an open checks whether
+/// the file has changed, and drops its pages then. Not `EXPLICIT_INVAL_DATA`: a program that learns
+/// that a file is longer must not find the page in which it ended before, with zeros behind the old
+/// end. No file is opened with `NOFLUSH`, not even for reading: a close must report whose locks
 /// end.
 const WANTED: u64 = init::ASYNC_READ
     | init::POSIX_LOCKS
@@ -47,53 +47,53 @@ const WANTED: u64 = init::ASYNC_READ
     | init::DIRECT_IO_ALLOW_MMAP;
 
 impl Negotiated {
-    /// Whether programs can map a file for all of them that is read and written by direct I/O: from
-    /// Linux 6.6 on.
+    /// Whether programs can make shared mappings of a file that is open for direct I/O: from Linux
+    /// 6.6 on.
     pub(super) fn maps_past_pages(&self) -> bool {
         self.flags & init::DIRECT_IO_ALLOW_MMAP != 0
     }
 }
 
 const PAGE: u32 = 4096;
-/// The most pages of one request that we have memory for; the kernel's own limit is mostly lower.
-const PAGES_MAX: u32 = 1024;
-/// Requests that the kernel may have under way for nobody in particular: read-ahead, and releases.
-const BACKGROUND: u16 = 256;
 
-/// Bytes that a reader's buffer must hold: the data of the largest write, or the longest extended
-/// attribute.
+/// Bytes of a reader's buffer: the data of the largest write, or the longest extended attribute.
 fn buffer_length(pages: u32) -> usize {
     (pages * PAGE) as usize + 2 * PAGE as usize
 }
 
-/// The largest request the kernel makes; it has a limit of its own, which root may raise.
-pub(super) fn pages_of_kernel() -> u32 {
+/// Pages of the largest request that the kernel makes; root may raise the kernel's limit.
+fn kernel_pages_max() -> u32 {
     std::fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit")
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(256)
-        .clamp(32, PAGES_MAX)
+        .clamp(32, REQUEST_PAGES_MAX)
 }
 
 pub(super) fn buffers() -> Buffers {
-    Buffers::new(buffer_length(pages_of_kernel()))
+    Buffers::new(buffer_length(kernel_pages_max()))
 }
 
 /// Answers the kernel's first request.
-pub(super) fn shake_hands(device: &Device, buffers: &Buffers) -> Result<Negotiated, MountError> {
+pub(super) fn handshake(device: &Device, buffers: &Buffers) -> Result<Negotiated, MountError> {
     let mut reader = Reader::new(buffers);
     loop {
-        let gone = || MountError::Device(io::Error::other("the mount ended before it began"));
+        let gone = || {
+            MountError::Device(io::Error::other(
+                "the volume was unmounted during the handshake",
+            ))
+        };
         let request = device.receive(&mut reader)?.ok_or_else(gone)?;
         let unique = request.header.unique;
         if request.header.opcode != opcode::INIT {
             device.refuse(unique, libc::EIO);
             continue;
         }
-        let (wants, flags2) = read(&request)
-            .ok_or_else(|| MountError::Device(io::Error::other("INIT is too short")))?;
+        let (wants, flags2) = read(&request).ok_or_else(|| {
+            MountError::Device(io::Error::other("the kernel's INIT request is too short"))
+        })?;
         if wants.major > MAJOR {
-            // The kernel will say it again in the version that we name.
+            // The kernel repeats the request in the version that the reply names.
             let answer = InitOut {
                 major: MAJOR,
                 minor: MINOR,
@@ -110,7 +110,7 @@ pub(super) fn shake_hands(device: &Device, buffers: &Buffers) -> Result<Negotiat
             });
         }
         let offered = u64::from(wants.flags) | u64::from(flags2) << 32;
-        let (answer, negotiated) = answer(&wants, offered, pages_of_kernel());
+        let (answer, negotiated) = answer(&wants, offered, kernel_pages_max());
         device.reply(unique, &[answer.as_bytes()]);
         return Ok(negotiated);
     }
@@ -136,8 +136,8 @@ fn answer(wants: &InitIn, offered: u64, pages: u32) -> (InitOut, Negotiated) {
         max_readahead: wants.max_readahead,
         flags: flags as u32,
         flags2: (flags >> 32) as u32,
-        max_background: BACKGROUND,
-        congestion_threshold: BACKGROUND / 4 * 3,
+        max_background: BACKGROUND_REQUESTS_MAX,
+        congestion_threshold: BACKGROUND_REQUESTS_MAX / 4 * 3,
         max_write: pages * PAGE,
         time_gran: 1,
         max_pages: pages as u16,
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_used_that_the_kernel_does_not_offer() {
+    fn only_capabilities_that_the_kernel_offers_are_used() {
         let wants = InitIn {
             major: 7,
             minor: 31,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_as_large_as_the_kernel_allows() {
+    fn requests_may_be_as_large_as_the_kernel_allows() {
         let wants = InitIn {
             major: 7,
             minor: 45,

@@ -3,18 +3,17 @@
 use rustix::io::Errno;
 use weft_client::{HeldLock, LockKind, LockOwner, LockRange};
 
-use super::abi::{self, FileLock, LkIn, opcode};
-use super::device::Incoming;
-use super::operations::{Answer, Result, broken};
-use crate::fs::{FileSystem, FsError};
+use super::reply::{Reply, Result, argument};
+use crate::fs::{FileSystem, FsError, LockWait};
+use crate::fuse::device::Incoming;
+use crate::fuse::device::abi::{self, FileLock, LkIn, opcode};
 
-/// The largest offset that the kernel knows: a lock to there is one to the end, however long the
-/// file gets.
+/// The kernel's largest offset: a lock up to it covers the file to its end, however long it grows.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Carries out GETLK, SETLK and SETLKW.
 pub(super) async fn lock(fs: &FileSystem, request: &Incoming) -> Result {
-    let (ask, _) = request.argument::<LkIn>().ok_or_else(broken)?;
+    let (ask, _) = argument::<LkIn>(request)?;
     let kind = kind(ask.lk.kind)?;
     let range = range(&ask);
     let owner = LockOwner {
@@ -23,19 +22,26 @@ pub(super) async fn lock(fs: &FileSystem, request: &Incoming) -> Result {
     };
     if request.header.opcode == opcode::GETLK {
         let blocker = fs.test_lock(ask.fh, kind, range, owner).await?;
-        return Ok(Answer::of(&told(&ask.lk, blocker)));
+        return Ok(Reply::of(&reported(&ask.lk, blocker)));
     }
-    let wait = request.header.opcode == opcode::SETLKW;
+    let wait = if request.header.opcode == opcode::SETLKW {
+        LockWait::UntilGranted
+    } else {
+        LockWait::No
+    };
     fs.lock(ask.fh, kind, range, owner, wait).await?;
-    Ok(Answer::Done)
+    Ok(Reply::Done)
 }
 
-fn kind(kind: u32) -> std::result::Result<LockKind, FsError> {
+fn kind(kind: u32) -> Result<LockKind> {
     match kind.cast_signed() {
         libc::F_RDLCK => Ok(LockKind::Shared),
         libc::F_WRLCK => Ok(LockKind::Exclusive),
         libc::F_UNLCK => Ok(LockKind::Unlock),
-        _ => Err(FsError::wrong("no such lock", Errno::INVAL)),
+        _ => Err(FsError::refused(
+            "the kind of lock is unknown",
+            Errno::INVAL,
+        )),
     }
 }
 
@@ -53,7 +59,7 @@ fn range(ask: &LkIn) -> LockRange {
     }
 }
 
-fn told(asked: &FileLock, blocker: Option<HeldLock>) -> FileLock {
+fn reported(asked: &FileLock, blocker: Option<HeldLock>) -> FileLock {
     let Some(blocker) = blocker else {
         return FileLock {
             kind: libc::F_UNLCK.cast_unsigned(),
@@ -90,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_to_the_end_has_no_end_and_comes_back_as_the_kernel_says_it() {
+    fn a_lock_to_the_end_is_unbounded_and_is_reported_with_the_kernels_largest_offset() {
         let bytes = |start, last| LockRange::Bytes { start, last };
         assert_eq!(range(&ask(5, 9, 0)), bytes(5, 9));
         assert_eq!(range(&ask(5, OFFSET_MAX, 0)), bytes(5, u64::MAX));
@@ -102,11 +108,11 @@ mod tests {
             pid: 7,
             ..HeldLock::default()
         };
-        let back = told(&FileLock::default(), Some(held));
+        let back = reported(&FileLock::default(), Some(held));
         assert_eq!((back.start, back.end, back.pid), (5, OFFSET_MAX, 7));
         assert_eq!(back.kind.cast_signed(), libc::F_WRLCK);
         assert_eq!(
-            told(&FileLock::default(), None).kind.cast_signed(),
+            reported(&FileLock::default(), None).kind.cast_signed(),
             libc::F_UNLCK
         );
     }

@@ -1,18 +1,16 @@
 //! Requests for a file's attributes that have no reply yet.
 //!
-//! The kernel discards the attributes of a reply when a notice about the file arrives between the
-//! request and the reply. The program that called `stat` still sees the new size, but the kernel
-//! keeps the old one and cuts the next read there. So a notice waits, within a bound, for the
-//! requests that came before it.
+//! The kernel discards the attributes of a reply when a notification about the file arrives between
+//! the request and the reply. The program that called `stat` still sees the new size, but the
+//! kernel keeps the old one and ends the next read there. So a notification waits, within a bound,
+//! for the requests that came before it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-/// A reply that takes longer waits for a service that is away; others must still hear their
-/// notices.
-const NOTICE_DELAY_MAX: Duration = Duration::from_millis(20);
+use crate::limits::NOTIFICATION_DELAY_MAX;
 
 /// The requests of a mount.
 #[derive(Debug, Default)]
@@ -49,9 +47,9 @@ impl AttributeRequests {
     }
 
     /// Returns once every earlier request about the file has its reply, or after
-    /// [`NOTICE_DELAY_MAX`].
+    /// [`NOTIFICATION_DELAY_MAX`].
     pub(super) fn wait_for_replies(&self, file: u64) {
-        let deadline = Instant::now() + NOTICE_DELAY_MAX;
+        let deadline = Instant::now() + NOTIFICATION_DELAY_MAX;
         let mut in_flight = self.in_flight.lock();
         let next = in_flight.next;
         let earlier = |&(of, number): &(u64, u64)| of == file && number < next;
@@ -80,10 +78,12 @@ impl Drop for InFlightGuard {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn a_notice_waits_for_earlier_requests_about_its_file_only() {
+    fn a_notification_waits_for_earlier_requests_about_its_file_only() {
         let requests = Arc::<AttributeRequests>::default();
         let other = requests.begin(8);
         let first = requests.begin(7);
@@ -100,11 +100,11 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_reply_delays_a_notice_within_a_bound() {
+    fn a_request_without_a_reply_delays_a_notification_within_a_bound() {
         let requests = Arc::<AttributeRequests>::default();
         let _stuck = requests.begin(7);
         let began = Instant::now();
         requests.wait_for_replies(7);
-        assert!(began.elapsed() >= NOTICE_DELAY_MAX);
+        assert!(began.elapsed() >= NOTIFICATION_DELAY_MAX);
     }
 }

@@ -1,71 +1,62 @@
-//! Requests whose program was interrupted: when to give one up, and what then becomes of it.
+//! When to abandon the request of an interrupted program, and what happens to its result.
 //!
-//! The kernel tells of the first signal that its program gets, whatever it is, and lets it wait on;
-//! what is local would neither hear of it nor fail. So a request is given up only for a program
-//! that is killed, by whichever signal came later. What it has begun is carried to its end all the
-//! same: whoever is left must see what was done.
+//! The kernel reports the first signal that the program gets, whichever it is, and lets it wait on;
+//! on a local file system the program would neither notice the signal nor fail. So a request is
+//! abandoned only for a program that is being killed, by that signal or a later one. What the
+//! request has started still runs to its end, because other programs must see its effects.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use zerocopy::FromBytes;
 
-use super::abi::{Dirent, EntryOut, OpenOut, opcode};
-use super::operations::Answer;
 use crate::fs::FileSystem;
+use crate::fuse::device::abi::{Dirent, EntryOut, OpenOut, opcode};
+use crate::fuse::requests::Reply;
+use crate::limits::{KILL_POLL_INTERVAL, KILLED_GRACE, UNKNOWN_PROGRAM_TIMEOUT};
 
-/// How often it is looked whether an interrupted program was killed.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a request of a program that was killed may go on.
-const LINGER: Duration = Duration::from_millis(400);
-/// How long a request may go on whose program cannot be looked at: longer than calls wait for a
-/// service that is away.
-const UNKNOWN: Duration = Duration::from_secs(20);
-
-/// What becomes of a program.
+/// The fate of an interrupted program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    GoesOn,
+    Running,
     Killed,
     Unknown,
 }
 
-/// Waits until a request of this thread is to be given up; for ever if that need not be.
-pub(super) async fn given_up(interrupted: oneshot::Receiver<()>, number: u32, thread: u32) {
-    // A sender that is gone without a word has been used already, or never will be.
+/// Waits until a request of this thread is to be abandoned; for ever if it is not.
+pub(super) async fn abandoned(interrupted: oneshot::Receiver<()>, number: u32, thread: u32) {
+    // A sender that is dropped unused has fired already, or never will.
     if interrupted.await.is_err() {
         return std::future::pending().await;
     }
-    // A wait for a lock ends by nothing else.
+    // Only an interrupt ends a wait for a lock.
     if number == opcode::SETLKW {
         return;
     }
     let began = Instant::now();
     loop {
         match fate(thread) {
-            Fate::Killed => return sleep(LINGER).await,
-            Fate::Unknown if began.elapsed() > UNKNOWN => return,
-            Fate::Unknown | Fate::GoesOn => sleep(LOOK).await,
+            Fate::Killed => return sleep(KILLED_GRACE).await,
+            Fate::Unknown if began.elapsed() > UNKNOWN_PROGRAM_TIMEOUT => return,
+            Fate::Unknown | Fate::Running => sleep(KILL_POLL_INTERVAL).await,
         }
     }
 }
 
-/// Whether what nobody waits for any more is carried to its end: all but locks, which are asked for
-/// no longer.
-pub(super) fn goes_on(number: u32) -> bool {
+/// Whether an abandoned request runs to its end: all but requests for locks, which are cancelled.
+pub(super) fn runs_to_its_end(number: u32) -> bool {
     !matches!(number, opcode::GETLK | opcode::SETLK | opcode::SETLKW)
 }
 
 fn fate(thread: u32) -> Fate {
-    /// Thread numbers are those of this process's own namespace, and `/proc` may be of another.
-    static OWN: OnceLock<bool> = OnceLock::new();
-    let own = OWN.get_or_init(|| {
+    /// Thread numbers are of this process's PID namespace; `/proc` may show another's.
+    static SAME_NAMESPACE: OnceLock<bool> = OnceLock::new();
+    let same_namespace = SAME_NAMESPACE.get_or_init(|| {
         let link = std::fs::read_link("/proc/self");
         link.is_ok_and(|link| link.as_os_str() == std::process::id().to_string().as_str())
     });
-    if !own || thread == 0 {
+    if !same_namespace || thread == 0 {
         return Fate::Unknown;
     }
     match std::fs::read_to_string(format!("/proc/{thread}/status")) {
@@ -74,7 +65,7 @@ fn fate(thread: u32) -> Fate {
     }
 }
 
-/// The kernel marks all threads of a program that is going to end with SIGKILL, whichever signal
+/// The kernel marks all threads of a program that is about to end with SIGKILL, whichever signal
 /// ends it.
 fn parse(status: &str) -> Fate {
     const KILL: u64 = 1 << (libc::SIGKILL - 1);
@@ -83,16 +74,16 @@ fn parse(status: &str) -> Fate {
         u64::from_str_radix(line.trim(), 16).ok()
     };
     match (pending("SigPnd:"), pending("ShdPnd:")) {
-        (Some(own), Some(shared)) if (own | shared) & KILL != 0 => Fate::Killed,
-        (Some(_), Some(_)) => Fate::GoesOn,
+        (Some(thread), Some(shared)) if (thread | shared) & KILL != 0 => Fate::Killed,
+        (Some(_), Some(_)) => Fate::Running,
         _ => Fate::Unknown,
     }
 }
 
-/// Takes back what an answer gives out that nobody got: nodes that the kernel would forget, and
-/// opens that it would release.
-pub(super) async fn take_back(fs: &FileSystem, number: u32, answer: &Answer) {
-    let Answer::Packed(bytes) = answer else {
+/// Undoes what the reply of an abandoned request hands out: the kernel would have to forget its
+/// nodes and release its opens.
+pub(super) async fn undo(fs: &FileSystem, number: u32, reply: &Reply) {
+    let Reply::Packed(bytes) = reply else {
         return;
     };
     let forget = |bytes: &[u8]| {
@@ -149,22 +140,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_a_kill_pending_is_killed_and_nobody_else() {
-        let status = |own: &str, shared: &str| {
-            parse(&format!("Name:\tcat\nSigPnd:\t{own}\nShdPnd:\t{shared}\n"))
+    fn only_a_thread_with_a_pending_kill_is_killed() {
+        let status = |thread: &str, shared: &str| {
+            parse(&format!(
+                "Name:\tcat\nSigPnd:\t{thread}\nShdPnd:\t{shared}\n"
+            ))
         };
         let (none, alarm, kill) = ("0000000000000000", "0000000000002000", "0000000000000100");
-        assert_eq!(status(none, none), Fate::GoesOn);
-        assert_eq!(status(none, alarm), Fate::GoesOn);
+        assert_eq!(status(none, none), Fate::Running);
+        assert_eq!(status(none, alarm), Fate::Running);
         assert_eq!(status(kill, none), Fate::Killed);
         assert_eq!(status(alarm, kill), Fate::Killed);
         assert_eq!(parse("Name:\tcat\n"), Fate::Unknown);
     }
 
     #[test]
-    fn a_thread_that_cannot_be_looked_at_is_not_taken_for_killed() {
+    fn a_thread_that_cannot_be_inspected_does_not_count_as_killed() {
         assert_eq!(fate(0), Fate::Unknown);
         assert_eq!(fate(u32::MAX), Fate::Unknown);
-        assert_eq!(fate(std::process::id()), Fate::GoesOn);
+        assert_eq!(fate(std::process::id()), Fate::Running);
     }
 }

@@ -1,0 +1,17 @@
+//! A mount in service: its threads, the requests in flight, and what the kernel is told unasked.
+//!
+//! - `handshake`: the first request, in which both sides state their capabilities.
+//! - `serve`: the threads' loop; a request's start, end and reply.
+//! - `interrupts`, `abandon`: which requests can be interrupted, and when one is abandoned.
+//! - `notifications`, `attribute_requests`: invalidations of the kernel's caches, and what they
+//!   must not overtake.
+
+mod abandon;
+mod attribute_requests;
+mod handshake;
+mod interrupts;
+mod notifications;
+mod serve;
+
+pub use handshake::Negotiated;
+pub use serve::{Mount, Running};

@@ -1,0 +1,136 @@
+//! The crate's timeouts, bounds and batch sizes.
+
+use std::time::Duration;
+
+// Outages: calls to a service that does not answer.
+
+/// The pause before the first repetition of a failed call; it doubles from there.
+pub(crate) const RETRY_BACKOFF_MIN: Duration = Duration::from_millis(5);
+/// The longest pause between two tries of a call.
+pub(crate) const RETRY_BACKOFF_MAX: Duration = Duration::from_millis(250);
+/// How often the mount looks whether the connection to an unreachable peer was opened again.
+pub(crate) const RECONNECT_POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// The time until `weft_net::Timing` notices a silent connection, counted by pings. An outage is
+/// taken to have begun at most this long before the call that found it.
+pub(crate) const SILENCE_DETECTION: Duration = Duration::from_secs(7);
+
+// The data cache: dirty bytes.
+
+/// Batches of one file in flight.
+pub(crate) const BATCHES_IN_FLIGHT_MAX: usize = 16;
+/// Runs in one batch.
+pub(crate) const RUNS_PER_BATCH_MAX: usize = 1024;
+/// Bytes up to which the thread that waits for a flush sends a batch itself, without waking
+/// another.
+pub(crate) const INLINE_SEND_MAX: u64 = 64 << 10;
+/// The age limit of dirty bytes is checked this many times within it.
+pub(crate) const TICKS_PER_FLUSH: u32 = 4;
+/// Bytes of a block: a block that is dirty as a whole is sent at once, as one request.
+pub(crate) const BLOCK: u64 = 1 << 20;
+/// Bytes: shorter writes are copied together into growing buffers.
+pub(crate) const COPIED_WRITE_MAX: usize = 64 << 10;
+/// Bytes charged to the dirty budget for each dirty segment beside its data: map entry and header.
+pub(crate) const SEGMENT_OVERHEAD: usize = 128;
+/// Files whose last change here is remembered after their last close.
+pub(crate) const CLOSED_CHANGES_MAX: usize = 4096;
+
+// The data cache: sizes and reads.
+
+/// How long a size that the servers reported counts as known.
+pub(crate) const SIZE_VALID: Duration = Duration::from_secs(1);
+/// Size queries in a row while dirty bytes are being lost.
+pub(crate) const SIZE_QUERIES_MAX: u32 = 4;
+/// Full read-ahead windows that a mount holds in memory.
+pub(crate) const READ_AHEAD_WINDOWS: usize = 8;
+/// Bytes of one read-ahead request; requests end at multiples of it.
+pub(crate) const READ_AHEAD_PIECE: u64 = 1 << 20;
+/// Streams followed per open; beyond them the least recently used one is dropped.
+pub(crate) const STREAMS_PER_OPEN: usize = 8;
+/// Reads of a stream that may arrive out of order.
+pub(crate) const EARLY_READS_MAX: usize = 32;
+
+// The file system: what is cached, and for how long.
+
+/// How long the kernel may cache what the watch would invalidate.
+pub(crate) const WATCHED_VALID: Duration = Duration::from_mins(1);
+/// How long the kernel may cache what nothing would invalidate.
+pub(crate) const UNWATCHED_VALID: Duration = Duration::from_secs(1);
+/// How long the kernel may keep a file end that a short read reported: it hands it to the reader
+/// first.
+pub(crate) const SHORT_READ_SIZE_VALID: Duration = Duration::from_millis(10);
+/// Changes in one generation of the change log.
+pub(crate) const CHANGES_PER_GENERATION: usize = 32_768;
+/// Names of complete directories; beyond them all are dropped.
+pub(crate) const COMPLETE_NAMES_MAX: usize = 1 << 20;
+/// Locks of the node table.
+pub(crate) const NODE_SHARDS: usize = 16;
+/// Directories on the path of a file in a message. Names learned at different times may even form a
+/// cycle.
+pub(crate) const PATH_DEPTH_MAX: usize = 256;
+/// How long a thread's supplementary groups are cached. A program that drops groups mostly changes
+/// its user too, and is then another caller.
+pub(crate) const CREDENTIALS_VALID: Duration = Duration::from_millis(200);
+/// Callers whose credentials are cached.
+pub(crate) const CALLERS_MAX: usize = 1024;
+/// How long an answer about free space is reused: programs ask in bursts.
+pub(crate) const SPACE_VALID: Duration = Duration::from_millis(500);
+/// How long a holder of notifications may delay the acknowledgement of changes: the kernel may wait
+/// for a page that is being read.
+pub(crate) const INVALIDATION_TIMEOUT: Duration = Duration::from_secs(1);
+
+// The file system: operations.
+
+/// Pages of a listing that an open directory keeps whole.
+pub(crate) const LISTING_PAGES_MAX: usize = 16;
+/// Removed names whose position one segment of a listing remembers; a reader behind an older one
+/// restarts at the beginning.
+pub(crate) const REMOVED_NAMES_MAX: usize = 4096;
+/// How long the kernel may take to report the close of an open, before a lock that the open holds
+/// counts as a conflict.
+pub(crate) const LOCK_CLOSE_GRACE: Duration = Duration::from_millis(100);
+/// How often a waiting lock request looks whether such opens have closed.
+pub(crate) const LOCK_CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// How long a closed file may still count as open before a new layout is refused: the kernel
+/// reports closes late.
+pub(crate) const LAYOUT_CLOSE_GRACE: Duration = Duration::from_secs(1);
+/// How often a change of layout is tried again within [`LAYOUT_CLOSE_GRACE`].
+pub(crate) const LAYOUT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes that a copy by reading and writing moves at a time.
+pub(crate) const COPY_STEP: usize = 4 << 20;
+/// Bytes that one copy request moves before it reports progress; the kernel asks for the rest.
+pub(crate) const COPY_MAX: u64 = 256 << 20;
+
+// The kernel's interface.
+
+/// Idle request buffers that are kept.
+pub(crate) const IDLE_BUFFERS_MAX: usize = 32;
+/// Bytes: the data of a shorter write, or of one that fills less than half of its buffer, is
+/// copied, so that a write holds at most twice its size.
+pub(crate) const ZERO_COPY_WRITE_MIN: usize = 512 << 10;
+/// Pages of the largest request that buffers are sized for; the kernel's limit is mostly lower.
+pub(crate) const REQUEST_PAGES_MAX: u32 = 1024;
+/// Background requests (read-ahead, releases) that the kernel may have in flight.
+pub(crate) const BACKGROUND_REQUESTS_MAX: u16 = 256;
+/// Buffers in one reply; `writev` takes 1,024, the header among them.
+pub(crate) const REPLY_BUFFERS_MAX: usize = 1000;
+/// How often an interrupted request looks whether its program was killed.
+pub(crate) const KILL_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a request of a killed program may run on.
+pub(crate) const KILLED_GRACE: Duration = Duration::from_millis(400);
+/// How long an interrupted request may run whose program cannot be inspected: longer than calls
+/// wait for a service that does not answer.
+pub(crate) const UNKNOWN_PROGRAM_TIMEOUT: Duration = Duration::from_secs(20);
+/// Name invalidations in the queue; beyond them the kernel drops all names, where it can.
+pub(crate) const QUEUED_NAMES_MAX: usize = 4096;
+/// Invalidations of files that the kernel does not know yet, which are sent again.
+pub(crate) const RETRIED_NOTIFICATIONS_MAX: usize = 4096;
+/// How often such an invalidation is sent again: the reply that tells the kernel of the file may be
+/// on its way.
+pub(crate) const NOTIFICATION_RETRIES: u32 = 5;
+/// The interval between two of those.
+pub(crate) const NOTIFICATION_RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a notification waits for the replies of earlier requests about its file. A slower reply
+/// waits for an unreachable service; other readers still need the notification.
+pub(crate) const NOTIFICATION_DELAY_MAX: Duration = Duration::from_millis(20);
+/// How long a mount may take to answer a probe. The probe asks nothing that needs a service.
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
