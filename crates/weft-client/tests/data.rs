@@ -7,7 +7,7 @@ use common::TestVolume;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 use weft_client::{Access, Error, File, NewLayout, Volume};
-use weft_layout::{CellIndex, Order, Partition, Place, Subfile, View, ViewOffset};
+use weft_layout::{CellIndex, Location, Order, Partition, Subfile, View, ViewOffset};
 use weft_proto::Code;
 
 async fn create(volume: &Volume, path: &str, cells: u32, bsu: u64) -> File {
@@ -76,7 +76,8 @@ async fn what_is_written_through_one_view_is_read_through_every_other() {
         let mut expected = vec![0xEE; size as usize];
         let mut valid = 0;
         for (at, byte) in expected.iter_mut().enumerate() {
-            if let Place::Data(cell, offset) = open.map().locate(ViewOffset(at as u64)).unwrap() {
+            if let Location::Data(cell, offset) = open.map().locate(ViewOffset(at as u64)).unwrap()
+            {
                 let from = canonical(cell, offset);
                 if from < data.len() {
                     *byte = data[from];

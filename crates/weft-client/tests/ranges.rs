@@ -107,7 +107,7 @@ async fn clearing_through_a_view_touches_nothing_else() {
         let open = file.view(view).unwrap();
         open.clear(ViewOffset(333), 5000).await.unwrap();
         for place in 333..5333 {
-            let weft_layout::Place::Data(cell, offset) =
+            let weft_layout::Location::Data(cell, offset) =
                 open.map().locate(ViewOffset(place)).unwrap()
             else {
                 continue;

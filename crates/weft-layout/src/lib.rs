@@ -22,7 +22,7 @@
 //!
 //! A [`Layout`] is reduced to a [`Grid`], three numbers that travel with each request. A [`Grid`]
 //! and a [`View`] make a [`Map`]. The client asks the map which slots a [`Request`] touches, sends
-//! each the same few numbers, and every server asks its own map for its own [`Piece`]s:
+//! each the same few numbers, and every server asks its map for its local [`Piece`]s:
 //!
 //! ```
 //! use weft_layout::{Grid, Map, Request, ServerSlot, View, ViewOffset};
@@ -34,11 +34,11 @@
 //!
 //! assert_eq!(map.slots(&request)?, [ServerSlot(0), ServerSlot(1)]);
 //! // Slot 0 has the rest of BSU 0, in cell 0, and BSU 2, in cell 2; cell 1 is on the other slot.
-//! let own: Vec<_> = map
+//! let local: Vec<_> = map
 //!     .pieces(&request, ServerSlot(0))?
 //!     .map(|piece| (piece.cell.0, piece.offset.0, piece.length, piece.memory))
 //!     .collect();
-//! assert_eq!(own, [(0, 2, 2, 0), (2, 0, 4, 6)]);
+//! assert_eq!(local, [(0, 2, 2, 0), (2, 0, 4, 6)]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -47,65 +47,60 @@
 //! 1. Mapping and inverse agree for every legal layout, view and offset (`tests/properties.rs`, and
 //!    `tests/exhaustive.rs` against a brute-force model).
 //! 2. The pieces of all slots cover a request exactly once, ghosts excepted.
-//! 3. A server pays for its own pieces only (`tests/cost.rs`, `benches/pieces.rs`).
+//! 3. A server pays for its local pieces only (`tests/cost.rs`, `benches/pieces.rs`).
 //! 4. No number panics or wraps: what a caller may choose is checked once, when a value is made.
 //!
 //! Deliberately absent: I/O, time, the lengths of cells and so holes (only a server knows them),
 //! forks (a piece lies in the same place of any fork), and the byte form of all this
 //! (`weft-proto`).
 //!
-//! Where to look: `layout.rs` and `view.rs` for what callers may ask for, `shape.rs` for how views
-//! are reduced to four forms, `columns.rs` for the formulas of subfiles, `pieces/` for the loops.
+//! # The modules, lowest first
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `quantity/` | indexes, offsets and ids as types; sizes as people write them |
+//! | `limits.rs`, `error.rs` | bounds and batch sizes; what is wrong with a layout or a place |
+//! | `arithmetic/` | division by a constant, arithmetic progressions modulo a number |
+//! | `layout/` | [`Layout`] and [`Grid`]: cells, BSU, servers |
+//! | `view/` | [`View`] as callers name it, and the four forms that it is reduced to |
+//! | `pattern/` | [`Pattern`]: bytes relative to a place; arrays |
+//! | `request/` | [`Request`]: a checked pattern at a place, its wire form, its [`Memory`] |
+//! | `strided_copy.rs` | copies of many small pieces at equal distances |
+//! | `pieces/` | [`Pieces`] of a request on one server, and the [`Splitter`] of such a stream |
+//! | `map.rs` | [`Map`]: a view on a grid; all of the above behind a few calls |
+//! | `collective/` | [`Rounds`] and [`Comparison`] of several members' pieces |
 
-pub mod array;
-mod columns;
-mod cutter;
-mod divisor;
+mod arithmetic;
+mod collective;
 mod error;
-mod grid;
-mod groups;
 mod layout;
 mod limits;
 mod map;
-mod memory;
-mod modular;
-mod nest;
-mod normal;
-mod overlap;
-mod own;
-mod parts;
 mod pattern;
 mod pieces;
 mod quantity;
 mod request;
-mod rhythm;
-mod rounds;
-mod shape;
-mod shared;
-pub mod size;
-mod spaced;
-mod stretch;
+mod strided_copy;
 mod view;
-pub mod view_text;
 
-pub use cutter::{CellLengths, Cutter, Endless, bytes_of};
+pub use collective::{Clipped, Comparison, MemberOverlap, Round, Rounds, Search};
 pub use error::{LayoutError, MapError};
-pub use grid::Grid;
-pub use layout::{Layout, LayoutSpec, Storage};
+pub use layout::{Grid, Layout, LayoutSpec, Storage};
 pub use limits::{
-    BSU_DEFAULT, BSU_MAX, CELLS_MAX, CHUNK_DEFAULT, CHUNK_MAX, CHUNK_MIN, SERVERS_MAX,
+    BSU_DEFAULT, BSU_MAX, CELLS_MAX, CHUNK_DEFAULT, CHUNK_MAX, CHUNK_MIN, DEPTH_MAX, NODES_MAX,
+    SERVERS_MAX,
 };
-pub use map::{Map, Place};
-pub use memory::Memory;
-pub use parts::{Part, PartKind, Runs};
-pub use pattern::{DEPTH_MAX, Every, PARTS_MAX, Pattern, PatternError};
+pub use map::{Location, Map};
+pub use pattern::{Every, Pattern, PatternError, array};
 pub use pieces::Pieces;
+pub use pieces::piece::Piece;
+pub use pieces::splitter::{CellLengths, Endless, Splitter, bytes_of};
+pub use pieces::strided::StridedPieces;
 pub use quantity::{
-    CellIndex, CellOffset, FileId, FileOffset, OFFSET_MAX, ServerId, ServerSlot, ViewOffset,
+    CellIndex, CellOffset, FileId, FileOffset, OFFSET_MAX, ServerId, ServerSlot, ViewOffset, size,
 };
-pub use request::{Piece, Request, Shaped};
-pub use rounds::{Clipped, Round, Rounds, Search};
-pub use shared::{Comparison, Shared};
-pub use spaced::{Spaced, SpacedCopy, copy_all, copy_spaced};
-pub use stretch::Stretch;
-pub use view::{Order, Partition, Subfile, View, ViewError};
+pub use request::memory::Memory;
+pub use request::wire::{RequestNode, RequestNodeKind, Runs};
+pub use request::{Request, Shaped};
+pub use strided_copy::{Strided, StridedCopy, copy_all, copy_strided};
+pub use view::{Order, Partition, Subfile, View, ViewError, text as view_text};

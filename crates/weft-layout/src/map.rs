@@ -2,15 +2,15 @@
 //!
 //! Invariants:
 //! 1. [`Map::locate`] and [`Map::invert`] undo each other on every byte that is not a ghost.
-//! 2. Nothing here depends on data, on lengths of cells, or on who asks: client and servers compute
-//!    the same from the same few numbers.
+//! 2. Nothing here depends on data, on lengths of cells, or on the side that asks: client and
+//!    servers compute the same from the same few numbers.
 //!
 //! Deliberately absent: forks (a piece lies in the same place of whichever fork the call names) and
-//! addresses of servers (a slot is all that the arithmetic knows).
+//! addresses of servers (the arithmetic knows slots only).
 
 use crate::pieces::Pieces;
-use crate::request::Span;
-use crate::shape::Shape;
+use crate::pieces::piece::Span;
+use crate::view::shape::Shape;
 use crate::{
     CellIndex, CellOffset, Grid, MapError, OFFSET_MAX, Piece, Request, ServerSlot, View, ViewError,
     ViewOffset,
@@ -18,7 +18,7 @@ use crate::{
 
 /// Where a view byte lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum Location {
     /// In a cell of the file.
     Data(CellIndex, CellOffset),
     /// In a cell that the view implies but the file does not have: writes go nowhere, reads leave
@@ -69,7 +69,7 @@ impl Map {
     /// a partition, in the canonical order is not below [`OFFSET_MAX`].
     /// # Source
     /// Vesta §3.2; property `locate_and_invert_agree`.
-    pub fn locate(&self, offset: ViewOffset) -> Result<Place, MapError> {
+    pub fn locate(&self, offset: ViewOffset) -> Result<Location, MapError> {
         if offset.0 >= OFFSET_MAX {
             return Err(MapError::PastLimit {
                 offset: offset.0,
@@ -78,9 +78,9 @@ impl Map {
         }
         let (cell, place) = self.shape.locate(offset.0)?;
         Ok(if cell < u64::from(self.grid.cells()) {
-            Place::Data(CellIndex(cell as u32), CellOffset(place))
+            Location::Data(CellIndex(cell as u32), CellOffset(place))
         } else {
-            Place::Ghost
+            Location::Ghost
         })
     }
 
@@ -100,10 +100,10 @@ impl Map {
     /// server both run it and agree.
     ///
     /// Shape: pieces are disjoint and non-empty; ghosts occupy memory positions and yield nothing.
-    /// Two pieces that meet both in the cell and in memory come as one. Cost: O(own pieces), each
+    /// Two pieces that meet both in the cell and in memory come as one. Cost: O(local pieces), each
     /// after O(log servers) or, for a partition with gaps, O(log band); for such a partition on a
-    /// grid whose cells do not divide evenly among the servers the distance to the next own piece
-    /// may cost that much for each own cell. No allocation.
+    /// grid whose cells do not divide evenly among the servers the distance to the next local
+    /// piece may cost that much for each local cell. No allocation.
     /// # Errors
     /// [`MapError::NoSuchSlot`]; [`MapError::PastLimit`] when [`Map::locate`] would say so for any
     /// byte of the request, whichever slot it is on. Nothing is yielded then.
@@ -135,7 +135,7 @@ impl Map {
     /// Property `slots_are_exactly_those_with_a_piece`.
     pub fn slots(&self, request: &Request) -> Result<Vec<ServerSlot>, MapError> {
         let servers = self.grid.servers();
-        // On one server all pieces would be own pieces, so a small request is simply walked.
+        // On one server all pieces are local, so a small request is simply walked.
         let one = Self {
             grid: self.grid.on_one_server(),
             ..*self

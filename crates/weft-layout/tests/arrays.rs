@@ -70,7 +70,7 @@ fn what_is_no_part_is_refused() {
     let whole = Slab::from(0).block(4);
     assert_eq!(
         array.hyperslab(&[whole]),
-        Err(ArrayError::Dimensions { array: 2, part: 1 })
+        Err(ArrayError::Dimensions { array: 2, slabs: 1 })
     );
     for slab in [
         Slab::from(10),

@@ -6,8 +6,9 @@ mod model;
 use model::check::{check_places, check_requests};
 use proptest::prelude::*;
 use weft_layout::{
-    BSU_MAX, CELLS_MAX, CellIndex, CellOffset, FileOffset, Grid, Map, MapError, OFFSET_MAX, Order,
-    Partition, Piece, Place, Request, SERVERS_MAX, ServerSlot, Subfile, View, ViewOffset,
+    BSU_MAX, CELLS_MAX, CellIndex, CellOffset, FileOffset, Grid, Location, Map, MapError,
+    OFFSET_MAX, Order, Partition, Piece, Request, SERVERS_MAX, ServerSlot, Subfile, View,
+    ViewOffset,
 };
 
 fn order() -> impl Strategy<Value = Order> {
@@ -129,7 +130,7 @@ fn pieces_of_all_slots(map: &Map, request: &Request) -> Result<Vec<Piece>, MapEr
 }
 
 fn is_ghost(map: &Map, view: u64) -> bool {
-    map.locate(ViewOffset(view)) == Ok(Place::Ghost)
+    map.locate(ViewOffset(view)) == Ok(Location::Ghost)
 }
 
 proptest! {
@@ -191,7 +192,7 @@ proptest! {
 
     #[test]
     fn locate_and_invert_agree(map in map(), offset in up_to(OFFSET_MAX - 1), far in up_to(OFFSET_MAX)) {
-        if let Ok(Place::Data(cell, place)) = map.locate(ViewOffset(offset)) {
+        if let Ok(Location::Data(cell, place)) = map.locate(ViewOffset(offset)) {
             prop_assert_eq!(map.invert(cell, place), Some(ViewOffset(offset)));
             // The extent of a cell that just holds the byte ends with it or with none further.
             prop_assert_eq!(map.extent(cell, place.0 + 1), offset + 1);
@@ -199,7 +200,7 @@ proptest! {
         }
         let cell = CellIndex((far % u64::from(map.grid().cells())) as u32);
         if let Some(view) = map.invert(cell, CellOffset(far)) {
-            prop_assert_eq!(map.locate(view), Ok(Place::Data(cell, CellOffset(far))));
+            prop_assert_eq!(map.locate(view), Ok(Location::Data(cell, CellOffset(far))));
         }
     }
 
@@ -209,11 +210,11 @@ proptest! {
         prop_assert_eq!(grid.canonical(cell, place), Ok(FileOffset(offset)));
         prop_assert_eq!(grid.file_size(cell, place.0 + 1), offset + 1);
         let map = Map::new(grid, View::canonical()).unwrap();
-        prop_assert_eq!(map.locate(ViewOffset(offset)), Ok(Place::Data(cell, place)));
+        prop_assert_eq!(map.locate(ViewOffset(offset)), Ok(Location::Data(cell, place)));
         prop_assert_eq!(map.extent(cell, place.0 + 1), offset + 1);
         let wide = Subfile { vbs: 1, vn: 1, hbs: grid.cells().into(), hn: 1, index: 0, order: Order::Default };
         let wide = Map::new(grid, View::Subfile(wide)).unwrap();
-        prop_assert_eq!(wide.locate(ViewOffset(offset)), Ok(Place::Data(cell, place)));
+        prop_assert_eq!(wide.locate(ViewOffset(offset)), Ok(Location::Data(cell, place)));
     }
 
     #[test]
@@ -244,7 +245,7 @@ proptest! {
                     prop_assert!(gap < covered || gap >= piece.memory || is_ghost(&map, offset + gap));
                 }
                 for at in [0, piece.length / 2, piece.length - 1] {
-                    let place = Place::Data(piece.cell, CellOffset(piece.offset.0 + at));
+                    let place = Location::Data(piece.cell, CellOffset(piece.offset.0 + at));
                     prop_assert_eq!(map.locate(ViewOffset(offset + piece.memory + at)), Ok(place));
                 }
             }

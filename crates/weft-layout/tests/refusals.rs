@@ -3,8 +3,8 @@
 
 use weft_layout::{
     BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, CellIndex, CellOffset, Grid, Layout, LayoutError,
-    LayoutSpec, Map, MapError, OFFSET_MAX, Order, Partition, Pattern, PatternError, Place, Request,
-    SERVERS_MAX, ServerId, ServerSlot, Storage, Subfile, View, ViewError, ViewOffset,
+    LayoutSpec, Location, Map, MapError, OFFSET_MAX, Order, Partition, Pattern, PatternError,
+    Request, SERVERS_MAX, ServerId, ServerSlot, Storage, Subfile, View, ViewError, ViewOffset,
 };
 
 fn subfile(vbs: u64, vn: u64, hbs: u64, hn: u64, index: u64) -> View {
@@ -225,7 +225,7 @@ fn the_limit_inside_a_cell_is_exact_to_the_byte() {
     let last = ViewOffset(row + 6);
     assert_eq!(
         map.locate(last),
-        Ok(Place::Data(CellIndex(0), CellOffset(OFFSET_MAX - 1)))
+        Ok(Location::Data(CellIndex(0), CellOffset(OFFSET_MAX - 1)))
     );
     assert_eq!(
         map.invert(CellIndex(0), CellOffset(OFFSET_MAX - 1)),
@@ -287,7 +287,7 @@ fn patterns_have_as_many_parts_as_is_said_and_no_more() {
         Request::new(ViewOffset(0), &Pattern::Sequence(members.collect()))
     };
     assert!(of(4095).is_ok());
-    assert_eq!(of(4096), Err(PatternError::TooManyParts));
+    assert_eq!(of(4096), Err(PatternError::TooManyNodes));
     let list = (0..100_000).map(|n| (n * 10, 1)).collect();
     assert!(Request::new(ViewOffset(0), &Pattern::List(list)).is_ok());
 }

@@ -8,7 +8,7 @@ use model::Byte;
 use model::patterns::{placed, places};
 use proptest::prelude::*;
 use weft_layout::{
-    CellIndex, Cutter, Map, Memory, Order, Partition, Pattern, PatternError, Request, ServerSlot,
+    CellIndex, Map, Memory, Order, Partition, Pattern, PatternError, Request, ServerSlot, Splitter,
     Subfile, View, ViewOffset, bytes_of,
 };
 
@@ -107,7 +107,7 @@ fn cut(
     rooms: &[u64],
     length_of: impl Fn(CellIndex) -> u64,
 ) -> Vec<(u64, Byte)> {
-    let mut cutter = Cutter::new(map.pieces(request, slot).unwrap(), length_of);
+    let mut cutter = Splitter::new(map.pieces(request, slot).unwrap(), length_of);
     let mut bytes = Vec::new();
     for room in rooms.iter().cycle() {
         let Some(stretch) = cutter.next(*room) else {
@@ -166,8 +166,8 @@ proptest! {
         let given = Request::new(offset, &pattern).unwrap();
         let sorted = Request::sorted(offset, &pattern, join).unwrap();
         for request in [given, sorted] {
-            let (start, parts) = request.to_parts(join);
-            let arrived = Request::from_parts(start, &parts).unwrap();
+            let (start, parts) = request.to_nodes(join);
+            let arrived = Request::from_nodes(start, &parts).unwrap();
             prop_assert_eq!(arrived.memory(), request.memory());
             for slot in model::slots(map.grid()) {
                 let mut bytes = found(&map, &request, slot);
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn stretches_are_the_pieces_however_they_are_cut(
+    fn a_stream_split_anywhere_is_the_same_pieces(
         map in map(), pattern in pattern(), spare in 0..100u64, sorted in any::<bool>(),
         rooms in prop::collection::vec(1..90u64, 1..6), lengths in prop::collection::vec(0..120u64, 14),
     ) {
@@ -206,7 +206,7 @@ proptest! {
             let own = (0..map.grid().cells()).filter(|cell| map.grid().slot_of(CellIndex(*cell)) == slot);
             let end = own.map(|cell| map.extent(CellIndex(cell), lengths[cell as usize])).max();
             let pieces = map.pieces(&request, slot).unwrap().below(end.unwrap_or(0));
-            let (mut cutter, mut sum) = (Cutter::new(pieces, length_of), 0);
+            let (mut cutter, mut sum) = (Splitter::new(pieces, length_of), 0);
             loop {
                 match cutter.look(&mut 3) {
                     Some(true) => sum += cutter.next(u64::MAX).unwrap().bytes(),
@@ -220,7 +220,7 @@ proptest! {
         for slot in model::slots(map.grid()) {
             let mut pieces = map.pieces(&whole, slot).unwrap();
             let mut stretched = Vec::new();
-            while let Some(stretch) = pieces.next_stretch() {
+            while let Some(stretch) = pieces.next_strided() {
                 stretched.extend(stretch.pieces());
             }
             prop_assert!(map.pieces(&whole, slot).unwrap().eq(stretched));

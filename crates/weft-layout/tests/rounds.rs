@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_layout::{
-    CellIndex, CellOffset, Comparison, Grid, Piece, Rounds, Search, ServerSlot, Shared,
+    CellIndex, CellOffset, Comparison, Grid, MemberOverlap, Piece, Rounds, Search, ServerSlot,
 };
 
 const MIB: u64 = 1 << 20;
@@ -22,9 +22,9 @@ fn rounds(grid: &Grid, members: &[Vec<Piece>]) -> Rounds<std::vec::IntoIter<Piec
     )
 }
 
-fn shared(grid: &Grid, members: &[Vec<Piece>]) -> Shared {
+fn shared(grid: &Grid, members: &[Vec<Piece>]) -> MemberOverlap {
     let members = members.iter().map(|m| m.clone().into_iter());
-    Comparison::new(grid, ServerSlot(0), members).shared()
+    Comparison::new(grid, ServerSlot(0), members).overlap()
 }
 
 /// Runs of other servers before each piece of a [`Far`].
@@ -161,7 +161,7 @@ proptest! {
         let pieces = members.iter().map(Vec::len).sum::<usize>() as u32;
         prop_assert!(looks >= pieces * RUNS / (steps + 64), "{} looks", looks);
         let far = Comparison::new(&grid, ServerSlot(0), Far::each(&members));
-        prop_assert_eq!(far.shared(), shared(&grid, &members));
+        prop_assert_eq!(far.overlap(), shared(&grid, &members));
     }
 
     #[test]
@@ -197,15 +197,15 @@ proptest! {
             }
         }
         match shared(&grid(2, 8), &members) {
-            Shared::No => prop_assert!(touched.values().all(|n| *n == 1)),
-            Shared::Byte { first, second, cell, offset } => {
+            MemberOverlap::No => prop_assert!(touched.values().all(|n| *n == 1)),
+            MemberOverlap::Byte { first, second, cell, offset } => {
                 let holds = |m: usize| members[m].iter().any(|p| {
                     p.cell == cell && (p.offset.0..p.offset.0 + p.length).contains(&offset.0)
                 });
                 prop_assert!(touched[&(cell.0, offset.0)] > 1 && holds(first) && holds(second));
                 prop_assert_eq!(first != second, between, "two members come before one with itself");
             }
-            Shared::Unknown => prop_assert!(false, "a few pieces can be compared"),
+            MemberOverlap::Unknown => prop_assert!(false, "a few pieces can be compared"),
         }
     }
 }
@@ -221,13 +221,13 @@ fn many_pieces_are_compared_band_by_band() {
     };
     let grid = grid(1, 4096);
     let none = shared(&grid, &[member(0, 0), member(64, 0)]);
-    assert_eq!(none, Shared::No);
+    assert_eq!(none, MemberOverlap::No);
     let met = shared(&grid, &[member(0, 0), member(64, 32)]);
     assert!(is_of(met, 0, 1), "{met:?}");
 }
 
-fn is_of(shared: Shared, one: usize, other: usize) -> bool {
-    matches!(shared, Shared::Byte { first, second, .. } if (first, second) == (one, other))
+fn is_of(shared: MemberOverlap, one: usize, other: usize) -> bool {
+    matches!(shared, MemberOverlap::Byte { first, second, .. } if (first, second) == (one, other))
 }
 
 /// The usual case of subfiles of whole blocks: cell after cell, each from its start.
@@ -241,12 +241,12 @@ fn many_pieces_in_any_order_are_compared_all_the_same() {
     let grid = grid(2, 64);
     let (one, other) = (member(0), member(32));
     let both = [numbered(one.clone()), numbered(other.clone())];
-    assert_eq!(shared(&grid, &both), Shared::No);
+    assert_eq!(shared(&grid, &both), MemberOverlap::No);
     let mut wild = one.clone();
     wild.swap(10, 390_000);
     assert_eq!(
         shared(&grid, &[numbered(wild), numbered(other.clone())]),
-        Shared::No
+        MemberOverlap::No
     );
     for place in [0, 399_999] {
         let mut met = one.clone();

@@ -112,7 +112,7 @@ impl TryFrom<&io::View> for View {
 }
 
 impl io::Pattern {
-    /// The wire form of a request. `join`: see [`Request::to_parts`].
+    /// The wire form of a request. `join`: see [`Request::to_nodes`].
     ///
     /// # Errors
     /// [`ConvertError::Unknown`] for a kind of request that this version of the protocol cannot
@@ -124,7 +124,7 @@ impl io::Pattern {
                 length: *length,
             }),
             Request::Shaped(_) => {
-                let (offset, parts) = request.to_parts(join);
+                let (offset, parts) = request.to_nodes(join);
                 io::PatternKind::Shaped(io::Shaped {
                     offset: offset.0,
                     parts: parts.iter().map(shaped::to_wire).collect(),
@@ -150,7 +150,7 @@ impl TryFrom<&io::Pattern> for Request {
             }),
             io::PatternKind::Shaped(s) => {
                 let parts = shaped::from_wire(&s.parts)?;
-                Ok(Request::from_parts(ViewOffset(s.offset), &parts)?)
+                Ok(Request::from_nodes(ViewOffset(s.offset), &parts)?)
             }
         }
     }

@@ -55,10 +55,10 @@ proptest! {
     #[test]
     fn a_shaped_request_arrives_as_it_was_sent(pattern in patterns(), join in any::<bool>()) {
         let request = Request::new(ViewOffset(1 << 40), &pattern).unwrap();
-        let (offset, parts) = request.to_parts(join);
+        let (offset, parts) = request.to_nodes(join);
         let sent = Pattern::from_request(&request, join).unwrap();
         let arrived = Request::try_from(&wire(&sent)).unwrap();
-        prop_assert_eq!(arrived, Request::from_parts(offset, &parts).unwrap());
+        prop_assert_eq!(arrived, Request::from_nodes(offset, &parts).unwrap());
     }
 
     #[test]

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use futures_util::future::{TryFutureExt, ready, try_join_all};
 use futures_util::stream::{self, Stream, StreamExt};
 use weft_layout::{
-    CellIndex, CellLengths, Clipped, Comparison, Cutter, Endless, Pieces, Request, Rounds,
-    ServerSlot, Shared,
+    CellIndex, CellLengths, Clipped, Comparison, Endless, MemberOverlap, Pieces, Request, Rounds,
+    ServerSlot, Splitter,
 };
 use weft_net::CallError;
 use weft_proto::collective::{JoinedReadReply, JoinedReadRequest, JoinedWriteRequest};
@@ -216,10 +216,10 @@ impl<'a> Joined<'a> {
         &self,
         slot: ServerSlot,
         lengths: &L,
-    ) -> Result<Vec<Cutter<L>>, Error> {
+    ) -> Result<Vec<Splitter<L>>, Error> {
         let own = |part: &Part<'_>| {
             let pieces = part.view.map.pieces(&part.own, slot)?;
-            Ok(Cutter::new(pieces, lengths.clone()))
+            Ok(Splitter::new(pieces, lengths.clone()))
         };
         self.parts.iter().map(own).collect()
     }
@@ -292,11 +292,11 @@ impl<'a> Joined<'a> {
     /// The order in which the members' bytes go to a server, which sees it the same way.
     fn order(&self, slot: ServerSlot, overlaps: Overlaps) -> Result<Order, Error> {
         let pieces = self.pieces(slot)?;
-        let shared = Comparison::new(self.view().map.grid(), slot, pieces).shared();
+        let shared = Comparison::new(self.view().map.grid(), slot, pieces).overlap();
         let why = match shared {
-            Shared::No => return Ok(Order::Rounds),
+            MemberOverlap::No => return Ok(Order::Rounds),
             _ if overlaps == Overlaps::MemberOrder => return Ok(Order::MemberAfterMember),
-            Shared::Byte {
+            MemberOverlap::Byte {
                 first,
                 second,
                 cell,
@@ -307,7 +307,7 @@ impl<'a> Joined<'a> {
                     offset.0
                 )
             }
-            Shared::Unknown => {
+            MemberOverlap::Unknown => {
                 "they have too many pieces to see that none writes what another writes".to_owned()
             }
         };

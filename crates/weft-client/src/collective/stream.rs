@@ -5,7 +5,7 @@
 //! its memory is another matter, which the server does not know.
 
 use bytes::{Bytes, BytesMut};
-use weft_layout::{CellLengths, Cutter, Endless, Piece, Rounds, Search, Stretch};
+use weft_layout::{CellLengths, Endless, Piece, Rounds, Search, Splitter, StridedPieces};
 
 use crate::io::{FRAME_BYTES, Place as _, Source, Target, Writing};
 
@@ -26,11 +26,11 @@ struct Travel<L> {
     turns: Box<dyn Iterator<Item = Turn> + Send>,
     turn: Turn,
     /// Each member's own pieces, in which the caller's numbers are.
-    own: Vec<Cutter<L>>,
+    own: Vec<Splitter<L>>,
 }
 
 impl<L: CellLengths> Travel<L> {
-    fn new(turns: impl Iterator<Item = Turn> + Send + 'static, own: Vec<Cutter<L>>) -> Self {
+    fn new(turns: impl Iterator<Item = Turn> + Send + 'static, own: Vec<Splitter<L>>) -> Self {
         Travel {
             turns: Box::new(turns),
             turn: (0, 0),
@@ -39,7 +39,7 @@ impl<L: CellLengths> Travel<L> {
     }
 
     /// The next bytes, at most `most` of them, and whose they are.
-    fn next(&mut self, most: u64) -> Option<(usize, Stretch)> {
+    fn next(&mut self, most: u64) -> Option<(usize, StridedPieces)> {
         while self.turn.1 == 0 {
             self.turn = self.turns.next()?;
         }
@@ -52,7 +52,7 @@ impl<L: CellLengths> Travel<L> {
     fn is_done(&mut self) -> bool {
         self.turn.1 == 0
             && self.turns.all(|(_, bytes)| bytes == 0)
-            && self.own.iter_mut().all(Cutter::is_done)
+            && self.own.iter_mut().all(Splitter::is_done)
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Deal<L> {
 impl<L: CellLengths> Deal<L> {
     pub(super) fn new(
         turns: impl Iterator<Item = Turn> + Send + 'static,
-        own: Vec<Cutter<L>>,
+        own: Vec<Splitter<L>>,
     ) -> Deal<L> {
         Deal {
             travel: Travel::new(turns, own),
@@ -103,7 +103,7 @@ pub(super) struct Frames(Travel<Endless>);
 impl Frames {
     pub(super) fn new(
         turns: impl Iterator<Item = Turn> + Send + 'static,
-        own: Vec<Cutter<Endless>>,
+        own: Vec<Splitter<Endless>>,
     ) -> Frames {
         Frames(Travel::new(turns, own))
     }
@@ -124,8 +124,8 @@ impl Frames {
 }
 
 /// Appends the bytes of a stretch.
-fn put(frame: &mut BytesMut, source: &Source, stretch: &Stretch) {
-    let (rows, length) = if stretch.in_a_row() {
+fn put(frame: &mut BytesMut, source: &Source, stretch: &StridedPieces) {
+    let (rows, length) = if stretch.is_contiguous_in_memory() {
         (1, stretch.bytes())
     } else {
         (stretch.count, stretch.length)

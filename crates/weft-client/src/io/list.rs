@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use weft_layout::{PartKind, Pattern, Request, ViewOffset};
+use weft_layout::{Pattern, Request, RequestNodeKind, ViewOffset};
 use weft_proto::limits;
 
 use super::span::{Durability, Source, Target};
@@ -106,10 +106,10 @@ impl OpenView {
 
     /// Runs of a request as it travels.
     fn runs_of(&self, request: &Request) -> usize {
-        let (_, parts) = request.to_parts(!self.map.rearranges());
-        let runs = parts.iter().map(|part| match &part.kind {
-            PartKind::Runs(runs) => runs.len(),
-            _ => 0,
+        let (_, nodes) = request.to_nodes(!self.map.rearranges());
+        let runs = nodes.iter().map(|node| match &node.kind {
+            RequestNodeKind::Runs(runs) => runs.len(),
+            RequestNodeKind::Repeat { .. } | RequestNodeKind::Sequence(_) => 0,
         });
         runs.sum()
     }

@@ -7,7 +7,9 @@ use std::pin::Pin;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, Stream};
-use weft_layout::{CellIndex, CellLengths, Cutter, Map, Pieces, Request, ServerSlot, Stretch};
+use weft_layout::{
+    CellIndex, CellLengths, Map, Pieces, Request, ServerSlot, Splitter, StridedPieces,
+};
 use weft_net::{CallError, Incoming};
 use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 
@@ -39,9 +41,9 @@ enum Arrived {
 /// Deals one server's stream into memory.
 pub(crate) struct Scatter {
     start: Pieces,
-    cutter: Cutter<Lengths>,
+    cutter: Splitter<Lengths>,
     /// What is dealt next, kept for its memory.
-    together: Vec<(Stretch, usize)>,
+    together: Vec<(StridedPieces, usize)>,
     expected: u64,
     moved: u64,
 }
@@ -71,7 +73,7 @@ impl Scatter {
     pub(crate) fn new(pieces: Pieces) -> Scatter {
         Scatter {
             start: pieces.clone(),
-            cutter: Cutter::new(pieces, Lengths::default()),
+            cutter: Splitter::new(pieces, Lengths::default()),
             together: Vec::new(),
             expected: 0,
             moved: 0,
@@ -87,7 +89,7 @@ impl Scatter {
         };
         let ends = lengths.all.iter().map(|(cell, l)| map.extent(*cell, *l));
         let pieces = self.start.clone().below(ends.max().unwrap_or(0));
-        self.cutter = Cutter::new(pieces, lengths);
+        self.cutter = Splitter::new(pieces, lengths);
         Ok(())
     }
 

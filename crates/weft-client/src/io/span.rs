@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_layout::{Memory, Spaced, SpacedCopy, Stretch, copy_all};
+use weft_layout::{Memory, Strided, StridedCopy, StridedPieces, copy_all};
 
 /// Where the bytes of a read go.
 pub(crate) trait Place: Send {
@@ -13,8 +13,8 @@ pub(crate) trait Place: Send {
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>);
 
     /// Places the pieces of a stretch, whose bytes follow one another from `from` on.
-    fn deal(&mut self, stretch: &Stretch, bytes: &Bytes, from: usize) {
-        if stretch.in_a_row() {
+    fn deal(&mut self, stretch: &StridedPieces, bytes: &Bytes, from: usize) {
+        if stretch.is_contiguous_in_memory() {
             let all = from..from + stretch.bytes() as usize;
             return self.put(stretch.memory as usize, bytes, all);
         }
@@ -25,7 +25,7 @@ pub(crate) trait Place: Send {
     }
 
     /// Deals several stretches, each with the place of its bytes.
-    fn deal_all(&mut self, stretches: &[(Stretch, usize)], bytes: &Bytes) {
+    fn deal_all(&mut self, stretches: &[(StridedPieces, usize)], bytes: &Bytes) {
         for (stretch, from) in stretches {
             self.deal(stretch, bytes, *from);
         }
@@ -115,28 +115,28 @@ impl<'a> Target<'a> {
 }
 
 impl Place for Target<'_> {
-    fn deal_all(&mut self, stretches: &[(Stretch, usize)], bytes: &Bytes) {
+    fn deal_all(&mut self, stretches: &[(StridedPieces, usize)], bytes: &Bytes) {
         let Target::Packed(memory) = self else {
             for (stretch, from) in stretches {
                 self.deal(stretch, bytes, *from);
             }
             return;
         };
-        let copy = |(stretch, from): &(Stretch, usize)| SpacedCopy {
+        let copy = |(stretch, from): &(StridedPieces, usize)| StridedCopy {
             to: stretch.in_memory(),
-            from: Spaced::packed(*from, stretch.length as usize),
+            from: Strided::packed(*from, stretch.length as usize),
             length: stretch.length as usize,
             count: stretch.count as usize,
         };
-        let mut copies: Vec<SpacedCopy> = stretches.iter().map(copy).collect();
+        let mut copies: Vec<StridedCopy> = stretches.iter().map(copy).collect();
         copy_all(memory, bytes, &mut copies);
     }
 
-    fn deal(&mut self, stretch: &Stretch, bytes: &Bytes, from: usize) {
+    fn deal(&mut self, stretch: &StridedPieces, bytes: &Bytes, from: usize) {
         let (length, count) = (stretch.length as usize, stretch.count as usize);
         match self {
             Target::Packed(_) => self.deal_all(&[(*stretch, from)], bytes),
-            Target::Parts(..) | Target::Patterned(..) if stretch.in_a_row() => {
+            Target::Parts(..) | Target::Patterned(..) if stretch.is_contiguous_in_memory() => {
                 self.put(stretch.memory as usize, bytes, from..from + length * count);
             }
             Target::Parts(..) | Target::Patterned(..) => {

@@ -4,8 +4,8 @@
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use weft_layout::{
-    Cutter, Endless, Pieces, Request, ServerSlot, Spaced, SpacedCopy, Stretch, View, bytes_of,
-    copy_all,
+    Endless, Pieces, Request, ServerSlot, Splitter, Strided, StridedCopy, StridedPieces, View,
+    bytes_of, copy_all,
 };
 use weft_net::{CallError, Connection};
 use weft_proto::Call;
@@ -36,14 +36,14 @@ struct Write<'a> {
 
 /// Cuts one server's pieces from the caller's memory, a frame at a time.
 pub(crate) struct Gather<'a> {
-    cutter: Cutter<Endless>,
+    cutter: Splitter<Endless>,
     source: &'a Source,
 }
 
 impl<'a> Gather<'a> {
     pub(crate) fn new(pieces: Pieces, source: &'a Source) -> Gather<'a> {
         Gather {
-            cutter: Cutter::whole(pieces),
+            cutter: Splitter::whole(pieces),
             source,
         }
     }
@@ -79,14 +79,14 @@ struct Frame<'a> {
     /// Small pieces, copied together.
     small: BytesMut,
     /// Copies into `small` that are still to be done.
-    copies: Vec<SpacedCopy>,
+    copies: Vec<StridedCopy>,
     /// Bytes that still fit.
     room: usize,
 }
 
 impl Frame<'_> {
-    fn add(&mut self, stretch: &Stretch) {
-        let (rows, length) = if stretch.in_a_row() {
+    fn add(&mut self, stretch: &StridedPieces) {
+        let (rows, length) = if stretch.is_contiguous_in_memory() {
             (1, stretch.bytes())
         } else {
             (stretch.count, stretch.length)
@@ -100,11 +100,11 @@ impl Frame<'_> {
     }
 
     /// Small pieces at equal distances in one buffer.
-    fn add_spaced(&mut self, stretch: &Stretch) {
+    fn add_spaced(&mut self, stretch: &StridedPieces) {
         let (length, count) = (stretch.length as usize, stretch.count as usize);
         let from = stretch.in_memory();
-        let to = Spaced::packed(self.grow(length * count), length);
-        self.copies.push(SpacedCopy {
+        let to = Strided::packed(self.grow(length * count), length);
+        self.copies.push(StridedCopy {
             to,
             from,
             length,

@@ -1,30 +1,30 @@
 //! The pieces of a request on one server: one lazy iterator per shape of view.
 //!
+//! `contiguous/` has the iterators over one range of a view, `patterned/` those over the strips of
+//! a pattern. `strided.rs` takes pieces at equal distances together, `splitter.rs` hands them out
+//! in bounded sizes.
+//!
 //! Each iterator keeps its place as a few sums and advances them, so that a piece costs additions
 //! and comparisons; what needs a division is worked out when the iterator is made. The check
 //! against [`OFFSET_MAX`] happens there too, once for the whole request, and lets the
 //! loops add without checking: nothing they hold exceeds 2·[`OFFSET_MAX`].
 
-mod by_column;
 mod contiguous;
-mod even;
-mod finder;
-mod groups;
-mod rows;
-mod strips;
-mod window;
+mod patterned;
+pub(crate) mod piece;
+pub(crate) mod splitter;
+pub(crate) mod strided;
 
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
-use crate::nest::Nest;
-use crate::request::Span;
-use crate::shape::Shape;
-use crate::stretch::Stretch;
+use crate::request::nest::Nest;
+use crate::view::shape::Shape;
 use crate::{Grid, MapError, Piece, ServerSlot};
 use contiguous::Contiguous;
-use finder::Finder;
-use strips::{RunPieces, StripPieces};
+use patterned::{Finder, RunPieces, StripPieces};
+use piece::Span;
+use strided::StridedPieces;
 
 /// The pieces of a request on one server, by ascending memory position; made by
 /// [`Map::pieces`](crate::Map::pieces).
@@ -79,8 +79,8 @@ impl Pieces {
 }
 
 impl Pieces {
-    /// Looks for the next piece among so many runs of the request, of which other servers may have
-    /// any number; whether the next call finds it, or its absence, at once.
+    /// Looks for the next piece among so many runs of the request, any number of which may lie on
+    /// other servers; true when the next call finds it, or its absence, at once.
     pub fn look(&mut self, runs: u32) -> bool {
         match &mut self.0 {
             Kind::Strips(pieces) => pieces.look(runs),
@@ -89,8 +89,8 @@ impl Pieces {
         }
     }
 
-    /// Leaves out what it can of the pieces that lie at `end` of the view or after it, where nobody
-    /// wants them. Others of these may still come.
+    /// Skips pieces at `end` of the view or after it, which the caller does not need, where this is
+    /// cheap. Others of them may still come.
     #[must_use]
     pub fn below(mut self, end: u64) -> Pieces {
         if let Kind::Strips(pieces) = &mut self.0 {
@@ -99,14 +99,14 @@ impl Pieces {
         self
     }
 
-    /// The next pieces of one cell that lie at equal distances; of what [`Iterator::next`] has
-    /// begun, the rest.
+    /// The next pieces of one cell that lie at equal distances; if [`Iterator::next`] has taken
+    /// some of them, the rest.
     #[inline]
-    pub fn next_stretch(&mut self) -> Option<Stretch> {
+    pub fn next_strided(&mut self) -> Option<StridedPieces> {
         match &mut self.0 {
-            Kind::Contiguous(pieces) => pieces.next_stretch(),
-            Kind::Strips(pieces) => pieces.next_stretch(),
-            Kind::Runs(pieces) => pieces.next().map(Stretch::from),
+            Kind::Contiguous(pieces) => pieces.next_strided(),
+            Kind::Strips(pieces) => pieces.next_strided(),
+            Kind::Runs(pieces) => pieces.next().map(StridedPieces::from),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Compares a map with the model.
 
 use weft_layout::{
-    CellIndex, CellOffset, Grid, Map, Order, Place, Request, ServerSlot, Subfile, View, ViewOffset,
+    CellIndex, CellOffset, Grid, Location, Map, Order, Request, ServerSlot, Subfile, View,
+    ViewOffset,
 };
 
 use crate::model::{Model, slots};
@@ -32,11 +33,11 @@ pub fn check_places(grid: Grid, view: View) {
     for (at, &byte) in model.bytes.iter().enumerate() {
         let place = map.locate(ViewOffset(at as u64)).unwrap();
         if model.is_ghost(byte) {
-            assert_eq!(place, Place::Ghost, "{map:?} byte {at}");
+            assert_eq!(place, Location::Ghost, "{map:?} byte {at}");
         } else {
             let cell = CellIndex(u32::try_from(byte.cell).unwrap());
             let offset = CellOffset(byte.offset);
-            assert_eq!(place, Place::Data(cell, offset), "{map:?} byte {at}");
+            assert_eq!(place, Location::Data(cell, offset), "{map:?} byte {at}");
             assert_eq!(
                 map.invert(cell, offset),
                 Some(ViewOffset(at as u64)),

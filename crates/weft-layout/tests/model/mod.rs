@@ -212,7 +212,7 @@ fn partition_bytes(cells: u64, bsu: u64, partition: &Partition, least: usize) ->
     let mut bytes = Vec::new();
     let (mut cell, mut row, mut within) = (0, 0, 0);
     let mut file = 0;
-    // Place in the stride, once the offset is reached.
+    // Location in the stride, once the offset is reached.
     let mut phase = 0;
     loop {
         if cell == 0 && within == 0 && bytes.len() >= least {

@@ -1,22 +1,22 @@
 //! Between the parts of a request and their wire form.
 
-use weft_layout::{Part, PartKind, Runs};
+use weft_layout::{RequestNode, RequestNodeKind, Runs};
 
 use super::ConvertError;
 use crate::io;
 use crate::limits::LIST_MAX;
 
-pub(super) fn to_wire(part: &Part) -> io::Part {
+pub(super) fn to_wire(part: &RequestNode) -> io::Part {
     let kind = match &part.kind {
-        PartKind::Runs(runs) => match runs.as_slice() {
+        RequestNodeKind::Runs(runs) => match runs.as_slice() {
             [run] if run.at == 0 && run.times == 1 => io::PartKind::Bytes(run.length),
             runs => io::PartKind::Runs(columns(runs)),
         },
-        PartKind::Repeat { stride, times } => io::PartKind::Repeat(io::PartRepeat {
+        RequestNodeKind::Repeat { stride, times } => io::PartKind::Repeat(io::PartRepeat {
             stride: *stride,
             times: *times,
         }),
-        PartKind::Sequence(members) => io::PartKind::Sequence(*members),
+        RequestNodeKind::Sequence(members) => io::PartKind::Sequence(*members),
     };
     io::Part {
         at: part.at,
@@ -54,7 +54,7 @@ fn end_of(run: &Runs) -> i64 {
         .wrapping_add(run.length.cast_signed())
 }
 
-pub(super) fn from_wire(parts: &[io::Part]) -> Result<Vec<Part>, ConvertError> {
+pub(super) fn from_wire(parts: &[io::Part]) -> Result<Vec<RequestNode>, ConvertError> {
     let mut room = LIST_MAX;
     parts
         .iter()
@@ -65,20 +65,22 @@ pub(super) fn from_wire(parts: &[io::Part]) -> Result<Vec<Part>, ConvertError> {
                         what: "part of a request",
                     });
                 }
-                Some(io::PartKind::Bytes(length)) => PartKind::Runs(vec![Runs {
+                Some(io::PartKind::Bytes(length)) => RequestNodeKind::Runs(vec![Runs {
                     at: 0,
                     length: *length,
                     stride: 0,
                     times: 1,
                 }]),
-                Some(io::PartKind::Repeat(repeat)) => PartKind::Repeat {
+                Some(io::PartKind::Repeat(repeat)) => RequestNodeKind::Repeat {
                     stride: repeat.stride,
                     times: repeat.times,
                 },
-                Some(io::PartKind::Sequence(members)) => PartKind::Sequence(*members),
-                Some(io::PartKind::Runs(columns)) => PartKind::Runs(rows(columns, &mut room)?),
+                Some(io::PartKind::Sequence(members)) => RequestNodeKind::Sequence(*members),
+                Some(io::PartKind::Runs(columns)) => {
+                    RequestNodeKind::Runs(rows(columns, &mut room)?)
+                }
             };
-            Ok(Part { at: part.at, kind })
+            Ok(RequestNode { at: part.at, kind })
         })
         .collect()
 }

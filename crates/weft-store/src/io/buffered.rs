@@ -3,7 +3,7 @@
 
 use std::slice;
 
-use weft_layout::{CellOffset, Spaced, copy_spaced};
+use weft_layout::{CellOffset, Strided, copy_strided};
 
 use super::checksum::BatchChecksum;
 use crate::engine::Inner;
@@ -31,7 +31,7 @@ pub(crate) struct BlockAt {
 pub(crate) struct Fragment {
     pub(crate) place: BlockAt,
     /// Their offsets in the block.
-    to: Spaced,
+    to: Strided,
     /// The offset of the first in the data.
     at: usize,
     length: usize,
@@ -137,7 +137,7 @@ impl Iterator for Fragments<'_> {
         }
         let (run, left) = (self.run, self.place.end - offset);
         let last = self.last_block(&run);
-        let to = Spaced {
+        let to = Strided {
             at: (offset - self.place.start) as usize,
             step: run.stride.cast_signed() as isize,
         };
@@ -201,8 +201,8 @@ impl Inner {
             let block = page.block_mut(self.pool(), in_slot);
             let (mut now, mut single) = (first, true);
             loop {
-                let from = Spaced::packed(now.at, now.length);
-                copy_spaced(block, now.to, data, from, now.length, now.count);
+                let from = Strided::packed(now.at, now.length);
+                copy_strided(block, now.to, data, from, now.length, now.count);
                 next = fragments.next();
                 match next {
                     Some(more) if more.place == place => (now, single) = (more, false),

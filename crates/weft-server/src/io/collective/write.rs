@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use weft_layout::{CellOffset, Comparison, Cutter, Endless, Shared};
+use weft_layout::{CellOffset, Comparison, Endless, MemberOverlap, Splitter};
 use weft_net::Reply;
 use weft_proto::collective::CollectiveWriteReply;
 use weft_proto::stamp::Stamp;
@@ -225,7 +225,7 @@ impl IoService {
         sources: &mut Sources,
         chunk: u32,
     ) -> Result<(), Failure> {
-        let mut cutter = Cutter::whole(job.pieces()?);
+        let mut cutter = Splitter::whole(job.pieces()?);
         let source = sources.of(member);
         while left > 0 && source.more().await {
             let data = source.take(left);
@@ -257,12 +257,12 @@ impl IoService {
 
 /// Whether the members' bytes are disjoint, so that they can be written together; otherwise the
 /// members are written one after the other.
-fn disjoint(shared: Shared, number: &[u32], terms: &Terms) -> Result<bool, Failure> {
+fn disjoint(shared: MemberOverlap, number: &[u32], terms: &Terms) -> Result<bool, Failure> {
     let what = match shared {
-        Shared::No => return Ok(true),
+        MemberOverlap::No => return Ok(true),
         _ if terms.member_order => return Ok(false),
-        Shared::Byte { first, second, .. } if first == second && terms.ordered => return Ok(false),
-        Shared::Byte {
+        MemberOverlap::Byte { first, second, .. } if first == second && terms.ordered => return Ok(false),
+        MemberOverlap::Byte {
             first,
             second,
             cell,
@@ -272,7 +272,7 @@ fn disjoint(shared: Shared, number: &[u32], terms: &Terms) -> Result<bool, Failu
              higher one's is to stay",
             number[first], number[second], offset.0
         ),
-        Shared::Unknown => {
+        MemberOverlap::Unknown => {
             "the members' requests have too many pieces in too irregular an order to prove that no two members \
                             write the same byte; ask for member order"
                 .to_owned()
@@ -282,7 +282,7 @@ fn disjoint(shared: Shared, number: &[u32], terms: &Terms) -> Result<bool, Failu
 }
 
 /// The writes for the next bytes of a stream, in stream order.
-fn scatter(job: &Job, cutter: &mut Cutter<Endless>, data: &Bytes, chunk: u32) -> Vec<Write> {
+fn scatter(job: &Job, cutter: &mut Splitter<Endless>, data: &Bytes, chunk: u32) -> Vec<Write> {
     let (mut writes, mut at) = (Vec::new(), 0);
     while at < data.len() {
         let Some(stretch) = cutter.next((data.len() - at) as u64) else {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_layout::{CellIndex, Cutter, OFFSET_MAX, Pieces};
+use weft_layout::{CellIndex, OFFSET_MAX, Pieces, Splitter};
 use weft_proto::Failure;
 use weft_proto::io::CellRun;
 
@@ -69,7 +69,7 @@ impl IoService {
         if !job.map.grid().cells_on(job.slot).any(end_is_doubted) {
             return Ok(false);
         }
-        let mut cutter = Cutter::whole(job.pieces()?);
+        let mut cutter = Splitter::whole(job.pieces()?);
         let look = |steps: &mut u32| {
             while cutter.look(steps)? {
                 let Some(stretch) = cutter.next(u64::MAX) else {

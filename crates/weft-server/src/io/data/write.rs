@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
-use weft_layout::{CellIndex, Cutter, Endless};
+use weft_layout::{CellIndex, Endless, Splitter};
 use weft_net::Served;
 use weft_proto::io::{WriteReply, WriteRequest};
 use weft_proto::session::Role;
@@ -24,7 +24,7 @@ use crate::metrics::Stage;
 
 /// Distributes a stream over pieces.
 struct Scatterer {
-    cutter: Cutter<Endless>,
+    cutter: Splitter<Endless>,
     chunk: u32,
     /// The request may touch bytes twice, so writes stay in stream order; otherwise the disk's
     /// order is better.
@@ -135,7 +135,7 @@ impl IoService {
             self.may_grow(std::slice::from_ref(&job)).await?;
         }
         let mut scatterer = Scatterer {
-            cutter: Cutter::whole(job.pieces()?),
+            cutter: Splitter::whole(job.pieces()?),
             chunk: request.chunk,
             ordered: request.ordered,
         };

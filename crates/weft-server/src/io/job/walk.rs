@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use tokio::task::yield_now;
-use weft_layout::{CellIndex, CellLengths, Cutter, Pieces};
+use weft_layout::{CellIndex, CellLengths, Pieces, Splitter};
 use weft_net::{Caller, Gone};
 use weft_proto::{Code, Failure};
 
@@ -58,7 +58,7 @@ pub(in crate::io) async fn bytes_of(
     lengths: impl CellLengths,
     callers: &Callers,
 ) -> Result<u64, Gone> {
-    let (mut cutter, mut sum) = (Cutter::new(pieces, lengths), 0);
+    let (mut cutter, mut sum) = (Splitter::new(pieces, lengths), 0);
     let count = |steps: &mut u32| {
         while cutter.look(steps)? {
             sum += cutter.next(u64::MAX).map_or(0, |stretch| stretch.bytes());
@@ -75,7 +75,7 @@ pub(in crate::io) async fn touched(
     callers: &Callers,
 ) -> Result<(), Failure> {
     let cells = job.map.grid().cells_on(job.slot).count();
-    let mut cutter = Cutter::whole(job.pieces()?);
+    let mut cutter = Splitter::whole(job.pieces()?);
     let look = |steps: &mut u32| {
         while seen.len() < cells && cutter.look(steps)? {
             seen.extend(cutter.next(u64::MAX).map(|stretch| stretch.cell));

@@ -1,6 +1,6 @@
 //! Batches of a read: consecutive pieces of the stream, bounded in payload and in what is read.
 
-use weft_layout::{CellLengths, Cutter, Piece, Pieces, Stretch};
+use weft_layout::{CellLengths, Piece, Pieces, Splitter, StridedPieces};
 use weft_net::Parcel;
 use weft_store::ReadSlice;
 
@@ -14,7 +14,7 @@ use crate::limits::{
 /// Consecutive pieces of a job's stream, each truncated at the end of its cell.
 #[derive(Debug, Default)]
 pub(in crate::io) struct ReadBatch {
-    stretches: Vec<Stretch>,
+    stretches: Vec<StridedPieces>,
     pub(in crate::io) bytes: u64,
     /// Bytes that it reads, approximately.
     pub(in crate::io) span: u64,
@@ -22,7 +22,7 @@ pub(in crate::io) struct ReadBatch {
 
 /// Splits a stream of pieces into batches.
 pub(in crate::io) struct ReadBatches<L> {
-    cutter: Cutter<L>,
+    cutter: Splitter<L>,
     /// The batch under construction.
     batch: ReadBatch,
 }
@@ -31,7 +31,7 @@ impl<L: CellLengths> ReadBatches<L> {
     /// `length_of` says where each cell ends: pieces are truncated there.
     pub(in crate::io) fn new(pieces: Pieces, length_of: L) -> Self {
         ReadBatches {
-            cutter: Cutter::new(pieces, length_of),
+            cutter: Splitter::new(pieces, length_of),
             batch: ReadBatch::default(),
         }
     }
@@ -65,7 +65,7 @@ impl<L: CellLengths> ReadBatches<L> {
 }
 
 /// Whether the gaps between the pieces of a stretch are read with them.
-fn bridged(stretch: &Stretch) -> bool {
+fn bridged(stretch: &StridedPieces) -> bool {
     stretch.stride - stretch.length <= READ_GAP_MAX
 }
 
@@ -74,12 +74,12 @@ impl ReadBatch {
     pub(in crate::io) fn of(pieces: Vec<Piece>) -> ReadBatch {
         ReadBatch {
             bytes: pieces.iter().map(|p| p.length).sum(),
-            stretches: pieces.into_iter().map(Stretch::from).collect(),
+            stretches: pieces.into_iter().map(StridedPieces::from).collect(),
             span: 0,
         }
     }
 
-    fn gap_before(&self, stretch: &Stretch) -> u64 {
+    fn gap_before(&self, stretch: &StridedPieces) -> u64 {
         let last = self.stretches.last().filter(|l| l.cell == stretch.cell);
         let gap = last.and_then(|last| stretch.offset.0.checked_sub(last.end()));
         gap.filter(|gap| *gap <= READ_GAP_MAX)

@@ -1,7 +1,7 @@
 //! Packs the pieces of a batch, from the slices that were read, into one payload.
 
 use bytes::{Bytes, BytesMut};
-use weft_layout::{CellIndex, Piece, Spaced, Stretch, copy_spaced};
+use weft_layout::{CellIndex, Piece, Strided, StridedPieces, copy_strided};
 use weft_net::Parcel;
 use weft_store::ReadSlice;
 
@@ -10,7 +10,7 @@ use crate::limits::{PAYLOAD_SLICE_MIN, PAYLOAD_SLICES_MAX};
 
 /// Marks pieces at equal distances as used. Gaps between near pieces are in the same blocks, so
 /// they are marked too.
-fn mark_spaced(slice: &ReadSlice, from: Spaced, length: usize, count: usize) {
+fn mark_spaced(slice: &ReadSlice, from: Strided, length: usize, count: usize) {
     let step = from.step.unsigned_abs();
     if step < PAYLOAD_SLICE_MIN {
         return slice.mark_used(from.at..from.at + step * (count - 1) + length);
@@ -114,7 +114,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    pub(super) fn take_small(&mut self, stretch: &Stretch) {
+    pub(super) fn take_small(&mut self, stretch: &StridedPieces) {
         let mut left = *stretch;
         while left.count > 0 {
             let (offset, length) = (left.offset.0, left.length);
@@ -127,13 +127,13 @@ impl<'a> Packer<'a> {
             };
             let fit = ((self.end - offset - length) / left.stride + 1).min(left.count);
             let (length, count) = (length as usize, fit as usize);
-            let from = Spaced {
+            let from = Strided {
                 at: (offset - self.from) as usize,
                 step: left.stride.cast_signed() as isize,
             };
             mark_spaced(slice, from, length, count);
             let room = self.grow(length * count);
-            copy_spaced(room, Spaced::packed(0, length), slice, from, length, count);
+            copy_strided(room, Strided::packed(0, length), slice, from, length, count);
             self.copied += (length * count) as u64;
             left = left.rest(fit);
         }

@@ -159,7 +159,7 @@ impl PosixSpace {
 
 #[cfg(test)]
 mod tests {
-    use weft_layout::{Grid, Map, Place, ViewOffset};
+    use weft_layout::{Grid, Location, Map, ViewOffset};
 
     use super::*;
 
@@ -185,7 +185,8 @@ mod tests {
                     let mut next = at;
                     let each = |place, length: usize| {
                         for (byte, place) in (next..).zip(place..).take(length) {
-                            let Place::Data(cell, offset) = map.locate(ViewOffset(byte)).unwrap()
+                            let Location::Data(cell, offset) =
+                                map.locate(ViewOffset(byte)).unwrap()
                             else {
                                 panic!("byte {byte} is a ghost");
                             };

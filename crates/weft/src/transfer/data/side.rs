@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Advice;
 use weft_client::{DataRanges, OpenView};
-use weft_layout::{FileOffset, Place, ViewOffset};
+use weft_layout::{FileOffset, Location, ViewOffset};
 
 use super::hole::{gaps, punch};
 use crate::copy::local;
@@ -195,7 +195,7 @@ impl Side {
             return false;
         };
         let map = view.open.map();
-        !map.rearranges() && matches!(map.locate(ViewOffset(view.start + at)), Ok(Place::Ghost))
+        !map.rearranges() && matches!(map.locate(ViewOffset(view.start + at)), Ok(Location::Ghost))
     }
 
     /// Clears a range where old data may lie.
