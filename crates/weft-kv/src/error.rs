@@ -103,7 +103,7 @@ pub enum KvError {
 
 impl KvError {
     /// What is wrong, without what to do about it: for who has done that.
-    pub fn fault(&self) -> String {
+    pub fn cause(&self) -> String {
         match self {
             Self::Lost {
                 path,

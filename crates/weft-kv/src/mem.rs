@@ -338,7 +338,7 @@ impl OrderedKv for MemKv {
         Ok(())
     }
 
-    fn settle(&self) -> Result<(), KvError> {
+    fn flush(&self) -> Result<(), KvError> {
         let mut state = self.state.write();
         state.unsynced.clear();
         if let Some(journal) = &mut state.journal {

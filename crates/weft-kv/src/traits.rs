@@ -1,6 +1,6 @@
 use std::ops::{Bound, ControlFlow};
 
-use crate::{BadFile, EngineFile, KvError};
+use crate::{DamagedFile, EngineFile, KvError};
 
 /// A named key space inside one engine; spaces share transactions and syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,16 +64,16 @@ pub trait OrderedKv: Send + Sync {
     ///
     /// # Errors
     /// [`KvError::NoSpace`].
-    fn check_room(&self) -> Result<(), KvError> {
+    fn check_space(&self) -> Result<(), KvError> {
         Ok(())
     }
 
-    /// As [`OrderedKv::check_room`], but for commits of so many bytes together that bring more room
-    /// back, in the engine or elsewhere: for those the last of the room is kept.
+    /// As [`OrderedKv::check_space`], but for commits of so many bytes together that bring more
+    /// room back, in the engine or elsewhere: for those the last of the room is kept.
     ///
     /// # Errors
     /// [`KvError::NoSpace`].
-    fn check_last_room(&self, bytes: u64) -> Result<(), KvError> {
+    fn check_reclaim_space(&self, bytes: u64) -> Result<(), KvError> {
         let _ = bytes;
         Ok(())
     }
@@ -92,7 +92,7 @@ pub trait OrderedKv: Send + Sync {
     /// Cost: reads the file, some 64 MiB.
     /// # Errors
     /// When it cannot be read for another reason than damage.
-    fn verify(&self, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
+    fn verify(&self, file: &EngineFile) -> Result<(u64, Option<DamagedFile>), KvError> {
         let _ = file;
         Ok((0, None))
     }
@@ -104,7 +104,7 @@ pub trait OrderedKv: Send + Sync {
     /// Cost: what was committed since the last time is written once more.
     /// # Errors
     /// [`KvError::Engine`]; journals have everything then, as before.
-    fn settle(&self) -> Result<(), KvError> {
+    fn flush(&self) -> Result<(), KvError> {
         self.sync()
     }
 

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
-use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend, OnLoss, OrderedKv, Reader, Space};
+use weft_kv::{
+    DamagedFile, FjallKv, FjallOptions, KvError, OnLoss, OrderedKv, Reader, Remedy, Space,
+};
 
 const KEYS: Space = Space("keys");
 const COUNT: u64 = 3000;
@@ -82,7 +84,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// What is wrong with the files of an engine that is open.
-fn verify(kv: &FjallKv) -> Vec<BadFile> {
+fn verify(kv: &FjallKv) -> Vec<DamagedFile> {
     let files = kv.files().unwrap();
     files
         .iter()
@@ -190,7 +192,7 @@ fn whatever_is_damaged_is_put_back_and_kept() {
             }
             let found = FjallKv::verify_folder(folder.path()).unwrap();
             assert!(
-                found.len() == 1 && found[0].mend == Mend::Copy,
+                found.len() == 1 && found[0].remedy == Remedy::RestoreCopy,
                 "{}, {how}: {found:?}",
                 path.display()
             );
@@ -235,7 +237,7 @@ fn blocks_that_changed_places_are_not_believed() {
     let before = files(folder.path());
     let found = FjallKv::verify_folder(folder.path()).unwrap();
     assert!(
-        found.len() == 1 && found[0].mend == Mend::Nothing,
+        found.len() == 1 && found[0].remedy == Remedy::None,
         "{found:?}"
     );
     let error = open(folder.path()).unwrap_err();
@@ -306,7 +308,7 @@ fn what_is_damaged_while_the_engine_is_open_is_found_and_copies_are_made_anew() 
     }
     let bad = verify(&kv);
     assert!(
-        !bad.is_empty() && bad.iter().all(|bad| bad.mend == Mend::Anew),
+        !bad.is_empty() && bad.iter().all(|bad| bad.remedy == Remedy::Recopy),
         "{bad:?}"
     );
     kv.copy_tables().unwrap();
@@ -319,8 +321,8 @@ fn what_is_damaged_while_the_engine_is_open_is_found_and_copies_are_made_anew() 
     flip(&own);
     let bad = verify(&kv);
     assert_eq!(
-        (bad.len(), &bad[0].path, bad[0].mend),
-        (1, &own, Mend::Copy)
+        (bad.len(), &bad[0].path, bad[0].remedy),
+        (1, &own, Remedy::RestoreCopy)
     );
     // The next opening looks at all tables, and is the only one that does.
     assert!(folder.join("weft.suspect").exists());
@@ -340,9 +342,9 @@ fn a_folder_is_mended_without_being_opened() {
     flip(&folder.join(table));
     flip(&folder.join("weft.copies/keyspaces/0/current"));
     let bad = FjallKv::verify_folder(folder).unwrap();
-    let mends: Vec<Mend> = bad.iter().map(|bad| bad.mend).collect();
-    assert_eq!(mends, [Mend::Copy, Mend::Anew], "{bad:?}");
-    FjallKv::mend_folder(folder).unwrap();
+    let mends: Vec<Remedy> = bad.iter().map(|bad| bad.remedy).collect();
+    assert_eq!(mends, [Remedy::RestoreCopy, Remedy::Recopy], "{bad:?}");
+    FjallKv::repair_folder(folder).unwrap();
     assert_eq!(FjallKv::verify_folder(folder).unwrap(), []);
     let kv = open(folder).unwrap();
     holds(&kv, COUNT);
@@ -413,7 +415,7 @@ fn a_table_that_rots_before_it_is_copied_does_not_keep_others_from_being() {
     assert!(!folder.join("weft.copies/unfinished").exists());
     assert!(folder.join("weft.copies/keyspaces/0/current").exists());
     let bad = verify(&kv);
-    assert_eq!((bad.len(), bad[0].mend), (1, Mend::Nothing), "{bad:?}");
+    assert_eq!((bad.len(), bad[0].remedy), (1, Remedy::None), "{bad:?}");
 }
 
 #[test]

@@ -281,7 +281,7 @@ fn a_flipped_bit_in_a_whole_batch_costs_it_and_what_is_behind_it() {
 
 fn going_back() -> FjallOptions {
     FjallOptions {
-        loss: OnLoss::GoBack,
+        loss: OnLoss::RollBack,
         ..FjallOptions::default()
     }
 }
@@ -344,7 +344,7 @@ fn what_was_settled_needs_no_journal() {
         for number in 0..40 {
             commit(&kv, number);
             if number == 24 {
-                kv.settle().unwrap();
+                kv.flush().unwrap();
             }
         }
         kv.sync().unwrap();
@@ -368,8 +368,8 @@ fn what_was_settled_needs_no_journal() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
-    kv.settle().unwrap();
-    kv.settle().unwrap();
+    kv.flush().unwrap();
+    kv.flush().unwrap();
     drop(kv);
     for (path, _) in files(folder.path()) {
         if path.extension().is_some_and(|e| e == "jnl") {
@@ -386,7 +386,7 @@ fn tables_are_seen_without_any_journal() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
-    kv.settle().unwrap();
+    kv.flush().unwrap();
     drop(kv);
     let remove = || {
         for (path, _) in files(folder.path()) {
@@ -408,7 +408,7 @@ fn tables_are_seen_without_any_journal() {
         let found = kv.snapshot().unwrap().get(KEYS, &7_u64.to_be_bytes());
         assert_eq!(found.unwrap(), Some(b"new".to_vec()));
         commit(&kv, 7);
-        kv.settle().unwrap();
+        kv.flush().unwrap();
         kv.sync().unwrap();
         drop(kv);
         remove();
@@ -425,7 +425,7 @@ fn an_engine_that_cannot_write_tables_says_so_and_nobody_waits() {
     std::fs::write(&tables, b"no folder").unwrap();
     let started = std::time::Instant::now();
     for _ in 0..2 {
-        assert!(matches!(kv.settle(), Err(KvError::Engine { .. })));
+        assert!(matches!(kv.flush(), Err(KvError::Engine { .. })));
     }
     assert!(started.elapsed().as_secs() < 30);
     drop(kv);
@@ -433,7 +433,7 @@ fn an_engine_that_cannot_write_tables_says_so_and_nobody_waits() {
     std::fs::create_dir(&tables).unwrap();
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
     assert_eq!(prefix(&kv), 40, "journals have everything, as before");
-    kv.settle().unwrap();
+    kv.flush().unwrap();
 }
 
 /// An engine with tables, and with more than one journal behind it.

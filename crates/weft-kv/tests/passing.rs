@@ -87,7 +87,7 @@ fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
     acknowledged.push(number);
     check(kv, &acknowledged);
     kv.sync().unwrap();
-    kv.settle().unwrap();
+    kv.flush().unwrap();
     acknowledged
 }
 

@@ -43,13 +43,15 @@ mod servers;
 mod state;
 mod tx;
 
-pub use check::{Watcher, index_finding};
+pub use check::{CheckObserver, index_finding};
 pub use error::MetaError;
 pub use intents::{CheckpointTask, Intent, TreeFile};
-pub use leases::{ChangeLog, Delegations, Leases, News};
+pub use leases::{ChangeLog, Delegations, Invalidations, Leases};
 pub use limits::HARD_LINKS_MAX;
-pub use locks::{Family, Granted, Lock, LockTable, OnConflict, Outcome, Owner, Span};
+pub use locks::{AcquireOutcome, Family, Granted, Lock, LockOwner, LockTable, OnConflict, Span};
 pub use namespace::{Counts, Namespace, VolumeSettings, mutates};
-pub use ops::{Append, Attached, KeptFiles, OwedPage, Spill, SpillEnd, Truncation, UnsettledFile};
-pub use quota::{Growing, GrowingFiles, Payer, Used};
+pub use ops::{
+    Append, Attached, CheckpointFiles, IntentPage, Spill, SpillEnd, Truncation, UnsettledFile,
+};
+pub use quota::{GrowingFile, GrowingFiles, Payer, Used};
 pub use records::record;

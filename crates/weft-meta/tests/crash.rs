@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use common::{Volume, at, attaching, by_id, check, creating, settings, who};
 use weft_kv::{Batch, KvError, MemKv, OrderedKv, Reader, Space, Transaction};
-use weft_meta::{Intent, KeptFiles, MetaError, Namespace, Truncation};
+use weft_meta::{CheckpointFiles, Intent, MetaError, Namespace, Truncation};
 use weft_proto::checkpoint::{MakeCheckpointRequest, RemoveCheckpointRequest, RollBackRequest};
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::*;
@@ -235,7 +235,7 @@ fn carry(meta: &Namespace) -> Result<(), MetaError> {
             Intent::Delete { number, .. } => meta.intent_done(number)?,
             Intent::Truncate { number, .. } => drop(meta.truncate_done(number, 70)?),
             Intent::Checkpoint { number, .. } => drop(meta.checkpoint_done(number, 0, 70)?),
-            Intent::Tree { number, .. } => meta.tree_done(number, &KeptFiles::new(), 70)?,
+            Intent::Tree { number, .. } => meta.tree_done(number, &CheckpointFiles::new(), 70)?,
         }
     }
     Ok(())
@@ -591,5 +591,5 @@ fn an_exact_size_is_taken_back_before_a_writer_hears_of_it() {
     v.restart();
     assert!(!v.stat(0, "f").unwrap().size_exact);
     let done = v.truncate(0, "f", 0).unwrap();
-    assert!(matches!(done, Truncation::Owed(_)));
+    assert!(matches!(done, Truncation::Pending(_)));
 }

@@ -37,7 +37,7 @@ impl OrderedKv for Cramped {
         self.inner.write(batch)
     }
 
-    fn check_room(&self) -> Result<(), KvError> {
+    fn check_space(&self) -> Result<(), KvError> {
         if self.full.load(Ordering::SeqCst) {
             return Err(KvError::NoSpace {
                 path: "/meta".to_owned(),

@@ -197,7 +197,7 @@ fn truncation_within_the_bound(v: &mut Volume) {
     spill(v, id);
     assert!(matches!(
         v.truncate(0, "g", large).unwrap(),
-        Truncation::Owed(_)
+        Truncation::Pending(_)
     ));
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weft_meta::{Family, Lock, LockTable, OnConflict, Outcome, Owner, Span};
+use weft_meta::{AcquireOutcome, Family, Lock, LockOwner, LockTable, OnConflict, Span};
 use weft_proto::limits::{LOCK_WAITS_MAX, LOCKS_MAX};
 
 /// Bytes that the model looks at.
@@ -13,7 +13,7 @@ const FILES: usize = 2;
 
 fn lock(client: u64, number: u64, exclusive: bool, start: u64, last: u64) -> Lock {
     Lock {
-        owner: Owner { client, number },
+        owner: LockOwner { client, number },
         pid: 1,
         exclusive,
         span: Span { start, last },
@@ -21,7 +21,7 @@ fn lock(client: u64, number: u64, exclusive: bool, start: u64, last: u64) -> Loc
 }
 
 /// Who holds a byte, and whether alone.
-type Byte = BTreeMap<Owner, bool>;
+type Byte = BTreeMap<LockOwner, bool>;
 type Place = (usize, usize);
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Model {
         self.bytes.entry(place).or_insert_with(empty)
     }
 
-    fn blockers(&mut self, place: Place, wanted: &Lock) -> Vec<Owner> {
+    fn blockers(&mut self, place: Place, wanted: &Lock) -> Vec<LockOwner> {
         let (from, to) = (wanted.span.start as usize, wanted.span.last as usize);
         let mut found = Vec::new();
         for byte in &self.bytes(place)[from..=to] {
@@ -51,7 +51,7 @@ impl Model {
         found
     }
 
-    fn set(&mut self, place: Place, owner: Owner, span: Span, kind: Option<bool>) {
+    fn set(&mut self, place: Place, owner: LockOwner, span: Span, kind: Option<bool>) {
         for byte in &mut self.bytes(place)[span.start as usize..=span.last as usize] {
             match kind {
                 Some(exclusive) => byte.insert(owner, exclusive),
@@ -79,7 +79,7 @@ impl Model {
 
     /// Whether waiting would close a circle, by trying all ways.
     fn circle(&mut self, place: Place, wanted: &Lock) -> bool {
-        let mut reached: Vec<Owner> = self.blockers(place, wanted);
+        let mut reached: Vec<LockOwner> = self.blockers(place, wanted);
         loop {
             let mut more = reached.clone();
             for (_, (place, waits)) in self.waiting.clone() {
@@ -176,7 +176,7 @@ impl Pair {
         if place.1 == 0 {
             let own = model.bytes(place)[0].get(&wanted.owner).copied();
             if own == Some(wanted.exclusive) {
-                assert_eq!((outcome, granted), (Outcome::Granted, vec![]));
+                assert_eq!((outcome, granted), (AcquireOutcome::Granted, vec![]));
                 return;
             }
             model.set(place, wanted.owner, wanted.span, None);
@@ -187,24 +187,24 @@ impl Pair {
             assert_eq!(blocker.is_none(), blockers.is_empty());
         }
         match outcome {
-            Outcome::Granted => {
+            AcquireOutcome::Granted => {
                 assert!(blockers.is_empty(), "granted beside {blockers:?}");
                 model.set(place, wanted.owner, wanted.span, Some(wanted.exclusive));
                 freed.extend(model.grant());
             }
-            Outcome::Held(by) => {
+            AcquireOutcome::Blocked(by) => {
                 assert!(!wait && blockers.contains(&by.owner));
             }
-            Outcome::Deadlock => {
+            AcquireOutcome::Deadlock => {
                 assert!(wait && place.1 == 1);
                 assert!(model.circle(place, &wanted), "a deadlock that is none");
             }
-            Outcome::Waits(ticket) => {
+            AcquireOutcome::Waits(ticket) => {
                 assert!(wait && !blockers.is_empty());
                 assert!(place.1 == 0 || !model.circle(place, &wanted), "missed");
                 model.waiting.insert(ticket, (place, wanted));
             }
-            Outcome::TooMany => panic!("not so many"),
+            AcquireOutcome::TooMany => panic!("not so many"),
         }
         assert_eq!(granted, freed);
     }
@@ -313,16 +313,16 @@ fn whole_files_and_ranges_do_not_see_each_other() {
     let all = lock(1, 1, true, 0, u64::MAX);
     assert_eq!(
         table.lock(7, Family::Whole, all, OnConflict::Fail).0,
-        Outcome::Granted
+        AcquireOutcome::Granted
     );
     let other = lock(2, 1, true, 0, u64::MAX);
     assert_eq!(
         table.lock(7, Family::Range, other, OnConflict::Fail).0,
-        Outcome::Granted
+        AcquireOutcome::Granted
     );
     assert_eq!(
         table.lock(7, Family::Whole, other, OnConflict::Fail).0,
-        Outcome::Held(all)
+        AcquireOutcome::Blocked(all)
     );
 }
 
@@ -335,11 +335,11 @@ fn two_that_wait_for_each_other_are_told_so() {
     let waits = table
         .lock(8, Family::Range, lock(1, 1, true, 0, 5), OnConflict::Wait)
         .0;
-    assert!(matches!(waits, Outcome::Waits(_)));
+    assert!(matches!(waits, AcquireOutcome::Waits(_)));
     let closes = table
         .lock(7, Family::Range, lock(2, 1, false, 0, 0), OnConflict::Wait)
         .0;
-    assert_eq!(closes, Outcome::Deadlock);
+    assert_eq!(closes, AcquireOutcome::Deadlock);
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn what_is_told_again_holds_unless_others_hold_it_by_now() {
     let waiting = table
         .lock(7, Family::Range, lock(2, 1, true, 20, 29), OnConflict::Wait)
         .0;
-    let Outcome::Waits(ticket) = waiting else {
+    let AcquireOutcome::Waits(ticket) = waiting else {
         panic!("it is held")
     };
     // The second one is not told: it is gone, and given to who waits.
@@ -378,7 +378,7 @@ fn locks_and_waits_of_a_client_are_bounded() {
             OnConflict::Fail,
         )
         .0
-        == Outcome::Granted
+        == AcquireOutcome::Granted
     {
         held += 1;
     }
@@ -387,14 +387,14 @@ fn locks_and_waits_of_a_client_are_bounded() {
     let mut waits = 0;
     while matches!(
         table.lock(7, Family::Range, all, OnConflict::Wait).0,
-        Outcome::Waits(_)
+        AcquireOutcome::Waits(_)
     ) {
         waits += 1;
     }
     assert_eq!(waits, LOCK_WAITS_MAX);
     assert_eq!(
         table.lock(7, Family::Range, all, OnConflict::Wait).0,
-        Outcome::TooMany
+        AcquireOutcome::TooMany
     );
     assert_eq!(
         table.release_client(1).len(),

@@ -342,7 +342,7 @@ fn a_removed_open_directory_stays_empty(v: &mut Volume) {
 
 fn owed(truncation: Result<Truncation, MetaError>) -> u64 {
     match truncation.unwrap() {
-        Truncation::Owed(intent) => intent.number(),
+        Truncation::Pending(intent) => intent.number(),
         Truncation::Done(reply) => panic!("it was done at once: {reply:?}"),
     }
 }
@@ -350,7 +350,7 @@ fn owed(truncation: Result<Truncation, MetaError>) -> u64 {
 fn a_truncate_takes_three_steps(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap();
     let truncation = v.truncate(0, "f", 1000).unwrap();
-    let Truncation::Owed(intent) = truncation else {
+    let Truncation::Pending(intent) = truncation else {
         panic!("the servers must be told");
     };
     // What it will have is charged already; until it has it nobody believes the size.
@@ -369,7 +369,7 @@ fn a_truncate_takes_three_steps(v: &mut Volume) {
         panic!("this is no truncate");
     };
     assert_eq!((file.0, wanted, layout.cells()), (f.id, 1000, 4));
-    assert_eq!(v.meta.owed_truncate(f.id).unwrap(), Some(number));
+    assert_eq!(v.meta.pending_truncate(f.id).unwrap(), Some(number));
     refused!(v.meta.intent_done(number), Invalid);
     // The service dies and begins again: the intent is still there.
     v.restart();
@@ -439,7 +439,7 @@ fn a_truncate_of_a_deleted_file_is_forgotten(v: &mut Volume) {
     let number = owed(v.truncate(0, "f", 10));
     v.unlink(0, "f").unwrap();
     // The delete takes the place of the truncate, which a server may refuse.
-    assert!(!v.meta.is_owed(number).unwrap());
+    assert!(!v.meta.is_pending(number).unwrap());
     let owed = v.meta.pending_intents(9).unwrap();
     assert!(matches!(owed[..], [Intent::Delete { .. }]), "{owed:?}");
     assert_eq!(v.meta.counts().unwrap().intents, 1);

@@ -43,7 +43,7 @@ fn rolled_back(v: &mut Volume, path: &str, name: &str) -> u64 {
 fn sized(v: &mut Volume, path: &str, size: u64) -> u64 {
     let id = v.create(0, path, 0o644).unwrap().id;
     v.truncate(0, path, size).unwrap();
-    let owed = v.meta.owed_truncate(id).unwrap().unwrap();
+    let owed = v.meta.pending_truncate(id).unwrap().unwrap();
     let now = v.tick();
     v.meta.truncate_done(owed, now).unwrap();
     id
@@ -116,10 +116,10 @@ fn a_delete_takes_along_whatever_else_is_owed_for_its_file(v: &mut Volume) {
 fn a_truncate_that_is_taken_back_leaves_a_file_whose_size_is_asked_for(v: &mut Volume) {
     let id = sized(v, "f", 100);
     v.truncate(0, "f", 10).unwrap();
-    let number = v.meta.owed_truncate(id).unwrap().unwrap();
+    let number = v.meta.pending_truncate(id).unwrap().unwrap();
     assert!(v.meta.withdraw(number).unwrap().is_some());
     assert_eq!(v.meta.withdraw(number).unwrap(), None);
-    assert_eq!(v.meta.owed_truncate(id).unwrap(), None);
+    assert_eq!(v.meta.pending_truncate(id).unwrap(), None);
     assert!(!v.stat(0, "f").unwrap().size_exact);
     assert!(v.meta.has_unsettled());
     assert_eq!(kinds(v), Vec::<String>::new());
@@ -128,7 +128,7 @@ fn a_truncate_that_is_taken_back_leaves_a_file_whose_size_is_asked_for(v: &mut V
     v.unlink(0, "f").unwrap();
     let delete = v.meta.pending_intents(9).unwrap()[0].number();
     assert_eq!(v.meta.withdraw(delete).unwrap(), None);
-    assert!(v.meta.is_owed(delete).unwrap());
+    assert!(v.meta.is_pending(delete).unwrap());
 }
 
 fn a_rollback_that_is_taken_back_leaves_the_file_as_it_was(v: &mut Volume) {
@@ -137,7 +137,7 @@ fn a_rollback_that_is_taken_back_leaves_the_file_as_it_was(v: &mut Volume) {
     v.meta.checkpoint_done(make, 100, 5000).unwrap();
     let number = rolled_back(v, "f", "c");
     assert!(v.meta.withdraw(number).unwrap().is_some());
-    assert_eq!(v.meta.owed_truncate(id).unwrap(), None);
+    assert_eq!(v.meta.pending_truncate(id).unwrap(), None);
     assert!(v.meta.checkpoint_info(id, "c").unwrap().is_some());
     // Who has it open for writing does not make its size exact by going.
     v.attach(3, &attaching(0, "f", false, true)).unwrap();
@@ -177,12 +177,12 @@ fn a_tree_that_is_being_rolled_back_is_no_finding(v: &mut Volume) {
         .tree_done(number, &[(id, (100, 1))].into(), 5000)
         .unwrap();
     let number = rolled_back(v, "d", "c");
-    assert_eq!(v.meta.owed_truncate(id).unwrap(), Some(number));
+    assert_eq!(v.meta.pending_truncate(id).unwrap(), Some(number));
     let mut found = Found::default();
     v.meta.check(&mut found).unwrap();
     assert_eq!(found.0, []);
     v.meta.withdraw(number).unwrap();
-    assert_eq!(v.meta.owed_truncate(id).unwrap(), None);
+    assert_eq!(v.meta.pending_truncate(id).unwrap(), None);
     v.check();
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use common::{Volume, at, attaching, by_id, creating, who};
 use proptest::prelude::*;
-use weft_meta::{Append, CheckpointTask, Intent, KeptFiles, MetaError, SpillEnd};
+use weft_meta::{Append, CheckpointFiles, CheckpointTask, Intent, MetaError, SpillEnd};
 use weft_proto::checkpoint::*;
 use weft_proto::coord::AppendRequest;
 use weft_proto::inline::StoreInlineRequest;
@@ -75,7 +75,7 @@ impl World {
     }
 
     fn carry_tree(&mut self, number: u64, task: CheckpointTask, files: Vec<u64>) {
-        let mut told = KeptFiles::new();
+        let mut told = CheckpointFiles::new();
         for file in files {
             match task {
                 CheckpointTask::Make => {

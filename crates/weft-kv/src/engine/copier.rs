@@ -17,7 +17,7 @@ use super::room::Room;
 use super::shrink::{Looks, Shrinker};
 use crate::KvError;
 use crate::files::{
-    BadFile, COPIES, CURRENT, Copied, EngineFile, List, TABLES, Table, copies, copy, list, put,
+    COPIES, CURRENT, Copied, DamagedFile, EngineFile, List, TABLES, Table, copies, copy, list, put,
     sum_of, table_path, trees, whole_copy,
 };
 
@@ -108,7 +108,7 @@ impl Copier {
     }
 
     /// Verifies a file; a damaged copy is made anew soon, which is told once.
-    pub(crate) fn verify(&self, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
+    pub(crate) fn verify(&self, file: &EngineFile) -> Result<(u64, Option<DamagedFile>), KvError> {
         let (read, bad) = copies::verify(&self.shared.folder, file)?;
         let Some(found) = &bad else {
             return Ok((read, None));

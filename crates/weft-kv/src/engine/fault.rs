@@ -20,7 +20,7 @@ use crate::KvError;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// Whether the system may give later what it refuses now: descriptors, memory, threads, room.
-pub fn passes(error: &io::Error) -> bool {
+pub fn is_transient(error: &io::Error) -> bool {
     let refusals = [
         Errno::MFILE,
         Errno::NFILE,
@@ -37,10 +37,10 @@ pub fn passes(error: &io::Error) -> bool {
 }
 
 /// Whether a commit that failed so may succeed later.
-fn commit_passes(error: &fjall::Error) -> bool {
+fn commit_is_transient(error: &fjall::Error) -> bool {
     match error {
         fjall::Error::Io(error) | fjall::Error::Storage(lsm_tree::Error::Io(error)) => {
-            passes(error)
+            is_transient(error)
         }
         // A thread of the engine's failed, and does not say at what. Opening it again finds out
         // whether it lasts, and writes anew what a sync of that thread may have lost.
@@ -100,7 +100,7 @@ impl Fault {
     /// A commit failed: it has not happened, and none is accepted before the engine was opened
     /// again.
     pub(crate) fn commit_failed(&self, error: &fjall::Error) {
-        if !commit_passes(error) {
+        if !commit_is_transient(error) {
             self.group.poison(format!("a commit failed: {error}"));
             return;
         }
@@ -158,7 +158,7 @@ mod tests {
             (Errno::ROFS, false),
         ] {
             let error = io::Error::from(errno);
-            assert_eq!(passes(&error), expected, "{errno}");
+            assert_eq!(is_transient(&error), expected, "{errno}");
             let fault = Fault::default();
             fault.commit_failed(&fjall::Error::Io(error));
             let refused = fault.check().unwrap_err();

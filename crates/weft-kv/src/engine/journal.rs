@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use super::fault::passes;
+use super::fault::is_transient;
 use super::group::Failed;
 
 /// The journals of one engine.
@@ -41,7 +41,7 @@ impl Journals {
     pub(crate) fn sync(&self) -> Result<(), Failed> {
         let mut newest = self.newest.lock();
         self.find(&mut newest)
-            .map_err(|error| Failed::of(&error, passes(&error)))?;
+            .map_err(|error| Failed::of(&error, is_transient(&error)))?;
         // The journal is preallocated; fdatasync also writes the extents it needs to be read.
         let synced = newest.as_ref().map_or(Ok(()), |(_, file)| file.sync_data());
         // Whatever the disk says: its pages may be gone.

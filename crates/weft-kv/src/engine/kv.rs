@@ -30,14 +30,14 @@ use std::time::{Duration, Instant};
 use fjall::{PersistMode, Readable};
 use parking_lot::{Mutex, RwLock};
 
-use super::fault::{Fault, passes};
+use super::fault::{Fault, is_transient};
 use super::group::Failed;
 use super::opening::{Around, Engine, lock, lost_error};
 use super::options::{FjallOptions, OnLoss};
 use super::room::Room;
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
-use crate::files::{BadFile, EngineFile, copies, loss};
+use crate::files::{DamagedFile, EngineFile, copies, loss};
 use crate::overlay::{Layered, Overlay, is_empty_range};
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
@@ -115,7 +115,7 @@ impl FjallKv {
     /// Cost: reads all of them.
     /// # Errors
     /// When they cannot be looked for; what is damaged is told in the answer.
-    pub fn verify_folder(path: impl AsRef<Path>) -> Result<Vec<BadFile>, KvError> {
+    pub fn verify_folder(path: impl AsRef<Path>) -> Result<Vec<DamagedFile>, KvError> {
         let _lock = lock(path.as_ref())?;
         copies::verify_all(path.as_ref())
     }
@@ -125,7 +125,7 @@ impl FjallKv {
     ///
     /// # Errors
     /// [`KvError::Damaged`] where there is no good copy; nothing is changed then.
-    pub fn mend_folder(path: impl AsRef<Path>) -> Result<(), KvError> {
+    pub fn repair_folder(path: impl AsRef<Path>) -> Result<(), KvError> {
         let path = path.as_ref();
         let _lock = lock(path)?;
         copies::heal(path, false, true)?;
@@ -243,7 +243,7 @@ impl FjallKv {
                 Ok(())
             }
             Err(error) => {
-                fault.group().poison(error.fault());
+                fault.group().poison(error.cause());
                 fault.group().check()
             }
         }
@@ -266,7 +266,7 @@ impl FjallKv {
             });
         }
         // Written anew: what a failed sync left of the journal may be in memory only.
-        engine.settle().map_err(|reason| KvError::Engine {
+        engine.flush().map_err(|reason| KvError::Engine {
             doing: "write its tables",
             reason,
         })?;
@@ -330,11 +330,11 @@ impl OrderedKv for FjallKv {
         self.commit(&engine, Overlay::from_batch(batch))
     }
 
-    fn check_room(&self) -> Result<(), KvError> {
+    fn check_space(&self) -> Result<(), KvError> {
         self.around.room.check()
     }
 
-    fn check_last_room(&self, bytes: u64) -> Result<(), KvError> {
+    fn check_reclaim_space(&self, bytes: u64) -> Result<(), KvError> {
         // What is there for everybody is there for these, too.
         let everybody = self.around.room.check();
         everybody.or_else(|_| self.around.room.check_last(bytes.saturating_mul(TIMES)))
@@ -344,13 +344,13 @@ impl OrderedKv for FjallKv {
         copies::files(&self.path)
     }
 
-    fn verify(&self, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
+    fn verify(&self, file: &EngineFile) -> Result<(u64, Option<DamagedFile>), KvError> {
         self.reading()?.copier().verify(file)
     }
 
-    fn settle(&self) -> Result<(), KvError> {
+    fn flush(&self) -> Result<(), KvError> {
         let engine = self.reading()?;
-        engine.settle().map_err(|reason| KvError::Engine {
+        engine.flush().map_err(|reason| KvError::Engine {
             doing: "write its tables",
             reason,
         })
@@ -380,7 +380,7 @@ impl OrderedKv for FjallKv {
 /// Notes that everything up to this commit is on stable storage.
 fn mark(engine: &Engine, number: u64) -> Result<(), Failed> {
     let marked = engine.watermark().set(number);
-    marked.map_err(|error| Failed::of(&error, passes(&error)))
+    marked.map_err(|error| Failed::of(&error, is_transient(&error)))
 }
 
 struct Snapshot {

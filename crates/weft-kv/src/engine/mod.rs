@@ -11,15 +11,15 @@
 
 mod copier;
 mod fault;
+mod flush;
 mod group;
 mod journal;
 mod kv;
 mod opening;
 mod options;
 pub(crate) mod room;
-mod settle;
 mod shrink;
 
-pub use fault::passes;
+pub use fault::is_transient;
 pub use kv::FjallKv;
 pub use options::{FjallOptions, OnLoss};

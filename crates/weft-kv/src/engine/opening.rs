@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 
 use super::copier::Copier;
 use super::fault::Fault;
+use super::flush::flush;
 use super::journal::Journals;
 use super::options::{FjallOptions, OnLoss};
 use super::room::Room;
-use super::settle::settle;
 use super::shrink::Shrinker;
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
@@ -104,7 +104,7 @@ impl Engine {
         let watermark = Watermark::open(path).map_err(unread)?;
         if lost {
             // So that a gap in the journals is none any more at the next opening.
-            settle(&database, &keyspace).map_err(|reason| KvError::Open {
+            flush(&database, &keyspace).map_err(|reason| KvError::Open {
                 path: path.display().to_string(),
                 reason,
             })?;
@@ -145,8 +145,8 @@ impl Engine {
     }
 
     /// Brings everything into tables; or says why not.
-    pub(crate) fn settle(&self) -> Result<(), String> {
-        settle(&self.database, &self.keyspace)
+    pub(crate) fn flush(&self) -> Result<(), String> {
+        flush(&self.database, &self.keyspace)
     }
 
     /// Ends it without a last pass over its copies: it is opened again at once.
@@ -166,7 +166,7 @@ fn prepare(path: &Path, on_loss: OnLoss) -> Result<bool, KvError> {
         match on_loss {
             OnLoss::Refuse => return Err(lost_error(loss)),
             OnLoss::Skip => {}
-            OnLoss::GoBack => {
+            OnLoss::RollBack => {
                 cuts.retain(|(path, _)| behind.iter().all(|(other, _)| other != path));
                 cuts.extend(behind);
             }

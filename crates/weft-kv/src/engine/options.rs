@@ -25,7 +25,7 @@ pub enum OnLoss {
     Skip,
     /// It goes back to what it was before the first commit that is missing: for whoever can say
     /// again what came after.
-    GoBack,
+    RollBack,
 }
 
 impl Default for FjallOptions {

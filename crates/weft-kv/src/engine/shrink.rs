@@ -22,8 +22,8 @@ use lsm_tree::AbstractTree;
 use parking_lot::Mutex;
 
 use super::fault::Fault;
+use super::flush::flush;
 use super::room::Room;
-use super::settle::settle;
 use crate::batch::NUMBER_KEY;
 use crate::files::{TABLES, list, table_path, trees};
 
@@ -224,7 +224,7 @@ impl Shrinker {
                 error.to_string()
             })?;
         }
-        settle(&self.database, &self.keyspace)
+        flush(&self.database, &self.keyspace)
     }
 }
 
@@ -285,7 +285,7 @@ mod tests {
                 let changes = some.iter().copied().map(change).collect();
                 kv.write(Batch { changes }).unwrap();
             }
-            kv.settle().unwrap();
+            kv.flush().unwrap();
         };
         fill(
             0..400_000,
@@ -317,7 +317,7 @@ mod tests {
         let kv = FjallKv::open(folder.path(), options).unwrap();
         let noise: Vec<u8> = (0..4000_u64).map(|n| (n * n % 251) as u8).collect();
         write(&kv, 0..4000, Some(&noise));
-        kv.settle().unwrap();
+        kv.flush().unwrap();
         // One of the engine's levels is empty until it merges by itself.
         let full = kv
             .shrinker(room(folder.path(), 2 * MARGIN - 1))

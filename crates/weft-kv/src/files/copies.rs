@@ -44,32 +44,32 @@ pub struct EngineFile {
 
 /// A file of the engine's tables, or of their copy, that is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadFile {
+pub struct DamagedFile {
     /// The file.
     pub path: PathBuf,
     /// What becomes of it.
-    pub mend: Mend,
+    pub remedy: Remedy,
 }
 
 /// What a damaged file is mended with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mend {
+pub enum Remedy {
     /// Its copy, when the engine is opened the next time.
-    Copy,
+    RestoreCopy,
     /// It is a copy, which is made anew by an engine that is open.
-    Anew,
+    Recopy,
     /// Nothing.
-    Nothing,
+    None,
 }
 
-impl std::fmt::Display for BadFile {
+impl std::fmt::Display for DamagedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let then = match self.mend {
-            Mend::Copy => {
+        let then = match self.remedy {
+            Remedy::RestoreCopy => {
                 "the copy of it is good, and the next start of its node puts that in its place"
             }
-            Mend::Anew => "it is only a copy, which is made anew",
-            Mend::Nothing => "there is no good copy of it",
+            Remedy::Recopy => "it is only a copy, which is made anew",
+            Remedy::None => "there is no good copy of it",
         };
         write!(f, "{} is not what was written; {then}", self.path.display())
     }
@@ -135,7 +135,10 @@ impl EngineFile {
 ///
 /// # Errors
 /// When it cannot be read for another reason than damage.
-pub(crate) fn verify(folder: &Path, file: &EngineFile) -> Result<(u64, Option<BadFile>), KvError> {
+pub(crate) fn verify(
+    folder: &Path,
+    file: &EngineFile,
+) -> Result<(u64, Option<DamagedFile>), KvError> {
     let tree = base(folder, file.copy).join(&file.tree);
     let copied = folder.join(COPIES).join(&file.tree);
     if file.copy && !tree.join(CURRENT).exists() {
@@ -162,17 +165,17 @@ pub(crate) fn verify(folder: &Path, file: &EngineFile) -> Result<(u64, Option<Ba
         None => whole_copy(&copied).is_some(),
         Some(table) => is(&table_path(&copied, table), table.sum)?,
     };
-    let mend = match good {
-        _ if file.copy => Mend::Anew,
-        true => Mend::Copy,
-        false => Mend::Nothing,
+    let remedy = match good {
+        _ if file.copy => Remedy::Recopy,
+        true => Remedy::RestoreCopy,
+        false => Remedy::None,
     };
-    Ok((read, Some(BadFile { path, mend })))
+    Ok((read, Some(DamagedFile { path, remedy })))
 }
 
 /// All that is wrong in a folder of which no engine is open: with what an opening would mend, and
 /// with the copies.
-pub(crate) fn verify_all(folder: &Path) -> Result<Vec<BadFile>, KvError> {
+pub(crate) fn verify_all(folder: &Path) -> Result<Vec<DamagedFile>, KvError> {
     let mut bad = look(folder, u64::MAX)?;
     // A list that is put back may be older: tables that were merged since come back with it, and
     // are no damage of their own.
@@ -182,7 +185,7 @@ pub(crate) fn verify_all(folder: &Path) -> Result<Vec<BadFile>, KvError> {
         .map(Bad::tree)
         .collect();
     bad.retain(|bad| bad.is_list() || !lists.contains(&bad.tree()));
-    let mut told: Vec<BadFile> = bad.iter().map(|bad| bad.told(folder)).collect();
+    let mut told: Vec<DamagedFile> = bad.iter().map(|bad| bad.told(folder)).collect();
     for copy in files_of(folder, true)? {
         told.extend(verify(folder, &copy)?.1);
     }
@@ -356,15 +359,15 @@ pub(crate) fn whole_copy(tree: &Path) -> Option<List> {
 }
 
 impl Bad {
-    fn told(&self, folder: &Path) -> BadFile {
-        let mend = if self.good.is_some() {
-            Mend::Copy
+    fn told(&self, folder: &Path) -> DamagedFile {
+        let remedy = if self.good.is_some() {
+            Remedy::RestoreCopy
         } else {
-            Mend::Nothing
+            Remedy::None
         };
-        BadFile {
+        DamagedFile {
             path: folder.join(&self.path),
-            mend,
+            remedy,
         }
     }
 

@@ -8,8 +8,8 @@ mod lists;
 pub(crate) mod loss;
 pub(crate) mod tables;
 
-pub use copies::{BadFile, EngineFile, Mend};
 pub(crate) use copies::{COPIES, Copied, copy, put, table_path, whole_copy};
+pub use copies::{DamagedFile, EngineFile, Remedy};
 pub(crate) use lists::{CURRENT, List, TABLES, Table, list, sum_of, trees};
 pub use loss::{DECODERS, Decoder};
 pub(crate) use loss::{Found, Loss, Watermark};

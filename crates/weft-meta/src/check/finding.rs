@@ -1,12 +1,12 @@
 //! How findings are made.
 
 use bytes::Bytes;
-use weft_kv::{BadFile, Mend};
+use weft_kv::{DamagedFile, Remedy};
 use weft_proto::fsck::{Fault, Finding};
 
 /// A file of an engine that is not what was written, as it is told to `weft fsck`.
-pub fn index_finding(bad: &BadFile) -> Finding {
-    let anew = bad.mend == Mend::Anew;
+pub fn index_finding(bad: &DamagedFile) -> Finding {
+    let anew = bad.remedy == Remedy::Recopy;
     Finding {
         fault: Fault::IndexRecord as i32,
         text: bad.to_string(),

@@ -22,6 +22,6 @@ mod run;
 
 pub(crate) use files::{list_files, names_of};
 pub use finding::index_finding;
-pub use pass::Watcher;
+pub use pass::CheckObserver;
 pub(crate) use repair::{adopt_file, repair};
 pub(crate) use run::check;

@@ -6,7 +6,7 @@ use weft_kv::Reader;
 use weft_proto::fsck::Finding;
 
 /// Where a check tells how far it is and what it found; breaking ends it.
-pub trait Watcher {
+pub trait CheckObserver {
     /// This many records and inodes more were looked at.
     fn seen(&mut self, records: u64, files: u64) -> ControlFlow<()>;
     /// Something is wrong.
@@ -16,13 +16,13 @@ pub trait Watcher {
 /// A check under way.
 pub(super) struct Pass<'a> {
     reader: &'a dyn Reader,
-    watcher: &'a mut dyn Watcher,
+    watcher: &'a mut dyn CheckObserver,
     /// The watcher does not want any more.
     stopped: bool,
 }
 
 impl<'a> Pass<'a> {
-    pub(super) fn new(reader: &'a dyn Reader, watcher: &'a mut dyn Watcher) -> Pass<'a> {
+    pub(super) fn new(reader: &'a dyn Reader, watcher: &'a mut dyn CheckObserver) -> Pass<'a> {
         Pass {
             reader,
             watcher,

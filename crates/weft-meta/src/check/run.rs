@@ -1,12 +1,12 @@
 //! The check of the namespace, in the order of its passes.
 
 use super::finding::index_finding;
-use super::pass::{Pass, Watcher};
+use super::pass::{CheckObserver, Pass};
 use crate::error::MetaError;
 use crate::limits::CHECK_WINDOW;
 use crate::tx::Volume;
 
-pub(crate) fn check(volume: &Volume, watcher: &mut dyn Watcher) -> Result<(), MetaError> {
+pub(crate) fn check(volume: &Volume, watcher: &mut dyn CheckObserver) -> Result<(), MetaError> {
     for file in volume.state().kv().files()? {
         if let Some(bad) = volume.state().kv().verify(&file)?.1 {
             watcher.found(index_finding(&bad));

@@ -39,7 +39,7 @@ struct Table {
 
 impl Delegations {
     /// Delegates a directory to a client, unless another client has it. Answers whether it did.
-    pub(crate) fn give(&self, client: u64, directory: u64) -> bool {
+    pub(crate) fn grant(&self, client: u64, directory: u64) -> bool {
         let mut table = self.table.lock();
         let holder = table.held.get(&directory).copied();
         if holder.is_some_and(|holder| holder != client)
@@ -72,7 +72,7 @@ impl Delegations {
     }
 
     /// What this client is to give back.
-    pub fn wanted_of(&self, client: u64) -> Vec<u64> {
+    pub fn recalled_from(&self, client: u64) -> Vec<u64> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
@@ -84,7 +84,7 @@ impl Delegations {
     }
 
     /// Whether one of these is still delegated.
-    pub fn are_out(&self, directories: &[u64]) -> bool {
+    pub fn are_outstanding(&self, directories: &[u64]) -> bool {
         let table = self.table.lock();
         directories
             .iter()
@@ -111,7 +111,7 @@ impl Delegations {
     }
 
     /// The holders of these do not answer: they have nothing any more.
-    pub fn give_up(&self, directories: &[u64]) {
+    pub fn revoke_holders(&self, directories: &[u64]) {
         let silent: BTreeSet<u64> = {
             let table = self.table.lock();
             let holders = directories.iter().filter_map(|d| table.held.get(d));
@@ -140,20 +140,24 @@ mod tests {
     fn a_directory_belongs_to_one_client_until_it_is_returned_or_revoked() {
         let all = Delegations::default();
         assert!(all.in_the_way_of(2).is_none());
-        assert!(all.give(1, 50) && all.give(1, 50) && !all.give(2, 50));
+        assert!(all.grant(1, 50) && all.grant(1, 50) && !all.grant(2, 50));
         assert!(all.in_the_way_of(0).is_none(), "the service sees all");
         assert_eq!(all.in_the_way_of(2).unwrap().get(&50), Some(&1));
-        assert!(!all.are_out(&[50]), "nobody has asked");
+        assert!(!all.are_outstanding(&[50]), "nobody has asked");
         all.recall(&[50, 51]);
-        assert_eq!(all.wanted_of(1), [50]);
-        assert!(all.wanted_of(2).is_empty() && all.are_out(&[50]) && !all.are_out(&[51]));
+        assert_eq!(all.recalled_from(1), [50]);
+        assert!(
+            all.recalled_from(2).is_empty()
+                && all.are_outstanding(&[50])
+                && !all.are_outstanding(&[51])
+        );
         all.end(2, &[50]);
-        assert!(all.are_out(&[50]), "it is not that one's");
+        assert!(all.are_outstanding(&[50]), "it is not that one's");
         all.end(1, &[50]);
-        assert!(!all.are_out(&[50]) && all.give(2, 50));
-        all.give(2, 52);
+        assert!(!all.are_outstanding(&[50]) && all.grant(2, 50));
+        all.grant(2, 52);
         all.recall(&[50]);
-        all.give_up(&[50]);
+        all.revoke_holders(&[50]);
         assert!(
             all.in_the_way_of(1).is_none(),
             "the silent one has lost all"

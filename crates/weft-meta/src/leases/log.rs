@@ -24,9 +24,9 @@ const COST: usize = 24;
 
 /// What a watcher learns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum Invalidations {
     /// What others changed, each thing once; where to go on, also where there is nothing.
-    Some {
+    Listed {
         /// Where to go on.
         cursor: u64,
         /// Files, ascending.
@@ -37,7 +37,7 @@ pub enum News {
         end: bool,
     },
     /// Too much happened since: anything may have changed.
-    Everything {
+    All {
         /// Where to go on.
         cursor: u64,
     },
@@ -75,12 +75,12 @@ impl ChangeLog {
 
     /// What others than `client` changed after the first `cursor` changes. Cost:
     /// O(`CHANGES_SCAN_MAX`).
-    pub fn since(&self, client: u64, cursor: u64) -> News {
+    pub fn since(&self, client: u64, cursor: u64) -> Invalidations {
         let ring = self.0.read();
         let published = ring.published;
         let oldest = published - ring.kept.len() as u64;
         if cursor < oldest || cursor > published {
-            return News::Everything { cursor: published };
+            return Invalidations::All { cursor: published };
         }
         let (mut files, mut entries) = (BTreeSet::new(), BTreeSet::new());
         let (mut taken, mut bytes) = (0, 0);
@@ -101,7 +101,7 @@ impl ChangeLog {
             taken += 1;
         }
         let cursor = cursor + taken;
-        News::Some {
+        Invalidations::Listed {
             cursor,
             files: files.into_iter().collect(),
             entries: entries.into_iter().collect(),
@@ -134,19 +134,19 @@ mod tests {
         log.publish(2, vec![Change::File(8)], &Leases::default());
         log.publish(1, vec![Change::File(7)], &Leases::default());
         let all = |client, cursor| match log.since(client, cursor) {
-            News::Some {
+            Invalidations::Listed {
                 cursor,
                 files,
                 entries,
                 end,
             } => (cursor, files, entries.len(), end),
-            News::Everything { .. } => panic!("nothing is lost"),
+            Invalidations::All { .. } => panic!("nothing is lost"),
         };
         assert_eq!(all(1, 0), (4, vec![8], 0, true));
         assert_eq!(all(2, 0), (4, vec![7], 1, true));
         assert_eq!(all(3, 2), (4, vec![7, 8], 0, true));
         assert_eq!(all(3, 4), (4, vec![], 0, true));
-        assert_eq!(log.since(3, 5), News::Everything { cursor: 4 });
+        assert_eq!(log.since(3, 5), Invalidations::All { cursor: 4 });
     }
 
     #[test]
@@ -156,8 +156,8 @@ mod tests {
         for id in 0..count {
             log.publish(1, vec![Change::File(id)], &Leases::default());
         }
-        assert_eq!(log.since(2, 9), News::Everything { cursor: count });
-        assert!(matches!(log.since(2, 10), News::Some { .. }));
+        assert_eq!(log.since(2, 9), Invalidations::All { cursor: count });
+        assert!(matches!(log.since(2, 10), Invalidations::Listed { .. }));
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
             log.publish(1, vec![Change::Entry(entry(id, &name))], &Leases::default());
         }
         let (mut cursor, mut seen, mut rounds) = (0, 0, 0);
-        while let News::Some {
+        while let Invalidations::Listed {
             cursor: next,
             entries,
             end,

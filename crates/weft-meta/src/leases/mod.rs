@@ -14,6 +14,6 @@ mod watched;
 
 pub(crate) use change::{Change, entry_change};
 pub use delegations::Delegations;
-pub use log::{ChangeLog, News};
+pub use log::{ChangeLog, Invalidations};
 pub use table::Leases;
 pub(crate) use watched::Watched;

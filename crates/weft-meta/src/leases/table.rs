@@ -78,7 +78,7 @@ impl Leases {
 
     /// A client has heard of the changes up to this one. Answers whether another client may wait
     /// for that.
-    pub fn heard(&self, client: u64, change: u64) -> bool {
+    pub fn acknowledge(&self, client: u64, change: u64) -> bool {
         let mut table = self.0.lock();
         let before = table.recalls.len();
         table
@@ -94,7 +94,7 @@ impl Leases {
     }
 
     /// Holders that do not answer this client lose all they have.
-    pub fn give_up(&self, client: u64) {
+    pub fn revoke_unresponsive(&self, client: u64) {
         let mut table = self.0.lock();
         let silent = table.recalls.iter().filter(|recall| recall.by == client);
         let silent: Vec<u64> = silent.map(|recall| recall.holder).collect();
@@ -140,8 +140,8 @@ mod tests {
         assert!(!leases.are_recalled_by(2), "nobody has a lease of that");
         leases.changed(2, &entry(50), 9);
         assert!(leases.are_recalled_by(2));
-        assert!(!leases.heard(1, 8) && leases.are_recalled_by(2));
-        assert!(leases.heard(1, 9) && !leases.are_recalled_by(2));
+        assert!(!leases.acknowledge(1, 8) && leases.are_recalled_by(2));
+        assert!(leases.acknowledge(1, 9) && !leases.are_recalled_by(2));
         leases.changed(2, &entry(50), 10);
         assert!(!leases.are_recalled_by(2), "the lease has ended");
     }
@@ -152,7 +152,7 @@ mod tests {
         leases.grant(1, 50);
         leases.grant(1, 51);
         leases.changed(2, &entry(50), 9);
-        leases.give_up(2);
+        leases.revoke_unresponsive(2);
         assert!(!leases.are_recalled_by(2));
         leases.changed(2, &entry(51), 10);
         assert!(!leases.are_recalled_by(2), "the silent one has lost all");

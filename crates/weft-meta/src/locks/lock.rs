@@ -4,7 +4,7 @@ use weft_proto::coord::{HeldLock, LockFamily, LockKind};
 
 /// The owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Owner {
+pub struct LockOwner {
     /// The client.
     pub client: u64,
     /// The client's number for it.
@@ -24,7 +24,7 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
     /// The owner.
-    pub owner: Owner,
+    pub owner: LockOwner,
     /// The process, for people to see.
     pub pid: u32,
     /// Excludes all others, instead of only exclusive ones.
@@ -90,7 +90,7 @@ impl Lock {
                 (Family::Range, Span { start, last })
             }
         };
-        let owner = Owner {
+        let owner = LockOwner {
             client,
             number: lock.owner,
         };

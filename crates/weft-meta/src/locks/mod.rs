@@ -21,5 +21,5 @@ mod lock;
 mod ranges;
 mod table;
 
-pub use lock::{Family, Lock, Owner, Span};
-pub use table::{Granted, LockTable, OnConflict, Outcome};
+pub use lock::{Family, Lock, LockOwner, Span};
+pub use table::{AcquireOutcome, Granted, LockTable, OnConflict};

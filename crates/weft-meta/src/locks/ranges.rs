@@ -3,7 +3,7 @@
 //! Invariants: locks of one owner do not overlap, and those that touch differ in kind; a range that
 //! one owner holds exclusively is held by no other.
 
-use super::lock::{Lock, Owner, Span};
+use super::lock::{Lock, LockOwner, Span};
 
 /// Locks held, in no particular order.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ impl Held {
 
     /// Takes `span` away from what `owner` holds. Answers by how many more locks it is then
     /// (negative: fewer).
-    pub(super) fn clear(&mut self, owner: Owner, span: Span) -> isize {
+    pub(super) fn clear(&mut self, owner: LockOwner, span: Span) -> isize {
         let before = self.0.len();
         let mut rests = Vec::new();
         self.0.retain(|held| {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use weft_proto::limits::{LOCK_WAITS_MAX, LOCKS_MAX};
 
-use super::lock::{Family, Lock, Owner, Span};
+use super::lock::{Family, Lock, LockOwner, Span};
 use super::ranges::Held;
 use crate::limits::LOCKS_TOTAL_MAX;
 
@@ -22,11 +22,11 @@ pub enum OnConflict {
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AcquireOutcome {
     /// It is held.
     Granted,
     /// This lock is in the way; the request did not want to wait.
-    Held(Lock),
+    Blocked(Lock),
     /// It waits under this ticket.
     Waits(u64),
     /// The owner in the way waits for this owner already.
@@ -98,14 +98,14 @@ impl LockTable {
         family: Family,
         wanted: Lock,
         on_conflict: OnConflict,
-    ) -> (Outcome, Granted) {
+    ) -> (AcquireOutcome, Granted) {
         let mut granted = Vec::new();
         if family == Family::Whole {
             let locks = self.files.get(&file);
             let own = locks.and_then(|f| f.whole.iter().find(|held| held.owner == wanted.owner));
             match own {
                 Some(own) if own.exclusive == wanted.exclusive => {
-                    return (Outcome::Granted, granted);
+                    return (AcquireOutcome::Granted, granted);
                 }
                 Some(_) => granted = self.unlock(file, family, wanted.owner, Span::ALL),
                 None => {}
@@ -113,15 +113,17 @@ impl LockTable {
         }
         let blocker = self.blocker(file, family, &wanted);
         let outcome = match blocker {
-            None if self.full(wanted.owner.client) => Outcome::TooMany,
+            None if self.full(wanted.owner.client) => AcquireOutcome::TooMany,
             None => {
                 self.hold(file, family, wanted);
                 // Where it holds less than before, others may hold more.
                 granted.extend(self.grant(file));
-                Outcome::Granted
+                AcquireOutcome::Granted
             }
-            Some(blocker) if on_conflict == OnConflict::Fail => Outcome::Held(blocker),
-            Some(_) if family == Family::Range && self.circle(file, &wanted) => Outcome::Deadlock,
+            Some(blocker) if on_conflict == OnConflict::Fail => AcquireOutcome::Blocked(blocker),
+            Some(_) if family == Family::Range && self.circle(file, &wanted) => {
+                AcquireOutcome::Deadlock
+            }
             Some(_) => self.wait(file, family, wanted),
         };
         (outcome, granted)
@@ -134,7 +136,7 @@ impl LockTable {
     }
 
     /// Releases a range; releasing nothing is no error. Answers the requests that this grants.
-    pub fn unlock(&mut self, file: u64, family: Family, owner: Owner, span: Span) -> Granted {
+    pub fn unlock(&mut self, file: u64, family: Family, owner: LockOwner, span: Span) -> Granted {
         let Some(locks) = self.files.get_mut(&file) else {
             return Vec::new();
         };
@@ -144,7 +146,7 @@ impl LockTable {
     }
 
     /// Lets go of all that an owner holds of a file, in both families.
-    pub fn release_owner(&mut self, file: u64, owner: Owner) -> Granted {
+    pub fn release_owner(&mut self, file: u64, owner: LockOwner) -> Granted {
         let mut granted = self.unlock(file, Family::Whole, owner, Span::ALL);
         granted.extend(self.unlock(file, Family::Range, owner, Span::ALL));
         granted
@@ -265,10 +267,10 @@ impl LockTable {
         self.count(client, more);
     }
 
-    fn wait(&mut self, file: u64, family: Family, wanted: Lock) -> Outcome {
+    fn wait(&mut self, file: u64, family: Family, wanted: Lock) -> AcquireOutcome {
         let client = self.clients.entry(wanted.owner.client).or_default();
         if client.waits >= LOCK_WAITS_MAX {
-            return Outcome::TooMany;
+            return AcquireOutcome::TooMany;
         }
         client.waits += 1;
         self.next_ticket += 1;
@@ -281,7 +283,7 @@ impl LockTable {
             wanted,
         };
         self.waiters.insert(ticket, waiter);
-        Outcome::Waits(ticket)
+        AcquireOutcome::Waits(ticket)
     }
 
     /// Grants what nothing excludes any more, oldest first.
@@ -311,13 +313,13 @@ impl LockTable {
     /// Whether an owner in the way of this request waits, through however many others, for its
     /// owner.
     fn circle(&self, file: u64, wanted: &Lock) -> bool {
-        let mut waits: HashMap<Owner, Vec<&Waiter>> = HashMap::new();
+        let mut waits: HashMap<LockOwner, Vec<&Waiter>> = HashMap::new();
         for waiter in self.waiters.values() {
             if waiter.family == Family::Range {
                 waits.entry(waiter.wanted.owner).or_default().push(waiter);
             }
         }
-        let blockers = |file: u64, wanted: &Lock| -> Vec<Owner> {
+        let blockers = |file: u64, wanted: &Lock| -> Vec<LockOwner> {
             let locks = self.files.get(&file);
             let held = locks.map(|locks| locks.range.blockers(wanted).map(|b| b.owner));
             held.into_iter().flatten().collect()

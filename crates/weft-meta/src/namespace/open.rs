@@ -79,8 +79,8 @@ pub(super) fn close(volume: &Volume) -> Result<(), MetaError> {
     kv.sync()?;
     // There is one copy of a journal, and a stopped service may stay so for long. Nothing is lost
     // where this fails.
-    if kv.check_room().is_ok()
-        && let Err(error) = kv.settle()
+    if kv.check_space().is_ok()
+        && let Err(error) = kv.flush()
     {
         tracing::warn!(%error, "some of the namespace stays in its journal");
     }

@@ -13,10 +13,10 @@ use weft_proto::meta::{
 };
 
 use super::handle::Namespace;
-use crate::check::Watcher;
+use crate::check::CheckObserver;
 use crate::error::MetaError;
 use crate::intents::{Intent, TreeFile};
-use crate::ops::{KeptFiles, OwedPage, Spill, SpillEnd, UnsettledFile};
+use crate::ops::{CheckpointFiles, IntentPage, Spill, SpillEnd, UnsettledFile};
 use crate::quota::{GrowingFiles, Payer, Used};
 use crate::{check, ops};
 
@@ -104,8 +104,8 @@ impl Namespace {
     }
 
     /// The newest truncate that is owed for a file, for a caller that must wait for it.
-    pub fn owed_truncate(&self, file: u64) -> Result<Option<u64>, MetaError> {
-        ops::owed_truncate(self.volume(), file)
+    pub fn pending_truncate(&self, file: u64) -> Result<Option<u64>, MetaError> {
+        ops::pending_truncate(self.volume(), file)
     }
 
     /// For a rollback of a directory: the checkpoint's number, and the files with cells in it.
@@ -131,8 +131,8 @@ impl Namespace {
     }
 
     /// Whether an intent is still owed.
-    pub fn is_owed(&self, number: u64) -> Result<bool, MetaError> {
-        ops::is_owed(self.volume(), number)
+    pub fn is_pending(&self, number: u64) -> Result<bool, MetaError> {
+        ops::is_pending(self.volume(), number)
     }
 
     /// A checkpoint that all servers have.
@@ -149,7 +149,12 @@ impl Namespace {
     ///
     /// # Durability
     /// Needs no sync for the same reason as [`Namespace::intent_done`].
-    pub fn tree_done(&self, number: u64, kept: &KeptFiles, now: i64) -> Result<(), MetaError> {
+    pub fn tree_done(
+        &self,
+        number: u64,
+        kept: &CheckpointFiles,
+        now: i64,
+    ) -> Result<(), MetaError> {
         ops::tree_done(self.volume(), number, kept, now)
     }
 
@@ -218,7 +223,7 @@ impl Namespace {
     /// out, and a check finds them.
     ///
     /// Cost: a scan of so many records, and two reads for each file of a tree.
-    pub fn intents_from(&self, from: u64, limit: usize) -> Result<OwedPage, MetaError> {
+    pub fn intents_from(&self, from: u64, limit: usize) -> Result<IntentPage, MetaError> {
         ops::intents_from(self.volume(), from, limit)
     }
 
@@ -232,7 +237,7 @@ impl Namespace {
         from: u64,
         limit: usize,
         records: usize,
-    ) -> Result<OwedPage, MetaError> {
+    ) -> Result<IntentPage, MetaError> {
         ops::deletes_from(self.volume(), server, from, limit, records)
     }
 
@@ -344,7 +349,7 @@ impl Namespace {
     /// 2²⁰ inodes; one look-up per entry.
     /// # Errors
     /// The engine's, where it cannot read its records. Damaged records are findings, not errors.
-    pub fn check(&self, watcher: &mut dyn Watcher) -> Result<(), MetaError> {
+    pub fn check(&self, watcher: &mut dyn CheckObserver) -> Result<(), MetaError> {
         check::check(self.volume(), watcher)
     }
 

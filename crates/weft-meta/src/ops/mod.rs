@@ -17,19 +17,19 @@ mod servers;
 mod xattrs;
 
 pub(crate) use attributes::{set_attributes, stat};
-pub use checkpoints::KeptFiles;
+pub use checkpoints::CheckpointFiles;
 pub(crate) use checkpoints::{
-    checkpoint_done, checkpoint_info, is_owed, list_checkpoints, list_file_checkpoints,
+    checkpoint_done, checkpoint_info, is_pending, list_checkpoints, list_file_checkpoints,
     make_checkpoint, remove_checkpoint, roll_back, tree_done, tree_of,
 };
 pub(crate) use clients::{reap_orphans, reassert, session_ended};
 pub use files::{Append, Attached, Spill, SpillEnd, Truncation, UnsettledFile};
 pub(crate) use files::{
     append, append_after, attach, begin_spill, detach, doubt_sizes, end_spill, find_unsettled,
-    has_unsettled, owed_truncate, report, settle_size, store_inline, take_unsettled, truncate,
+    has_unsettled, pending_truncate, report, settle_size, store_inline, take_unsettled, truncate,
     undo_spill, unsettle,
 };
-pub use intents::OwedPage;
+pub use intents::IntentPage;
 pub(crate) use intents::{
     deletes_from, intent, intent_done, intents_from, pending_intents, truncate_done, withdraw,
 };

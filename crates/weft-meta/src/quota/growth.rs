@@ -20,7 +20,7 @@ use crate::records::record::{LayoutRecord, QuotaRecord};
 
 /// A file that is attached for writing. As a rule one of its payers has a bound of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Growing {
+pub struct GrowingFile {
     /// Its id.
     pub file: u64,
     /// Where its cells are.
@@ -37,7 +37,7 @@ pub struct Growing {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrowingFiles {
     /// The files.
-    pub files: Vec<Growing>,
+    pub files: Vec<GrowingFile>,
     /// Bytes left to each payer, as far as growth was reported; negative: more is used than
     /// allowed.
     pub left: BTreeMap<Payer, i128>,
@@ -57,7 +57,7 @@ impl GrowingFiles {
                 *left.entry(*payer).or_default() -= more;
             }
         }
-        let limit = |(file, size): (&Growing, &u64)| {
+        let limit = |(file, size): (&GrowingFile, &u64)| {
             let left = file.payers.iter().filter_map(|payer| left.get(payer));
             let left = left.min().copied().unwrap_or(i128::MAX);
             let left = u64::try_from(left.clamp(0, i128::from(u64::MAX))).unwrap_or(u64::MAX);
@@ -215,7 +215,7 @@ pub(crate) fn growing_among(
             }
         }
         if unbounded == Unbounded::Include || !bounded.is_empty() {
-            found.files.push(Growing {
+            found.files.push(GrowingFile {
                 file,
                 layout,
                 charged: charged_bytes(&inode),
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use weft_layout::{LayoutSpec, ServerId, Storage};
 
-    fn file(id: u64, charged: u64, payers: &[Payer]) -> Growing {
+    fn file(id: u64, charged: u64, payers: &[Payer]) -> GrowingFile {
         let layout = LayoutSpec {
             cells: 1,
             bsu: 1,
@@ -256,7 +256,7 @@ mod tests {
             servers: vec![ServerId(1)],
             storage: Storage::Plain,
         };
-        Growing {
+        GrowingFile {
             file: id,
             layout: Layout::new(layout).unwrap(),
             charged,

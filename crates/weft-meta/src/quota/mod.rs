@@ -11,7 +11,7 @@ mod recount;
 mod usage;
 
 pub(crate) use charge::{Bounds, charge};
-pub use growth::{Growing, GrowingFiles};
+pub use growth::{GrowingFile, GrowingFiles};
 pub(crate) use growth::{Growth, Inline, Unbounded, growing_among};
 pub use payer::{Payer, Used};
 pub(crate) use recount::{corrected, count_usage, first_count, stored_records};

@@ -200,7 +200,7 @@ impl<'t, 'n> Tx<'t, 'n> {
     /// [`weft_kv::KvError::NoSpace`] where the namespace would grow and its engine has no room to.
     pub(crate) fn finish(mut self) -> Result<Vec<Change>, MetaError> {
         if self.grown > 0 && !self.forced {
-            self.state.kv().check_room()?;
+            self.state.kv().check_space()?;
         }
         let inodes = std::mem::take(&mut self.inodes);
         let bounds = if self.forced {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use weft_kv::{FjallKv, FjallOptions, MemKv, OrderedKv};
 use weft_layout::ServerId;
-use weft_meta::{Attached, Intent, MetaError, Namespace, Truncation, VolumeSettings, Watcher};
+use weft_meta::{
+    Attached, CheckObserver, Intent, MetaError, Namespace, Truncation, VolumeSettings,
+};
 use weft_proto::fsck::Finding;
 use weft_proto::meta::*;
 
@@ -17,7 +19,7 @@ use weft_proto::meta::*;
 #[derive(Default)]
 pub struct Found(pub Vec<Finding>);
 
-impl Watcher for Found {
+impl CheckObserver for Found {
     fn seen(&mut self, _: u64, _: u64) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

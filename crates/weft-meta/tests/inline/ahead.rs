@@ -151,7 +151,7 @@ fn nobody_else_looks_into_a_lent_directory(v: &mut Volume) {
     met(other.list(&list).map(drop));
     assert!(v.meta.by(1).stat(&stat("/d/f")).is_ok(), "its holder does");
     v.meta.delegations().recall(&[d]);
-    assert_eq!(v.meta.delegations().wanted_of(1), [d]);
+    assert_eq!(v.meta.delegations().recalled_from(1), [d]);
     v.meta.delegations().end(1, &[d]);
     assert!(other.stat(&stat("/d/f")).is_ok());
     assert!(delegate(v, 2, d).unwrap().granted);

@@ -180,13 +180,13 @@ fn what_has_been_written_is_counted_beyond_the_bound() {
     assert_eq!(used(&v, Payer::Group(1)), (5000, 1));
     refused!(store(&mut v, 1, "g", 1), QuotaExceeded);
     // A cut is owed first, and counts when the servers have made it.
-    let Truncation::Owed(intent) = v.truncate(1, "f", 400).unwrap() else {
+    let Truncation::Pending(intent) = v.truncate(1, "f", 400).unwrap() else {
         panic!("the servers have bytes of it");
     };
     assert_eq!(used(&v, Payer::Group(1)), (5000, 2));
     v.meta.truncate_done(intent.number(), 20).unwrap();
     assert_eq!(used(&v, Payer::Group(1)), (400, 2));
-    // Growing by a truncate counts at once: several together do not pass by one bound.
+    // GrowingFile by a truncate counts at once: several together do not pass by one bound.
     v.truncate(1, "f", 900).unwrap();
     refused!(v.truncate(1, "g", 600), QuotaExceeded);
     v.check();
@@ -479,7 +479,7 @@ fn a_damaged_record_stops_no_repair() {
 
 struct Findings<'a>(&'a mut Vec<weft_proto::fsck::Finding>);
 
-impl weft_meta::Watcher for Findings<'_> {
+impl weft_meta::CheckObserver for Findings<'_> {
     fn seen(&mut self, _: u64, _: u64) -> std::ops::ControlFlow<()> {
         std::ops::ControlFlow::Continue(())
     }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weft_meta::Watcher;
+use weft_meta::CheckObserver;
 use weft_proto::fsck::{CheckNamespaceReply, CheckNamespaceRequest, Finding};
 use weft_proto::limits::SCRUB_FINDINGS_MAX;
 
@@ -111,7 +111,7 @@ impl CheckRecorder {
     }
 }
 
-impl Watcher for CheckRecorder {
+impl CheckObserver for CheckRecorder {
     fn seen(&mut self, records: u64, files: u64) -> ControlFlow<()> {
         let mut pass = self.slot.0.lock();
         if pass.number != self.number {

@@ -38,7 +38,7 @@ impl Inner {
 
     /// As [`Inner::apply`], within this budget of the index.
     pub(crate) async fn apply_with(&self, budget: IndexBudget) -> Result<(), StoreError> {
-        if self.index().check_room().is_err() {
+        if self.index().check_space().is_err() {
             self.release_applied_log().await?;
         }
         let mut pending = self.turns().apply().await;
@@ -159,7 +159,7 @@ impl Inner {
     /// it then has only one copy of what they say: better than no space for new data.
     pub(crate) async fn release_retained_log(&self) -> Result<(), StoreError> {
         if self.log().kept() > 0 {
-            if self.index().check_room().is_ok() {
+            if self.index().check_space().is_ok() {
                 self.settle_index().await?;
             } else {
                 self.log().settled(self.log().last_kept());
@@ -176,7 +176,7 @@ impl Inner {
             && (kept > self.bounds().log / 8
                 || unsettled > self.bounds().replay / 4
                 || self.log().is_tight()
-                || self.index().check_room().is_err())
+                || self.index().check_space().is_err())
     }
 
     /// Has the index write what it applied to tables, so that the retained segments can go.
@@ -185,7 +185,7 @@ impl Inner {
         // only partly.
         let (through, indexed) = (self.log().last_kept(), self.lock().head().indexed());
         let index = Arc::clone(self.index());
-        let settled = self.run(move || index.settle()).await?;
+        let settled = self.run(move || index.flush()).await?;
         settled.map_err(|error| StoreError::IndexFull {
             // The log keeps what is in no table, and the next pass tries again.
             reason: error.to_string(),

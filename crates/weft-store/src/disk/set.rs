@@ -392,5 +392,5 @@ fn register(index: &dyn OrderedKv, disks: &[Disk]) -> Result<(), StoreError> {
     index.write(Batch { changes })?;
     index.sync()?;
     // The log says nothing of it: an index that goes back must not forget it.
-    Ok(index.settle()?)
+    Ok(index.flush()?)
 }

@@ -122,7 +122,7 @@ impl Inner {
                     });
                 }
                 if tried && now.passes_log(&limit) {
-                    self.index().check_room()?;
+                    self.index().check_space()?;
                 }
                 let half = bounds.with(&bounds, |bound, _| bound / 2);
                 let waits_for_calls = now.fits(&half) || fits && tried;

@@ -33,7 +33,7 @@ pub(crate) enum IndexBudget {
 impl Inner {
     /// Whether the index has space for what an application that begins now adds.
     pub(crate) fn check_index_space(&self, budget: IndexBudget) -> Result<(), StoreError> {
-        let Err(full) = self.index().check_room() else {
+        let Err(full) = self.index().check_space() else {
             return Ok(());
         };
         let growth = {
@@ -46,13 +46,13 @@ impl Inner {
         let Some(growth) = growth else {
             return Err(full.into());
         };
-        Ok(self.index().check_last_room(growth)?)
+        Ok(self.index().check_reclaim_space(growth)?)
     }
 
     /// Whether the index has space for the next step of a removal.
     pub(crate) fn check_removal_space(&self) -> Result<(), StoreError> {
         let bytes = self.entries_per_removal() as u64 * REMOVAL_BYTES;
-        Ok(self.index().check_last_room(bytes)?)
+        Ok(self.index().check_reclaim_space(bytes)?)
     }
 
     /// Entries that are removed from the index in one step.

@@ -323,7 +323,7 @@ impl Log {
         if files.active.bytes > 0 && files.active.bytes + length > self.segment_bytes {
             match self.rotate_locked(files) {
                 // The old one simply goes on, as far as it can.
-                Err(error) if weft_kv::passes(&error) => {}
+                Err(error) if weft_kv::is_transient(&error) => {}
                 done => done?,
             }
         }

@@ -231,7 +231,7 @@ impl Inner {
     async fn trim_idle(&self) -> Result<u64, StoreError> {
         self.release_freed().await?;
         if self.log().kept() > self.bounds().log / IDLE_LOG_SHARE
-            && self.index().check_room().is_ok()
+            && self.index().check_space().is_ok()
         {
             self.release_retained_log().await?;
         }

@@ -54,10 +54,10 @@ impl Store {
         let mut state = State::new(config.rules);
         let applied = read_index(&*config.index, &mut state)?;
         let (kept, segments) = open_segments(&*storage, applied)?;
-        if segments.is_empty() && config.index.check_room().is_ok() {
+        if segments.is_empty() && config.index.check_space().is_ok() {
             // No log is the second copy of its journal, which an earlier version may have left
             // with contents.
-            config.index.settle()?;
+            config.index.flush()?;
         }
         let (reached, damaged_mark) = read_reached(&*storage)?;
         if let Some(what) = &damaged_mark {

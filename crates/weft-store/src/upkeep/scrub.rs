@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use weft_kv::{BadFile, EngineFile};
+use weft_kv::{DamagedFile, EngineFile};
 
 use crate::counters::Counters;
 use crate::engine::{IndexBudget, Inner, Store};
@@ -52,7 +52,7 @@ impl Store {
     pub async fn scrub_begin(&self) -> Result<(), StoreError> {
         self.apply_with(IndexBudget::Reserve).await?;
         let inner = &self.0;
-        if inner.log().kept() > 0 && inner.index().check_room().is_ok() {
+        if inner.log().kept() > 0 && inner.index().check_space().is_ok() {
             let settled = inner.settle_index().await;
             if let Err(error) = settled.and_then(|()| inner.log().remove_settled()) {
                 tracing::warn!(%error, "this scrub does not read some retained segments of the log");
@@ -77,7 +77,7 @@ impl Store {
     pub async fn verify_index(
         &self,
         file: EngineFile,
-    ) -> Result<(u64, Option<BadFile>), StoreError> {
+    ) -> Result<(u64, Option<DamagedFile>), StoreError> {
         let index = Arc::clone(self.0.index());
         Ok(self.0.run(move || index.verify(&file)).await??)
     }

@@ -93,7 +93,7 @@ impl OrderedKv for CrashKv {
         self.durable.lock().1.push(batch);
         Ok(())
     }
-    fn settle(&self) -> Result<(), KvError> {
+    fn flush(&self) -> Result<(), KvError> {
         *self.settled.lock() = (Arc::clone(&self.now.lock()), Vec::new());
         self.sync()
     }
@@ -156,7 +156,7 @@ impl OrderedKv for Living {
     ) -> Result<(), KvError> {
         self.index.transact(work)
     }
-    fn check_room(&self) -> Result<(), KvError> {
+    fn check_space(&self) -> Result<(), KvError> {
         if self.index.full.load(Ordering::Relaxed) {
             return Err(KvError::NoSpace {
                 path: "/index".to_owned(),
@@ -166,8 +166,8 @@ impl OrderedKv for Living {
         }
         Ok(())
     }
-    fn check_last_room(&self, _bytes: u64) -> Result<(), KvError> {
-        match self.check_room() {
+    fn check_reclaim_space(&self, _bytes: u64) -> Result<(), KvError> {
+        match self.check_space() {
             Err(full) => {
                 let less = |left: u64| left.checked_sub(1);
                 let left = &self.index.last_room;
@@ -182,7 +182,7 @@ impl OrderedKv for Living {
         let panics = self.index.panics.swap(false, Ordering::Relaxed);
         assert!(!panics, "the simulated index panics, as it was told");
         let granted = self.index.granted.load(Ordering::Relaxed);
-        if self.check_room().is_err() && !granted {
+        if self.check_space().is_err() && !granted {
             return Err(KvError::Engine {
                 doing: "write",
                 reason: "the simulated disk is full".to_owned(),
@@ -195,9 +195,9 @@ impl OrderedKv for Living {
         self.step("write")?;
         self.index.write(batch)
     }
-    fn settle(&self) -> Result<(), KvError> {
+    fn flush(&self) -> Result<(), KvError> {
         self.step("settle")?;
-        self.index.settle()
+        self.index.flush()
     }
     fn committed(&self) -> u64 {
         self.index.committed()

@@ -46,7 +46,7 @@ pub(crate) fn checkpoint_done(
     })
 }
 
-pub(crate) fn is_owed(volume: &Volume, number: u64) -> Result<bool, MetaError> {
+pub(crate) fn is_pending(volume: &Volume, number: u64) -> Result<bool, MetaError> {
     Ok(volume
         .read(|reader| keys::intent(reader, number))?
         .is_some())

@@ -26,11 +26,11 @@ mod tree_done;
 mod tree_make;
 mod tree_roll_back;
 
-pub(crate) use done::{checkpoint_done, is_owed};
+pub(crate) use done::{checkpoint_done, is_pending};
 pub(crate) use list::{checkpoint_info, list_checkpoints};
 pub(crate) use list_of_files::list_file_checkpoints;
 pub(crate) use make::make_checkpoint;
 pub(crate) use remove::remove_checkpoint;
 pub(crate) use roll_back::{roll_back, tree_of};
-pub use tree_done::KeptFiles;
+pub use tree_done::CheckpointFiles;
 pub(crate) use tree_done::tree_done;

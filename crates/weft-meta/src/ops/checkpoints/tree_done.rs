@@ -15,12 +15,12 @@ use crate::records::record::{
 use crate::tx::{Tx, Volume};
 
 /// The files in a checkpoint by their ids: size, and time of the last write.
-pub type KeptFiles = HashMap<u64, (u64, i64)>;
+pub type CheckpointFiles = HashMap<u64, (u64, i64)>;
 
 pub(crate) fn tree_done(
     volume: &Volume,
     number: u64,
-    kept: &KeptFiles,
+    kept: &CheckpointFiles,
     now: i64,
 ) -> Result<(), MetaError> {
     volume.transact(|tx| {
@@ -46,7 +46,7 @@ fn tree_made(
     tx: &mut Tx<'_, '_>,
     key: &[u8],
     number: u64,
-    kept: &KeptFiles,
+    kept: &CheckpointFiles,
 ) -> Result<(), MetaError> {
     let bytes = tx.reader().get(CHECKPOINTS, key)?;
     let Some(bytes) = bytes else {

@@ -23,4 +23,4 @@ pub use spill::{Spill, SpillEnd};
 pub(crate) use spill::{begin_spill, end_spill, undo_spill};
 pub(crate) use store_inline::store_inline;
 pub use truncate::Truncation;
-pub(crate) use truncate::{owed_truncate, truncate};
+pub(crate) use truncate::{pending_truncate, truncate};

@@ -23,7 +23,7 @@ pub enum Truncation {
     Done(StatReply),
     /// The servers must be told. Other intents of this file with smaller numbers come first;
     /// [`pending_intents`](crate::Namespace::pending_intents) keeps that order.
-    Owed(Intent),
+    Pending(Intent),
 }
 
 pub(crate) fn truncate(
@@ -81,7 +81,7 @@ pub(crate) fn truncate(
         after.size = after.size.max(size);
         *tx.change(id, &inode) = after;
         let intent = Intent::from_record(tx.reader(), number, &record)?;
-        Ok(Truncation::Owed(intent))
+        Ok(Truncation::Pending(intent))
     })
 }
 
@@ -160,7 +160,7 @@ fn truncate_inline(
     Ok(true)
 }
 
-pub(crate) fn owed_truncate(volume: &Volume, file: u64) -> Result<Option<u64>, MetaError> {
+pub(crate) fn pending_truncate(volume: &Volume, file: u64) -> Result<Option<u64>, MetaError> {
     let inode = volume.read(|reader| keys::inode(reader, file))?;
     let inode = inode.ok_or(MetaError::Stale { id: file })?;
     Ok((inode.truncate != 0).then_some(inode.truncate))

@@ -14,7 +14,7 @@ use crate::tx::Volume;
 
 /// A page of intents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwedPage {
+pub struct IntentPage {
     /// The intents that were asked for, ascending.
     pub intents: Vec<Intent>,
     /// Intents below this number were read.
@@ -27,7 +27,7 @@ pub(crate) fn intents_from(
     volume: &Volume,
     from: u64,
     limit: usize,
-) -> Result<OwedPage, MetaError> {
+) -> Result<IntentPage, MetaError> {
     page(volume, from, limit, limit, |_| true)
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn deletes_from(
     from: u64,
     limit: usize,
     records: usize,
-) -> Result<OwedPage, MetaError> {
+) -> Result<IntentPage, MetaError> {
     page(volume, from, limit, records, |record| {
         let delete = record.delete.as_ref();
         delete.is_some_and(|delete| delete.servers.contains(&server.0))
@@ -59,11 +59,11 @@ fn page(
     limit: usize,
     records: usize,
     wanted: impl Fn(&IntentRecord) -> bool,
-) -> Result<OwedPage, MetaError> {
+) -> Result<IntentPage, MetaError> {
     // Intents that were carried through leave tombstones behind, which a scan would walk over.
     let known = volume.state().oldest_intent().get();
     let from = from.max(known);
-    let (mut page, mut seen, mut oldest) = (OwedPage::default(), 0, None);
+    let (mut page, mut seen, mut oldest) = (IntentPage::default(), 0, None);
     let (mut files, mut failed) = (0, None);
     let next_intent = volume.read(|reader| {
         let mut visit = |key: &[u8], value: &[u8]| {

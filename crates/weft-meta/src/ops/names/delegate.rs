@@ -41,7 +41,7 @@ pub(crate) fn delegate(
             reply.layouts.push((&layout).into());
         }
         // In the transaction, so that every later commit meets the delegation.
-        reply.granted = volume.state().delegations().give(client, directory);
+        reply.granted = volume.state().delegations().grant(client, directory);
         Ok(reply)
     });
     if given.is_err() {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use weft_kv::{BadFile, EngineFile};
+use weft_kv::{DamagedFile, EngineFile};
 use weft_proto::limits;
 use weft_proto::upkeep::{
     ScrubFault, ScrubFinding, ScrubPassRecord, ScrubRequest, ScrubState, ScrubStatusReply,
@@ -212,7 +212,7 @@ impl ScrubPass {
     }
 
     /// A damaged file of the index.
-    fn take_index(&mut self, bad: &BadFile) {
+    fn take_index(&mut self, bad: &DamagedFile) {
         tracing::error!(%bad, "the scrub found a damaged file of the index");
         self.report.bad += 1;
         if self.report.findings.len() >= limits::SCRUB_FINDINGS_MAX {
@@ -349,7 +349,7 @@ enum Step {
 
 enum StepResult {
     Begun(Vec<EngineFile>),
-    Index(u64, Option<BadFile>),
+    Index(u64, Option<DamagedFile>),
     Chunks(Scrubbed),
 }
 

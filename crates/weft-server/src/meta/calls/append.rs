@@ -52,7 +52,7 @@ impl MetaService {
             match append.map_err(|e| failure::of_meta(&e))? {
                 Append::At(offset) => return Ok(offset),
                 Append::Truncating => {
-                    let pending = self.namespace.owed_truncate(request.file);
+                    let pending = self.namespace.pending_truncate(request.file);
                     if let Some(number) = pending.map_err(|e| failure::of_meta(&e))? {
                         self.run_intent(number, 1, "try again").await?;
                     }

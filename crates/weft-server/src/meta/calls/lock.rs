@@ -1,7 +1,7 @@
 //! Lock, unlock, and test for a lock.
 
 use tokio::time::Instant;
-use weft_meta::{Lock, OnConflict, Owner};
+use weft_meta::{Lock, LockOwner, OnConflict};
 use weft_net::{Reply, Served};
 use weft_proto::coord::{
     HeldLock, LockFamily, LockKind, LockOutcome, LockReply, LockRequest, TestLockReply,
@@ -44,7 +44,7 @@ impl MetaService {
         if held.family() == LockFamily::Any {
             let number = held.owner;
             self.locks
-                .release_owner(held.file, Owner { client, number });
+                .release_owner(held.file, LockOwner { client, number });
         } else {
             let (family, lock) = Lock::from_wire(client, held).ok_or_else(no_range)?;
             self.locks.unlock(held.file, family, &lock);

@@ -41,7 +41,7 @@ impl MetaService {
                 let durable = self.make_durable(Durability::Soon, call.peer.client, Kind::Truncate);
                 durable.await.map(|()| reply)
             }
-            Truncation::Owed(intent) => {
+            Truncation::Pending(intent) => {
                 // A task, so that it goes on when the caller is gone.
                 let service = self.clone();
                 let done = tokio::spawn(async move { service.run_truncate(&intent).await });

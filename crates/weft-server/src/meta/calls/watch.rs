@@ -1,7 +1,7 @@
 //! Watch, delegated directories, and operations that wait for the holders of names.
 
 use tokio::time::{Instant, timeout_at};
-use weft_meta::{MetaError, News};
+use weft_meta::{Invalidations, MetaError};
 use weft_net::Served;
 use weft_proto::Failure;
 use weft_proto::coord::{WatchReply, WatchRequest};
@@ -22,7 +22,7 @@ impl MetaService {
         // A client that asks for later changes has handled the earlier ones. One that names another
         // boot starts over without leases.
         let answered = if request.boot == watchers.boot() {
-            leases.heard(call.peer.client, request.cursor)
+            leases.acknowledge(call.peer.client, request.cursor)
         } else {
             self.namespace.delegations().client_ended(call.peer.client);
             leases.client_ended(call.peer.client);
@@ -87,15 +87,17 @@ impl MetaService {
         delegations.recall(directories);
         self.watchers.wake();
         let deadline = Instant::now() + RECALL_TIMEOUT;
-        while delegations.are_out(directories) {
+        while delegations.are_outstanding(directories) {
             let mut answer = std::pin::pin!(self.watchers.answer());
             answer.as_mut().enable();
-            if delegations.are_out(directories) && timeout_at(deadline, answer).await.is_err() {
+            if delegations.are_outstanding(directories)
+                && timeout_at(deadline, answer).await.is_err()
+            {
                 tracing::debug!(
                     ?directories,
                     "the holder does not return delegated directories: they are revoked"
                 );
-                delegations.give_up(directories);
+                delegations.revoke_holders(directories);
             }
         }
         Ok(())
@@ -113,7 +115,7 @@ impl MetaService {
                     client,
                     "the holder of a lease does not answer: the lease is revoked"
                 );
-                leases.give_up(client);
+                leases.revoke_unresponsive(client);
             }
         }
     }
@@ -126,9 +128,9 @@ impl MetaService {
             let mut changed = std::pin::pin!(self.watchers.woken());
             // From here on no change is missed.
             changed.as_mut().enable();
-            let recalled = self.namespace.delegations().wanted_of(client);
+            let recalled = self.namespace.delegations().recalled_from(client);
             match self.namespace.changes().since(client, cursor) {
-                News::Everything { cursor } => {
+                Invalidations::All { cursor } => {
                     return WatchReply {
                         boot,
                         cursor,
@@ -136,7 +138,7 @@ impl MetaService {
                         ..WatchReply::default()
                     };
                 }
-                News::Some {
+                Invalidations::Listed {
                     cursor: next,
                     files,
                     entries,
@@ -161,7 +163,11 @@ impl MetaService {
                 }
             }
             if timeout_at(deadline, changed).await.is_ok()
-                && self.namespace.delegations().wanted_of(client).is_empty()
+                && self
+                    .namespace
+                    .delegations()
+                    .recalled_from(client)
+                    .is_empty()
             {
                 tokio::time::sleep(self.watchers.delay()).await;
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use weft_layout::ServerId;
-use weft_meta::{CheckpointTask, Intent, KeptFiles, Namespace, TreeFile};
+use weft_meta::{CheckpointFiles, CheckpointTask, Intent, Namespace, TreeFile};
 use weft_proto::Code;
 use weft_proto::checkpoint::{
     CheckpointReply, CheckpointRequest, DropCheckpointRequest, KeptFile, RollbackRequest,
@@ -104,7 +104,7 @@ impl Carrier {
         let calls = by_server(files)
             .into_iter()
             .map(|(server, files)| self.tree_on(server, *task, *number, files));
-        let mut kept = KeptFiles::new();
+        let mut kept = CheckpointFiles::new();
         for (file, reported) in all_of(join_all(calls).await)?.into_iter().flatten() {
             let of = kept.entry(file).or_insert((0, i64::MIN));
             *of = (of.0.max(reported.size), of.1.max(reported.modified));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use weft_meta::{Family, Granted, Lock, LockTable, OnConflict, Outcome, Owner, Span};
+use weft_meta::{AcquireOutcome, Family, Granted, Lock, LockOwner, LockTable, OnConflict, Span};
 use weft_proto::coord::{HeldLock, LockOutcome};
 
 /// The locks of a volume.
@@ -79,7 +79,7 @@ impl LockState {
         self.unlock_spans(file, family, lock.owner, gaps);
     }
 
-    fn unlock_spans(&mut self, file: u64, family: Family, owner: Owner, spans: Vec<Span>) {
+    fn unlock_spans(&mut self, file: u64, family: Family, owner: LockOwner, spans: Vec<Span>) {
         for span in spans {
             let granted = self.table.unlock(file, family, owner, span);
             self.wake(granted);
@@ -150,7 +150,7 @@ impl Locks {
     }
 
     /// Releases all locks of an owner on a file.
-    pub(in crate::meta) fn release_owner(&self, file: u64, owner: Owner) {
+    pub(in crate::meta) fn release_owner(&self, file: u64, owner: LockOwner) {
         let mut state = self.0.lock();
         let granted = state.table.release_owner(file, owner);
         state.wake(granted);
@@ -181,7 +181,7 @@ impl Locks {
         let (outcome, others) = state.table.lock(file, family, lock, on_conflict);
         state.wake(others);
         match outcome {
-            Outcome::Waits(number) => {
+            AcquireOutcome::Waits(number) => {
                 let (sender, granted) = oneshot::channel();
                 state.waiting.insert(number, sender);
                 LockAnswer::Waits(LockTicket {
@@ -193,13 +193,13 @@ impl Locks {
                     before,
                 })
             }
-            Outcome::Granted => LockAnswer::Ended(LockOutcome::Granted, None),
-            Outcome::Held(blocker) => {
+            AcquireOutcome::Granted => LockAnswer::Ended(LockOutcome::Granted, None),
+            AcquireOutcome::Blocked(blocker) => {
                 let blocker = blocker.to_wire(file, family);
                 LockAnswer::Ended(LockOutcome::Held, Some(blocker))
             }
-            Outcome::Deadlock => LockAnswer::Ended(LockOutcome::Deadlock, None),
-            Outcome::TooMany => LockAnswer::Ended(LockOutcome::TooMany, None),
+            AcquireOutcome::Deadlock => LockAnswer::Ended(LockOutcome::Deadlock, None),
+            AcquireOutcome::TooMany => LockAnswer::Ended(LockOutcome::TooMany, None),
         }
     }
 

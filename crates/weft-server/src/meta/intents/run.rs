@@ -117,7 +117,7 @@ impl MetaService {
             self.intents.note_withdrawn(number, failure);
             return Ok(Contact::NotAsked);
         }
-        let file = self.namespace.owed_truncate(intent.file().0);
+        let file = self.namespace.pending_truncate(intent.file().0);
         if refusal.code == Code::Stale && matches!(file, Err(MetaError::Stale { .. })) {
             // The file is deleted on the server and in the namespace.
             self.namespace.withdraw(number)?;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use weft_layout::ServerId;
-use weft_meta::{Intent, OwedPage};
+use weft_meta::{Intent, IntentPage};
 
 use crate::limits::{SCHEDULED_FILES_MAX, SERVER_INTENTS_MAX};
 use crate::meta::carrier::Refusal;
@@ -141,7 +141,7 @@ impl IntentScheduler {
     }
 
     /// Adds intents that were read. Returns deletes that concern no server.
-    pub(super) fn add(&mut self, page: OwedPage) -> Vec<u64> {
+    pub(super) fn add(&mut self, page: IntentPage) -> Vec<u64> {
         let mut without_server = Vec::new();
         for intent in page.intents {
             let number = intent.number();

@@ -35,7 +35,7 @@ fn delete(number: u64, file: u64, servers: &[ServerId]) -> Intent {
 
 fn read(scheduler: &mut IntentScheduler, intents: Vec<Intent>) -> Vec<Task> {
     let next = intents.last().map_or(0, Intent::number) + 1;
-    let page = OwedPage {
+    let page = IntentPage {
         intents,
         next,
         more: false,

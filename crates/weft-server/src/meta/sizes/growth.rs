@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use weft_layout::ServerId;
-use weft_meta::{Growing, GrowingFiles};
+use weft_meta::{GrowingFile, GrowingFiles};
 use weft_proto::io::Grid;
 use weft_proto::limits::GROWTH_BATCH_MAX;
 use weft_proto::meta::ServerState;
@@ -237,7 +237,7 @@ impl Limits<'_> {
 
 /// The request to each server: its files, with their places in `files`.
 fn requests(
-    files: &[Growing],
+    files: &[GrowingFile],
     limits: Option<&Limits<'_>>,
 ) -> BTreeMap<ServerId, Vec<(usize, GrowthLimit)>> {
     let mut requests: BTreeMap<ServerId, Vec<_>> = BTreeMap::new();

@@ -77,7 +77,7 @@ pub async fn repair_closed(
     store.write_changes()?;
     if repair {
         // A truncated log has a gap before the frames that it gets from now on.
-        store.index.settle()?;
+        store.index.flush()?;
     }
     Ok(store.obstacles)
 }

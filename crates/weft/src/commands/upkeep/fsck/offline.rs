@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_client::{ConnectOptions, Fault, Finding, Found, ServerState, Volume};
-use weft_kv::{BadFile, FjallKv, FjallOptions, KvError, Mend, OnLoss};
+use weft_kv::{DamagedFile, FjallKv, FjallOptions, KvError, OnLoss, Remedy};
 use weft_meta::Namespace;
 use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
 use weft_proto::meta::HeartbeatRequest;
@@ -230,16 +230,16 @@ fn index(folder: &Path, server: u32, repair: bool) -> Result<Vec<Row>> {
 /// start.
 fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
     let bad = FjallKv::verify_folder(folder)?;
-    let mends = !bad.is_empty() && bad.iter().all(|bad| bad.mend != Mend::Nothing);
+    let mends = !bad.is_empty() && bad.iter().all(|bad| bad.remedy != Remedy::None);
     if mends {
-        FjallKv::mend_folder(folder)?;
+        FjallKv::repair_folder(folder)?;
     }
-    let row = |bad: &BadFile| {
+    let row = |bad: &DamagedFile| {
         let mut finding = weft_meta::index_finding(bad);
         finding.server = server;
-        let done = match bad.mend {
-            Mend::Copy => "put back from its copy",
-            Mend::Anew | Mend::Nothing => "given up; the next start makes it anew",
+        let done = match bad.remedy {
+            Remedy::RestoreCopy => "put back from its copy",
+            Remedy::Recopy | Remedy::None => "given up; the next start makes it anew",
         };
         words::row(Found {
             finding,
@@ -259,10 +259,10 @@ fn journal(
 ) -> Result<Option<Row>> {
     let lost = match FjallKv::check(folder) {
         Ok(()) => return Ok(None),
-        Err(lost @ KvError::Lost { .. }) if repair => lost.fault(),
+        Err(lost @ KvError::Lost { .. }) if repair => lost.cause(),
         Err(other) => return Err(other.into()),
     };
-    let on_loss = log.map_or(OnLoss::Skip, |_| OnLoss::GoBack);
+    let on_loss = log.map_or(OnLoss::Skip, |_| OnLoss::RollBack);
     let kv = FjallKv::open(
         folder,
         FjallOptions {

@@ -12,7 +12,7 @@ const SETTLED: Duration = Duration::from_mins(2);
 const SETTLING: Duration = Duration::from_millis(2);
 
 /// Brings everything into tables; or says why not.
-pub(crate) fn settle(database: &Database, keyspace: &Keyspace) -> Result<(), String> {
+pub(crate) fn flush(database: &Database, keyspace: &Keyspace) -> Result<(), String> {
     // Where a table could not be written, nobody writes one any more; this is what tells.
     let check = || database.persist(PersistMode::Buffer);
     let rotated = check().and_then(|()| keyspace.rotate_memtable());
