@@ -1,5 +1,4 @@
-//! Defects on purpose: a simulation that does not find them would not find those that nobody
-//! planted.
+//! Deliberate defects. A simulation that misses them would miss real ones.
 
 use std::io;
 use std::sync::Arc;

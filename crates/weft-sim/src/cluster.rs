@@ -1,4 +1,4 @@
-//! A volume inside a simulation: what outlives a process is held here, the processes are turmoil's
+//! A volume inside a simulation. It holds what outlives a process; the processes are turmoil's
 //! hosts.
 
 mod clients;
@@ -223,8 +223,8 @@ impl Cluster {
         }
     }
 
-    /// Turns a bit of some block of a server's disk over, as the dice say: the block may be in use,
-    /// or not any more. False if the disk has no blocks yet.
+    /// Flips a bit of a random block on a server's disk, used or free. False if the disk has no
+    /// blocks yet.
     pub fn rot(&self, server: usize, dice: u64) -> bool {
         let machine = &self.servers[server];
         let blocks = machine.storage.blocks(BLOCKS_FILE);
@@ -236,7 +236,7 @@ impl Cluster {
         machine.flip(block * BLOCK + bit / 8, (bit % 8) as u8)
     }
 
-    /// Turns a bit over wherever a server's disk holds these bytes; tells at how many places.
+    /// Flips a bit wherever a server's disk holds these bytes; returns how many places.
     pub fn rot_bytes(&self, server: usize, bytes: &[u8]) -> usize {
         let machine = &self.servers[server];
         let all = machine.storage.bytes(BLOCKS_FILE).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Faults between the steps of a simulation, one at a time: each is mended before the next comes.
+//! Faults between the steps of a simulation, one at a time: each is repaired before the next.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -24,7 +24,7 @@ enum Present {
     /// Nothing that can be mended.
     Rot,
     Meta,
-    /// The process of the client that dies is dead.
+    /// The crashing client has no process.
     Client,
     /// Between these two hosts.
     Link(String, String),

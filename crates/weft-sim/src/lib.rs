@@ -1,31 +1,29 @@
 //! Whole volumes on one thread from a seed: servers, metadata service and several clients over a
-//! simulated network, on simulated disks, with crashes, power loss, partitions and bit rot. The
+//! simulated network and simulated disks, with crashes, power loss, partitions and bit rot. The
 //! same seed replays the same run.
 //!
 //! Fault model:
-//! - a server's or the metadata service's process dies at any message (what it handed to the kernel
-//!   stays), or its machine loses power (of what was not synced any part stays, is torn or goes);
-//!   of one client the process dies;
-//! - a link is cut in both directions and mended later, between a client and a server, a client and
-//!   the metadata service, a server and the metadata service, or two servers; messages are delayed
-//!   and connections break;
-//! - bits of blocks change on a server's disk, in half of the seeds (not those of its log or
-//!   index): what is read is right or an error that says what is bad, a scrub finds it, and what is
-//!   written over it is good;
-//! - clocks of different machines agree.
+//! - The process of a server or of the metadata service dies at any message; data that it passed to
+//!   the kernel stays. Or its machine loses power: any part of the data that was not synced
+//!   survives, is torn or is lost. One client's process dies, too.
+//! - A link is cut in both directions and repaired later: client to server, client to metadata
+//!   service, server to metadata service, or server to server. Messages are delayed and connections
+//!   break.
+//! - In half of the seeds bits flip in blocks on a server's disk, but not in its log or index. A
+//!   read returns right bytes or an error that names the bad block, a scrub finds it, and a rewrite
+//!   repairs it.
+//! - Clocks of different machines agree.
 //!
-//! What clients do: they write, read and sync one file together; each has a file of its own, of two
-//! forks, that it also cuts, renames, removes, keeps in checkpoints and rolls back, and of which it
-//! removes the second fork; each has a directory of its own, in which and out of which files are
-//! made, written, linked, renamed and removed, and which it keeps in checkpoints and rolls back as
-//! a tree; they have servers copy a file of theirs to others, make and remove names and begin
-//! scrubs. The client that dies locks, writes and reads a file; whoever comes after it must get the
-//! lock. At the end everything is looked at, every server scrubbed and the volume checked.
+//! Clients write, read and sync one shared file. Each client also has a private file with two
+//! forks, which it truncates, renames, removes, checkpoints and rolls back, and whose second fork
+//! it removes; and a directory, in which and out of which it creates, writes, links, renames and
+//! removes files, and which it checkpoints and rolls back as a tree. Clients have servers copy
+//! files, change names and start scrubs. The client that crashes locks, writes and reads a file;
+//! the next process must get the lock. At the end every client checks what it wrote, every server
+//! is scrubbed and the volume passes fsck.
 //!
-//! Faults are placed only where the design promises to survive them, so whatever a scenario finds
-//! wrong is a defect.
-//!
-//! That it would find one is shown by defects on purpose ([`Canary`]).
+//! Faults are injected only where the design promises to survive them, so every finding is a
+//! defect. Deliberate defects ([`Canary`]) prove that the checks see them.
 //!
 //! Absent on purpose: rot of logs and indexes (the store's own tests), real time, real sockets.
 

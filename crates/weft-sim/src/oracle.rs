@@ -1,20 +1,21 @@
-//! What a file may hold: the bytes that some order of the acknowledged, failed and lost writes
-//! explains.
+//! The bytes that a file may hold: those that some order of the acknowledged, failed and lost
+//! writes explains.
 //!
-//! The oracle keeps the history of a file, each operation with the time when it was begun and when
-//! its end was told, and works out what a read may see from the history alone. Several clients may
-//! write the same bytes at once.
+//! The oracle keeps the history of a file, each operation with its start and the time of its
+//! result, and derives from the history alone what a read may return. Several clients may write the
+//! same bytes at once.
 //!
 //! 1. A value may be read if its write began before the read ended and nothing surely replaced it
 //!    before the read began.
-//! 2. A write surely replaces what had ended before it began, once it is acknowledged itself.
-//! 3. Power loss on the byte's server undoes 2, unless the write had ended before a sync began that
-//!    was acknowledged before the loss; or before one that its own writer was told is done, at
-//!    whatever time: who wrote hears from a sync what was lost, and hears it once.
-//! 4. A write that failed may have happened in part, up to [`IN_FLIGHT_MAX`] after that was told:
-//!    what was sent to other servers may still be on its way.
+//! 2. A write surely replaces the writes that had ended before it began, once it is acknowledged
+//!    itself.
+//! 3. Power loss on the byte's server undoes 2, unless the write had ended before the start of a
+//!    sync that was acknowledged before the loss, or, at any time, to the writing process itself: a
+//!    sync reports each loss to the writer once.
+//! 4. A failed write may take effect in part up to [`IN_FLIGHT_MAX`] after its failure, because
+//!    requests to other servers may still be in flight.
 //!
-//! Deliberately absent: an order between bytes, or between reads. Each byte is judged alone.
+//! Deliberately absent: an order between bytes, or between reads. Each byte is checked alone.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -24,7 +25,7 @@ use weft_layout::{FileOffset, Layout};
 /// Simulated time in nanoseconds.
 pub type Time = u64;
 
-/// How long a write goes on at most after its failure was told: several times a message's way.
+/// How long a write may take effect after its failure: several times the latency of a message.
 pub const IN_FLIGHT_MAX: Time = 1_000_000_000;
 
 /// The values that each byte may have.
@@ -165,7 +166,7 @@ impl Oracle {
     }
 
     /// The file is cut at `size`: like a write of zeros from there on that survives power loss.
-    pub fn begin_cut(&mut self, size: usize, now: Time) -> WriteId {
+    pub fn begin_truncate(&mut self, size: usize, now: Time) -> WriteId {
         let zeros = vec![0; self.length.saturating_sub(size)];
         self.add(0, size.min(self.length), zeros, now, true)
     }
@@ -204,10 +205,15 @@ impl Oracle {
         self.syncs.push(Sync { by, begun, ended });
     }
 
-    /// A sync told a process that something it wrote is lost. Whether that may be: some of it lay
-    /// on a machine that lost power. Each server's loss may be told by itself.
-    pub fn told_lost(&mut self, by: u64, (begun, ended): (Time, Time), losses: &Losses) -> bool {
-        let own = self
+    /// A sync reported a loss to a process. Returns whether a power loss explains it. Each server's
+    /// loss may be reported separately.
+    pub fn reported_lost(
+        &mut self,
+        by: u64,
+        (begun, ended): (Time, Time),
+        losses: &Losses,
+    ) -> bool {
+        let private_file = self
             .writes
             .iter()
             .filter(|w| w.by == by && w.begun <= ended);
@@ -217,7 +223,7 @@ impl Oracle {
         };
         // What was written before the file was rolled back is not known here any more, and may be
         // lost.
-        let explained = self.base.is_some() || own.filter(may_be_lost).count() > 0;
+        let explained = self.base.is_some() || private_file.filter(may_be_lost).count() > 0;
         self.told.push(Sync { by, begun, ended });
         explained
     }
@@ -359,9 +365,9 @@ impl Oracle {
             return true;
         };
         self.syncs.iter().any(|sync| {
-            let own = sync.by == write.by;
-            let told = |t: &Sync| t.by == write.by && end < t.begun && t.ended <= sync.begun;
-            end < sync.begun && (sync.ended < *first || own && !self.told.iter().any(told))
+            let private_file = sync.by == write.by;
+            let explained = |t: &Sync| t.by == write.by && end < t.begun && t.ended <= sync.begun;
+            end < sync.begun && (sync.ended < *first || private_file && !self.told.iter().any(told))
         })
     }
 }
@@ -418,10 +424,13 @@ mod tests {
         assert_eq!(allowed(&oracle, 7, &losses), b"\0a", "of another process");
         oracle.synced(8, 9);
         assert_eq!(allowed(&oracle, 10, &losses), b"a");
-        assert!(told.told_lost(0, (5, 6), &losses));
+        assert!(told.reported_lost(0, (5, 6), &losses));
         told.synced(8, 9);
         assert_eq!(allowed(&told, 10, &losses), b"\0a");
-        assert!(!told.told_lost(1, (11, 12), &losses), "it wrote nothing");
+        assert!(
+            !told.reported_lost(1, (11, 12), &losses),
+            "it wrote nothing"
+        );
     }
 
     #[test]
@@ -469,7 +478,7 @@ mod tests {
     fn a_cut_is_a_write_of_zeros_that_power_loss_leaves() {
         let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
         write(&mut oracle, b'a', (1, 2));
-        let cut = oracle.begin_cut(0, 3);
+        let cut = oracle.begin_truncate(0, 3);
         oracle.end(cut, true, 4);
         losses.note(0, 5);
         assert_eq!(allowed(&oracle, 6, &losses), b"\0");

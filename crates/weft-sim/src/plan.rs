@@ -17,6 +17,6 @@ pub struct Plan {
     pub faults: usize,
     /// Whether bits change on the disks.
     pub rot: bool,
-    /// A defect on purpose. A checker that does not see it is blind.
+    /// A deliberate defect, which the checks must see.
     pub canary: Option<Canary>,
 }

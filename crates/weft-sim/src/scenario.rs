@@ -1,5 +1,5 @@
-//! A run from a seed: clients work while nodes die and links break; then everything heals, and what
-//! is there must be explained by what was acknowledged.
+//! A run from a seed: clients work while nodes die and links break; then all faults are repaired,
+//! and the acknowledged operations must explain what the volume holds.
 
 use std::time::Duration;
 

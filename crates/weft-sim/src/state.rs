@@ -1,4 +1,4 @@
-//! What the clients of a run and its faults know together.
+//! The state that the clients of a run and its faults share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) oracle: Option<Oracle>,
     /// Clients that have operations to do.
     pub(crate) busy: usize,
-    /// Clients that still have to look whether all is as it must be.
+    /// Clients that still have to check the volume.
     pub(crate) looking: usize,
     /// Bits of a disk have changed, and not all of its blocks were written anew since.
     pub(crate) rotten: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Shared {
     pub(crate) rot_wanted: Option<(usize, Vec<u8>)>,
     /// At how many places they did.
     pub(crate) rot_placed: Option<usize>,
-    /// Since when there are no faults, and no more will come: from then on everything must get on.
+    /// When the last fault was repaired: from then on every operation must complete.
     pub(crate) calm: Option<Time>,
 }
 
@@ -106,7 +106,7 @@ impl Shared {
         self.oracle.as_mut().expect("the file was attached before")
     }
 
-    /// Nobody has anything to do, and nothing fails any more.
+    /// No client has operations left, and no fault is active.
     pub(crate) fn is_quiet(&self) -> bool {
         self.busy == 0 && self.calm.is_some()
     }
@@ -115,12 +115,12 @@ impl Shared {
         self.outcome.wrong.get_or_insert(what);
     }
 
-    /// A client was told that something it wrote is lost. None is made up.
+    /// Counts a reported loss. A loss that no fault explains makes the run wrong.
     pub(crate) fn note_loss(&mut self, explained: bool, error: &Error) {
-        let count = self.outcome.operations.entry("loss told").or_default();
+        let count = self.outcome.operations.entry("loss reported").or_default();
         count.acknowledged += 1;
         if !explained {
-            self.note_wrong(format!("nothing was lost, but a client was told: {error}"));
+            self.note_wrong(format!("nothing was lost, but a client got: {error}"));
         }
     }
 
@@ -145,7 +145,7 @@ impl Shared {
         }
     }
 
-    /// Takes it for done where it says that a block is bad, and one may be.
+    /// Accepts an error about a bad block where one may be bad.
     pub(crate) fn tolerate(&self, result: Result<(), Error>) -> Result<(), Error> {
         match result {
             Err(error) if self.is_of_rot(&error) => Ok(()),
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// Whether a block that is bad, or that a repair gave up, explains the error.
+    /// Whether a bad block, or one that a repair discarded, explains the error.
     fn is_of_rot(&self, error: &Error) -> bool {
         self.rotten && matches!(error.code(), Code::Corrupt | Code::Io)
     }
@@ -169,7 +169,7 @@ impl Shared {
     }
 }
 
-/// Whether a process that is not there, or does not answer, explains the error.
+/// Whether an absent or unresponsive process explains the error.
 fn is_of_a_fault(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } | Error::MayHaveHappened { .. } => true,

@@ -27,7 +27,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs a seed of a test; if it fails, says how to run it again.
-fn tell_seed(test: &str, seed: u64, run: impl FnOnce()) {
+fn name_seed(test: &str, seed: u64, run: impl FnOnce()) {
     if let Err(failure) = catch_unwind(AssertUnwindSafe(run)) {
         println!(
             "seed {seed} failed; it is replayed by\n    \
@@ -48,7 +48,7 @@ fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
         let seed = first.wrapping_add(runs);
         runs += 1;
         let test = "crashes_power_loss_and_partitions_leave_nothing_unexplained";
-        tell_seed(test, seed, || {
+        name_seed(test, seed, || {
             let outcome = run(plan(seed));
             assert_eq!(outcome.wrong, None, "seed {seed}");
             all.add(&outcome);
@@ -76,7 +76,7 @@ fn the_same_seed_replays_the_same_run() {
     let replays = number("WEFT_SIM_REPLAYS").unwrap_or(3);
     let mut digests = BTreeSet::new();
     for seed in first..first + replays {
-        tell_seed("the_same_seed_replays_the_same_run", seed, || {
+        name_seed("the_same_seed_replays_the_same_run", seed, || {
             let one = run(plan(seed));
             assert_eq!(one, run(plan(seed)), "seed {seed}");
             digests.insert(one.network);

@@ -9,7 +9,7 @@ use super::settle::settle;
 use crate::oracle::IN_FLIGHT_MAX;
 use crate::state::State;
 
-/// A close that says what was lost has closed.
+/// A close that reports a loss has closed the file.
 pub(super) fn ignore_reported_loss(closed: Result<(), Error>) -> Result<(), Error> {
     closed.or_else(|error| match error.code() {
         Code::Lost => Ok(()),
@@ -17,13 +17,13 @@ pub(super) fn ignore_reported_loss(closed: Result<(), Error>) -> Result<(), Erro
     })
 }
 
-/// Returns when what a failed call has sent to other servers is not on its way any more.
+/// Returns when the requests of a failed call to other servers are no longer in flight.
 pub(super) async fn linger() {
     tokio::time::sleep(Duration::from_nanos(IN_FLIGHT_MAX) + Duration::from_millis(1)).await;
 }
 
-/// Ends an attachment. One that ends with a failure may be taken for open as long as the client is
-/// there.
+/// Ends an attachment. After a failure the service may count the file as open until the client
+/// ends.
 pub(super) async fn close(state: &State, file: &File) {
     let closed = file.close().await;
     if let Err(error) = &closed

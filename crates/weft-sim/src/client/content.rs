@@ -1,4 +1,4 @@
-//! What a file may hold, and how long it may be, as far as one client alone writes it.
+//! The bytes and sizes that a file may have when one client alone writes it.
 
 use weft_client::{Error, File};
 use weft_layout::ViewOffset;
@@ -48,7 +48,7 @@ impl Content {
         let begun = now();
         self.size.begin_sync(&state.lock().losses);
         let synced = file.sync().await;
-        self.told(state, begun, &synced);
+        self.note_reported_loss(state, begun, &synced);
         synced?;
         self.oracle.synced(begun, now());
         self.size.synced(&state.lock().losses);
@@ -56,13 +56,18 @@ impl Content {
     }
 
     /// A sync or a close that began then may have said that something is lost.
-    pub(super) fn told(&mut self, state: &State, begun: Time, result: &Result<(), Error>) {
+    pub(super) fn note_reported_loss(
+        &mut self,
+        state: &State,
+        begun: Time,
+        result: &Result<(), Error>,
+    ) {
         if let Err(error) = result
             && error.code() == Code::Lost
         {
             let mut state = state.lock();
-            let told = self.oracle.told_lost(0, (begun, now()), &state.losses);
-            state.note_loss(told, error);
+            let explained = self.oracle.reported_lost(0, (begun, now()), &state.losses);
+            state.note_loss(explained, error);
         }
     }
 

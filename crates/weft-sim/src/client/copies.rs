@@ -1,7 +1,7 @@
-//! Copies that servers make of one file to others.
+//! Copies of one file that servers make.
 //!
-//! The source is written once and stays. One of the others has its layout, so that bytes may stay
-//! on their server; the other has not, so that servers send each other what is long enough.
+//! The source is written once. One target has the source's layout, so bytes may stay on their
+//! server; the other has a different layout, so servers send each other the long ranges.
 
 use bytes::Bytes;
 use rand::rngs::SmallRng;
@@ -96,7 +96,7 @@ impl Copies {
             let read = content.check(&self.state, file.path(), file).await;
             self.state.lock().tolerate(read)?;
             let (begun, closed) = (now(), file.close().await);
-            content.told(&self.state, begun, &closed);
+            content.note_reported_loss(&self.state, begun, &closed);
             ignore_reported_loss(closed)?;
         }
         self.source.close().await

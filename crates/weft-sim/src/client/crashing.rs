@@ -1,6 +1,6 @@
-//! A client whose process dies at any message. What it knows of its file outlives it; the next
-//! process has to get the lock that the dead one held, and finds what was acknowledged and perhaps
-//! a part of what was not.
+//! A client whose process dies at any message. Its record of the file outlives it. The next process
+//! must get the lock that the dead one held, and finds the acknowledged writes and perhaps a part
+//! of the others.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -41,7 +41,7 @@ struct Memory {
     oracle: Option<Oracle>,
     /// What is being written.
     writing: Option<WriteId>,
-    /// Counts its lives: what one wrote another cannot be told of.
+    /// Counts its processes: a loss is reported only to the process that wrote.
     life: u64,
 }
 
@@ -62,7 +62,7 @@ impl CrashingClient {
     /// A life, until it is ended or all is done.
     pub(crate) async fn live(self, options: ConnectOptions) -> Result<(), String> {
         let volume = connect(options).await;
-        self.bury();
+        self.end_last_write();
         self.memory().life += 1;
         while !self.state.lock().is_quiet() {
             let worked = self.work(&volume).await;
@@ -84,7 +84,7 @@ impl CrashingClient {
     }
 
     /// What the last life was writing may have happened in part.
-    fn bury(&self) {
+    fn end_last_write(&self) {
         let mut memory = self.memory();
         if let Some(write) = memory.writing.take() {
             memory.oracle().end(write, false, now());
@@ -92,16 +92,16 @@ impl CrashingClient {
     }
 
     /// A sync or a close that began then may have said that something is lost.
-    fn told(&self, begun: Time, result: &Result<(), Error>) {
+    fn note_reported_loss(&self, begun: Time, result: &Result<(), Error>) {
         if let Err(error) = result
             && error.code() == Code::Lost
         {
             let (mut memory, mut state) = (self.memory(), self.state.lock());
             let life = memory.life;
-            let told = memory
+            let explained = memory
                 .oracle()
-                .told_lost(life, (begun, now()), &state.losses);
-            state.note_loss(told, error);
+                .reported_lost(life, (begun, now()), &state.losses);
+            state.note_loss(explained, error);
         }
     }
 
@@ -122,7 +122,9 @@ impl CrashingClient {
                 0..=2 => self.write(&file).await,
                 3..=4 => {
                     let result = self.read(&file).await;
-                    self.state.lock().count("read of one who dies", &result);
+                    self.state
+                        .lock()
+                        .count("read of the crashing client", &result);
                 }
                 _ => {
                     let begun = now();
@@ -132,9 +134,11 @@ impl CrashingClient {
                         let life = memory.life;
                         memory.oracle().synced_by(life, begun, now());
                     } else {
-                        self.told(begun, &result);
+                        self.note_reported_loss(begun, &result);
                     }
-                    self.state.lock().count("sync of one who dies", &result);
+                    self.state
+                        .lock()
+                        .count("sync of the crashing client", &result);
                 }
             }
             tokio::time::sleep(Duration::from_millis(1 + self.dice(30) as u64)).await;
@@ -144,15 +148,17 @@ impl CrashingClient {
             .await;
         self.state.lock().count("unlock", &unlocked);
         let (begun, closed) = (now(), file.close().await);
-        self.told(begun, &closed);
-        self.state.lock().count("close of one who dies", &closed);
+        self.note_reported_loss(begun, &closed);
+        self.state
+            .lock()
+            .count("close of the crashing client", &closed);
         tokio::time::sleep(Duration::from_millis(self.dice(300) as u64)).await;
         Ok(())
     }
 
     async fn attach(&self, volume: &Volume) -> Result<File, Error> {
         let layout = layout(self.plan);
-        let attached = settle(&self.state, "attach of one who dies", async |_| {
+        let attached = settle(&self.state, "attach of the crashing client", async |_| {
             let access = Access::read_write().create(0o644);
             volume.attach(PATH, access.layout(&layout)).await
         });
@@ -181,7 +187,9 @@ impl CrashingClient {
         if let Some(write) = memory.writing.take() {
             memory.oracle().end(write, written.is_ok(), now());
         }
-        self.state.lock().count("write of one who dies", &written);
+        self.state
+            .lock()
+            .count("write of the crashing client", &written);
     }
 
     async fn read(&self, file: &File) -> Result<(), Error> {
@@ -199,7 +207,7 @@ impl CrashingClient {
         Ok(())
     }
 
-    /// Nobody is taken to have the file open who is dead, and it holds what it may.
+    /// No dead process counts as having the file open, and its content is explained.
     async fn after_healing(&self, volume: &Volume) -> Result<(), Error> {
         let begun = now();
         loop {
@@ -210,7 +218,7 @@ impl CrashingClient {
                 self.state.lock().tolerate(read)?;
             }
             let (closing, closed) = (now(), file.close().await);
-            self.told(closing, &closed);
+            self.note_reported_loss(closing, &closed);
             ignore_reported_loss(closed)?;
             if sole {
                 return Ok(());

@@ -1,5 +1,5 @@
-//! A client of a run: operations one after the other on a file of all clients, a file and a
-//! directory of its own, and names; then, when nothing fails any more, a look at everything.
+//! A client of a run. It works on a file that all clients share, on a private file, on a private
+//! directory and on names; when all faults are repaired it checks all of them.
 
 mod calls;
 mod content;

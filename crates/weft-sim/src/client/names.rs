@@ -41,7 +41,7 @@ impl Names {
         let mut state = state.lock();
         let before = self.certain.get(&name).copied().unwrap_or(Some(false));
         match (&result, certain) {
-            // It was there, or was not, as it had to be; or nobody knows.
+            // It was there, or was not, as it had to be; or that is not known.
             (Err(_), Some(there)) if before.is_none_or(|b| b == there) => {
                 state.count("name", &Ok(()));
             }

@@ -28,7 +28,7 @@ impl Client {
         self.state.lock().oracle.get_or_insert(oracle);
         let mut names = Names::new(self.number);
         let rng = SmallRng::from_rng(&mut self.rng);
-        let own = PrivateFile::new(
+        let private_file = PrivateFile::new(
             &volume,
             &self.state,
             rng,
@@ -36,7 +36,7 @@ impl Client {
             self.number,
             self.plan.rot,
         );
-        let mut own = own.await.map_err(|e| e.to_string())?;
+        let mut private_file = private_file.await.map_err(|e| e.to_string())?;
         let rng = SmallRng::from_rng(&mut self.rng);
         let tree = Tree::new(&volume, &self.state, rng, self.layout(), self.number);
         let mut tree = tree.await.map_err(|e| e.to_string())?;
@@ -45,7 +45,7 @@ impl Client {
         let mut copies = copies.await.map_err(|e| e.to_string())?;
         for _ in 0..self.plan.operations {
             match self.rng.random_range(0..20) {
-                0..=7 => own.operation().await.map_err(|e| e.to_string())?,
+                0..=7 => private_file.operation().await.map_err(|e| e.to_string())?,
                 8..=14 => self.operation(&volume, &file, &mut names).await,
                 15..=18 => tree.operation().await.map_err(|e| e.to_string())?,
                 _ => copies.operation().await,
@@ -60,7 +60,14 @@ impl Client {
         // Liveness: the failure detection time after the last fault everything works again.
         tokio::time::sleep(RECOVERY_TIME).await;
         let healed = self
-            .after_healing(&volume, &file, &names, &mut own, &mut tree, &mut copies)
+            .after_healing(
+                &volume,
+                &file,
+                &names,
+                &mut private_file,
+                &mut tree,
+                &mut copies,
+            )
             .await;
         healed.map_err(|e| format!("after healing: {e}"))
     }
@@ -92,7 +99,7 @@ impl Client {
         volume: &Volume,
         file: &File,
         names: &Names,
-        own: &mut PrivateFile,
+        private_file: &mut PrivateFile,
         tree: &mut Tree,
         copies: &mut Copies,
     ) -> Result<(), Error> {
@@ -100,7 +107,7 @@ impl Client {
         self.state.lock().tolerate(read)?;
         ignore_reported_loss(self.sync(file).await)?;
         names.check(volume, &self.state).await?;
-        own.after_healing().await?;
+        private_file.after_healing().await?;
         tree.after_healing().await?;
         copies.after_healing().await?;
         if self.plan.rot {

@@ -1,4 +1,4 @@
-//! Operations that are repeated until it is known that they were done.
+//! Repeats operations until they are known to be done.
 
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ pub(super) async fn settle<T>(
     }
 }
 
-/// What is refused because the same is owed to a server that is away is refused for as long as that
-/// is.
+/// An operation that is refused because the same one is pending on an absent server stays refused
+/// until the server is back.
 pub(super) fn owed(error: Error) -> Error {
     match error {
         Error::Refused {

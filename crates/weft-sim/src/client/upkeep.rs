@@ -1,4 +1,4 @@
-//! What an operator does: scrubs and checks of the whole volume.
+//! The work of an operator: scrubs and checks of the whole volume.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Client {
         }
     }
 
-    /// Checks everything: nothing is wrong with a volume that was only left alone and started
+    /// Runs fsck: a volume that was only left alone and started
     /// again. Where a server lost power, a file may be shorter there than was told when it was
     /// closed: nobody had synced it.
     pub(super) async fn fsck(&self, volume: &Volume) -> Result<(), Error> {

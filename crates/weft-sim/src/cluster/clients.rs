@@ -1,5 +1,4 @@
-//! The hosts of clients. On all but one of them one process runs to its end; on that one processes
-//! die.
+//! The hosts of clients. On one of them processes die; on the others one process runs to its end.
 
 use turmoil::Sim;
 use weft_client::{ConnectOptions, Credentials};
@@ -20,8 +19,7 @@ impl Cluster {
         options(env(seed, SimNetwork::new(self.heard.clone())))
     }
 
-    /// Adds the client whose process dies: after its end another begins, which the volume takes for
-    /// somebody else.
+    /// Adds the client whose process dies. The next process is another client to the volume.
     pub fn start_mortal<L>(
         &self,
         sim: &mut Sim<'_>,
@@ -32,8 +30,8 @@ impl Cluster {
     {
         let (lives, network) = (self.lives.clone(), self.crashing.clone());
         sim.host(Cluster::client_host(client), move || {
-            let living = live(options(life_env(&lives, &network)));
-            async move { Ok(living.await?) }
+            let live = live(options(life_env(&lives, &network)));
+            async move { Ok(live.await?) }
         });
     }
 
@@ -42,7 +40,7 @@ impl Cluster {
         self.crashing.crash(sim, &Cluster::client_host(client));
     }
 
-    /// Has it begin anew.
+    /// Starts its next process.
     pub fn revive_mortal(&self, sim: &mut Sim<'_>, client: usize) {
         sim.bounce(Cluster::client_host(client));
     }

@@ -1,4 +1,4 @@
-//! The checkpoints of a client's own file: made, read, rolled back to and dropped.
+//! The checkpoints of a client's private file: create, read, roll back, remove.
 
 use rand::Rng;
 use rand::seq::IteratorRandom;
@@ -21,7 +21,7 @@ impl PrivateFile {
         };
         match self.rng.random_range(0..6) {
             0..=1 if self.kept.len() < CHECKPOINTS_MAX => self.make_checkpoint().await,
-            0..=1 | 5 => self.drop_checkpoint(name).await,
+            0..=1 | 5 => self.remove_checkpoint(name).await,
             2..=3 => {
                 let fork = self.rng.random_range(0..FORKS.len());
                 let result = self.read_checkpoint(&name, fork).await;
@@ -108,7 +108,7 @@ impl PrivateFile {
         Ok(())
     }
 
-    async fn drop_checkpoint(&mut self, name: String) -> Result<(), Error> {
+    async fn remove_checkpoint(&mut self, name: String) -> Result<(), Error> {
         let (volume, path) = (&self.volume, &self.path);
         settle(
             &self.state,

@@ -1,5 +1,5 @@
-//! The forks of a client's own file: `data`, and one beside it that is also removed, from one cell
-//! or from all. Checkpoints keep both.
+//! The forks of a client's private file: `data`, and one beside it that is also removed, from one
+//! cell or from all. Checkpoints hold both.
 
 use rand::Rng;
 use weft_layout::CellIndex;

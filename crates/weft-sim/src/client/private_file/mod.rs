@@ -1,9 +1,9 @@
-//! A file that one client has for itself: besides being written and read it is cut, renamed,
-//! removed and made anew; its second fork is in `fork`, its checkpoints are in `kept`.
+//! A file that one client has for itself. The client writes and reads it, truncates, renames,
+//! removes and recreates it, removes its second fork (`forks`) and checkpoints it (`checkpoints`).
 //!
-//! What changes the file as a whole is repeated until it is known to be done, with nothing else
-//! going on: what is owed to a server that is away happens when it is back, and until then nobody
-//! can say what the file holds.
+//! An operation on the file as a whole is repeated until it is known to be done, and nothing else
+//! runs meanwhile: a server that is away performs its share when it returns, and until then the
+//! file's content is not determined.
 
 mod checkpoints;
 mod forks;

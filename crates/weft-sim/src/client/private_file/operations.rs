@@ -48,7 +48,7 @@ impl PrivateFile {
         self.check_size().await?;
         self.check_checkpoints().await?;
         let (begun, closed) = (now(), self.file.close().await);
-        self.told(begun, &closed);
+        self.note_reported_loss(begun, &closed);
         ignore_reported_loss(closed)
     }
 
@@ -97,7 +97,7 @@ impl PrivateFile {
         let begun = now();
         self.size.begin_sync(&self.state.lock().losses);
         let synced = self.file.sync().await;
-        self.told(begun, &synced);
+        self.note_reported_loss(begun, &synced);
         synced?;
         for fork in &mut self.forks {
             fork.synced(begun, now());
@@ -119,10 +119,10 @@ impl PrivateFile {
     async fn truncate(&mut self) -> Result<(), Error> {
         let mut size = self.rng.random_range(0..=LENGTH);
         if self.rot {
-            // A cut through a bad block stays owed until that is written anew.
+            // A truncation through a bad block stays pending until the block is rewritten.
             size = if size < LENGTH / 2 { 0 } else { LENGTH };
         }
-        let cut = self.forks[0].begin_cut(size, now());
+        let cut = self.forks[0].begin_truncate(size, now());
         let file = &self.file;
         settle(&self.state, "truncate", async |_| {
             file.truncate(size as u64).await

@@ -83,16 +83,16 @@ impl PrivateFile {
     }
 
     /// A sync or a close that began then may have said that something is lost.
-    pub(super) fn told(&mut self, begun: Time, result: &Result<(), Error>) {
+    pub(super) fn note_reported_loss(&mut self, begun: Time, result: &Result<(), Error>) {
         if let Err(error) = result
             && error.code() == Code::Lost
         {
             let mut state = self.state.lock();
             let losses = state.losses.clone();
             let forks = self.forks.iter_mut();
-            let told = forks.map(|fork| fork.told_lost(0, (begun, now()), &losses));
-            let told = told.fold(false, |any, one| any | one);
-            state.note_loss(told, error);
+            let explained = forks.map(|fork| fork.reported_lost(0, (begun, now()), &losses));
+            let explained = explained.fold(false, |any, one| any | one);
+            state.note_loss(explained, error);
         }
     }
 }

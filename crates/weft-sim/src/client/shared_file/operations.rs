@@ -14,7 +14,7 @@ use crate::state::now;
 impl Client {
     /// Writes some bytes, half of the time among those that no other client writes.
     pub(in crate::client) async fn write(&mut self, file: &File) {
-        // The last part is nobody's own.
+        // All clients write the last share.
         let part = LENGTH / (self.plan.clients + 1);
         let (from, to) = match self.rng.random_range(0..4) {
             0..=1 => (self.number * part, (self.number + 1) * part),
@@ -90,8 +90,8 @@ impl Client {
         match &synced {
             Ok(()) => state.oracle().synced_by(by, begun, now()),
             Err(error) if error.code() == Code::Lost => {
-                let told = state.oracle().told_lost(by, (begun, now()), &losses);
-                state.note_loss(told, error);
+                let explained = state.oracle().reported_lost(by, (begun, now()), &losses);
+                state.note_loss(explained, error);
             }
             Err(_) => {}
         }

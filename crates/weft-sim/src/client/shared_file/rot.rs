@@ -1,4 +1,4 @@
-//! Blocks that went bad are found, and are good again when they are written anew.
+//! Bad blocks are found, and are good again after a rewrite.
 
 use std::time::Duration;
 

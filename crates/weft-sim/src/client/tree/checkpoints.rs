@@ -1,4 +1,4 @@
-//! The checkpoints of a client's directory: made, looked at, rolled back to and dropped.
+//! The checkpoints of a client's directory: create, check, roll back, remove.
 
 use std::collections::BTreeMap;
 
@@ -16,39 +16,39 @@ const CHECKPOINTS_MAX: usize = 3;
 
 impl Tree {
     /// One operation on checkpoints.
-    pub(super) async fn image_operation(&mut self) -> Result<(), Error> {
-        let Some(name) = self.images.keys().choose(&mut self.rng).cloned() else {
-            return self.make_image().await;
+    pub(super) async fn checkpoint_operation(&mut self) -> Result<(), Error> {
+        let Some(name) = self.checkpoints.keys().choose(&mut self.rng).cloned() else {
+            return self.make_checkpoint().await;
         };
         match self.rng.random_range(0..6) {
-            0..=1 if self.images.len() < CHECKPOINTS_MAX => self.make_image().await,
-            0..=1 | 5 => self.drop_image(name).await,
+            0..=1 if self.checkpoints.len() < CHECKPOINTS_MAX => self.make_checkpoint().await,
+            0..=1 | 5 => self.remove_checkpoint(name).await,
             2..=3 => {
-                let result = self.look_at_image(&name).await;
+                let result = self.check_checkpoint(&name).await;
                 self.state
                     .lock()
                     .count("look at a tree's checkpoint", &result);
                 Ok(())
             }
-            _ => self.roll_tree_back(&name).await,
+            _ => self.roll_back(&name).await,
         }
     }
 
     /// Every checkpoint is there, no other is, and each holds what it must.
-    pub(super) async fn check_images(&mut self) -> Result<(), Error> {
+    pub(super) async fn check_checkpoints(&mut self) -> Result<(), Error> {
         let there = self.volume.checkpoints(&self.root).await?;
         let there = there.into_iter().map(|c| c.name).collect();
-        let expected = self.images.keys().map(String::as_str).collect();
+        let expected = self.checkpoints.keys().map(String::as_str).collect();
         let what = format!("the checkpoints of {}", self.root);
         self.compare_names(&what, &there, &expected);
-        for name in self.images.keys().cloned().collect::<Vec<_>>() {
-            let looked = self.look_at_image(&name).await;
+        for name in self.checkpoints.keys().cloned().collect::<Vec<_>>() {
+            let looked = self.check_checkpoint(&name).await;
             self.state.lock().tolerate(looked)?;
         }
         Ok(())
     }
 
-    async fn make_image(&mut self) -> Result<(), Error> {
+    async fn make_checkpoint(&mut self) -> Result<(), Error> {
         self.turn += 1;
         let name = format!("image-{}", self.turn);
         let (volume, root) = (&self.volume, &self.root);
@@ -75,15 +75,15 @@ impl Tree {
             }
         }
         drop(state);
-        self.images.insert(name, Image { names, files });
+        self.checkpoints.insert(name, Image { names, files });
         Ok(())
     }
 
     /// Looks at all names of a checkpoint, and into one of its files.
-    async fn look_at_image(&mut self, name: &str) -> Result<(), Error> {
+    async fn check_checkpoint(&mut self, name: &str) -> Result<(), Error> {
         let there = format!("{}/.weft/checkpoints/{name}", self.root);
         let found = files_below(&self.volume, &there).await?;
-        let image = &self.images[name];
+        let image = &self.checkpoints[name];
         let paths = image.names.keys();
         let expected = paths.filter_map(|path| self.inside(path)).collect();
         self.compare_names(&there, &found, &expected);
@@ -100,13 +100,13 @@ impl Tree {
 
     /// Files that are still there are what they were, wherever they are called so; those that are
     /// gone come back.
-    async fn roll_tree_back(&mut self, name: &str) -> Result<(), Error> {
+    async fn roll_back(&mut self, name: &str) -> Result<(), Error> {
         let (volume, root) = (&self.volume, &self.root);
         settle(&self.state, "rollback of a tree", async |_| {
             volume.roll_back(root, name).await
         })
         .await?;
-        let (root, image) = (&self.root, &self.images[name]);
+        let (root, image) = (&self.root, &self.checkpoints[name]);
         self.names.retain(|path, _| !path.starts_with(root));
         self.names.extend(image.names.clone());
         self.files.extend(image.files.clone());
@@ -116,7 +116,7 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) async fn drop_image(&mut self, name: String) -> Result<(), Error> {
+    pub(super) async fn remove_checkpoint(&mut self, name: String) -> Result<(), Error> {
         let (volume, root) = (&self.volume, &self.root);
         settle(
             &self.state,
@@ -127,7 +127,7 @@ impl Tree {
             },
         )
         .await?;
-        self.images.remove(&name);
+        self.checkpoints.remove(&name);
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
-//! A directory that one client has for itself: files in it are made, written, read, linked, renamed
-//! and removed; its checkpoints are in `image`.
+//! A directory that one client has for itself. The client creates, writes, reads, links, renames
+//! and removes files in it, and checkpoints it (`checkpoints`).
 //!
-//! A file is its id, whatever it is called. One name lies outside the directory: a rollback of the
-//! directory finds files that went there. As with the client's own file, what changes names is
-//! repeated until it is known to be done.
+//! A file is known by its id, whatever its name. One name lies outside the directory, so that a
+//! rollback of the directory finds files that were moved there. As with the private file, a change
+//! of names is repeated until it is known to be done.
 
 mod checkpoints;
 mod operations;

@@ -33,7 +33,7 @@ impl Tree {
             9 => self.unlink(&named).await,
             10..=11 => self.rename(&named, path).await,
             12 => self.link(&named, path).await,
-            _ => self.image_operation().await,
+            _ => self.checkpoint_operation().await,
         }
     }
 
@@ -44,7 +44,7 @@ impl Tree {
             let read = self.read(&path).await;
             self.state.lock().tolerate(read)?;
         }
-        self.check_images().await
+        self.check_checkpoints().await
     }
 
     /// Removes all that is there.
@@ -52,8 +52,8 @@ impl Tree {
         for path in self.names.keys().cloned().collect::<Vec<_>>() {
             self.unlink(&path).await?;
         }
-        for name in self.images.keys().cloned().collect::<Vec<_>>() {
-            self.drop_image(name).await?;
+        for name in self.checkpoints.keys().cloned().collect::<Vec<_>>() {
+            self.remove_checkpoint(name).await?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(in crate::client) struct Tree {
     pub(super) files: BTreeMap<u64, Content>,
     /// Counts the checkpoints.
     pub(super) turn: u32,
-    pub(super) images: BTreeMap<String, Image>,
+    pub(super) checkpoints: BTreeMap<String, Image>,
 }
 
 /// What a checkpoint holds.
@@ -67,7 +67,7 @@ impl Tree {
             names: BTreeMap::new(),
             files: BTreeMap::new(),
             turn: 0,
-            images: BTreeMap::new(),
+            checkpoints: BTreeMap::new(),
         })
     }
 
