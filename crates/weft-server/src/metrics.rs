@@ -1,4 +1,4 @@
-//! What a process has done and where its time went, as Prometheus text over HTTP.
+//! Counters, gauges and latencies of a process, as Prometheus text over HTTP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use weft_net::Counters;
 use weft_proto::Kind;
 use weft_store::{DiskState, Store};
 
-/// A part of a call's way through the server.
+/// A stage of a call in the server.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage {
     /// From the decoded request to the last byte handed to the wire.
@@ -53,7 +53,7 @@ fn buckets() -> Histogram {
 }
 
 impl Metrics {
-    /// Measurements that count the wire with `net`.
+    /// Measurements that include the wire counters `net`.
     pub fn new(net: Arc<Counters>) -> Arc<Metrics> {
         Arc::new(Metrics {
             stages: Family::new_with_constructor(buckets as fn() -> Histogram),
@@ -81,7 +81,7 @@ impl Metrics {
         self.copied.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that jobs copied between buffers, the store's own copies excluded.
+    /// Bytes that jobs copied between buffers, excluding copies in the store.
     pub fn copied_bytes(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
@@ -143,7 +143,11 @@ impl Process {
 fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 27] {
     let c = store.counters();
     [
-        ("weft_store_reads", "Reads asked of the store", c.reads),
+        (
+            "weft_store_reads",
+            "Reads requested from the store",
+            c.reads,
+        ),
         (
             "weft_store_read_bytes",
             "Bytes read from the store",
@@ -170,29 +174,25 @@ fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 27] {
             "Blocks that came from the disk",
             c.cache_misses,
         ),
-        (
-            "weft_store_prefetched",
-            "Blocks fetched before anybody asked for them",
-            c.prefetched,
-        ),
+        ("weft_store_prefetched", "Blocks read ahead", c.prefetched),
         (
             "weft_store_prefetched_used",
-            "Fetched blocks that were read then",
+            "Blocks read ahead that were then used",
             c.prefetched_used,
         ),
         (
             "weft_store_prefetched_unused",
-            "Fetched blocks that went unread",
+            "Blocks read ahead that were not used",
             c.prefetched_unused,
         ),
         (
             "weft_store_placed_runs",
-            "Runs on the disks that blocks were put into",
+            "Runs on the disks that blocks were placed in",
             c.placed_runs,
         ),
         (
             "weft_store_placed_blocks",
-            "Blocks put into runs on the disks",
+            "Blocks placed in runs on the disks",
             c.placed_blocks,
         ),
         ("weft_store_disk_reads", "Reads of the disk", c.disk_reads),
@@ -249,7 +249,7 @@ fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 27] {
         ),
         (
             "weft_store_scrub_chunks",
-            "Chunks that the scrub looked at",
+            "Chunks that the scrub verified",
             c.scrub_chunks,
         ),
         (
@@ -259,7 +259,7 @@ fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 27] {
         ),
         (
             "weft_store_scrub_bad_blocks",
-            "Blocks that the scrub found bad, in every pass again",
+            "Bad blocks that the scrub found, counted again in each pass",
             c.scrub_bad_blocks,
         ),
     ]
@@ -271,7 +271,7 @@ struct DiskLabels {
     path: String,
 }
 
-/// Each disk by its number: room, failures, and whether it gets new data.
+/// Per disk: used and free space, failures, and whether it gets new data.
 fn of_disks(store: &Store, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
     let (used, available) = (Family::default(), Family::default());
     let (errors, in_use) = (Family::<DiskLabels, Counter>::default(), Family::default());
@@ -292,19 +292,19 @@ fn of_disks(store: &Store, encoder: &mut DescriptorEncoder<'_>) -> Result<(), st
     for (name, help, unit, family) in [
         (
             "weft_disk_used",
-            "Held by files, by disk",
+            "Bytes used by files, by disk",
             Some(&Unit::Bytes),
             used,
         ),
         (
             "weft_disk_available",
-            "Left for files, by disk",
+            "Bytes available for files, by disk",
             Some(&Unit::Bytes),
             available,
         ),
         (
             "weft_disk_in_use",
-            "1 where the disk is given new data",
+            "1 if the disk gets new data",
             None,
             in_use,
         ),
@@ -314,7 +314,7 @@ fn of_disks(store: &Store, encoder: &mut DescriptorEncoder<'_>) -> Result<(), st
     }
     let metric = encoder.encode_descriptor(
         "weft_disk_errors",
-        "Operations of the disk that failed",
+        "Failed operations of the disk",
         None,
         MetricType::Counter,
     )?;
@@ -340,11 +340,15 @@ impl Collector for Process {
             for (name, help, value) in [
                 (
                     "weft_store_capacity",
-                    "What the store could hold",
+                    "Capacity of the store",
                     usage.capacity,
                 ),
-                ("weft_store_used", "Held by files", usage.used),
-                ("weft_store_available", "Left for files", usage.available),
+                ("weft_store_used", "Bytes used by files", usage.used),
+                (
+                    "weft_store_available",
+                    "Bytes available for files",
+                    usage.available,
+                ),
             ] {
                 let metric =
                     encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;

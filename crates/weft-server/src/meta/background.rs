@@ -15,7 +15,7 @@ impl MetaService {
     pub(crate) async fn run(self: Arc<Self>, stopping: watch::Receiver<bool>) {
         let stopping = || stopping.clone();
         tokio::join!(
-            restart_on_panic("housekeeping", || self.keep_house(stopping())),
+            restart_on_panic("housekeeping", || self.housekeeping(stopping())),
             restart_on_panic("intents", || self.run_intents(stopping())),
             restart_on_panic("growth limits", || self.limit_growth(stopping())),
             restart_on_panic("sizes", || self.settle_sizes(stopping())),
@@ -47,7 +47,7 @@ impl MetaService {
 
     /// Ends the sessions of absent clients, reaps orphans after the grace period, and keeps the
     /// intents going.
-    async fn keep_house(&self, stopping: watch::Receiver<bool>) {
+    async fn housekeeping(&self, stopping: watch::Receiver<bool>) {
         let grace = self.env.timing.grace;
         let stop = stopped(stopping);
         tokio::pin!(stop);

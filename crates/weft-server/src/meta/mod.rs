@@ -3,7 +3,7 @@
 //!
 //! [`MetaService`] owns the namespace and hands each call to one of these modules, lowest first:
 //!
-//! - `clients`: sessions, locks and watchers; `carrier`: the calls to I/O servers;
+//! - `clients`: sessions, locks and watchers; `servers`: the calls to I/O servers;
 //! - `intents`: which work for I/O servers is pending, and may run now;
 //! - `sizes`: the sizes of files, kept within quotas and settled after writers die;
 //! - `answer`: from an operation to its durable reply; `calls`: everything that is more than one
@@ -14,12 +14,12 @@
 mod answer;
 mod background;
 mod calls;
-mod carrier;
 mod check;
 mod clients;
 mod dispatch;
 mod intents;
 mod rollback;
+mod servers;
 mod sizes;
 
 use std::sync::Arc;
@@ -34,11 +34,11 @@ use crate::error::NodeError;
 use crate::metrics::Metrics;
 use crate::tasks::GroupSync;
 
-use carrier::{Carrier, SpillLanes};
 use check::CheckSlot;
 use clients::{Locks, Sessions, Watchers};
 use intents::Intents;
 use rollback::Rollback;
+use servers::{IoServers, SpillLanes};
 use sizes::LimitLease;
 
 /// Serves the calls of kinds 64 and above from one namespace.
@@ -48,7 +48,7 @@ pub struct MetaService {
     group: Arc<GroupSync>,
     metrics: Arc<Metrics>,
     sessions: Sessions,
-    carrier: Carrier,
+    servers: IoServers,
     intents: Intents,
     /// Set when the grace period after the start is over: clients of an earlier incarnation have
     /// reasserted what they hold.
@@ -87,7 +87,7 @@ impl MetaService {
         let blocking = role.blocking;
         let group = GroupSync::new(role.kv, blocking);
         let group = group.map_err(|e| NodeError::Thread(e.to_string()))?;
-        let carrier = Carrier::new(env.clone(), identity);
+        let servers = IoServers::new(env.clone(), identity);
         let grace = env.timing.grace;
         Ok(Arc::new(MetaService {
             watchers: Watchers::new(env.random_u64()),
@@ -100,7 +100,7 @@ impl MetaService {
             group,
             metrics,
             sessions: Sessions::default(),
-            carrier,
+            servers,
             intents: Intents::default(),
             recovered: SetOnce::new(),
             spilling: SpillLanes::default(),
@@ -143,7 +143,7 @@ impl MetaService {
     /// Updates the addresses of the I/O servers.
     fn learn_servers(&self) {
         if let Ok(map) = self.namespace.server_map(self.env.clock.now()) {
-            self.carrier.learn(&map);
+            self.servers.learn(&map);
         }
     }
 }

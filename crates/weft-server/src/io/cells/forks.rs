@@ -35,7 +35,7 @@ fn key(file: u64, place: &ForkPlace) -> Result<ForkKey, Failure> {
 
 impl IoService {
     pub(in crate::io) async fn sync(&self, request: SyncRequest) -> Result<SyncReply, Failure> {
-        self.has(&request.written)?;
+        self.check_written(&request.written)?;
         if !request.check_only {
             self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         }
@@ -58,7 +58,7 @@ impl IoService {
     }
 
     /// Refuses a client that got acknowledgements of changes which are gone.
-    fn has(&self, written: &[Position]) -> Result<(), Failure> {
+    fn check_written(&self, written: &[Position]) -> Result<(), Failure> {
         for at in written {
             let at = weft_kv::Position {
                 incarnation: at.incarnation,

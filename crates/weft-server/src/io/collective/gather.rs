@@ -167,7 +167,7 @@ impl IoService {
             missing,
             outcome,
         } = gathered;
-        let writes = calls.iter().any(|p| p.write.is_some());
+        let writes = calls.iter().any(|call| call.write.is_some());
         if !missing.is_empty() {
             tracing::info!(
                 ?key,
@@ -231,10 +231,10 @@ impl IoService {
 /// The failure of a job without all its members. `wait`: the milliseconds for which the first
 /// member, which may have left, asked.
 fn did_not_come(calls: &[MemberCall], missing: &[u32], wait: u32) -> Failure {
-    let Some(first) = calls.first().map(|p| &p.membership) else {
+    let Some(first) = calls.first().map(|call| &call.membership) else {
         return Failure::new(Code::MembersMissing, "no member came");
     };
-    let again = if calls.iter().any(|p| p.membership.again) {
+    let again = if calls.iter().any(|call| call.membership.again) {
         "; this server was lost meanwhile, so they may have been answered before"
     } else {
         ""
@@ -250,7 +250,7 @@ fn did_not_come(calls: &[MemberCall], missing: &[u32], wait: u32) -> Failure {
 
 /// Answers all calls with a failure.
 pub(super) fn fail_all(calls: Vec<MemberCall>, failure: &Failure) {
-    let replies: Vec<Reply> = calls.into_iter().map(|p| p.reply).collect();
+    let replies: Vec<Reply> = calls.into_iter().map(|call| call.reply).collect();
     fail_replies(replies, failure);
 }
 

@@ -8,7 +8,7 @@ use weft_proto::{Code, Failure, limits};
 
 use super::read::Replies;
 use super::streams::Sources;
-use super::write::{Owner, Terms};
+use super::write::{GroupWrite, Owner, Terms};
 use crate::failure;
 use crate::io::IoService;
 use crate::io::job::Job;
@@ -77,12 +77,14 @@ impl IoService {
             member_order: request.member_order,
             go_on: false,
         };
-        let number: Vec<u32> = (0..jobs.len() as u32).collect();
-        if self
-            .write_jobs(&jobs, &number, sources, &terms, owner)
-            .await?
-            .is_empty()
-        {
+        let members: Vec<u32> = (0..jobs.len() as u32).collect();
+        let write = GroupWrite {
+            jobs: &jobs,
+            members: &members,
+            terms: &terms,
+            owner,
+        };
+        if self.write_jobs(&write, sources).await?.is_empty() {
             return Ok(JoinedWriteReply { bytes });
         }
         let what = "the stream of a joined write ended early; the bytes that arrived were written";

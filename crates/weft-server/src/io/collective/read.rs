@@ -1,9 +1,10 @@
 //! The job of a collective read: one pass over the cells; each range is read once and sent to all
 //! members that touch it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::BytesMut;
 use futures_util::future::try_join_all;
-use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use weft_layout::{CellIndex, Clipped, Piece, Pieces, Search};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use weft_layout::{CellOffset, Comparison, Endless, MemberOverlap, Splitter};
+use weft_layout::{CellOffset, Comparison, Endless, MemberOverlap, Pieces, Rounds, Splitter};
 use weft_net::Reply;
 use weft_proto::collective::CollectiveWriteReply;
 use weft_proto::stamp::Stamp;
@@ -41,6 +41,31 @@ pub(super) struct Terms {
 pub(super) struct Owner {
     pub(super) client: Arc<ClientRoundMemory>,
     pub(super) callers: Callers,
+}
+
+/// A write of several jobs.
+pub(super) struct GroupWrite<'a> {
+    pub(super) jobs: &'a [Job],
+    /// The number of each job's member.
+    pub(super) members: &'a [u32],
+    pub(super) terms: &'a Terms,
+    pub(super) owner: &'a Owner,
+}
+
+impl GroupWrite<'_> {
+    /// Fails if a member was lost, unless the job goes on without lost members.
+    fn check_lost(&self, sources: &Sources) -> Result<(), Failure> {
+        let lost = sources.lost(self.members.len());
+        if lost.is_empty() || self.terms.go_on {
+            return Ok(());
+        }
+        let lost: Vec<u32> = lost.into_iter().map(|i| self.members[i]).collect();
+        let what = format!(
+            "{} of the group was lost in the middle of a collective write; any part of what all wrote may be written",
+            names(&lost)
+        );
+        Err(Failure::new(Code::MembersMissing, what))
+    }
 }
 
 /// A round on its way into the store. Its memory is free as soon as the store has all of it, even
@@ -102,10 +127,13 @@ impl IoService {
             client,
             callers: Callers::of(replies.iter().map(Reply::caller)),
         };
-        let result = self
-            .write_jobs(&jobs, &number, &mut sources, &terms, &owner)
-            .await;
-        match result {
+        let write = GroupWrite {
+            jobs: &jobs,
+            members: &number,
+            terms: &terms,
+            owner: &owner,
+        };
+        match self.write_jobs(&write, &mut sources).await {
             Ok(lost) => {
                 missing.extend(lost.iter().map(|i| number[*i]));
                 missing.sort_unstable();
@@ -134,12 +162,10 @@ impl IoService {
     /// Writes the bytes of all jobs; returns the jobs whose stream was lost.
     pub(super) async fn write_jobs(
         &self,
-        jobs: &[Job],
-        number: &[u32],
+        write: &GroupWrite<'_>,
         sources: &mut Sources,
-        terms: &Terms,
-        owner: &Owner,
     ) -> Result<Vec<usize>, Failure> {
+        let (jobs, callers) = (write.jobs, &write.owner.callers);
         // All or nothing: if one member may not write, none does.
         self.may_grow(jobs).await?;
         let Some(first) = jobs.first() else {
@@ -151,55 +177,78 @@ impl IoService {
             .map(Job::pieces)
             .collect::<Result<Vec<_>, _>>()?;
         let mut comparison = Comparison::new(first.map.grid(), first.slot, pieces.clone());
-        let shared = walk::until(&owner.callers, |_| comparison.step()).await;
-        let shared = shared.map_err(abandoned)?;
+        let overlap = walk::until(callers, |_| comparison.step()).await;
+        let overlap = overlap.map_err(abandoned)?;
         drop(comparison);
-        let together = disjoint(shared, number, terms)?;
+        let together = disjoint(overlap, write.members, write.terms)?;
         let _gate = self.gates.enter(first.file).await;
         if together {
-            let mut flushing: Option<Flush> = None;
-            let mut rounds = rounds(first, pieces);
-            loop {
-                let round = walk::until(&owner.callers, |steps| rounds.look(steps)).await;
-                let Some(round) = round.map_err(abandoned)? else {
-                    break;
-                };
-                let bytes = round.iter().flatten().map(|p| p.length).sum();
-                let memory = self
-                    .collectives
-                    .memory
-                    .take(bytes, &owner.client, &owner.callers);
-                let memory = memory.await.map_err(abandoned)?;
-                let mut assembly = Assembly::new(self.store.memory(), &round);
-                sources.fill(&mut assembly, jobs.len()).await;
-                self.metrics.copied(bytes);
-                Self::check_lost(sources, number, terms)?;
-                if let Some(flush) = flushing.take() {
-                    flush.done().await?;
-                }
-                flushing = Some(self.flush(first, assembly, terms.chunk, memory));
-                if sources.lost(jobs.len()).len() == jobs.len() {
-                    break;
-                }
-            }
-            if let Some(flush) = flushing {
-                flush.done().await?;
-            }
+            self.write_rounds(write, rounds(first, pieces), sources)
+                .await?;
         } else {
-            for (member, job) in jobs.iter().enumerate() {
-                let bytes = walk::bytes_of(job.pieces()?, Endless, &owner.callers).await;
-                let bytes = bytes.map_err(abandoned)?;
-                self.write_one(job, (member, bytes), sources, terms.chunk)
-                    .await?;
-                Self::check_lost(sources, number, terms)?;
-            }
+            self.write_in_turn(write, sources).await?;
         }
-        if terms.sync {
+        if write.terms.sync {
             self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         }
         self.metrics
             .stage(Kind::CollectiveWrite, Stage::Total, started.elapsed());
         Ok(sources.lost(jobs.len()))
+    }
+
+    /// Writes disjoint members together. A round is filled while the previous one goes into the
+    /// store.
+    async fn write_rounds(
+        &self,
+        write: &GroupWrite<'_>,
+        mut rounds: Rounds<Pieces>,
+        sources: &mut Sources,
+    ) -> Result<(), Failure> {
+        let GroupWrite {
+            jobs, terms, owner, ..
+        } = *write;
+        let mut flushing: Option<Flush> = None;
+        loop {
+            let round = walk::until(&owner.callers, |steps| rounds.look(steps)).await;
+            let Some(round) = round.map_err(abandoned)? else {
+                break;
+            };
+            let bytes = round.iter().flatten().map(|p| p.length).sum();
+            let memory = &self.collectives.memory;
+            let memory = memory.take(bytes, &owner.client, &owner.callers).await;
+            let memory = memory.map_err(abandoned)?;
+            let mut assembly = Assembly::new(self.store.memory(), &round);
+            sources.fill(&mut assembly, jobs.len()).await;
+            self.metrics.copied(bytes);
+            write.check_lost(sources)?;
+            if let Some(flush) = flushing.take() {
+                flush.done().await?;
+            }
+            flushing = Some(self.flush(&jobs[0], assembly, terms.chunk, memory));
+            if sources.lost(jobs.len()).len() == jobs.len() {
+                break;
+            }
+        }
+        match flushing {
+            Some(flush) => flush.done().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes one member after the other, so that later members win.
+    async fn write_in_turn(
+        &self,
+        write: &GroupWrite<'_>,
+        sources: &mut Sources,
+    ) -> Result<(), Failure> {
+        for (member, job) in write.jobs.iter().enumerate() {
+            let bytes = walk::bytes_of(job.pieces()?, Endless, &write.owner.callers).await;
+            let bytes = bytes.map_err(abandoned)?;
+            self.write_one(job, (member, bytes), sources, write.terms.chunk)
+                .await?;
+            write.check_lost(sources)?;
+        }
+        Ok(())
     }
 
     fn flush(&self, job: &Job, assembly: Assembly, chunk: u32, memory: RoundReservation) -> Flush {
@@ -225,40 +274,26 @@ impl IoService {
         sources: &mut Sources,
         chunk: u32,
     ) -> Result<(), Failure> {
-        let mut cutter = Splitter::whole(job.pieces()?);
+        let mut splitter = Splitter::whole(job.pieces()?);
         let source = sources.of(member);
         while left > 0 && source.more().await {
             let data = source.take(left);
             left -= data.len() as u64;
             let written = self
                 .store
-                .write(scatter(job, &mut cutter, &data, chunk), self.now())
+                .write(scatter(job, &mut splitter, &data, chunk), self.now())
                 .await;
             written.map_err(|e| failure::of_store(&e))?;
             source.release();
         }
         Ok(())
     }
-
-    /// Fails if a member was lost, unless the job goes on without lost members.
-    fn check_lost(sources: &Sources, number: &[u32], terms: &Terms) -> Result<(), Failure> {
-        let lost = sources.lost(number.len());
-        if lost.is_empty() || terms.go_on {
-            return Ok(());
-        }
-        let lost: Vec<u32> = lost.into_iter().map(|i| number[i]).collect();
-        let what = format!(
-            "{} of the group was lost in the middle of a collective write; any part of what all wrote may be written",
-            names(&lost)
-        );
-        Err(Failure::new(Code::MembersMissing, what))
-    }
 }
 
 /// Whether the members' bytes are disjoint, so that they can be written together; otherwise the
 /// members are written one after the other.
-fn disjoint(shared: MemberOverlap, number: &[u32], terms: &Terms) -> Result<bool, Failure> {
-    let what = match shared {
+fn disjoint(overlap: MemberOverlap, number: &[u32], terms: &Terms) -> Result<bool, Failure> {
+    let what = match overlap {
         MemberOverlap::No => return Ok(true),
         _ if terms.member_order => return Ok(false),
         MemberOverlap::Byte { first, second, .. } if first == second && terms.ordered => return Ok(false),
@@ -282,13 +317,13 @@ fn disjoint(shared: MemberOverlap, number: &[u32], terms: &Terms) -> Result<bool
 }
 
 /// The writes for the next bytes of a stream, in stream order.
-fn scatter(job: &Job, cutter: &mut Splitter<Endless>, data: &Bytes, chunk: u32) -> Vec<Write> {
+fn scatter(job: &Job, splitter: &mut Splitter<Endless>, data: &Bytes, chunk: u32) -> Vec<Write> {
     let (mut writes, mut at) = (Vec::new(), 0);
     while at < data.len() {
-        let Some(stretch) = cutter.next((data.len() - at) as u64) else {
+        let Some(strided) = splitter.next((data.len() - at) as u64) else {
             break;
         };
-        for piece in stretch.pieces() {
+        for piece in strided.pieces() {
             let end = at + piece.length as usize;
             writes.push(Write {
                 key: job.key(piece.cell),

@@ -69,15 +69,15 @@ impl IoService {
         if !job.map.grid().cells_on(job.slot).any(end_is_doubted) {
             return Ok(false);
         }
-        let mut cutter = Splitter::whole(job.pieces()?);
+        let mut splitter = Splitter::whole(job.pieces()?);
         let look = |steps: &mut u32| {
-            while cutter.look(steps)? {
-                let Some(stretch) = cutter.next(u64::MAX) else {
+            while splitter.look(steps)? {
+                let Some(strided) = splitter.next(u64::MAX) else {
                     break;
                 };
-                let length = lengths.get(&stretch.cell).copied().unwrap_or(0);
-                let beyond = length.max(stretch.offset.0)..stretch.end();
-                if let Err(error) = check(stretch.cell, beyond) {
+                let length = lengths.get(&strided.cell).copied().unwrap_or(0);
+                let beyond = length.max(strided.offset.0)..strided.end();
+                if let Err(error) = check(strided.cell, beyond) {
                     return Some(Err(error));
                 }
             }

@@ -24,7 +24,7 @@ use crate::metrics::Stage;
 
 /// Distributes a stream over pieces.
 struct Scatterer {
-    cutter: Splitter<Endless>,
+    splitter: Splitter<Endless>,
     chunk: u32,
     /// The request may touch bytes twice, so writes stay in stream order; otherwise the disk's
     /// order is better.
@@ -42,27 +42,27 @@ impl Scatterer {
         let mut runs: Vec<(CellIndex, Run)> = Vec::new();
         let (mut at, mut steps) = (0, WALK_STEPS);
         while at < data.len() {
-            if self.cutter.look(&mut steps).is_none() {
+            if self.splitter.look(&mut steps).is_none() {
                 self.is_done(callers).await?;
                 steps = WALK_STEPS;
             }
-            let Some(stretch) = self.cutter.next((data.len() - at) as u64) else {
+            let Some(strided) = self.splitter.next((data.len() - at) as u64) else {
                 return Err(failure::invalid(format!(
                     "the payload is {} bytes longer than the request's pieces",
                     data.len() - at
                 )));
             };
             let run = Run {
-                offset: stretch.offset,
+                offset: strided.offset,
                 at,
-                length: stretch.length,
-                count: stretch.count,
-                stride: stretch.stride,
+                length: strided.length,
+                count: strided.count,
+                stride: strided.stride,
             };
-            at += stretch.bytes() as usize;
-            let last = runs.last_mut().filter(|(cell, _)| *cell == stretch.cell);
+            at += strided.bytes() as usize;
+            let last = runs.last_mut().filter(|(cell, _)| *cell == strided.cell);
             if !last.is_some_and(|(_, last)| last.join(&run)) {
-                runs.push((stretch.cell, run));
+                runs.push((strided.cell, run));
             }
         }
         let place = |r: &(CellIndex, Run)| (r.0, r.1.offset);
@@ -82,7 +82,7 @@ impl Scatterer {
 
     /// Whether all pieces are filled.
     async fn is_done(&mut self, callers: &Callers) -> Result<bool, Failure> {
-        let more = walk::until(callers, |steps| self.cutter.look(steps)).await;
+        let more = walk::until(callers, |steps| self.splitter.look(steps)).await;
         Ok(!more.map_err(walk::abandoned)?)
     }
 }
@@ -135,7 +135,7 @@ impl IoService {
             self.may_grow(std::slice::from_ref(&job)).await?;
         }
         let mut scatterer = Scatterer {
-            cutter: Splitter::whole(job.pieces()?),
+            splitter: Splitter::whole(job.pieces()?),
             chunk: request.chunk,
             ordered: request.ordered,
         };

@@ -58,10 +58,10 @@ pub(in crate::io) async fn bytes_of(
     lengths: impl CellLengths,
     callers: &Callers,
 ) -> Result<u64, Gone> {
-    let (mut cutter, mut sum) = (Splitter::new(pieces, lengths), 0);
+    let (mut splitter, mut sum) = (Splitter::new(pieces, lengths), 0);
     let count = |steps: &mut u32| {
-        while cutter.look(steps)? {
-            sum += cutter.next(u64::MAX).map_or(0, |stretch| stretch.bytes());
+        while splitter.look(steps)? {
+            sum += splitter.next(u64::MAX).map_or(0, |strided| strided.bytes());
         }
         Some(sum)
     };
@@ -75,10 +75,10 @@ pub(in crate::io) async fn touched(
     callers: &Callers,
 ) -> Result<(), Failure> {
     let cells = job.map.grid().cells_on(job.slot).count();
-    let mut cutter = Splitter::whole(job.pieces()?);
+    let mut splitter = Splitter::whole(job.pieces()?);
     let look = |steps: &mut u32| {
-        while seen.len() < cells && cutter.look(steps)? {
-            seen.extend(cutter.next(u64::MAX).map(|stretch| stretch.cell));
+        while seen.len() < cells && splitter.look(steps)? {
+            seen.extend(splitter.next(u64::MAX).map(|strided| strided.cell));
         }
         Some(())
     };

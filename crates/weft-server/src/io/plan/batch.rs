@@ -14,7 +14,7 @@ use crate::limits::{
 /// Consecutive pieces of a job's stream, each truncated at the end of its cell.
 #[derive(Debug, Default)]
 pub(in crate::io) struct ReadBatch {
-    stretches: Vec<StridedPieces>,
+    strided: Vec<StridedPieces>,
     pub(in crate::io) bytes: u64,
     /// Bytes that it reads, approximately.
     pub(in crate::io) span: u64,
@@ -22,7 +22,7 @@ pub(in crate::io) struct ReadBatch {
 
 /// Splits a stream of pieces into batches.
 pub(in crate::io) struct ReadBatches<L> {
-    cutter: Splitter<L>,
+    splitter: Splitter<L>,
     /// The batch under construction.
     batch: ReadBatch,
 }
@@ -31,7 +31,7 @@ impl<L: CellLengths> ReadBatches<L> {
     /// `length_of` says where each cell ends: pieces are truncated there.
     pub(in crate::io) fn new(pieces: Pieces, length_of: L) -> Self {
         ReadBatches {
-            cutter: Splitter::new(pieces, length_of),
+            splitter: Splitter::new(pieces, length_of),
             batch: ReadBatch::default(),
         }
     }
@@ -43,9 +43,9 @@ impl<L: CellLengths> ReadBatches<L> {
         let batch = &mut self.batch;
         while batch.bytes < READ_BATCH_BYTES
             && batch.span < READ_SPAN_MAX
-            && self.cutter.look(steps)?
+            && self.splitter.look(steps)?
         {
-            let Some(found) = self.cutter.next(READ_BATCH_BYTES - batch.bytes) else {
+            let Some(found) = self.splitter.next(READ_BATCH_BYTES - batch.bytes) else {
                 break;
             };
             let each = if bridged(&found) {
@@ -54,19 +54,19 @@ impl<L: CellLengths> ReadBatches<L> {
                 found.length + ISOLATED_PIECE_COST
             };
             let fit = ((READ_SPAN_MAX - batch.span) / each).max(1);
-            let stretch = self.cutter.keep(found, fit);
-            batch.span += each * (stretch.count - 1) + stretch.length + batch.gap_before(&stretch);
-            batch.bytes += stretch.bytes();
-            batch.stretches.push(stretch);
+            let strided = self.splitter.keep(found, fit);
+            batch.span += each * (strided.count - 1) + strided.length + batch.gap_before(&strided);
+            batch.bytes += strided.bytes();
+            batch.strided.push(strided);
         }
         let batch = std::mem::take(batch);
-        Some((!batch.stretches.is_empty()).then_some(batch))
+        Some((!batch.strided.is_empty()).then_some(batch))
     }
 }
 
-/// Whether the gaps between the pieces of a stretch are read with them.
-fn bridged(stretch: &StridedPieces) -> bool {
-    stretch.stride - stretch.length <= READ_GAP_MAX
+/// Whether the gaps between strided pieces are read with them.
+fn bridged(strided: &StridedPieces) -> bool {
+    strided.stride - strided.length <= READ_GAP_MAX
 }
 
 impl ReadBatch {
@@ -74,35 +74,35 @@ impl ReadBatch {
     pub(in crate::io) fn of(pieces: Vec<Piece>) -> ReadBatch {
         ReadBatch {
             bytes: pieces.iter().map(|p| p.length).sum(),
-            stretches: pieces.into_iter().map(StridedPieces::from).collect(),
+            strided: pieces.into_iter().map(StridedPieces::from).collect(),
             span: 0,
         }
     }
 
-    fn gap_before(&self, stretch: &StridedPieces) -> u64 {
-        let last = self.stretches.last().filter(|l| l.cell == stretch.cell);
-        let gap = last.and_then(|last| stretch.offset.0.checked_sub(last.end()));
+    fn gap_before(&self, strided: &StridedPieces) -> u64 {
+        let last = self.strided.last().filter(|l| l.cell == strided.cell);
+        let gap = last.and_then(|last| strided.offset.0.checked_sub(last.end()));
         gap.filter(|gap| *gap <= READ_GAP_MAX)
             .unwrap_or(ISOLATED_PIECE_COST)
     }
 
     /// The ranges that cover the batch, ascending and disjoint.
     pub(in crate::io) fn ranges(&self) -> Vec<CellRange> {
-        let mut ranges: Vec<CellRange> = Vec::with_capacity(self.stretches.len());
-        for stretch in &self.stretches {
-            let together = if bridged(stretch) {
-                (READ_RANGE_MAX.saturating_sub(stretch.length) / stretch.stride + 1).max(1)
+        let mut ranges: Vec<CellRange> = Vec::with_capacity(self.strided.len());
+        for strided in &self.strided {
+            let together = if bridged(strided) {
+                (READ_RANGE_MAX.saturating_sub(strided.length) / strided.stride + 1).max(1)
             } else {
                 1
             };
             let mut from = 0;
-            while from < stretch.count {
-                let pieces = together.min(stretch.count - from);
-                let start = stretch.offset.0 + stretch.stride * from;
+            while from < strided.count {
+                let pieces = together.min(strided.count - from);
+                let start = strided.offset.0 + strided.stride * from;
                 ranges.push(CellRange {
-                    cell: stretch.cell,
+                    cell: strided.cell,
                     start,
-                    end: start + stretch.stride * (pieces - 1) + stretch.length,
+                    end: start + strided.stride * (pieces - 1) + strided.length,
                 });
                 from += pieces;
             }
@@ -124,13 +124,13 @@ impl ReadBatch {
         read: &[Vec<ReadSlice>],
     ) -> (Parcel, u64) {
         let mut out = Packer::new(ranges, read, self.bytes as usize);
-        for stretch in &self.stretches {
-            if stretch.length as usize >= PAYLOAD_SLICE_MIN {
-                for piece in stretch.pieces() {
+        for strided in &self.strided {
+            if strided.length as usize >= PAYLOAD_SLICE_MIN {
+                for piece in strided.pieces() {
                     out.take(&piece);
                 }
             } else {
-                out.take_small(stretch);
+                out.take_small(strided);
             }
         }
         out.finish()

@@ -114,8 +114,8 @@ impl<'a> Packer<'a> {
         }
     }
 
-    pub(super) fn take_small(&mut self, stretch: &StridedPieces) {
-        let mut left = *stretch;
+    pub(super) fn take_small(&mut self, strided: &StridedPieces) {
+        let mut left = *strided;
         while left.count > 0 {
             let (offset, length) = (left.offset.0, left.length);
             let slice = self.seek(left.cell, offset);

@@ -60,7 +60,7 @@ impl MetaService {
                 Append::Ask { layout, turn } => {
                     self.learn_servers();
                     let size = self
-                        .carrier
+                        .servers
                         .lengths(request.file, &layout)
                         .await
                         .map(|l| l.size);

@@ -14,7 +14,7 @@ use crate::failure;
 use crate::limits::SPILL_TRIES;
 use crate::meta::MetaService;
 use crate::meta::answer::Durability;
-use crate::meta::carrier::Refusal;
+use crate::meta::servers::Refusal;
 use crate::metrics::Stage;
 
 impl MetaService {
@@ -158,7 +158,7 @@ impl MetaService {
         let written = match marked {
             Ok(()) => {
                 self.learn_servers();
-                self.carrier.spill(&spill).await
+                self.servers.spill(&spill).await
             }
             Err(reason) => Err(Refusal::here(reason)),
         };
@@ -198,7 +198,7 @@ impl MetaService {
         let Spill {
             file, layout, undo, ..
         } = spill;
-        let emptied = self.carrier.truncate_cells(file.0, layout, 0, *undo).await;
+        let emptied = self.servers.truncate_cells(file.0, layout, 0, *undo).await;
         if emptied.is_ok()
             && let Err(error) = self.namespace.undo_spill(file.0)
         {

@@ -18,7 +18,7 @@ use weft_proto::{Call, Code, Failure};
 use crate::failure;
 use crate::limits::CHECKPOINT_TRIES;
 use crate::meta::MetaService;
-use crate::meta::carrier::{NOTHING_DONE, all_of, by_server, rollback_refused};
+use crate::meta::servers::{NOTHING_DONE, all_of, by_server, rollback_refused};
 use crate::metrics::Stage;
 
 impl MetaService {
@@ -75,7 +75,7 @@ impl MetaService {
         };
         let map = self.namespace.server_map(self.env.clock.now());
         let map = map.map_err(|e| failure::of_meta(&e))?;
-        self.carrier.learn(&map);
+        self.servers.learn(&map);
         let since: BTreeMap<ServerId, u64> = map
             .servers
             .iter()
@@ -87,7 +87,7 @@ impl MetaService {
                 .iter()
                 .map(|of| of.file.0)
                 .filter(|file| *file < younger);
-            self.carrier
+            self.servers
                 .check_checkpoints(server, checkpoint, older.collect())
         });
         match all_of(join_all(queries).await) {

@@ -9,5 +9,6 @@
 mod pending;
 mod run;
 mod scheduler;
+mod waiters;
 
 pub(super) use pending::Intents;

@@ -16,7 +16,7 @@ use crate::limits::{
     CHECK_INTENTS_POLL_INTERVAL, CHECK_INTENTS_TIMEOUT, DELETE_BATCH_FILES, INTENT_PAGE_RECORDS,
 };
 use crate::meta::MetaService;
-use crate::meta::carrier::{Refusal, not_rolled_back};
+use crate::meta::servers::{Refusal, not_rolled_back};
 use crate::tasks::stopped;
 
 impl MetaService {
@@ -95,7 +95,7 @@ impl MetaService {
             return Ok(Contact::NotAsked);
         };
         let now = self.env.clock.now();
-        let done = self.carrier.run(&self.namespace, now, &intent).await;
+        let done = self.servers.run(&self.namespace, now, &intent).await;
         let Err(refusal) = done else {
             return Ok(Contact::Answered);
         };
@@ -145,7 +145,7 @@ impl MetaService {
         let mut contact = Contact::NotAsked;
         if let Some(first) = first {
             let deleted = match self.group.sync().await {
-                Ok(()) => self.carrier.delete(server, files).await,
+                Ok(()) => self.servers.delete(server, files).await,
                 Err(reason) => Err(Refusal::here(reason)),
             };
             if let Err(refusal) = deleted {

@@ -20,8 +20,9 @@ use tokio::sync::Notify;
 use weft_layout::ServerId;
 use weft_meta::{Intent, IntentPage};
 
+use super::waiters::Waiters;
 use crate::limits::{SCHEDULED_FILES_MAX, SERVER_INTENTS_MAX};
-use crate::meta::carrier::Refusal;
+use crate::meta::servers::Refusal;
 
 /// Work that can start now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,7 @@ pub(super) struct IntentScheduler {
     files: usize,
     tasks: Vec<Task>,
     /// The callers that wait for an intent.
-    waiting: HashMap<u64, Vec<Arc<Notify>>>,
+    waiting: Waiters,
 }
 
 impl IntentScheduler {
@@ -254,16 +255,16 @@ impl IntentScheduler {
             if let Some(queue) = self.queues.get_mut(file) {
                 queue.remove(&number);
                 next.extend(queue.first());
-                behind.extend(queue.iter().filter(|n| self.waiting.contains_key(n)));
+                behind.extend(queue.iter().filter(|n| self.waiting.has(**n)));
                 if queue.is_empty() {
                     self.queues.remove(file);
                 }
             }
         }
-        self.notify(number);
+        self.waiting.notify(number);
         // Callers further behind may have another intent before theirs now.
         for number in behind {
-            self.notify(number);
+            self.waiting.notify(number);
         }
         for number in next {
             self.schedule(number, Urgency::Normal);
@@ -298,7 +299,7 @@ impl IntentScheduler {
         let notified: BTreeSet<u64> = behind.copied().chain([number]).collect();
         self.entries.insert(number, entry);
         for number in notified {
-            self.notify(number);
+            self.waiting.notify(number);
         }
         for server in servers {
             if refusal.server == Some(server) && !refusal.is_silent() {
@@ -476,29 +477,16 @@ impl IntentScheduler {
     /// Registers a caller, which is notified of each change of an intent until
     /// [`IntentScheduler::forget`].
     pub(super) fn wait(&mut self, number: u64) -> Arc<Notify> {
-        let caller = Arc::new(Notify::new());
-        self.waiting.entry(number).or_default().push(caller.clone());
-        caller
+        self.waiting.add(number)
     }
 
     pub(super) fn forget(&mut self, number: u64, caller: &Arc<Notify>) {
-        if let Some(callers) = self.waiting.get_mut(&number) {
-            callers.retain(|other| !Arc::ptr_eq(other, caller));
-            if callers.is_empty() {
-                self.waiting.remove(&number);
-            }
-        }
-    }
-
-    fn notify(&self, number: u64) {
-        for caller in self.waiting.get(&number).into_iter().flatten() {
-            caller.notify_one();
-        }
+        self.waiting.remove(number, caller);
     }
 
     /// Notifies all callers.
     pub(super) fn notify_all(&self) {
-        self.waiting.values().flatten().for_each(|c| c.notify_one());
+        self.waiting.notify_all();
     }
 }
 

@@ -4,7 +4,7 @@ use weft_layout::{FileId, Layout};
 use weft_proto::Code;
 
 use super::*;
-use crate::meta::carrier::RefusalKind;
+use crate::meta::servers::RefusalKind;
 
 const A: ServerId = ServerId(0);
 const B: ServerId = ServerId(1);

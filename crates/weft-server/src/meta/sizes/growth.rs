@@ -20,7 +20,7 @@ use crate::limits::{
     GROWTH_ROUND_TIMEOUT,
 };
 use crate::meta::MetaService;
-use crate::meta::carrier::FileLengths;
+use crate::meta::servers::FileLengths;
 use crate::tasks::stopped;
 
 /// What servers do with limits of files that a request does not name.
@@ -81,7 +81,7 @@ impl MetaService {
         if recovering || !growing.files.is_empty() {
             lease.renew();
         } else {
-            let mut servers = self.carrier.servers().into_iter();
+            let mut servers = self.servers.known().into_iter();
             if servers.all(|server| answered.iter().any(|(other, ..)| *other == server)) {
                 lease.end();
             }
@@ -178,7 +178,7 @@ impl MetaService {
                 };
                 let places = batch.iter().map(|(place, _)| *place).collect();
                 let asked = async {
-                    let (connection, _) = self.carrier.link(server)?.connection().await.map_err(|e| e.to_string())?;
+                    let (connection, _) = self.servers.link(server)?.connection().await.map_err(|e| e.to_string())?;
                     connection.call(&request).await.map_err(|e| e.to_string())
                 };
                 match timeout(time_limit, asked).await {

@@ -82,7 +82,7 @@ impl MetaService {
     async fn settle_one(&self, of: &UnsettledFile) -> bool {
         // Dropped before the size is known, also because the node stops: the file is noted again.
         let note_again = OnDrop::new(|| self.namespace.unsettle(of.file));
-        let asked = timeout(SETTLE_TIMEOUT, self.carrier.lengths(of.file, &of.layout)).await;
+        let asked = timeout(SETTLE_TIMEOUT, self.servers.lengths(of.file, &of.layout)).await;
         let lengths = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok(lengths) => lengths,
             Err(reason) => {

@@ -31,14 +31,14 @@ impl FileLengths {
 }
 
 /// The connections to I/O servers.
-pub(in crate::meta) struct Carrier {
+pub(in crate::meta) struct IoServers {
     links: Links,
 }
 
-impl Carrier {
-    pub(in crate::meta) fn new(env: Env, identity: Identity) -> Carrier {
+impl IoServers {
+    pub(in crate::meta) fn new(env: Env, identity: Identity) -> IoServers {
         let links = Links::new(env, identity, BufferPool::default(), Arc::default());
-        Carrier { links }
+        IoServers { links }
     }
 
     /// Learns the addresses of servers.
@@ -52,11 +52,11 @@ impl Carrier {
     }
 
     /// The known servers.
-    pub(in crate::meta) fn servers(&self) -> Vec<ServerId> {
+    pub(in crate::meta) fn known(&self) -> Vec<ServerId> {
         self.links.servers()
     }
 
-    /// Does an intent that is no delete on all its servers, then in the namespace.
+    /// Runs an intent that is no delete on all its servers, then in the namespace.
     pub(in crate::meta) async fn run(
         &self,
         namespace: &Namespace,
@@ -182,6 +182,7 @@ impl Carrier {
         }
     }
 
+    /// Truncates or extends the cells of a file to its new size. A server does each `op` once.
     pub(in crate::meta) async fn truncate_cells(
         &self,
         file: u64,

@@ -13,7 +13,7 @@ use weft_proto::io::{Access, Grid, Pattern, View as WireView, WriteRequest};
 use weft_store::BLOCK;
 
 use super::refusal::{Refusal, RefusalKind, all_of};
-use super::requests::Carrier;
+use super::requests::IoServers;
 use crate::limits::SPILL_LANES;
 
 /// One spill of a file at a time: files with the same lane wait for each other.
@@ -50,7 +50,7 @@ fn runs(data: &[u8]) -> Vec<Range<usize>> {
     runs
 }
 
-impl Carrier {
+impl IoServers {
     /// Truncates the cells to nothing, if asked, and writes all bytes to them with sync: one
     /// request to each server that gets some, and one more to each if the last bytes are zeros.
     pub(in crate::meta) async fn spill(&self, spill: &Spill) -> Result<(), Refusal> {

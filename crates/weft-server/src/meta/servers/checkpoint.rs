@@ -15,10 +15,10 @@ use weft_proto::io::Grid;
 use weft_proto::limits::TREE_BATCH_MAX;
 
 use super::refusal::{Refusal, RefusalKind, all_of};
-use super::requests::Carrier;
+use super::requests::IoServers;
 use crate::limits::CHECKPOINT_QUERY_FILES;
 
-impl Carrier {
+impl IoServers {
     /// Runs the intent of a file checkpoint on all servers of the file, then in the namespace.
     pub(super) async fn checkpoint(
         &self,

@@ -15,5 +15,5 @@ pub(super) use checkpoint::by_server;
 #[cfg(test)]
 pub(super) use refusal::RefusalKind;
 pub(super) use refusal::{NOTHING_DONE, Refusal, all_of, not_rolled_back, rollback_refused};
-pub(super) use requests::{Carrier, FileLengths};
+pub(super) use requests::{FileLengths, IoServers};
 pub(super) use spill::SpillLanes;
