@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_kv::{Batch, KvError, MemKv, OrderedKv, Reader, Transaction};
-use weft_store::{BoxFuture, Buffer, FileKind, SimStorage, Slice, Storage, StorageFile, Work};
+use weft_store::{
+    BlockingTask, BoxFuture, Buffer, FileKind, SimStorage, Slice, Storage, StorageFile,
+};
 
 /// A defect on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ impl Storage for Defective {
         self.disk.available()
     }
 
-    fn run(&self, work: Work) -> BoxFuture<()> {
+    fn run(&self, work: BlockingTask) -> BoxFuture<()> {
         self.disk.run(work)
     }
 }
@@ -111,16 +113,16 @@ impl StorageFile for DefectiveFile {
         self.file.fill(at, length)
     }
 
-    fn held(&self) -> io::Result<u64> {
-        self.file.held()
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        self.file.allocated_bytes()
     }
 
-    fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_plain(at, bytes)
+    fn write_buffered(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_buffered(at, bytes)
     }
 
-    fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
-        self.file.read_plain(at, length)
+    fn read_buffered(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+        self.file.read_buffered(at, length)
     }
 
     fn length(&self) -> io::Result<u64> {

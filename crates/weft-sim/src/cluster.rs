@@ -66,8 +66,8 @@ impl Machine {
     fn role(&self, server: u32) -> IoRole {
         let boot = format!("boot {}", self.boot.load(Ordering::Relaxed));
         let storage: Arc<dyn Storage> = match self.canary {
-            None => Arc::new(self.storage.living()),
-            Some(canary) => Arc::new(Defective::new(self.storage.living(), canary)),
+            None => Arc::new(self.storage.this_life()),
+            Some(canary) => Arc::new(Defective::new(self.storage.this_life(), canary)),
         };
         let mut store = StoreConfig::new(storage, self.index.clone(), boot);
         store.cache_bytes = 8 << 20;

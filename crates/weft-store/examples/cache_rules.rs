@@ -358,7 +358,7 @@ fn cases() -> Vec<Case> {
             "turns",
             "writes of 64 bytes beside four jobs of 49,152 pieces each, a block apart, 8,192 in a call",
             CacheRules {
-                turns: false,
+                admission: false,
                 ..all
             },
             small_beside_large,
@@ -385,7 +385,7 @@ fn cases() -> Vec<Case> {
             "share",
             "eight read the same 96 MiB, cold, 256 KiB at a time",
             CacheRules {
-                share: false,
+                share_reads: false,
                 ..all
             },
             broadcast,

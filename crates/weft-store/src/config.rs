@@ -38,11 +38,11 @@ pub struct CacheRules {
     /// Dirty pages are written from half of their bound on, not only at the bound.
     pub low_water: bool,
     /// Large calls set aside what they will add to dirty pages and the log.
-    pub turns: bool,
+    pub admission: bool,
     /// What clients read in order is fetched ahead of them.
     pub prefetch: bool,
     /// Blocks on their way from a disk are waited for.
-    pub share: bool,
+    pub share_reads: bool,
     /// Large writes go to their place at once, past the log.
     pub direct: bool,
 }
@@ -53,9 +53,9 @@ impl Default for CacheRules {
             hold: true,
             write_behind: true,
             low_water: true,
-            turns: true,
+            admission: true,
             prefetch: true,
-            share: true,
+            share_reads: true,
             direct: true,
         }
     }
@@ -98,7 +98,7 @@ pub struct StoreConfig {
     /// Free space that a store at rest keeps for the next writes; the rest goes back to the host.
     pub spare_bytes: u64,
     /// The most chunks that a cut empties at one moment; the rest follows in the background.
-    pub cut_chunks: u32,
+    pub truncate_chunks: u32,
     /// What its cache does.
     pub rules: CacheRules,
     /// Go on without blocks that cannot be read and of which the log has a part.
@@ -137,7 +137,7 @@ impl StoreConfig {
             capacity: u64::MAX,
             reserve_bytes: 1 << 30,
             spare_bytes: 32 << 20,
-            cut_chunks: 1024,
+            truncate_chunks: 1024,
             rules: CacheRules::default(),
             accept_loss: false,
         }

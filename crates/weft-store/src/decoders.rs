@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use crate::log::{parse, scattered};
+use crate::log::{find_frames, parse};
 use crate::record::{
-    CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkPlace, ForkRecord, FrameRecord,
-    Header, HeardRecord, HistoryRecord, ItemRecord, LabelRecord, NoteRecord, ReachedRecord,
-    RunningRecord, StoreRecord, decode_body, new_body,
+    CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkEntry, ForkRecord, FrameRecord,
+    Header, HistoryRecord, ItemRecord, LabelRecord, NoteRecord, ReachedRecord, RunningRecord,
+    ServicePositionRecord, StoreRecord, decode_body, new_body,
 };
 
 /// Decodes bytes and encodes what they say; `None`: they were refused.
@@ -64,7 +64,7 @@ pub const DECODERS: &[(&str, Decoder)] = &[
         Some(bytes)
     }),
     ("service", |value| {
-        Some(HeardRecord::decode(value)?.encode())
+        Some(ServicePositionRecord::decode(value)?.encode())
     }),
     ("reached", |value| {
         Some(ReachedRecord::decode(value)?.encode())
@@ -76,7 +76,7 @@ pub const DECODERS: &[(&str, Decoder)] = &[
 
 /// The kinds of the items in the whole frames of a log's segment, as `docs/format.md` numbers them.
 pub fn item_kinds(segment: &[u8]) -> BTreeSet<u8> {
-    let frames = scattered(&Bytes::copy_from_slice(segment), 0);
+    let frames = find_frames(&Bytes::copy_from_slice(segment), 0);
     let items = frames.iter().flat_map(|(_, _, items)| items);
     let kind = |item: &ItemRecord| {
         let mut out = Vec::new();
@@ -137,8 +137,8 @@ fn body(bytes: &[u8]) -> Option<Vec<u8>> {
 
 fn fork_key(key: &[u8]) -> Option<Vec<u8>> {
     Some(match ForkRecord::decode_key(key).ok()? {
-        ForkPlace::Living(key) => ForkRecord::key(&key),
-        ForkPlace::Kept(key, id) => ForkRecord::kept_key(&key, id),
+        ForkEntry::Live(key) => ForkRecord::key(&key),
+        ForkEntry::Checkpoint(key, id) => ForkRecord::checkpoint_fork_key(&key, id),
     })
 }
 

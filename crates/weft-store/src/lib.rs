@@ -73,12 +73,13 @@ pub use key::{
     ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, ForkKey, ForkName, ForkNameError, ForkStatus, Run,
     Scattered, Timestamp, Usage, Write,
 };
-pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Landing, Pool, Slice};
+pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, ReceiveBuffer, Slice};
 pub use provision::Trimmed;
 pub use record::INDEX_SPACES;
 pub use recovery::{Obstacle, has_log, log_reaches, repair_closed};
 pub use storage::sim::{self, SimStorage};
 pub use storage::{
-    BoxFuture, DeviceStorage, FileKind, FolderStorage, Reach, Storage, StorageFile, Work,
+    BlockingTask, BoxFuture, DeviceStorage, FileKind, FolderStorage, IoBackend, Storage,
+    StorageFile,
 };
 pub use upkeep::{CheckPass, Checked, Losses, ScrubPosition, Scrubbed};

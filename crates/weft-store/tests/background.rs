@@ -262,7 +262,7 @@ fn what_brings_space_back_may_have_the_last_room_of_the_index() {
 fn a_removed_fork_of_many_chunks_leaves_the_index_in_parts() {
     run(async {
         let mut machine = Machine::new(12);
-        machine.cut_chunks = 1;
+        machine.truncate_chunks = 1;
         let store = machine.open().await.unwrap();
         let empty = store.usage().used;
         for n in 0..100 {
@@ -285,7 +285,7 @@ fn a_removed_fork_of_many_chunks_leaves_the_index_in_parts() {
 fn where_the_last_room_ends_on_the_way_the_rest_follows_later() {
     run(async {
         let mut machine = Machine::new(13);
-        machine.cut_chunks = 1;
+        machine.truncate_chunks = 1;
         let store = machine.open().await.unwrap();
         let empty = store.usage().used;
         for file in 1..3 {

@@ -177,10 +177,10 @@ fn a_fork_grows_by_a_hole_and_never_shrinks() {
 /// too, when the log is not there any more.
 #[test]
 fn what_is_cleared_in_a_chunk_that_a_replay_made_the_forks_own_stays_cleared() {
-    for cut_chunks in [1, 1024] {
+    for truncate_chunks in [1, 1024] {
         run(async {
             let mut machine = Machine::new(11);
-            machine.cut_chunks = cut_chunks;
+            machine.truncate_chunks = truncate_chunks;
             let store = machine.open().await.unwrap();
             let (own, bytes) = (key(1, 0), pattern(1, 24_576));
             let one = vec![write(&own, 65_536, 0, bytes.clone())];

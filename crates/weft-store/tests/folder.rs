@@ -9,9 +9,13 @@ use std::sync::Arc;
 use common::{CrashKv, key, now, pattern, read, write};
 use weft_kv::OrderedKv;
 use weft_layout::FileId;
-use weft_store::{FolderStorage, Reach, Store, StoreConfig, StoreError};
+use weft_store::{FolderStorage, IoBackend, Store, StoreConfig, StoreError};
 
-fn config(folder: &Path, reach: Reach, index: &Arc<CrashKv>) -> Result<StoreConfig, StoreError> {
+fn config(
+    folder: &Path,
+    reach: IoBackend,
+    index: &Arc<CrashKv>,
+) -> Result<StoreConfig, StoreError> {
     let storage = FolderStorage::open_with(folder, reach)?;
     let index: Arc<dyn OrderedKv> = Arc::clone(index) as _;
     let mut config = StoreConfig::new(Arc::new(storage), index, "boot".into());
@@ -24,7 +28,7 @@ fn config(folder: &Path, reach: Reach, index: &Arc<CrashKv>) -> Result<StoreConf
     Ok(config)
 }
 
-async fn exercise(folder: &Path, reach: Reach) {
+async fn exercise(folder: &Path, reach: IoBackend) {
     let index = Arc::default();
     let store = Store::open(config(folder, reach, &index).unwrap())
         .await
@@ -72,7 +76,7 @@ async fn exercise(folder: &Path, reach: Reach) {
 }
 
 /// The folder is free once the background task has let go of the last store.
-async fn reopen(folder: &Path, reach: Reach, index: &Arc<CrashKv>) -> Store {
+async fn reopen(folder: &Path, reach: IoBackend, index: &Arc<CrashKv>) -> Store {
     for _ in 0..500 {
         match config(folder, reach, index) {
             Ok(config) => return Store::open(config).await.unwrap(),
@@ -103,19 +107,19 @@ async fn check(store: &Store) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_in_a_folder_keeps_what_was_written() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    exercise(folder.path(), Reach::Automatic).await;
+    exercise(folder.path(), IoBackend::Automatic).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_over_threads_keeps_what_was_written() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    exercise(folder.path(), Reach::Threads).await;
+    exercise(folder.path(), IoBackend::Threads).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_on_a_file_system_without_direct_io_keeps_what_was_written() {
     if let Ok(folder) = tempfile::tempdir_in("/dev/shm") {
-        exercise(folder.path(), Reach::Automatic).await;
+        exercise(folder.path(), IoBackend::Automatic).await;
     }
 }
 

@@ -147,7 +147,7 @@ fn config(machine: &Machine, by_system: bool) -> StoreConfig {
 async fn fill(seed: u64, count: u64, death: Option<(u64, bool)>) -> (u64, u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut machine = Machine::new(seed);
-    machine.cut_chunks = [1, 2, 1024][seed as usize % 3];
+    machine.truncate_chunks = [1, 2, 1024][seed as usize % 3];
     let by_system = seed.is_multiple_of(2);
     let store = Store::open(config(&machine, by_system)).await.unwrap();
     let (mut states, mut synced, mut full) = (vec![Model::default()], 0, 0);

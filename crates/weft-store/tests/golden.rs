@@ -121,7 +121,7 @@ async fn config(folder: &Path, index: Arc<Index>, boot: &str, new: bool) -> Stor
     config.segment_bytes = 128 << 10;
     config.growth_bytes = 256 << 10;
     config.reserve_bytes = 0;
-    config.cut_chunks = 2;
+    config.truncate_chunks = 2;
     config
 }
 

@@ -16,7 +16,7 @@ const CHUNK: u32 = 256 << 10;
 
 /// As a connection receives it: `skip` bytes, then the data.
 fn received(store: &Store, skip: usize, data: &[u8]) -> Bytes {
-    let Some(mut landing) = store.memory().land(skip + data.len()) else {
+    let Some(mut landing) = store.memory().receive_buffer(skip + data.len()) else {
         assert!(skip + data.len() < 32 << 10, "there is room for a row");
         return Bytes::copy_from_slice(data);
     };

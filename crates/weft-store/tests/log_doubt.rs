@@ -148,7 +148,7 @@ struct Total {
 async fn one(seed: u64, total: &mut Total) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut machine = Machine::new(seed);
-    machine.cut_chunks = [1, 3, 1024][seed as usize % 3];
+    machine.truncate_chunks = [1, 3, 1024][seed as usize % 3];
     let store = machine.open().await.unwrap();
     let mut history = History::new(Model::default());
     let count = rng.random_range(5..60);

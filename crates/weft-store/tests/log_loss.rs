@@ -344,7 +344,7 @@ fn without_room_for_a_segment_what_is_applied_is_not_set_back() {
         }
         machine.disk.damage("reached", |bytes| *bytes = reached);
         let back = machine.disk.open(&first, FileKind::Log).unwrap();
-        back.write_plain(0, &bytes).unwrap();
+        back.write_buffered(0, &bytes).unwrap();
         machine.lose_power_but_no_bytes();
         machine.disk.set_capacity(1 << 30);
         let used = (1 << 30) - machine.disk.available().unwrap();

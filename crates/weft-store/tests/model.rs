@@ -28,7 +28,7 @@ async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
     const FILES: std::ops::Range<u64> = 0..4;
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut machine = Machine::new(seed);
-    machine.cut_chunks = [1, 3, 1024][seed as usize % 3];
+    machine.truncate_chunks = [1, 3, 1024][seed as usize % 3];
     let mut base = 1;
     let mut operations = 0;
     let mut history = History::new(Model::default());

@@ -17,7 +17,7 @@ const CHUNKS: u64 = 300;
 /// A machine whose cuts are of few chunks at a time.
 fn machine(seed: u64) -> Machine {
     let mut machine = Machine::new(seed);
-    machine.cut_chunks = 16;
+    machine.truncate_chunks = 16;
     machine
 }
 

@@ -98,12 +98,12 @@ struct InStore(Pool);
 
 impl Landing for InStore {
     fn land(&self, len: usize) -> Option<Box<dyn Landed>> {
-        let landing = self.0.land(len)?;
+        let landing = self.0.receive_buffer(len)?;
         Some(Box::new(InPages(landing)))
     }
 }
 
-struct InPages(weft_store::Landing);
+struct InPages(weft_store::ReceiveBuffer);
 
 impl Landed for InPages {
     fn bytes_mut(&mut self) -> &mut [u8] {

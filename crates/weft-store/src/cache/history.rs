@@ -17,12 +17,12 @@ use std::ops::Range;
 use crate::record::ForkId;
 
 /// Slots that a trace remembers.
-const TRACE: usize = 256;
+const HISTORY_SLOTS: usize = 256;
 /// Slots of one fetch, which begins and ends at multiples of them where that is not much shorter: 1
 /// MiB, one operation of a disk where the fork lies in one piece.
-pub(crate) const FETCH: u64 = 16;
+pub(crate) const FETCH_SLOTS: u64 = 16;
 /// Most slots that are fetched ahead: 8 MiB.
-pub(crate) const AHEAD_MAX: u64 = 128;
+pub(crate) const PREFETCH_SLOTS_MAX: u64 = 128;
 /// A shorter sequence may be chance.
 const SEQUENCE_MIN: u64 = 2;
 /// Reads of other slots between one slot and the next: so many sequences may go on side by side.
@@ -35,12 +35,12 @@ const HEADS: usize = 16;
 const FORKS: usize = 2048;
 /// The last reads in order that say how many forks are swept through at a time, and the reads after
 /// which they say it no more.
-const LATELY: usize = 1024;
-const LONG_AGO: u64 = 4096;
+const RECENT_READS: usize = 1024;
+const RECENT_AGE: u64 = 4096;
 
 /// How far a fetch may go, in slots.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reach {
+pub(crate) struct PrefetchBounds {
     /// Behind what is read.
     pub(crate) most: u64,
     /// How many more may be on their way at this moment.
@@ -51,7 +51,7 @@ pub(crate) struct Reach {
 
 /// The last slots read of a fork, counted from its first byte.
 #[derive(Debug, Default)]
-struct Trace {
+struct AccessHistory {
     /// In order, with the time of the last read of each.
     slots: Vec<(u64, u64)>,
     /// Counts reads of what had not been read just before.
@@ -70,19 +70,19 @@ struct Head {
 
 impl Head {
     /// The slots to fetch, so that as many are fetched ahead of `next` as are wished.
-    fn fetch(&mut self, next: u64, ahead: u64, reach: Reach) -> Option<Range<u64>> {
+    fn fetch(&mut self, next: u64, ahead: u64, reach: PrefetchBounds) -> Option<Range<u64>> {
         // Far enough ahead: the next fetch shall be a long one.
         if self.fetched - next > ahead / 2 {
             return None;
         }
         let mut end = (next + ahead).min(reach.end);
-        let whole = end / FETCH * FETCH;
-        if end < reach.end && whole >= self.fetched + FETCH / 2 {
+        let whole = end / FETCH_SLOTS * FETCH_SLOTS;
+        if end < reach.end && whole >= self.fetched + FETCH_SLOTS / 2 {
             end = whole;
         }
         let wished = end.checked_sub(self.fetched).filter(|slots| *slots > 0)?;
         // Where there is little room a later read has more.
-        if reach.room < wished.min(FETCH) {
+        if reach.room < wished.min(FETCH_SLOTS) {
             return None;
         }
         let fetch = self.fetched..self.fetched + wished.min(reach.room);
@@ -91,14 +91,18 @@ impl Head {
     }
 }
 
-impl Trace {
+impl AccessHistory {
     /// Takes note of slots read; whether they go on with a sequence, and the slots to fetch now.
-    fn read(&mut self, slots: Range<u64>, reach: Reach) -> (bool, Option<Range<u64>>) {
+    fn read(&mut self, slots: Range<u64>, reach: PrefetchBounds) -> (bool, Option<Range<u64>>) {
         let Some(last) = slots.end.checked_sub(1) else {
             return (false, None);
         };
         let length = slots.end - slots.start;
-        if !self.note(slots.start.max(slots.end.saturating_sub(TRACE as u64))..slots.end) {
+        if !self.note(
+            slots
+                .start
+                .max(slots.end.saturating_sub(HISTORY_SLOTS as u64))..slots.end,
+        ) {
             return (false, None);
         }
         let sequence = self.sequence(last);
@@ -106,7 +110,7 @@ impl Trace {
         let needed = if slots.start == 0 {
             SEQUENCE_MIN
         } else {
-            (2 * length - 1).clamp(SEQUENCE_MIN, AHEAD_MAX)
+            (2 * length - 1).clamp(SEQUENCE_MIN, PREFETCH_SLOTS_MAX)
         };
         if sequence < needed {
             return (false, None);
@@ -149,7 +153,7 @@ impl Trace {
         let now = self.now;
         let end = self.slots.partition_point(|(slot, _)| *slot < slots.end);
         self.slots.splice(first..end, slots.map(|slot| (slot, now)));
-        while self.slots.len() > TRACE {
+        while self.slots.len() > HISTORY_SLOTS {
             let ages = self.slots.iter().map(|(_, at)| *at).enumerate();
             let oldest = ages.min_by_key(|(_, at)| *at);
             self.slots.remove(oldest.map_or(0, |(n, _)| n));
@@ -160,7 +164,7 @@ impl Trace {
     /// How many slots before this one were read lately, without a gap.
     fn sequence(&self, last: u64) -> u64 {
         let end = self.slots.partition_point(|(slot, _)| *slot < last);
-        let before = self.slots[..end].iter().rev().zip(1..=AHEAD_MAX);
+        let before = self.slots[..end].iter().rev().zip(1..=PREFETCH_SLOTS_MAX);
         let mut later = self.now;
         let follows = before.take_while(|((slot, at), i)| {
             let lately = (at.saturating_sub(DISORDER)..=at + SKEW).contains(&later);
@@ -173,8 +177,8 @@ impl Trace {
 
 /// The traces of a store's forks.
 #[derive(Debug, Default)]
-pub(crate) struct Traces {
-    forks: HashMap<ForkId, (Trace, u64)>,
+pub(crate) struct AccessHistories {
+    forks: HashMap<ForkId, (AccessHistory, u64)>,
     /// Counts reads.
     now: u64,
     /// Which forks were read in order, and when.
@@ -183,13 +187,13 @@ pub(crate) struct Traces {
     swept: HashMap<ForkId, usize>,
 }
 
-impl Traces {
+impl AccessHistories {
     /// Takes note of slots read of a fork; the slots to fetch now.
     pub(crate) fn read(
         &mut self,
         id: ForkId,
         slots: Range<u64>,
-        reach: Reach,
+        reach: PrefetchBounds,
     ) -> Option<Range<u64>> {
         if reach.end <= SEQUENCE_MIN + 1 {
             return None;
@@ -216,7 +220,7 @@ impl Traces {
 
     fn forget_sweeps(&mut self) {
         while let Some((id, at)) = self.lately.front().copied()
-            && (self.lately.len() >= LATELY || at + LONG_AGO < self.now)
+            && (self.lately.len() >= RECENT_READS || at + RECENT_AGE < self.now)
         {
             self.lately.pop_front();
             if let Some(count) = self.swept.get_mut(&id) {
@@ -240,14 +244,14 @@ mod tests {
 
     use super::*;
 
-    const FAR: Reach = Reach {
-        most: AHEAD_MAX,
+    const FAR: PrefetchBounds = PrefetchBounds {
+        most: PREFETCH_SLOTS_MAX,
         room: u64::MAX,
         end: u64::MAX,
     };
 
     fn fetched(reads: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
-        let mut trace = Trace::default();
+        let mut trace = AccessHistory::default();
         let fetches = reads
             .into_iter()
             .filter_map(|s| trace.read(s..s + 1, FAR).1);
@@ -271,7 +275,7 @@ mod tests {
         assert!(all.last().unwrap().end > 200);
         assert!(all.len() < 30, "{} fetches", all.len());
         let longest = fetched(0..2000).iter().map(|r| r.end - r.start).max();
-        assert_eq!(longest, Some(AHEAD_MAX / 2));
+        assert_eq!(longest, Some(PREFETCH_SLOTS_MAX / 2));
     }
 
     #[test]
@@ -293,7 +297,7 @@ mod tests {
         assert_eq!(fetched((0..100).map(|i| i * 2)), []);
         assert_eq!(fetched((0..100).rev()), []);
         // Long ones neither.
-        let mut trace = Trace::default();
+        let mut trace = AccessHistory::default();
         for i in 0..1000 {
             let at = 16 + i * 7919 % 10_007 * 16;
             assert_eq!(trace.read(at..at + 16, FAR), (false, None));
@@ -311,7 +315,7 @@ mod tests {
                 (state >> 33) % length
             };
             let all = fetched((0..length).chain((0..10_000).map(|_| random())));
-            let chance = slots(&all).saturating_sub(length + AHEAD_MAX);
+            let chance = slots(&all).saturating_sub(length + PREFETCH_SLOTS_MAX);
             assert!(chance < 3000, "{chance} slots for 10,000 of {length}");
         }
     }
@@ -328,7 +332,7 @@ mod tests {
                 slots(&all)
             );
             assert!(
-                slots(&all) < wanted + streams * AHEAD_MAX,
+                slots(&all) < wanted + streams * PREFETCH_SLOTS_MAX,
                 "twice: {}",
                 slots(&all)
             );
@@ -339,12 +343,12 @@ mod tests {
     #[test]
     fn the_second_sweep_is_fetched_as_the_first() {
         for (length, most) in [(20, 128), (64, 128), (64, 16), (118, 16), (300, 128)] {
-            let reach = Reach {
+            let reach = PrefetchBounds {
                 most,
                 end: length,
                 ..FAR
             };
-            let mut trace = Trace::default();
+            let mut trace = AccessHistory::default();
             for _ in 0..3 {
                 let all: Vec<_> = (0..length)
                     .filter_map(|s| trace.read(s..s + 1, reach).1)
@@ -360,12 +364,12 @@ mod tests {
 
     #[test]
     fn little_room_makes_no_crumbs() {
-        let mut trace = Trace::default();
+        let mut trace = AccessHistory::default();
         let mut all = Vec::new();
         for slot in 0_u64..1000 {
             // Comes back by two slots a read.
             let room = (slot * 2).saturating_sub(slots(&all));
-            let reach = Reach { room, ..FAR };
+            let reach = PrefetchBounds { room, ..FAR };
             all.extend(trace.read(slot..slot + 1, reach).1);
         }
         assert!(
@@ -378,8 +382,8 @@ mod tests {
 
     #[test]
     fn traces_are_kept_of_those_read_last() {
-        let mut traces = Traces::default();
-        let reach = Reach { end: 1000, ..FAR };
+        let mut traces = AccessHistories::default();
+        let reach = PrefetchBounds { end: 1000, ..FAR };
         for slot in 0..4 {
             for id in 1..FORKS as u64 + 100 {
                 traces.read(ForkId(id), slot..slot + 1, reach);
@@ -398,7 +402,7 @@ mod tests {
 
     #[test]
     fn sweeps_count_while_they_go_on() {
-        let mut traces = Traces::default();
+        let mut traces = AccessHistories::default();
         for slot in 0..200 {
             for id in 0..300 {
                 traces.read(ForkId(id), slot..slot + 1, FAR);
@@ -408,12 +412,12 @@ mod tests {
         // Many short ones, each read to its end.
         for id in 1000..9000 {
             for slot in 0..4 {
-                let reach = Reach { end: 4, ..FAR };
+                let reach = PrefetchBounds { end: 4, ..FAR };
                 traces.read(ForkId(id), slot..slot + 1, reach);
             }
         }
         assert!(traces.sweeps() < 2, "{}", traces.sweeps());
-        assert!(traces.lately.len() <= LATELY && traces.forks.len() <= FORKS);
+        assert!(traces.lately.len() <= RECENT_READS && traces.forks.len() <= FORKS);
     }
 
     proptest! {
@@ -421,20 +425,20 @@ mod tests {
         fn a_fetch_lies_ahead_of_what_is_read_and_is_bounded(
             reads in prop::collection::vec((0_u64..300, 1_u64..200, 0_u64..200, 0_u64..200), 1..300),
         ) {
-            let mut trace = Trace::default();
+            let mut trace = AccessHistory::default();
             for (start, length, most, room) in reads {
-                let reach = Reach {
+                let reach = PrefetchBounds {
                     most,
                     room,
                     end: 400,
                 };
                 if let Some(fetch) = trace.read(start..start + length, reach).1 {
                     prop_assert!(fetch.start >= start + length);
-                    let end = start + length + AHEAD_MAX.min(most);
+                    let end = start + length + PREFETCH_SLOTS_MAX.min(most);
                     prop_assert!(fetch.end <= end.min(400) && !fetch.is_empty());
                     prop_assert!(fetch.end - fetch.start <= room);
                 }
-                prop_assert!(trace.slots.len() <= TRACE);
+                prop_assert!(trace.slots.len() <= HISTORY_SLOTS);
                 prop_assert!(trace.slots.is_sorted_by(|a, b| a.0 < b.0));
             }
         }

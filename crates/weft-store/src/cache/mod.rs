@@ -10,11 +10,11 @@
 //! 3. Of two calls that need one block, one reads it and the other waits.
 
 mod dirty;
-mod flights;
 mod history;
+mod in_flight;
 mod residency;
 
 pub(crate) use dirty::Dirty;
-pub(crate) use flights::Flights;
-pub(crate) use history::{FETCH, Reach};
+pub(crate) use history::{FETCH_SLOTS, PrefetchBounds};
+pub(crate) use in_flight::ReadsInFlight;
 pub(crate) use residency::Residency;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::history::{Reach, Traces};
+use super::history::{AccessHistories, PrefetchBounds};
 use crate::config::CacheRules;
 use crate::forks::Forks;
 use crate::pages::{Page, SLOT};
@@ -17,10 +17,10 @@ use crate::record::ForkId;
 /// How many pages and entries that must stay an eviction looks at before it leaves the rest for the
 /// next one: where most of the cache is dirty, or not in the index yet, looking at all of it would
 /// cost each write milliseconds.
-const LOOK_IN_VAIN: usize = 512;
+const SCAN_MAX: usize = 512;
 /// How much the cache grows before the next eviction looks again after one in vain: eight are
 /// looked at for each block, which adds two to the clock at most.
-const LOOK_AGAIN: u64 = (LOOK_IN_VAIN / 8 * BLOCK) as u64;
+const SCAN_INTERVAL: u64 = (SCAN_MAX / 8 * BLOCK) as u64;
 /// The clock's mark for a chunk's entry instead of a page.
 const ENTRY: u32 = u32::MAX;
 
@@ -31,14 +31,14 @@ pub(crate) struct Residency {
     cached: u64,
     /// Bytes up to which the cache is left alone, because an eviction has just found nothing to
     /// take.
-    look_at: u64,
+    scan_at: u64,
     /// The hold queue, a clock: every page and entry.
     clock: VecDeque<(ForkId, u64, u32)>,
     /// The replace queue: pages of slots that were read or written as a whole. They go first.
     replace: VecDeque<(ForkId, u64, u32)>,
     rules: CacheRules,
-    history: Traces,
-    fetched_in_vain: u64,
+    history: AccessHistories,
+    prefetched_unused: u64,
     evictions: u64,
 }
 
@@ -100,9 +100,9 @@ impl Residency {
                 page.is_some_and(|p| p.listed)
             });
         }
-        let mut patience = most.min(self.replace.len());
-        while self.cached > limit && patience > 0 {
-            patience -= 1;
+        let mut left = most.min(self.replace.len());
+        while self.cached > limit && left > 0 {
+            left -= 1;
             let Some((id, n, slot)) = self.replace.pop_front() else {
                 return;
             };
@@ -115,8 +115,8 @@ impl Residency {
                 Some(place @ Some(_)) if place.as_ref().is_some_and(|p| p.spent) => {
                     let page = place.take().expect("it was just looked at");
                     self.cached -= page.bytes();
-                    self.fetched_in_vain += u64::from(page.fetched.count_ones());
-                    patience = most.min(self.replace.len());
+                    self.prefetched_unused += u64::from(page.fetched.count_ones());
+                    left = most.min(self.replace.len());
                 }
                 // It was touched again and is held.
                 Some(Some(page)) => page.listed = false,
@@ -127,47 +127,47 @@ impl Residency {
 
     /// Evicts clean pages, and entries that the index has, until `limit` holds.
     ///
-    /// Cost: looks at no more than [`LOOK_IN_VAIN`] in a row that must stay, and at as many more
-    /// for each [`LOOK_AGAIN`] by which the cache has grown since it last looked in vain; the next
+    /// Cost: looks at no more than [`SCAN_MAX`] in a row that must stay, and at as many more for
+    /// each [`SCAN_INTERVAL`] by which the cache has grown since it last looked in vain; the next
     /// call goes on from there. So the hand turns faster than the clock grows, whatever comes in
     /// one batch.
     pub(crate) fn evict(&mut self, forks: &mut Forks, limit: u64) {
         if self.cached <= limit {
-            self.look_at = 0;
+            self.scan_at = 0;
             return;
         }
-        if self.cached < self.look_at {
+        if self.cached < self.scan_at {
             return;
         }
-        let looked_at = self.look_at.saturating_sub(LOOK_AGAIN).max(limit);
-        let grown = self.cached.saturating_sub(looked_at);
-        let most = LOOK_IN_VAIN.max((grown / LOOK_AGAIN) as usize * LOOK_IN_VAIN);
+        let scanned_at = self.scan_at.saturating_sub(SCAN_INTERVAL).max(limit);
+        let grown = self.cached.saturating_sub(scanned_at);
+        let most = SCAN_MAX.max((grown / SCAN_INTERVAL) as usize * SCAN_MAX);
         self.evict_spent(forks, limit, most);
         self.turn_clock(forks, limit, most);
-        self.look_at = if self.cached > limit {
-            self.cached + LOOK_AGAIN
+        self.scan_at = if self.cached > limit {
+            self.cached + SCAN_INTERVAL
         } else {
             0
         };
     }
 
     /// Says that what had to stay may go now: the next eviction looks.
-    pub(crate) fn look_again(&mut self) {
-        self.look_at = 0;
+    pub(crate) fn scan_again(&mut self) {
+        self.scan_at = 0;
     }
 
     /// Evicts everything that need not stay.
     pub(crate) fn evict_all(&mut self, forks: &mut Forks) {
-        self.look_again();
+        self.scan_again();
         self.evict_spent(forks, 0, self.replace.len());
         // The hand passes twice: once to forget that a page was used, once to take it.
         self.turn_clock(forks, 0, self.clock.len() * 2);
     }
 
     fn turn_clock(&mut self, forks: &mut Forks, limit: u64, most: usize) {
-        let mut patience = most.min(self.clock.len() * 2);
-        while self.cached > limit && patience > 0 {
-            patience -= 1;
+        let mut left = most.min(self.clock.len() * 2);
+        while self.cached > limit && left > 0 {
+            left -= 1;
             let Some((id, n, slot)) = self.clock.pop_front() else {
                 return;
             };
@@ -179,7 +179,7 @@ impl Residency {
                     self.cached -= chunk.cost;
                     forks.drop_chunk(id, n);
                     self.evictions += 1;
-                    patience = most;
+                    left = most;
                 } else {
                     self.clock.push_back((id, n, slot));
                 }
@@ -191,15 +191,15 @@ impl Residency {
             match place {
                 Some(page) if page.dirty != 0 || page.used => {
                     // To forget that it was used is what the hand is for.
-                    patience += usize::from(page.used && page.dirty == 0);
+                    left += usize::from(page.used && page.dirty == 0);
                     page.used = false;
                     self.clock.push_back((id, n, slot));
                 }
                 Some(page) => {
                     self.cached -= page.bytes();
-                    self.fetched_in_vain += u64::from(page.fetched.count_ones());
+                    self.prefetched_unused += u64::from(page.fetched.count_ones());
                     *place = None;
-                    patience = most;
+                    left = most;
                 }
                 None => {}
             }
@@ -246,13 +246,13 @@ impl Residency {
     }
 
     /// Bytes of pages and entries went by other ways than an eviction.
-    pub(crate) fn forgot(&mut self, bytes: u64) {
+    pub(crate) fn uncount(&mut self, bytes: u64) {
         self.cached -= bytes;
     }
 
     /// Entries went by other ways than an eviction: what was loaded from the index meanwhile is not
     /// to be used.
-    pub(crate) fn entries_went(&mut self) {
+    pub(crate) fn entries_removed(&mut self) {
         self.evictions += 1;
     }
 
@@ -262,17 +262,17 @@ impl Residency {
     }
 
     /// Blocks that were fetched ahead and evicted before a read used them.
-    pub(crate) fn fetched_in_vain(&self) -> u64 {
-        self.fetched_in_vain
+    pub(crate) fn prefetched_unused(&self) -> u64 {
+        self.prefetched_unused
     }
 
     /// What a read of slots foretells: the slots to fetch. `share` makes the reach of the number of
     /// forks that are read in sequence.
-    pub(crate) fn foresee(
+    pub(crate) fn predict(
         &mut self,
         id: ForkId,
         slots: Range<u64>,
-        reach: impl FnOnce(u64) -> Reach,
+        reach: impl FnOnce(u64) -> PrefetchBounds,
     ) -> Option<Range<u64>> {
         let reach = reach(self.history.sweeps());
         self.history.read(id, slots, reach)

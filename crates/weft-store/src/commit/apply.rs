@@ -16,12 +16,12 @@ use crate::counters::Counters;
 use crate::engine::{IndexBudget, Inner, Store, detached};
 use crate::error::StoreError;
 use crate::forks::Checkpoint;
-use crate::index::{Application, Batches, Dead};
+use crate::index::{Application, IndexBatches, RemovedFork};
 use crate::pages::{APPLYING, CHANGED};
 use crate::record::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkRecord, META, STORE_KEY,
 };
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Most steps of a removal in one application.
 const REMOVAL_STEPS: usize = 16;
@@ -99,26 +99,26 @@ impl Inner {
                 }
             }
             state.applied(application.logged());
-            state.cache_mut().look_again();
+            state.cache_mut().scan_again();
             state.evict(self.bounds().cache);
         }
         self.log().release_through(application.bound());
         self.wake_waiting_calls();
-        self.remove_from_index(application.into_dead()).await
+        self.remove_from_index(application.into_removed()).await
     }
 
     /// Removes from the index the chunks of dead forks and chunks that belong to no fork, as far as
     /// there is space for it. Of many chunks a later pass removes the rest, because other work
     /// waits for the background task.
-    async fn remove_from_index(&self, dead: Vec<Dead>) -> Result<(), StoreError> {
+    async fn remove_from_index(&self, dead: Vec<RemovedFork>) -> Result<(), StoreError> {
         let mut removal = std::mem::take(&mut *self.removal());
-        removal.dead.extend(dead);
+        removal.removed.extend(dead);
         let mut steps = 0;
         while !removal.is_done() && steps < REMOVAL_STEPS && self.check_removal_space().is_ok() {
             steps += 1;
             let (index, most) = (Arc::clone(self.index()), self.entries_per_removal());
             let step = self.run(move || {
-                let freed = removal.part(&*index, most);
+                let freed = removal.remove_some(&*index, most);
                 (freed, removal)
             });
             let (freed, rest) = step.await?;
@@ -138,8 +138,8 @@ impl Inner {
         if steps == REMOVAL_STEPS && !removal.is_done() {
             self.request_application();
         }
-        let dead = std::mem::take(&mut removal.dead);
-        self.lock().changes_mut().removed_again(dead);
+        let dead = std::mem::take(&mut removal.removed);
+        self.lock().changes_mut().requeue_removed(dead);
         *self.removal() = removal;
         Ok(())
     }
@@ -158,11 +158,11 @@ impl Inner {
     /// Removes all segments that were applied, because space is short. If the index may not grow,
     /// it then has only one copy of what they say: better than no space for new data.
     pub(crate) async fn release_retained_log(&self) -> Result<(), StoreError> {
-        if self.log().kept() > 0 {
+        if self.log().retained() > 0 {
             if self.index().check_space().is_ok() {
                 self.settle_index().await?;
             } else {
-                self.log().settled(self.log().last_kept());
+                self.log().settled(self.log().last_retained());
             }
         }
         self.log().remove_settled()
@@ -170,7 +170,7 @@ impl Inner {
 
     /// Whether the log retains enough segments to make the index write a table.
     fn should_settle_index(&self) -> bool {
-        let kept = self.log().kept();
+        let kept = self.log().retained();
         let unsettled = self.lock().head().unsettled();
         kept > 0
             && (kept > self.bounds().log / 8
@@ -183,7 +183,7 @@ impl Inner {
     pub(crate) async fn settle_index(&self) -> Result<(), StoreError> {
         // Read before the index settles: an application that ends meanwhile may be in its tables
         // only partly.
-        let (through, indexed) = (self.log().last_kept(), self.lock().head().indexed());
+        let (through, indexed) = (self.log().last_retained(), self.lock().head().indexed());
         let index = Arc::clone(self.index());
         let settled = self.run(move || index.flush()).await?;
         settled.map_err(|error| StoreError::IndexFull {
@@ -197,7 +197,7 @@ impl Inner {
     }
 }
 
-fn oldest_dirty(state: &State) -> u64 {
+fn oldest_dirty(state: &StoreState) -> u64 {
     let chunks = state.dirty().chunks().iter();
     let chunks = chunks.filter_map(|(id, n)| state.forks().chunk(*id, *n));
     chunks
@@ -209,9 +209,9 @@ fn oldest_dirty(state: &State) -> u64 {
 
 /// Copies all that differs from the index. The copied chunks stay in memory until the index has
 /// them.
-fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Application {
+fn copy_changes(state: &mut StoreState, bound: u64, logged: u64, several: bool) -> Application {
     let mut changes = state.changes_mut().take();
-    let mut batches = Batches::default();
+    let mut batches = IndexBatches::default();
     // Last: an adopted entry must be in the index before the entry it came from is removed.
     let mut deletions = Vec::new();
     for file in changes.files {
@@ -223,14 +223,18 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
             batches.push((FILES, FileRecord::key(file), Some(record.encode())));
         }
     }
-    for dead in &mut changes.dead {
+    for dead in &mut changes.removed {
         if !dead.take_record() {
             continue;
         }
         if state.find(dead.key()).is_none() {
             deletions.push((FORKS, ForkRecord::key(dead.key()), None));
         }
-        deletions.push((FORKS, ForkRecord::kept_key(dead.key(), dead.id()), None));
+        deletions.push((
+            FORKS,
+            ForkRecord::checkpoint_fork_key(dead.key(), dead.id()),
+            None,
+        ));
     }
     for (file, number) in changes.checkpoints {
         let key = CheckpointRecord::key(file, number);
@@ -277,15 +281,15 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
             blocks: fork.blocks(),
             parent: fork.parent(),
             inherit: fork.inherit(),
-            checkpoint: fork.kept().unwrap_or(0),
+            checkpoint: fork.checkpoint().unwrap_or(0),
         };
-        let key = match fork.kept() {
+        let key = match fork.checkpoint() {
             None => ForkRecord::key(fork.key()),
-            Some(_) => ForkRecord::kept_key(fork.key(), id),
+            Some(_) => ForkRecord::checkpoint_fork_key(fork.key(), id),
         };
         batches.push((FORKS, key, Some(record.encode())));
     }
-    for change in state.doubts().take_changes() {
+    for change in state.doubts_mut().take_changes() {
         batches.push(change);
     }
     for deletion in deletions {
@@ -293,7 +297,7 @@ fn copy_changes(state: &mut State, bound: u64, logged: u64, several: bool) -> Ap
     }
     let record = state.record(bound, several);
     batches.push_alone((META, STORE_KEY.to_vec(), Some(record.encode())));
-    Application::new(batches, chunks, changes.dead, bound, logged)
+    Application::new(batches, chunks, changes.removed, bound, logged)
 }
 
 impl Store {

@@ -1,6 +1,5 @@
 //! The background task: it flushes, applies the log and frees space when it is woken.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::error::StoreError;
 use crate::limits::FULL_SLOTS;
 use crate::pool::BLOCK;
 use crate::signals::Signals;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// How long blocks of removed forks that only the index knows stay in use.
 const REAP_AFTER: Duration = Duration::from_secs(2);
@@ -94,19 +93,19 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
         let timers = [reap_at, space.next_try, index.next_try, Some(tidy_at)];
         let first = timers.into_iter().flatten().fold(apply_at, Instant::min);
         // Woken by a timer or by a call: either way there may be work.
-        drop(tokio::time::timeout_at(first, signals.work.notified()).await);
-        if signals.stop.load(Relaxed) {
+        drop(tokio::time::timeout_at(first, signals.woken()).await);
+        if signals.is_stopped() {
             return;
         }
         let Some(inner) = store.upgrade() else { return };
         if tidy_at <= Instant::now() {
             tidy_at = Instant::now() + TIDY_INTERVAL;
-            inner.pool().tidy();
+            inner.pool().release_idle();
         }
-        let dead = inner.lock().changes().has_dead();
+        let dead = inner.lock().changes().has_removed();
         if apply_at <= Instant::now() {
             apply_at = Instant::now() + APPLY_AFTER;
-            if inner.lock().is_ahead_of_index() || !inner.removal().is_done() {
+            if inner.lock().differs_from_index() || !inner.removal().is_done() {
                 inner.request_application();
             }
         }
@@ -123,7 +122,7 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
 
 impl Inner {
     /// Whether dirty pages are to be written now, before they reach their bound.
-    pub(crate) fn has_much_dirty(&self, state: &State) -> bool {
+    pub(crate) fn has_much_dirty(&self, state: &StoreState) -> bool {
         let dirty = state.dirty().blocks() * BLOCK as u64;
         if self.bounds().rules.low_water {
             return dirty > self.bounds().dirty / 2;
@@ -132,7 +131,7 @@ impl Inner {
     }
 
     /// Whether the log is to be applied: at half of its bound.
-    pub(crate) fn log_is_long(&self, state: &State) -> bool {
+    pub(crate) fn log_is_long(&self, state: &StoreState) -> bool {
         self.log().bytes() > self.bounds().log / 2
             || state.head().to_replay() > self.bounds().replay / 2
             || state.changes().chunks().len() as u64 > self.bounds().changed
@@ -143,11 +142,17 @@ impl Inner {
     async fn free_space(&self) -> Result<(), StoreError> {
         let tail = {
             let state = self.lock();
-            state.forks().first_tail().filter(|_| !state.is_closed())
+            state
+                .forks()
+                .first_deferred_truncation()
+                .filter(|_| !state.is_closed())
         };
         let settled = tail.map_or(Ok(false), |id| self.step_truncation(id));
         // One step at a time: pages must be flushed, and other work must get its turn.
-        if tail.is_some() && settled.is_ok() && self.lock().forks().first_tail().is_some() {
+        if tail.is_some()
+            && settled.is_ok()
+            && self.lock().forks().first_deferred_truncation().is_some()
+        {
             self.wake_background();
             tokio::task::yield_now().await;
         }
@@ -175,7 +180,7 @@ impl Inner {
                     }
                     // Dirty pages are written all the same, unless what is left is reserved for
                     // deletions; writers at the log's bound find out that waiting would not end.
-                    may_flush = self.log().has_room();
+                    may_flush = self.log().has_space();
                 }
                 done => {
                     done?;

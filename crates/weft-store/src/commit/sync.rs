@@ -7,7 +7,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -62,7 +61,7 @@ impl Inner {
         let log = self.unsynced_log()?;
         // After the log's end was read: a write sets this flag before its map is logged.
         let all = self.disks().all().iter();
-        let written = all.filter(|d| d.written.swap(false, Relaxed));
+        let written = all.filter(|d| d.take_written());
         let data = written.filter_map(|d| Some((Some(d), d.file().ok()?)));
         let files = log.files.iter().map(|f| (None, f)).chain(data);
         let mut running: FuturesUnordered<_> = files
@@ -71,7 +70,7 @@ impl Inner {
         let mut result = Ok(());
         while let Some((disk, done)) = running.next().await {
             if let (Some(disk), Err(error)) = (disk, &done) {
-                let (number, reason) = (disk.number, format!("sync: {error}"));
+                let (number, reason) = (disk.number(), format!("sync: {error}"));
                 self.disks().fail(self.lock().space_mut(), number, &reason);
                 let named = io::Error::new(error.kind(), format!("{}: {error}", disk.shown()));
                 result = result.and(Err(named));
@@ -90,7 +89,7 @@ impl Inner {
         let segment = self.log().synced(log.through);
         let mut state = self.lock();
         state.synced(log.through, segment);
-        self.disks().look(state.space());
+        self.disks().report_full(state.space());
         Ok(())
     }
 }

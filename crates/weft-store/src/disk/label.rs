@@ -17,7 +17,7 @@ pub(crate) const LABEL: &str = "label";
 /// What a folder may hold that is given to a store as a disk.
 const HARMLESS: [&str; 3] = ["lock", "lost+found", DATA];
 
-pub(crate) enum Found {
+pub(crate) enum DiskProbe {
     Labelled(u16, Arc<dyn Storage>),
     New(Arc<dyn Storage>),
     Missing(String),
@@ -31,10 +31,10 @@ pub(crate) fn has_data(storage: &dyn Storage) -> bool {
 }
 
 /// Looks at what a path of the configuration holds.
-pub(crate) fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> {
+pub(crate) fn probe(disk: &DiskConfig, owner: &str) -> Result<DiskProbe, StoreError> {
     let storage = match &disk.storage {
         Ok(storage) => Arc::clone(storage),
-        Err(reason) => return Ok(Found::Missing(reason.clone())),
+        Err(reason) => return Ok(DiskProbe::Missing(reason.clone())),
     };
     let wrong = |reason: String| StoreError::Disk {
         path: disk.path.clone(),
@@ -42,27 +42,27 @@ pub(crate) fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> 
     };
     let names = match storage.list() {
         Ok(names) => names,
-        Err(error) => return Ok(Found::Missing(error.to_string())),
+        Err(error) => return Ok(DiskProbe::Missing(error.to_string())),
     };
     if !names.iter().any(|n| n == LABEL) {
         if !disk.new {
             let reason = "it has no label: is it mounted? A new, empty disk gets one by `weft format --new-disks`";
-            return Ok(Found::Missing(reason.to_owned()));
+            return Ok(DiskProbe::Missing(reason.to_owned()));
         }
         if let Some(name) = names.iter().find(|n| !HARMLESS.contains(&n.as_str())) {
             return Err(wrong(format!("it is not empty: it holds {name:?}")));
         }
-        return Ok(Found::New(storage));
+        return Ok(DiskProbe::New(storage));
     }
     let label = storage
         .open(LABEL, FileKind::Log)
-        .and_then(|f| f.read_plain(0, BLOCK));
+        .and_then(|f| f.read_buffered(0, BLOCK));
     let label = match label {
         Ok(bytes) => match LabelRecord::decode(&bytes) {
             Ok(label) => label,
             Err(StoreError::Corrupt { .. }) if disk.new && is_empty(&*storage) => {
                 // A crash cut its writing short: nothing was put on the disk yet.
-                return Ok(Found::New(storage));
+                return Ok(DiskProbe::New(storage));
             }
             Err(error @ StoreError::Corrupt { .. }) => {
                 let help = "`weft fsck --offline DIR --repair` writes its label anew if it can tell which disk it is";
@@ -70,7 +70,7 @@ pub(crate) fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> 
             }
             Err(error) => return Err(wrong(error.to_string())),
         },
-        Err(error) => return Ok(Found::Missing(error.to_string())),
+        Err(error) => return Ok(DiskProbe::Missing(error.to_string())),
     };
     if label.owner != owner {
         return Err(wrong(format!(
@@ -78,7 +78,7 @@ pub(crate) fn find(disk: &DiskConfig, owner: &str) -> Result<Found, StoreError> 
             label.owner
         )));
     }
-    Ok(Found::Labelled(label.number, storage))
+    Ok(DiskProbe::Labelled(label.number, storage))
 }
 
 impl DiskConfig {
@@ -94,10 +94,10 @@ impl DiskConfig {
                 reason,
             })
         };
-        match find(self, "a new volume")? {
-            Found::New(_) => Ok(()),
-            Found::Missing(reason) => refused(reason),
-            Found::Labelled(..) => refused("it has a label already".to_owned()),
+        match probe(self, "a new volume")? {
+            DiskProbe::New(_) => Ok(()),
+            DiskProbe::Missing(reason) => refused(reason),
+            DiskProbe::Labelled(..) => refused("it has a label already".to_owned()),
         }
     }
 }
@@ -116,7 +116,7 @@ pub(crate) async fn write_label(
     let file = storage.open(LABEL, FileKind::Log).map_err(fail)?;
     let owner = config.owner.clone();
     file.truncate(0).map_err(fail)?;
-    file.write_plain(0, &LabelRecord { number, owner }.encode())
+    file.write_buffered(0, &LabelRecord { number, owner }.encode())
         .map_err(fail)?;
     file.sync().await.map_err(fail)?;
     storage.sync_folder().map_err(fail)

@@ -11,6 +11,6 @@ mod set;
 pub(crate) use label::write_label;
 pub(crate) use set::known_disks;
 
-pub(crate) use label::{DATA, Found, LABEL, find, has_data};
+pub(crate) use label::{DATA, DiskProbe, LABEL, has_data, probe};
 pub use set::{DISKS_MAX, DiskState, DiskStatus};
 pub(crate) use set::{Disk, DiskSet};

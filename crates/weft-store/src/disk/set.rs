@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::Mutex;
 use weft_kv::{Batch, OrderedKv};
 
-use super::label::{DATA, Found, find, has_data, write_label};
+use super::label::{DATA, DiskProbe, has_data, probe, write_label};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::pool::BLOCK;
@@ -26,20 +26,20 @@ pub const DISKS_MAX: usize = 256;
 
 /// One disk of a store.
 pub(crate) struct Disk {
-    pub(crate) number: u16,
+    number: u16,
     /// Its path, as the configuration has it.
-    pub(crate) path: String,
-    parts: Option<(Arc<dyn Storage>, Arc<dyn StorageFile>)>,
+    path: String,
+    files: Option<(Arc<dyn Storage>, Arc<dyn StorageFile>)>,
     capacity: u64,
     reserve: u64,
     /// Written since the last sync began.
-    pub(crate) written: AtomicBool,
+    written: AtomicBool,
     errors: AtomicU64,
     failed: Mutex<Option<String>>,
     /// It was said to be full.
     full: AtomicBool,
     /// Its host takes nothing back.
-    pub(crate) keeps_all: AtomicBool,
+    refuses_punches: AtomicBool,
 }
 
 /// Whether a disk is given new data, and if not, why.
@@ -77,16 +77,41 @@ pub struct DiskStatus {
 }
 
 impl Disk {
+    /// Its number in the store.
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The next sync covers its file.
+    pub(crate) fn mark_written(&self) {
+        self.written.store(true, Relaxed);
+    }
+
+    /// Whether its file was written since the last call.
+    pub(crate) fn take_written(&self) -> bool {
+        self.written.swap(false, Relaxed)
+    }
+
+    /// Whether its host refused to take freed blocks back since the store was opened.
+    pub(crate) fn refuses_punches(&self) -> bool {
+        self.refuses_punches.load(Relaxed)
+    }
+
+    /// Its host refused to take freed blocks back.
+    pub(crate) fn mark_refusing_punches(&self) {
+        self.refuses_punches.store(true, Relaxed);
+    }
+
     /// The file of blocks; an error where the disk is not there.
     pub(crate) fn file(&self) -> io::Result<&Arc<dyn StorageFile>> {
-        match &self.parts {
+        match &self.files {
             Some((_, file)) => Ok(file),
             None => Err(io::Error::new(io::ErrorKind::NotFound, self.reason())),
         }
     }
 
     pub(crate) fn is_missing(&self) -> bool {
-        self.parts.is_none()
+        self.files.is_none()
     }
 
     fn reason(&self) -> String {
@@ -96,7 +121,7 @@ impl Disk {
 
     /// Bytes that it could still grow by, where `away` bytes of its free blocks have no sure place.
     pub(crate) fn growth(&self, size: u64, away: u64) -> io::Result<u64> {
-        let Some((storage, _)) = &self.parts else {
+        let Some((storage, _)) = &self.files else {
             return Ok(0);
         };
         if !storage.grows() {
@@ -176,10 +201,10 @@ impl DiskSet {
     }
 
     /// Makes the disks known to an allocator, with the blocks they have.
-    pub(crate) fn count(&self, alloc: &mut Allocator) -> Result<(), StoreError> {
+    pub(crate) fn add_to(&self, alloc: &mut Allocator) -> Result<(), StoreError> {
         for disk in &self.0 {
-            let Some((_, file)) = &disk.parts else {
-                alloc.miss(disk.number);
+            let Some((_, file)) = &disk.files else {
+                alloc.mark_missing(disk.number);
                 continue;
             };
             let size = file.length();
@@ -196,13 +221,13 @@ impl DiskSet {
     /// Says of each disk once that it became full, and once that it has room again.
     ///
     /// Cost: a few additions a disk; a call to the system for one that has nothing free.
-    pub(crate) fn look(&self, alloc: &Allocator) {
+    pub(crate) fn report_full(&self, alloc: &Allocator) {
         for number in alloc.open() {
             let Some(disk) = self.get(number) else {
                 continue;
             };
             let size = alloc.of_disk(number).0 * BLOCK as u64;
-            let away = alloc.away(number) * BLOCK as u64;
+            let away = alloc.unbacked(number) * BLOCK as u64;
             let full = alloc.is_full(number)
                 && disk
                     .growth(size, away)
@@ -224,7 +249,7 @@ impl DiskSet {
         let of = |disk: &Disk| {
             let (blocks, free) = alloc.of_disk(disk.number);
             let unit = BLOCK as u64;
-            let away = alloc.away(disk.number);
+            let away = alloc.unbacked(disk.number);
             let failed = disk.failed.lock().clone();
             let closed = !open.contains(&disk.number);
             let growth = if closed {
@@ -258,23 +283,23 @@ impl DiskSet {
         let own = config.storage.open(DATA, FileKind::Data);
         let own = own.map_err(|e| StoreError::io("open", DATA, &e))?;
         let mut disks = vec![Disk::new(0, "", config.capacity, config.reserve_bytes)];
-        disks[0].parts = Some((Arc::clone(&config.storage), own));
+        disks[0].files = Some((Arc::clone(&config.storage), own));
         let known = known_disks(&*config.index)?;
         let mut next = known.iter().map(|(n, _)| n + 1).max().unwrap_or(1);
         let mut reasons = BTreeMap::new();
         let mut found = Vec::new();
         for disk in &config.disks {
-            found.push((disk, find(disk, &config.owner)?));
+            found.push((disk, probe(disk, &config.owner)?));
         }
         for (_, label) in &found {
-            if let Found::Labelled(number, _) = label {
+            if let DiskProbe::Labelled(number, _) = label {
                 next = next.max(number + 1);
             }
         }
         for (disk, label) in found {
             let (number, parts) = match label {
                 // An empty file in its place would have others' blocks where this store's were.
-                Found::Labelled(number, storage)
+                DiskProbe::Labelled(number, storage)
                     if known.iter().any(|(n, _)| *n == number) && !has_data(&*storage) =>
                 {
                     let reason = format!("its file `{DATA}` is gone");
@@ -282,14 +307,14 @@ impl DiskSet {
                     reasons.insert(disk.path.clone(), reason);
                     continue;
                 }
-                Found::Labelled(number, storage) => (number, storage),
-                Found::New(storage) => {
+                DiskProbe::Labelled(number, storage) => (number, storage),
+                DiskProbe::New(storage) => {
                     let number = next;
                     next += 1;
                     write_label(&*storage, number, config).await?;
                     (number, storage)
                 }
-                Found::Missing(reason) => {
+                DiskProbe::Missing(reason) => {
                     tracing::error!(path = %disk.path, %reason, "a disk is missing");
                     reasons.insert(disk.path.clone(), reason);
                     continue;
@@ -300,7 +325,7 @@ impl DiskSet {
             let file = file.and_then(|file| parts.sync_folder().map(|()| file));
             let file = file.map_err(|e| StoreError::io("open the data of", &disk.path, &e))?;
             let mut opened = Disk::new(number, &disk.path, disk.capacity, disk.reserve);
-            opened.parts = Some((parts, file));
+            opened.files = Some((parts, file));
             disks.push(opened);
         }
         for (number, path) in known {
@@ -331,14 +356,14 @@ impl Disk {
         Self {
             number,
             path: path.to_owned(),
-            parts: None,
+            files: None,
             reserve,
             capacity: capacity / BLOCK as u64 * BLOCK as u64,
             written: AtomicBool::new(true),
             errors: AtomicU64::new(0),
             failed: Mutex::default(),
             full: AtomicBool::new(false),
-            keeps_all: AtomicBool::new(false),
+            refuses_punches: AtomicBool::new(false),
         }
     }
 }

@@ -235,8 +235,8 @@ impl Doubts {
         self.changed_all |= self.absent.take().is_some();
     }
 
-    pub(crate) fn doubt_all(&mut self, below: FileId, living: Vec<ForkId>) {
-        for id in living {
+    pub(crate) fn doubt_all(&mut self, below: FileId, live: Vec<ForkId>) {
+        for id in live {
             self.set(id, Ranges::all());
         }
         self.changed_files.append(&mut self.trusted);

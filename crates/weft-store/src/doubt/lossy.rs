@@ -6,9 +6,9 @@ use crate::record::ForkId;
 
 /// Chunks whose entries may say that blocks are lost.
 #[derive(Debug, Default)]
-pub(crate) struct Lossy(BTreeSet<(ForkId, u64)>);
+pub(crate) struct LossyChunks(BTreeSet<(ForkId, u64)>);
 
-impl Lossy {
+impl LossyChunks {
     /// A chunk's entry says that a block is lost.
     pub(crate) fn insert(&mut self, id: ForkId, n: u64) {
         self.0.insert((id, n));

@@ -8,5 +8,5 @@ mod lossy;
 mod touches;
 
 pub(crate) use doubts::Doubts;
-pub(crate) use lossy::Lossy;
-pub(crate) use touches::{Touches, Window};
+pub(crate) use lossy::LossyChunks;
+pub(crate) use touches::{TouchedSpan, Touches};

@@ -15,13 +15,13 @@ use crate::record::ForkId;
 /// Bytes of frames after which it is said without a sync. The fewer frames one is about, the fewer
 /// files are in doubt for one that is damaged; of 60 bytes each, these are a five-hundredth of the
 /// log.
-const SAY_AFTER: u64 = 32 << 10;
+const REPORT_BYTES: u64 = 32 << 10;
 /// Forks of one window that are remembered; of more it says "any".
 const FORKS_MAX: usize = 65_536;
 
 /// Frames from one on, and the forks that they touched.
 #[derive(Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct TouchedSpan {
     /// The first frame.
     from: u64,
     forks: BTreeSet<ForkId>,
@@ -30,7 +30,7 @@ pub(crate) struct Window {
     any: bool,
 }
 
-impl Window {
+impl TouchedSpan {
     /// The first frame of the window.
     pub(crate) fn from(&self) -> u64 {
         self.from
@@ -83,9 +83,9 @@ impl Window {
 /// What was touched since it was last said.
 #[derive(Debug, Default)]
 pub(crate) struct Touches {
-    recent: Window,
+    recent: TouchedSpan,
     /// Since the last frame that said it of a segment.
-    wide: Window,
+    wide: TouchedSpan,
     /// That frame's segment.
     segment: u64,
     /// Bytes of frames since it was last said.
@@ -125,12 +125,12 @@ impl Touches {
     /// A frame of so many bytes was queued; whether it is time to say what was touched.
     pub(crate) fn frame(&mut self, bytes: usize) -> bool {
         self.bytes += bytes as u64;
-        self.bytes > SAY_AFTER
+        self.bytes > REPORT_BYTES
     }
 
     /// Takes what the frames before `next` touched, one window or two; `segment`: where frame
     /// `next` goes, if that is known.
-    pub(crate) fn take(&mut self, segment: Option<u64>, next: u64) -> Vec<Window> {
+    pub(crate) fn take(&mut self, segment: Option<u64>, next: u64) -> Vec<TouchedSpan> {
         let wide = segment.is_some_and(|segment| segment != self.segment);
         let recent = std::mem::take(&mut self.recent);
         let mut said = vec![recent];

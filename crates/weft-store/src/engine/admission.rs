@@ -16,7 +16,7 @@ use super::bounds::Bounds;
 use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::pool::BLOCK;
-use crate::state::Load;
+use crate::state::CallLoad;
 
 /// The share of the bounds that only small calls may use: an eighth.
 const SMALL_CALLS_SHARE: u64 = 8;
@@ -27,17 +27,17 @@ const LARGE_CALL_CHECKS: u32 = 16;
 /// pass began after the first check.
 const PASSES: u64 = 2;
 /// A call whose small pieces add no more than this is a small call.
-const SMALL_CALL: Load = Load::new(128 << 10, 64 << 10, 1 << 10);
+const SMALL_CALL: CallLoad = CallLoad::new(128 << 10, 64 << 10, 1 << 10);
 
-impl From<&Bounds> for Load {
+impl From<&Bounds> for CallLoad {
     fn from(bounds: &Bounds) -> Self {
-        Load::new(bounds.dirty, bounds.log, bounds.replay)
+        CallLoad::new(bounds.dirty, bounds.log, bounds.replay)
     }
 }
 
 /// The reservation of a large call. Dropping it releases what it reserved; it must not be dropped
 /// under the state's lock.
-pub(crate) struct Admission(Arc<Inner>, Load);
+pub(crate) struct Admission(Arc<Inner>, CallLoad);
 
 impl Drop for Admission {
     fn drop(&mut self) {
@@ -52,7 +52,7 @@ impl Drop for Admission {
 impl Inner {
     /// Waits until dirty pages and the log are within their bounds.
     pub(crate) async fn admit(&self) -> Result<(), StoreError> {
-        self.admit_load(&Load::default()).await.map(drop)
+        self.admit_load(&CallLoad::default()).await.map(drop)
     }
 
     /// As [`Inner::admit`], for a call that frees more than it adds: a full disk is no reason to
@@ -67,14 +67,17 @@ impl Inner {
     /// As [`Inner::admit`], for a call that adds `load`. A large call holds the returned
     /// reservation until it has added its load. The future must be polled until it is ready: other
     /// large calls wait behind it.
-    pub(crate) async fn admit_load(&self, load: &Load) -> Result<Option<Admission>, StoreError> {
-        let large = self.bounds().rules.turns && !load.fits(&SMALL_CALL);
+    pub(crate) async fn admit_load(
+        &self,
+        load: &CallLoad,
+    ) -> Result<Option<Admission>, StoreError> {
+        let large = self.bounds().rules.admission && !load.fits(&SMALL_CALL);
         let _turn = if large {
             Some(self.turns().large_call().await)
         } else {
             None
         };
-        let bounds = Load::from(self.bounds());
+        let bounds = CallLoad::from(self.bounds());
         let (mut checks, first) = (0, self.passes());
         // Passes that had ended when a disk was first seen to have failed.
         let mut broken = None;
@@ -85,7 +88,7 @@ impl Inner {
             {
                 let mut state = self.lock();
                 state.check_writable()?;
-                let now = Load::new(
+                let now = CallLoad::new(
                     state.dirty().blocks() * BLOCK as u64,
                     self.log().bytes(),
                     state.head().to_replay(),
@@ -113,7 +116,7 @@ impl Inner {
                     passes >= *broken.get_or_insert(passes) + PASSES
                 };
                 let tried = passes >= first + PASSES;
-                if !fits && (broken || tried && !self.log().has_room()) {
+                if !fits && (broken || tried && !self.log().has_space()) {
                     // Waiting would not end: a disk failed, and dirty pages have nowhere to go; or
                     // the log is full and the background task has freed what it can.
                     return Err(StoreError::NoSpace {
@@ -136,7 +139,7 @@ impl Inner {
             checks += 1;
             wake.await;
         };
-        if self.log().has_room() {
+        if self.log().has_space() {
             return Ok(admitted);
         }
         // Retained segments may be the space that the log lacks.
@@ -150,7 +153,7 @@ impl Inner {
 
 /// The load up to which a large call is admitted: it leaves small calls their share of the bounds.
 /// At least half of the bounds, because from there on the background task frees something.
-fn large_call_limit(load: &Load, bounds: &Load) -> Load {
+fn large_call_limit(load: &CallLoad, bounds: &CallLoad) -> CallLoad {
     bounds.with(load, |bound, added| {
         let large = bound - bound / SMALL_CALLS_SHARE;
         (large - added.min(large)).max(bound / 2)

@@ -50,7 +50,7 @@ impl Bounds {
                 .max(BLOCK as u64),
             spare: config.spare_bytes / BLOCK as u64,
             replay: REPLAY_MAX,
-            truncate_chunks: config.cut_chunks.max(1),
+            truncate_chunks: config.truncate_chunks.max(1),
             rules: config.rules,
             changed: (config.cache_bytes / 4 / ENTRY_BYTES).clamp(1024, REPLAY_MAX / 32),
         }

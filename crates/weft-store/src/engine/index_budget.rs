@@ -7,7 +7,7 @@ use super::Inner;
 use crate::error::StoreError;
 use crate::pool::BLOCK;
 use crate::record::ChunkRecord;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Chunks of removed forks that leave the index in one step, for each chunk that a truncation
 /// empties in one step.
@@ -62,7 +62,7 @@ impl Inner {
 }
 
 /// About how many bytes an application adds, estimated high.
-fn growth(state: &State) -> u64 {
+fn growth(state: &StoreState) -> u64 {
     let changes = state.changes();
     let dirty = state.dirty().chunks().difference(changes.chunks());
     let chunks = changes.chunks().iter().chain(dirty);
@@ -81,6 +81,6 @@ fn growth(state: &State) -> u64 {
 }
 
 /// Bytes of blocks that only an application frees.
-fn gain(state: &State) -> u64 {
-    state.changes().dead_blocks() * BLOCK as u64
+fn gain(state: &StoreState) -> u64 {
+    state.changes().removed_blocks() * BLOCK as u64
 }

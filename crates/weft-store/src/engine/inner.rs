@@ -1,6 +1,5 @@
 //! What all calls of a store and its background tasks share.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -11,7 +10,7 @@ use super::bounds::Bounds;
 use super::prefetches::Prefetches;
 use super::state_guard::StateGuard;
 use super::turns::Turns;
-use crate::cache::Flights;
+use crate::cache::ReadsInFlight;
 use crate::counters::Counters;
 use crate::disk::DiskSet;
 use crate::error::StoreError;
@@ -19,7 +18,7 @@ use crate::index::Removal;
 use crate::log::{Incarnations, Log, Unsynced};
 use crate::pool::Pool;
 use crate::signals::Signals;
-use crate::state::State;
+use crate::state::StoreState;
 use crate::storage::Storage;
 
 /// An open store.
@@ -30,13 +29,13 @@ pub(crate) struct Inner {
     disks: DiskSet,
     pool: Pool,
     bounds: Bounds,
-    state: Mutex<State>,
+    state: Mutex<StoreState>,
     log: Log,
     incarnations: Arc<Incarnations>,
     counters: Counters,
     turns: Turns,
     signals: Arc<Signals>,
-    flights: Flights,
+    flights: ReadsInFlight,
     prefetches: Prefetches,
     damage_at_open: Vec<String>,
     /// What the next application removes from the index: for one, chunks whose forks were gone when
@@ -52,7 +51,7 @@ pub(crate) struct Recovered {
     pub(crate) disks: DiskSet,
     pub(crate) pool: Pool,
     pub(crate) bounds: Bounds,
-    pub(crate) state: State,
+    pub(crate) state: StoreState,
     pub(crate) log: Log,
     pub(crate) incarnations: Arc<Incarnations>,
     pub(crate) signals: Arc<Signals>,
@@ -84,7 +83,7 @@ impl Inner {
             counters: Counters::default(),
             turns: Turns::default(),
             signals: recovered.signals,
-            flights: Flights::default(),
+            flights: ReadsInFlight::default(),
             prefetches: Prefetches::default(),
             damage_at_open: recovered.damage_at_open,
             removal: Mutex::new(recovered.removal),
@@ -93,7 +92,7 @@ impl Inner {
 
     /// Locks the state.
     pub(crate) fn lock(&self) -> StateGuard<'_> {
-        StateGuard::lock(&self.state, &self.signals.room)
+        StateGuard::lock(&self.state, self.signals.freed())
     }
 
     /// A counted reference to the store, for work that outlives its caller.
@@ -133,7 +132,7 @@ impl Inner {
     }
 
     /// Reads of the disks in flight.
-    pub(crate) fn flights(&self) -> &Flights {
+    pub(crate) fn flights(&self) -> &ReadsInFlight {
         &self.flights
     }
 
@@ -223,47 +222,45 @@ impl Inner {
 impl Inner {
     /// Wakes the background task: there may be work for it.
     pub(crate) fn wake_background(&self) {
-        self.signals.work.notify_one();
+        self.signals.wake();
     }
 
     /// Wakes the calls that wait for admission: something was freed, or the store failed.
     pub(crate) fn wake_waiting_calls(&self) {
-        self.signals.room.notify_waiters();
+        self.signals.notify_freed();
     }
 
     /// Resolves with the next [`Inner::wake_waiting_calls`].
     pub(super) fn next_wake(&self) -> Notified<'_> {
-        self.signals.room.notified()
+        self.signals.freed().notified()
     }
 
     /// Ends the background tasks.
     pub(crate) fn stop_background(&self) {
-        self.signals.stop.store(true, Relaxed);
-        self.wake_background();
+        self.signals.stop();
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.signals.stop.load(Relaxed)
+        self.signals.is_stopped()
     }
 
     /// Has the background task apply the log in its next pass.
     pub(crate) fn request_application(&self) {
-        self.signals.apply.store(true, Relaxed);
+        self.signals.request_apply();
     }
 
     /// Whether an application was requested since the last call.
     pub(crate) fn take_application_request(&self) -> bool {
-        self.signals.apply.swap(false, Relaxed)
+        self.signals.take_apply_request()
     }
 
     /// Counts a pass of the background task and wakes the calls that wait for it.
     pub(crate) fn end_pass(&self) {
-        self.signals.passes.fetch_add(1, Release);
-        self.wake_waiting_calls();
+        self.signals.end_pass();
     }
 
     /// Passes of the background task that have ended.
     pub(super) fn passes(&self) -> u64 {
-        self.signals.passes.load(Acquire)
+        self.signals.passes()
     }
 }

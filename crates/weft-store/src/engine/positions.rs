@@ -6,7 +6,7 @@ use weft_kv::{History, Incarnation, Position};
 
 use super::Store;
 use crate::error::StoreError;
-use crate::record::HeardRecord;
+use crate::record::ServicePositionRecord;
 use crate::storage::FileKind;
 
 /// The file with the last durable position of the metadata service.
@@ -67,8 +67,8 @@ impl Store {
             return Ok(None);
         }
         let file = storage.open(HEARD, FileKind::Log).map_err(fail)?;
-        let bytes = file.read_plain(0, HEARD_BYTES).map_err(fail)?;
-        Ok(HeardRecord::decode(&bytes).map(|record| record.0))
+        let bytes = file.read_buffered(0, HEARD_BYTES).map_err(fail)?;
+        Ok(ServicePositionRecord::decode(&bytes).map(|record| record.0))
     }
 
     /// Stores the durable position of the namespace that the server observed, in place of the one
@@ -80,7 +80,7 @@ impl Store {
         let storage = self.0.storage();
         let fail = |e: io::Error| StoreError::io("write", HEARD, &e);
         let file = storage.open(HEARD, FileKind::Log).map_err(fail)?;
-        file.write_plain(0, &HeardRecord(at).encode())
+        file.write_buffered(0, &ServicePositionRecord(at).encode())
             .map_err(fail)?;
         file.sync().await.map_err(fail)?;
         storage.sync_folder().map_err(fail)

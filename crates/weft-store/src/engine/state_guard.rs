@@ -6,8 +6,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::error::StoreError;
-use crate::log::{FrameSource, Queued};
-use crate::state::State;
+use crate::log::{FrameQueue, FrameSource};
+use crate::state::StoreState;
 
 /// The locked state.
 ///
@@ -15,7 +15,7 @@ use crate::state::State;
 /// closes the store, to reads as well, and wakes the calls that wait. What is in the log is whole,
 /// so opening the store again repairs it.
 pub(crate) struct StateGuard<'a> {
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, StoreState>,
     waiting_calls: &'a Notify,
     /// The thread was unwinding when it took the lock: the cause of that panic was not the state.
     unwinding: bool,
@@ -23,7 +23,7 @@ pub(crate) struct StateGuard<'a> {
 
 impl<'a> StateGuard<'a> {
     /// Waits for the lock; `waiting_calls` are woken if the state is closed.
-    pub(super) fn lock(state: &'a Mutex<State>, waiting_calls: &'a Notify) -> Self {
+    pub(super) fn lock(state: &'a Mutex<StoreState>, waiting_calls: &'a Notify) -> Self {
         StateGuard {
             state: state.lock(),
             waiting_calls,
@@ -33,16 +33,16 @@ impl<'a> StateGuard<'a> {
 }
 
 impl Deref for StateGuard<'_> {
-    type Target = State;
+    type Target = StoreState;
     #[inline]
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &StoreState {
         &self.state
     }
 }
 
 impl DerefMut for StateGuard<'_> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut StoreState {
         &mut self.state
     }
 }
@@ -57,8 +57,8 @@ impl Drop for StateGuard<'_> {
     }
 }
 
-impl FrameSource for Mutex<State> {
-    fn take(&self, frames: &mut Queued) -> Result<u64, StoreError> {
+impl FrameSource for Mutex<StoreState> {
+    fn take(&self, frames: &mut FrameQueue) -> Result<u64, StoreError> {
         let mut state = self.lock();
         state.check_failed()?;
         Ok(state.take_frames(frames))

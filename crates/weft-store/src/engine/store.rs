@@ -70,7 +70,9 @@ impl Store {
             let state = inner.lock();
             let disk = state.space();
             let open = disk.open().into_iter();
-            let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0, disk.away(n))).collect();
+            let sizes: Vec<_> = open
+                .map(|n| (n, disk.of_disk(n).0, disk.unbacked(n)))
+                .collect();
             (disk.used(), disk.available(), disk.waiting(), sizes)
         };
         let growth = sizes.into_iter().filter_map(|(number, blocks, away)| {
@@ -105,7 +107,7 @@ impl Store {
     /// What the store has done since it was opened.
     pub fn counters(&self) -> CounterSnapshot {
         CounterSnapshot {
-            prefetched_unused: self.0.lock().cache().fetched_in_vain(),
+            prefetched_unused: self.0.lock().cache().prefetched_unused(),
             ..self.0.counters().snapshot()
         }
     }

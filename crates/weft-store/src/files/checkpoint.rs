@@ -12,7 +12,7 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::key::{ForkKey, ForkStatus, Timestamp};
 use crate::record::{BODY_MAX, ForkId, ItemRecord, new_body};
-use crate::state::State;
+use crate::state::StoreState;
 
 /// A frame's body of so many bytes takes no further file.
 const FRAME_SOFT: usize = BODY_MAX / 2;
@@ -43,11 +43,11 @@ impl Store {
         op: u64,
         made: Timestamp,
     ) -> Result<(), StoreError> {
-        let possible = |_: &State, _| Ok(());
+        let possible = |_: &StoreState, _| Ok(());
         self.operate(files, op, made, possible, |state, file, body, _| {
             ItemRecord::Checkpoint { file, number: op }.encode(body);
             state.add_checkpoint(file, op, made.0);
-            for id in state.forks().living(file) {
+            for id in state.forks().live(file) {
                 ItemRecord::Keep { id, number: op }.encode(body);
                 state.keep(id, op);
                 let modified = state.forks()[id].modified();
@@ -107,7 +107,7 @@ impl Store {
         op: u64,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        let possible = |state: &State, file| checkpoint(state, file, number).map(drop);
+        let possible = |state: &StoreState, file| checkpoint(state, file, number).map(drop);
         self.operate(
             files,
             op,
@@ -116,7 +116,7 @@ impl Store {
             |state, file, body, sequence| {
                 let kept = checkpoint(state, file, number);
                 let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
-                for id in state.forks().living(file) {
+                for id in state.forks().live(file) {
                     state.remove_lineage(id, body, sequence);
                 }
                 for id in kept {
@@ -137,7 +137,7 @@ impl Store {
         number: u64,
         op: u64,
     ) -> Result<(), StoreError> {
-        let possible = |_: &State, _| Ok(());
+        let possible = |_: &StoreState, _| Ok(());
         let time = Timestamp(0);
         self.operate(
             &[file],
@@ -148,7 +148,7 @@ impl Store {
                 let kept = checkpoint(state, file, number);
                 let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
                 ItemRecord::Forget { file, number }.encode(body);
-                state.forget(file, number);
+                state.forget_checkpoint(file, number);
                 for id in kept {
                     if state.forks().get(id).is_some_and(|f| f.children() == 0) {
                         state.remove_lineage(id, body, sequence);
@@ -215,8 +215,8 @@ impl Store {
         files: &[FileId],
         op: u64,
         time: Timestamp,
-        possible: impl Fn(&State, FileId) -> Result<(), StoreError>,
-        change: impl Fn(&mut State, FileId, &mut Vec<u8>, u64),
+        possible: impl Fn(&StoreState, FileId) -> Result<(), StoreError>,
+        change: impl Fn(&mut StoreState, FileId, &mut Vec<u8>, u64),
     ) -> Result<(), StoreError> {
         self.0.admit_freeing().await?;
         let sequence = {
@@ -237,7 +237,7 @@ impl Store {
                 let sequence = state.next_sequence();
                 change(&mut state, *file, &mut body, sequence);
                 ItemRecord::Operation { file: *file, op }.encode(&mut body);
-                state.done(*file, op);
+                state.record_op(*file, op);
                 if body.len() > FRAME_SOFT {
                     state.log(&body);
                     body.clone_from(&empty);
@@ -254,7 +254,7 @@ impl Store {
 
 /// The forks of a checkpoint.
 fn checkpoint(
-    state: &State,
+    state: &StoreState,
     file: FileId,
     number: u64,
 ) -> Result<impl Iterator<Item = ForkId> + use<'_>, StoreError> {
@@ -263,7 +263,7 @@ fn checkpoint(
 }
 
 /// Makes a fork that derives from a checkpoint fork and takes over its name.
-fn derive(state: &mut State, parent: ForkId, modified: i64, body: &mut Vec<u8>) -> ForkId {
+fn derive(state: &mut StoreState, parent: ForkId, modified: i64, body: &mut Vec<u8>) -> ForkId {
     let (id, of) = (state.forks().next_id(), &state.forks()[parent]);
     let (chunk, length, key) = (of.chunk(), of.length(), of.key().clone());
     state.derive(id, parent, chunk, &key, length, modified);

@@ -44,7 +44,7 @@ impl Inner {
     /// Finishes all deferred truncations.
     pub(crate) async fn finish_truncations(&self) -> Result<(), StoreError> {
         loop {
-            let Some(id) = self.lock().forks().first_tail() else {
+            let Some(id) = self.lock().forks().first_deferred_truncation() else {
                 return Ok(());
             };
             self.finish_truncation(id).await?;
@@ -61,8 +61,9 @@ impl Inner {
                 let mut state = self.lock();
                 state.check_writable()?;
                 let fork = state.forks().get(id);
-                let Some(tail) = fork.and_then(|f| Some((f.tail()?, f.chunk()))) else {
-                    state.forks_mut().set_tail(id, None);
+                let Some(tail) = fork.and_then(|f| Some((f.deferred_truncation()?, f.chunk())))
+                else {
+                    state.forks_mut().end_deferred_truncation(id);
                     return Ok(false);
                 };
                 tail
@@ -76,13 +77,17 @@ impl Inner {
                 most = (most / 2).max(1);
                 continue;
             }
-            if state.forks().get(id).is_none_or(|f| f.tail() != Some(from)) {
+            if state
+                .forks()
+                .get(id)
+                .is_none_or(|f| f.deferred_truncation() != Some(from))
+            {
                 continue;
             }
             let chunks = state.forks()[id].chunks().range(from..reached);
             let end = chunks.map(|(n, _)| *n).nth(most).unwrap_or(reached);
-            let sequence = state.take_part(id, from..end);
-            let more = state.forks().has_tail(id);
+            let sequence = state.continue_truncation(id, from..end);
+            let more = state.forks().has_deferred_truncation(id);
             drop(state);
             self.append(sequence)?;
             return Ok(more);

@@ -8,7 +8,7 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::forks::File;
 use crate::key::{ADDRESSED, ForkKey, ForkStatus, Timestamp};
-use crate::record::{CheckpointRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord};
+use crate::record::{CheckpointRecord, FILES, FORKS, FileRecord, ForkEntry, ForkRecord};
 
 /// Files that are looked up under one lock.
 const FILES_PER_LOCK: usize = 256;
@@ -42,12 +42,12 @@ impl Store {
         let end = FileRecord::key(ADDRESSED);
         reader.scan(FORKS, from, Bound::Excluded(&end), &mut |key, _| {
             match ForkRecord::decode_key(key) {
-                Ok(ForkPlace::Living(_)) if keys.len() == most => {
+                Ok(ForkEntry::Live(_)) if keys.len() == most => {
                     more = true;
                     return ControlFlow::Break(());
                 }
-                Ok(ForkPlace::Living(key)) => keys.push(key),
-                Ok(ForkPlace::Kept(..)) => {}
+                Ok(ForkEntry::Live(key)) => keys.push(key),
+                Ok(ForkEntry::Checkpoint(..)) => {}
                 Err(error) => {
                     failed = Some(error);
                     return ControlFlow::Break(());

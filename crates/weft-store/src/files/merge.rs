@@ -8,7 +8,7 @@ use std::ops::{Bound, ControlFlow};
 use crate::engine::{IndexBudget, Inner, MergeTurn};
 use crate::error::StoreError;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, new_body};
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Chunks that one step moves.
 const STEP_CHUNKS: usize = 1024;
@@ -139,7 +139,7 @@ impl Inner {
             }
             let mut body = new_body(0);
             ItemRecord::Merged { from, to }.encode(&mut body);
-            state.merged(from, to);
+            state.merge(from, to);
             state.log(&body)
         };
         self.append(sequence)
@@ -158,10 +158,10 @@ impl Inner {
 }
 
 /// Whether a fork can be merged into this one.
-fn can_merge(state: &State, from: ForkId, to: ForkId) -> bool {
+fn can_merge(state: &StoreState, from: ForkId, to: ForkId) -> bool {
     let idle = |id| {
         let fork = state.forks().get(id)?;
-        Some(fork.kept() == Some(0) && fork.children() == 1 && !state.dirty().has(id))
+        Some(fork.checkpoint() == Some(0) && fork.children() == 1 && !state.dirty().has(id))
     };
     let child = state.forks().get(to);
     idle(from) == Some(true) && child.is_some_and(|f| f.parent() == Some(from))

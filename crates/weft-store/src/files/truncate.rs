@@ -7,11 +7,11 @@ use crate::error::StoreError;
 use crate::forks::{File, Fork, edge};
 use crate::key::{ForkKey, Timestamp};
 use crate::log::{DATA_COST, MAP_COST};
-use crate::pages::Wanted;
+use crate::pages::WantedBlock;
 use crate::paging::{Attempt, Missing};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
-use crate::state::{State, check_fork};
+use crate::state::{StoreState, check_fork};
 
 impl Store {
     /// Sets the lengths of forks of one file: truncates them or extends them with holes. Operations
@@ -78,7 +78,7 @@ impl Store {
             attempt = Attempt::Retry;
         };
         inner.append(sequence)?;
-        if inner.lock().forks().first_tail().is_some() {
+        if inner.lock().forks().first_deferred_truncation().is_some() {
             inner.wake_background();
         }
         Ok(())
@@ -113,7 +113,7 @@ impl Store {
                 check_fork(&state, key, chunk)?;
                 let deferred = state
                     .find(key)
-                    .filter(|id| state.forks().must_settle(*id, length));
+                    .filter(|id| state.forks().must_finish_truncation(*id, length));
                 if deferred.is_none() {
                     break extend(&mut state, key, chunk, length, modified);
                 }
@@ -238,7 +238,7 @@ impl Inner {
     /// frame's body.
     fn apply_truncation(
         &self,
-        state: &mut State,
+        state: &mut StoreState,
         lengths: &[(ForkKey, u64)],
         loaded: &[ForkId],
         modified: Timestamp,
@@ -250,21 +250,21 @@ impl Inner {
             let id = match id {
                 Some(id) => id,
                 // Also one whose absence is in doubt: from now on it is known.
-                None if length > 0 || state.doubted().doubts_absent(key.file) => {
+                None if length > 0 || state.doubts().doubts_absent(key.file) => {
                     state.find_or_create(key, 0, modified.0, &mut body)
                 }
                 None => continue,
             };
             let (old, size) = (state.forks()[id].length(), state.forks()[id].chunk());
             // Repeating the length does not load the deferred chunks either.
-            let deferred = state.forks()[id].tail().is_some();
+            let deferred = state.forks()[id].deferred_truncation().is_some();
             if length > old || length == old && !deferred || size == 0 || loaded.contains(&id) {
                 ItemRecord::Truncate { id, length }.encode(&mut body);
-                let emptied = state.cut(id, length, modified.0, sequence);
+                let emptied = state.truncate(id, length, modified.0, sequence);
                 state.charge_replay(DATA_COST + emptied * MAP_COST);
             } else {
                 ItemRecord::Cut { id, length }.encode(&mut body);
-                state.cut_off(id, length, modified.0, sequence);
+                state.truncate_deferred(id, length, modified.0, sequence);
                 state.charge_replay(DATA_COST + MAP_COST);
             }
             self.zero_edge(state, id, old, length);
@@ -273,9 +273,15 @@ impl Inner {
     }
 
     /// Records the operation as done and queues its frame.
-    fn log_truncation(&self, state: &mut State, mut body: Vec<u8>, file: FileId, op: u64) -> u64 {
+    fn log_truncation(
+        &self,
+        state: &mut StoreState,
+        mut body: Vec<u8>,
+        file: FileId,
+        op: u64,
+    ) -> u64 {
         ItemRecord::Operation { file, op }.encode(&mut body);
-        state.done(file, op);
+        state.record_op(file, op);
         if self.log_is_long(state) {
             self.wake_background();
         }
@@ -283,7 +289,7 @@ impl Inner {
     }
 
     /// Zeroes the last block of a truncated fork beyond its length; it is in memory or a hole.
-    fn zero_edge(&self, state: &mut State, id: ForkId, old: u64, length: u64) {
+    fn zero_edge(&self, state: &mut StoreState, id: ForkId, old: u64, length: u64) {
         let size = state.forks()[id].chunk();
         if let Some((n, block)) = edge(size, old, length)
             && let Some(chunk) = state.forks()[id].chunks().get(&n)
@@ -298,12 +304,18 @@ impl Inner {
 }
 
 /// Makes a fork and extends it, as far as needed; returns the sequence of the frame that says so.
-fn extend(state: &mut State, key: &ForkKey, chunk: u32, length: u64, modified: Timestamp) -> u64 {
+fn extend(
+    state: &mut StoreState,
+    key: &ForkKey,
+    chunk: u32,
+    length: u64,
+    modified: Timestamp,
+) -> u64 {
     let empty = new_body(modified.0);
     let mut body = empty.clone();
     let id = state.find_or_create(key, chunk, modified.0, &mut body);
     if state.forks()[id].length() < length {
-        if state.doubted().has(id) {
+        if state.doubts().has(id) {
             state.encode_length(id, length, &mut body);
         } else {
             ItemRecord::Truncate { id, length }.encode(&mut body);
@@ -319,12 +331,12 @@ fn extend(state: &mut State, key: &ForkKey, chunk: u32, length: u64, modified: T
 
 /// The blocks that a new length divides and that are not in memory, and how many of all divided
 /// blocks need a reserved place.
-fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> (Missing, u64) {
+fn edges(state: &StoreState, lengths: &[(ForkKey, u64)]) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
     for (key, length) in lengths {
         let Some(id) = state.find(key) else { continue };
         let fork = &state.forks()[id];
-        if state.forks().must_settle(id, *length) {
+        if state.forks().must_finish_truncation(id, *length) {
             missing.truncations.insert(id);
             continue;
         }
@@ -350,7 +362,7 @@ fn edges(state: &State, lengths: &[(ForkKey, u64)]) -> (Missing, u64) {
             && let Some((place, _)) = chunk.place(block)
             && !lost
         {
-            missing.blocks.push(Wanted {
+            missing.blocks.push(WantedBlock {
                 id,
                 chunk: n,
                 block,

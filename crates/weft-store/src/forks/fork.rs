@@ -8,7 +8,7 @@ use weft_layout::CellIndex;
 use crate::key::{ForkKey, ForkName};
 use crate::pages::{Chunk, Page};
 use crate::record::{ForkId, Place};
-use crate::space::{Extent, Wish};
+use crate::space::{AllocHint, Extent};
 
 /// A file: its tombstone, its last cutting operation, its forks.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct File {
     pub(super) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
     /// Forks that lost their names and are kept: for checkpoints, or because others derive from
     /// them.
-    pub(super) kept: BTreeSet<ForkId>,
+    pub(super) checkpoint_forks: BTreeSet<ForkId>,
     pub(super) checkpoints: BTreeMap<u64, Checkpoint>,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Fork {
     /// Chunks from this number on are not its parent's.
     pub(super) inherit: u64,
     /// It lost its name and changes no more; the checkpoint that keeps it, 0: none does.
-    pub(super) kept: Option<u64>,
+    pub(super) checkpoint: Option<u64>,
     /// How many forks derive from it.
     pub(super) children: u32,
     /// Chunks from here on lie beyond its length, and may have entries that are still to be
     /// emptied.
-    pub(super) tail: Option<u64>,
+    pub(super) deferred_truncation: Option<u64>,
 }
 
 impl File {
@@ -76,8 +76,8 @@ impl File {
     }
 
     /// Its forks that lost their names.
-    pub(crate) fn kept(&self) -> &BTreeSet<ForkId> {
-        &self.kept
+    pub(crate) fn checkpoint_forks(&self) -> &BTreeSet<ForkId> {
+        &self.checkpoint_forks
     }
 
     /// Its checkpoints by number.
@@ -141,8 +141,8 @@ impl Fork {
     }
 
     /// The checkpoint that keeps it where it lost its name; 0: none does.
-    pub(crate) fn kept(&self) -> Option<u64> {
-        self.kept
+    pub(crate) fn checkpoint(&self) -> Option<u64> {
+        self.checkpoint
     }
 
     /// How many forks derive from it.
@@ -151,13 +151,13 @@ impl Fork {
     }
 
     /// The first chunk of its tail.
-    pub(crate) fn tail(&self) -> Option<u64> {
-        self.tail
+    pub(crate) fn deferred_truncation(&self) -> Option<u64> {
+        self.deferred_truncation
     }
 
     /// Where its next blocks would lie well.
-    pub(crate) fn wish(&self, id: ForkId) -> Wish {
-        Wish {
+    pub(crate) fn wish(&self, id: ForkId) -> AllocHint {
+        AllocHint {
             fork: Some(id.0),
             held: self.blocks,
             goal: self.goal,

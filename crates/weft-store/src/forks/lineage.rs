@@ -126,13 +126,13 @@ impl Forks {
         let Some(fork) = self.by_id.get_mut(&id) else {
             return false;
         };
-        fork.kept = Some(number);
+        fork.checkpoint = Some(number);
         let name = (fork.key.cell, fork.key.fork.clone());
         let file = self.files.entry(fork.key.file).or_default();
         if file.forks.get(&name) == Some(&id) {
             file.forks.remove(&name);
         }
-        file.kept.insert(id);
+        file.checkpoint_forks.insert(id);
         if let Some(checkpoint) = file.checkpoints.get_mut(&number) {
             checkpoint.forks.insert(name, id);
         }
@@ -149,14 +149,14 @@ impl Forks {
             parent.goal
         });
         let fork = self.by_id.get_mut(&id).expect("it was just set");
-        fork.kept = None;
+        fork.checkpoint = None;
         if let Some(goal) = goal {
             fork.parent = Some(parent);
             fork.inherit = length.div_ceil(u64::from(chunk));
             fork.goal = goal;
         }
         let file = self.files.entry(key.file).or_default();
-        file.kept.remove(&id);
+        file.checkpoint_forks.remove(&id);
     }
 
     /// A checkpoint is gone: returns its forks, which are kept for none. `None` where the file is
@@ -167,7 +167,7 @@ impl Forks {
         let mut kept = Vec::new();
         for id in forks.into_values() {
             if let Some(fork) = self.by_id.get_mut(&id) {
-                fork.kept = Some(0);
+                fork.checkpoint = Some(0);
                 self.idle.insert(id);
                 kept.push(id);
             }
@@ -177,11 +177,11 @@ impl Forks {
 
     /// What goes when a fork is removed: itself, and those that were only there for it, in this
     /// order.
-    pub(crate) fn doomed(&self, id: ForkId) -> Vec<ForkId> {
+    pub(crate) fn removal_chain(&self, id: ForkId) -> Vec<ForkId> {
         let mut out = vec![id];
         let mut at = self.by_id.get(&id).and_then(|f| f.parent);
         while let Some((id, fork)) = at.and_then(|id| Some((id, self.by_id.get(&id)?)))
-            && fork.kept == Some(0)
+            && fork.checkpoint == Some(0)
             && fork.children == 1
         {
             out.push(id);
@@ -201,7 +201,7 @@ impl Forks {
                 fork.children += 1;
             }
         }
-        let idle = self.by_id.iter().filter(|(_, f)| f.kept == Some(0));
+        let idle = self.by_id.iter().filter(|(_, f)| f.checkpoint == Some(0));
         self.idle = idle.map(|(id, _)| *id).collect();
     }
 
@@ -214,7 +214,7 @@ impl Forks {
         };
         let from = *self.idle.iter().find(single)?;
         let file = self.files.get(&self.by_id[&from].key.file)?;
-        let mut related = file.forks.values().chain(&file.kept);
+        let mut related = file.forks.values().chain(&file.checkpoint_forks);
         let child = related.find(|id| self.by_id.get(id).is_some_and(|f| f.parent == Some(from)));
         child.map(|to| (from, *to))
     }
@@ -225,9 +225,9 @@ impl Forks {
         // The parent keeps as many children: the child takes the fork's place.
         let gone = self.by_id.remove(&from)?;
         self.idle.remove(&from);
-        self.set_tail(from, None);
+        self.end_deferred_truncation(from);
         if let Some(file) = self.files.get_mut(&gone.key.file) {
-            file.kept.remove(&from);
+            file.checkpoint_forks.remove(&from);
         }
         if let Some(child) = self.by_id.get_mut(&to) {
             child.parent = parent;

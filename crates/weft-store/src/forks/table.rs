@@ -20,7 +20,7 @@ pub(crate) struct Forks {
     /// Kept forks that belong to no checkpoint any more.
     pub(super) idle: BTreeSet<ForkId>,
     /// Forks with tails.
-    tails: BTreeSet<ForkId>,
+    deferred_truncations: BTreeSet<ForkId>,
 }
 
 impl Index<ForkId> for Forks {
@@ -103,7 +103,7 @@ impl Forks {
     }
 
     /// A file's last numbered operation was this; the file is made if need be.
-    pub(crate) fn done(&mut self, file: FileId, op: u64) {
+    pub(crate) fn record_op(&mut self, file: FileId, op: u64) {
         self.files.entry(file).or_default().op = op;
     }
 
@@ -142,7 +142,7 @@ impl Forks {
     }
 
     /// The forks of a file's names.
-    pub(crate) fn living(&self, file: FileId) -> Vec<ForkId> {
+    pub(crate) fn live(&self, file: FileId) -> Vec<ForkId> {
         let forks = self.files.get(&file).map(|f| f.forks.values().copied());
         forks.into_iter().flatten().collect()
     }
@@ -164,7 +164,7 @@ impl Forks {
         let Some(file) = self.files.get(&key.file) else {
             return Vec::new();
         };
-        let all = file.forks.values().chain(&file.kept).copied();
+        let all = file.forks.values().chain(&file.checkpoint_forks).copied();
         all.filter(|id| self.by_id.get(id).is_some_and(|f| f.key == *key))
             .collect()
     }
@@ -188,9 +188,9 @@ impl Forks {
                 goal: u64::MAX,
                 parent: None,
                 inherit: 0,
-                kept: None,
+                checkpoint: None,
                 children: 0,
-                tail: None,
+                deferred_truncation: None,
             });
         let file = self.files.entry(key.file).or_default();
         file.forks.insert((key.cell, key.fork.clone()), id);
@@ -208,14 +208,14 @@ impl Forks {
                 file.forks.remove(&name);
                 unnamed = true;
             }
-            file.kept.remove(&id);
-            let keeper = fork.kept.and_then(|n| file.checkpoints.get_mut(&n));
+            file.checkpoint_forks.remove(&id);
+            let keeper = fork.checkpoint.and_then(|n| file.checkpoints.get_mut(&n));
             if let Some(keeper) = keeper.filter(|c| c.forks.get(&name) == Some(&id)) {
                 keeper.forks.remove(&name);
             }
         }
         self.idle.remove(&id);
-        self.tails.remove(&id);
+        self.deferred_truncations.remove(&id);
         if let Some(parent) = fork.parent.and_then(|p| self.by_id.get_mut(&p)) {
             parent.children = parent.children.saturating_sub(1);
         }
@@ -227,12 +227,12 @@ impl Forks {
     pub(crate) fn delete(&mut self, file: FileId) -> Deleted {
         let entry = self.files.entry(file).or_default();
         entry.deleted = true;
-        let living: BTreeSet<ForkId> = std::mem::take(&mut entry.forks).into_values().collect();
-        let mut forks = living.clone();
-        forks.append(&mut entry.kept);
+        let live: BTreeSet<ForkId> = std::mem::take(&mut entry.forks).into_values().collect();
+        let mut forks = live.clone();
+        forks.append(&mut entry.checkpoint_forks);
         let checkpoints = std::mem::take(&mut entry.checkpoints);
         Deleted {
-            living,
+            live,
             forks,
             checkpoints: checkpoints.into_keys().collect(),
         }
@@ -242,7 +242,7 @@ impl Forks {
 /// What a deleted file had.
 pub(crate) struct Deleted {
     /// Forks that had names.
-    pub(crate) living: BTreeSet<ForkId>,
+    pub(crate) live: BTreeSet<ForkId>,
     /// All forks.
     pub(crate) forks: BTreeSet<ForkId>,
     pub(crate) checkpoints: Vec<u64>,
@@ -251,42 +251,45 @@ pub(crate) struct Deleted {
 /// Tails.
 impl Forks {
     /// Whether a fork has a tail that must go before the fork is this long.
-    pub(crate) fn must_settle(&self, id: ForkId, length: u64) -> bool {
+    pub(crate) fn must_finish_truncation(&self, id: ForkId, length: u64) -> bool {
         let fork = &self.by_id[&id];
-        fork.tail.is_some() && length > fork.length
+        fork.deferred_truncation.is_some() && length > fork.length
     }
 
-    /// A fork's tail begins here, or earlier if it has one; `None`: it has none any more.
-    pub(crate) fn set_tail(&mut self, id: ForkId, from: Option<u64>) {
-        let Some(fork) = self.by_id.get_mut(&id) else {
-            self.tails.remove(&id);
-            return;
-        };
-        if let Some(from) = from {
-            fork.tail = Some(fork.tail.map_or(from, |tail| tail.min(from)));
-            self.tails.insert(id);
-        } else {
-            fork.tail = None;
-            self.tails.remove(&id);
+    /// Chunks of a fork from this one on are still to be emptied, or from an earlier one if a
+    /// truncation was deferred before.
+    pub(crate) fn defer_truncation(&mut self, id: ForkId, from: u64) {
+        if let Some(fork) = self.by_id.get_mut(&id) {
+            let earlier = fork.deferred_truncation.unwrap_or(from);
+            fork.deferred_truncation = Some(earlier.min(from));
+            self.deferred_truncations.insert(id);
         }
     }
 
+    /// A fork has no chunks beyond its length any more.
+    pub(crate) fn end_deferred_truncation(&mut self, id: ForkId) {
+        if let Some(fork) = self.by_id.get_mut(&id) {
+            fork.deferred_truncation = None;
+        }
+        self.deferred_truncations.remove(&id);
+    }
+
     /// No fork has a tail.
-    pub(crate) fn clear_tails(&mut self) {
-        for id in std::mem::take(&mut self.tails) {
+    pub(crate) fn clear_deferred_truncations(&mut self) {
+        for id in std::mem::take(&mut self.deferred_truncations) {
             if let Some(fork) = self.by_id.get_mut(&id) {
-                fork.tail = None;
+                fork.deferred_truncation = None;
             }
         }
     }
 
     /// Whether a fork has a tail.
-    pub(crate) fn has_tail(&self, id: ForkId) -> bool {
-        self.tails.contains(&id)
+    pub(crate) fn has_deferred_truncation(&self, id: ForkId) -> bool {
+        self.deferred_truncations.contains(&id)
     }
 
     /// The first fork with a tail.
-    pub(crate) fn first_tail(&self) -> Option<ForkId> {
-        self.tails.first().copied()
+    pub(crate) fn first_deferred_truncation(&self) -> Option<ForkId> {
+        self.deferred_truncations.first().copied()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use weft_kv::{Batch, OrderedKv};
 
-use super::changes::Dead;
+use super::changes::RemovedFork;
 use crate::error::StoreError;
 use crate::record::ForkId;
 
@@ -13,18 +13,18 @@ const BATCH: usize = 1024;
 
 /// What goes into the index. The log keeps all of it until the index has it.
 pub(crate) struct Application {
-    batches: Batches,
+    batches: IndexBatches,
     chunks: Vec<(ForkId, u64)>,
-    dead: Vec<Dead>,
+    removed: Vec<RemovedFork>,
     bound: u64,
     logged: u64,
 }
 
 /// Changes of the index, in batches of bounded size.
 #[derive(Default)]
-pub(crate) struct Batches(VecDeque<Batch>);
+pub(crate) struct IndexBatches(VecDeque<Batch>);
 
-impl Batches {
+impl IndexBatches {
     /// Adds a change behind the others.
     pub(crate) fn push(&mut self, change: (weft_kv::Space, Vec<u8>, Option<Vec<u8>>)) {
         match self.0.back_mut() {
@@ -44,16 +44,16 @@ impl Batches {
 impl Application {
     /// An application of all frames up to `bound`; `logged`: what replaying them would have cost.
     pub(crate) fn new(
-        batches: Batches,
+        batches: IndexBatches,
         chunks: Vec<(ForkId, u64)>,
-        dead: Vec<Dead>,
+        removed: Vec<RemovedFork>,
         bound: u64,
         logged: u64,
     ) -> Self {
         Self {
             batches,
             chunks,
-            dead,
+            removed,
             bound,
             logged,
         }
@@ -75,8 +75,8 @@ impl Application {
     }
 
     /// The removed forks that it is the first to know of.
-    pub(crate) fn into_dead(self) -> Vec<Dead> {
-        self.dead
+    pub(crate) fn into_removed(self) -> Vec<RemovedFork> {
+        self.removed
     }
 
     /// Writes the batches to the index and syncs. What was not written is left: writing a batch
@@ -85,7 +85,7 @@ impl Application {
     /// # Errors
     /// What the index refused; the batches written so far are gone from the application.
     pub(crate) fn write(&mut self, index: &dyn OrderedKv) -> Result<(), StoreError> {
-        let Batches(batches) = &mut self.batches;
+        let IndexBatches(batches) = &mut self.batches;
         while let Some(batch) = batches.front() {
             index.write(batch.clone())?;
             batches.pop_front();

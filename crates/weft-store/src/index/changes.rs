@@ -9,7 +9,7 @@ use crate::record::ForkId;
 
 /// A removed fork whose chunks may still be in the index.
 #[derive(Debug)]
-pub(crate) struct Dead {
+pub(crate) struct RemovedFork {
     pub(super) id: ForkId,
     key: ForkKey,
     /// Chunks whose blocks were freed when it was removed.
@@ -24,7 +24,7 @@ pub(crate) struct Dead {
     pub(super) next: u64,
 }
 
-impl Dead {
+impl RemovedFork {
     /// A fork that was removed with `blocks` blocks besides those of the chunks `freed`.
     pub(crate) fn new(id: ForkId, key: ForkKey, freed: HashSet<u64>, blocks: u64) -> Self {
         Self {
@@ -69,7 +69,7 @@ pub(crate) struct Changes {
     forks: BTreeSet<ForkId>,
     chunks: BTreeSet<(ForkId, u64)>,
     checkpoints: BTreeSet<(FileId, u64)>,
-    dead: Vec<Dead>,
+    removed: Vec<RemovedFork>,
 }
 
 /// All changes, taken by an application.
@@ -78,7 +78,7 @@ pub(crate) struct TakenChanges {
     pub(crate) forks: BTreeSet<ForkId>,
     pub(crate) chunks: BTreeSet<(ForkId, u64)>,
     pub(crate) checkpoints: BTreeSet<(FileId, u64)>,
-    pub(crate) dead: Vec<Dead>,
+    pub(crate) removed: Vec<RemovedFork>,
 }
 
 impl Changes {
@@ -88,7 +88,7 @@ impl Changes {
             && self.forks.is_empty()
             && self.chunks.is_empty()
             && self.checkpoints.is_empty()
-            && self.dead.is_empty()
+            && self.removed.is_empty()
     }
 
     /// A file's record differs.
@@ -113,14 +113,14 @@ impl Changes {
     }
 
     /// A fork was removed.
-    pub(crate) fn removed(&mut self, dead: Dead) {
-        self.forks.remove(&dead.id);
-        self.dead.push(dead);
+    pub(crate) fn removed(&mut self, removed: RemovedFork) {
+        self.forks.remove(&removed.id);
+        self.removed.push(removed);
     }
 
     /// Removed forks that an application did not get rid of.
-    pub(crate) fn removed_again(&mut self, dead: Vec<Dead>) {
-        self.dead.extend(dead);
+    pub(crate) fn requeue_removed(&mut self, removed: Vec<RemovedFork>) {
+        self.removed.extend(removed);
     }
 
     /// Takes everything.
@@ -130,40 +130,40 @@ impl Changes {
             forks,
             chunks,
             checkpoints,
-            dead,
+            removed,
         } = std::mem::take(self);
         TakenChanges {
             files,
             forks,
             chunks,
             checkpoints,
-            dead,
+            removed,
         }
     }
 
     /// All blocks of removed forks are free already: an opening counts blocks after it has replayed
     /// their removal.
-    pub(crate) fn count_dead(&mut self) {
-        for dead in &mut self.dead {
-            dead.counted = true;
+    pub(crate) fn mark_removed_counted(&mut self) {
+        for removed in &mut self.removed {
+            removed.counted = true;
         }
     }
 
     /// Whether there are removed forks.
-    pub(crate) fn has_dead(&self) -> bool {
-        !self.dead.is_empty()
+    pub(crate) fn has_removed(&self) -> bool {
+        !self.removed.is_empty()
     }
 
     /// Blocks that come free when the removed forks leave the index.
-    pub(crate) fn dead_blocks(&self) -> u64 {
-        let dead = self.dead.iter().filter(|dead| !dead.counted);
-        dead.map(|dead| dead.blocks).sum()
+    pub(crate) fn removed_blocks(&self) -> u64 {
+        let removed = self.removed.iter().filter(|removed| !removed.counted);
+        removed.map(|removed| removed.blocks).sum()
     }
 
     /// The names of removed forks whose records are in the index.
     pub(crate) fn recorded_names(&self) -> impl Iterator<Item = &ForkKey> {
-        let dead = self.dead.iter().filter(|dead| !dead.recorded);
-        dead.map(|dead| &dead.key)
+        let removed = self.removed.iter().filter(|removed| !removed.recorded);
+        removed.map(|removed| &removed.key)
     }
 
     /// Forks whose records differ.

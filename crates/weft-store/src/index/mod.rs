@@ -9,7 +9,7 @@ mod changes;
 mod removal;
 mod visit;
 
-pub(crate) use application::{Application, Batches};
-pub(crate) use changes::{Changes, Dead};
+pub(crate) use application::{Application, IndexBatches};
+pub(crate) use changes::{Changes, RemovedFork};
 pub(crate) use removal::Removal;
 pub(crate) use visit::visit;

@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 
 use weft_kv::{Batch, OrderedKv};
 
-use super::changes::Dead;
+use super::changes::RemovedFork;
 use crate::error::StoreError;
 use crate::record::{CHUNKS, ChunkRecord};
 use crate::space::Extent;
@@ -22,52 +22,52 @@ const BATCH: usize = 1024;
 #[derive(Default)]
 pub(crate) struct Removal {
     /// Forks that were removed.
-    pub(crate) dead: Vec<Dead>,
+    pub(crate) removed: Vec<RemovedFork>,
     /// Keys of chunks whose forks are gone.
-    pub(crate) garbage: Vec<Vec<u8>>,
+    pub(crate) orphans: Vec<Vec<u8>>,
     /// Blocks of entries that are removed, which is not synced.
     freed: Vec<Extent>,
 }
 
 impl Removal {
     /// Chunks of nobody.
-    pub(crate) fn of_nobody(garbage: Vec<Vec<u8>>) -> Self {
+    pub(crate) fn of_orphans(orphans: Vec<Vec<u8>>) -> Self {
         Self {
-            garbage,
+            orphans,
             ..Self::default()
         }
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.dead.is_empty() && self.garbage.is_empty() && self.freed.is_empty()
+        self.removed.is_empty() && self.orphans.is_empty() && self.freed.is_empty()
     }
 
     /// Removes at most so many entries, and syncs; returns the blocks that nobody has any more.
     /// After an error it goes on where it was.
-    pub(crate) fn part(
+    pub(crate) fn remove_some(
         &mut self,
         index: &dyn OrderedKv,
         most: usize,
     ) -> Result<Vec<Extent>, StoreError> {
         let mut left = most;
         while left > 0
-            && let Some(fork) = self.dead.last_mut()
+            && let Some(fork) = self.removed.last_mut()
         {
             let most = BATCH.min(left);
             let removed = remove_chunks(index, fork, most, &mut self.freed)?;
             left -= removed;
             if removed < most {
-                self.dead.pop();
+                self.removed.pop();
             }
         }
-        while left > 0 && !self.garbage.is_empty() {
-            let keep = self.garbage.len().saturating_sub(BATCH.min(left));
-            let keys = &self.garbage[keep..];
+        while left > 0 && !self.orphans.is_empty() {
+            let keep = self.orphans.len().saturating_sub(BATCH.min(left));
+            let keys = &self.orphans[keep..];
             let changes = keys.iter().map(|key| (CHUNKS, key.clone(), None));
             let changes: Vec<_> = changes.collect();
             left -= changes.len();
             index.write(Batch { changes })?;
-            self.garbage.truncate(keep);
+            self.orphans.truncate(keep);
         }
         index.sync()?;
         Ok(std::mem::take(&mut self.freed))
@@ -77,16 +77,16 @@ impl Removal {
 /// Removes at most so many chunks of a dead fork from the index; how many there were.
 fn remove_chunks(
     index: &dyn OrderedKv,
-    dead: &mut Dead,
+    removed: &mut RemovedFork,
     most: usize,
     freed: &mut Vec<Extent>,
 ) -> Result<usize, StoreError> {
     let (low, high) = (
-        ChunkRecord::key(dead.id, dead.next),
-        ChunkRecord::key(dead.id, u64::MAX),
+        ChunkRecord::key(removed.id, removed.next),
+        ChunkRecord::key(removed.id, u64::MAX),
     );
     let mut batch = Batch::default();
-    let (mut failed, mut next, before) = (None, dead.next, freed.len());
+    let (mut failed, mut next, before) = (None, removed.next, freed.len());
     index.snapshot()?.scan(
         CHUNKS,
         Bound::Included(&low),
@@ -97,7 +97,7 @@ fn remove_chunks(
                 Ok((n, ChunkRecord::decode(key, value)?))
             });
             match decoded {
-                Ok((n, runs)) if !dead.counted && !dead.freed.contains(&n) => {
+                Ok((n, runs)) if !removed.counted && !removed.freed.contains(&n) => {
                     let own = runs.runs.iter().filter(|r| !r.inherited);
                     let extents = own.map(|r| Extent {
                         start: r.place.0,
@@ -120,15 +120,15 @@ fn remove_chunks(
         freed.truncate(before);
         return Err(error);
     }
-    let removed = batch.changes.len();
-    if removed > 0
+    let count = batch.changes.len();
+    if count > 0
         && let Err(error) = index.write(batch)
     {
         freed.truncate(before);
         return Err(error.into());
     }
-    dead.next = next;
+    removed.next = next;
     let blocks: u64 = freed[before..].iter().map(|extent| extent.blocks).sum();
-    dead.blocks = dead.blocks.saturating_sub(blocks);
-    Ok(removed)
+    removed.blocks = removed.blocks.saturating_sub(blocks);
+    Ok(count)
 }

@@ -10,7 +10,7 @@ use crate::engine::Inner;
 use crate::key::Run;
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
 use crate::record::{self, ForkId, end_is_legal};
-use crate::state::{BlockChange, State};
+use crate::state::{BlockChange, StoreState};
 
 /// Pieces further apart than this share no page.
 const SPARSE: u64 = 4 * BLOCK as u64;
@@ -171,7 +171,7 @@ impl Inner {
     /// Copies bytes into dirty pages. Blocks that they cover only partly are in memory.
     pub(crate) fn buffer_bytes(
         &self,
-        state: &mut State,
+        state: &mut StoreState,
         id: ForkId,
         size: u32,
         offset: u64,
@@ -185,7 +185,7 @@ impl Inner {
     /// No run is empty.
     pub(crate) fn buffer_runs(
         &self,
-        state: &mut State,
+        state: &mut StoreState,
         id: ForkId,
         size: u32,
         runs: &[Run],

@@ -13,11 +13,11 @@ use crate::error::StoreError;
 use crate::forks::{edges, numbers, up_to, whole_blocks, within};
 use crate::key::{ForkKey, Timestamp};
 use crate::log::{DATA_COST, MAP_COST};
-use crate::pages::Wanted;
+use crate::pages::WantedBlock;
 use crate::paging::{Attempt, Missing};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, end_is_legal, new_body};
-use crate::state::State;
+use crate::state::StoreState;
 
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
@@ -127,7 +127,7 @@ impl Inner {
         }
     }
 
-    fn apply_clear(&self, state: &mut State, step: &ClearStep, modified: Timestamp) -> u64 {
+    fn apply_clear(&self, state: &mut StoreState, step: &ClearStep, modified: Timestamp) -> u64 {
         let (sequence, id) = (state.next_sequence(), step.id);
         let mut body = new_body(modified.0);
         ItemRecord::Clear {
@@ -160,7 +160,7 @@ impl Inner {
 
 /// The blocks at the ends that hold data and are not in memory, and how many blocks at the ends
 /// need a reserved place.
-fn survey(state: &State, step: &ClearStep) -> (Missing, u64) {
+fn survey(state: &StoreState, step: &ClearStep) -> (Missing, u64) {
     let (mut missing, mut needed) = (Missing::default(), 0);
     let all = numbers(step.size, &step.range);
     if state.forks()[step.id].parent().is_some() {
@@ -185,7 +185,7 @@ fn survey(state: &State, step: &ClearStep) -> (Missing, u64) {
             if chunk.valid_page(block).is_none()
                 && let Some((place, _)) = chunk.place(block)
             {
-                missing.blocks.push(Wanted {
+                missing.blocks.push(WantedBlock {
                     id: step.id,
                     chunk: n,
                     block,

@@ -6,22 +6,22 @@ use super::buffered::Fragments;
 use super::plan::WritePlan;
 use crate::error::StoreError;
 use crate::key::Scattered;
-use crate::pages::Wanted;
+use crate::pages::WantedBlock;
 use crate::pool::BLOCK;
 use crate::record::BODY_SOFT;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Unreadable blocks of which a batch has all bytes.
-pub(crate) type Covered = BTreeSet<Wanted>;
+pub(crate) type Covered = BTreeSet<WantedBlock>;
 
 /// Which of `blocks` a batch overwrites wholly with its small pieces, if `error` says that they
 /// cannot be read. None if the batch may need several frames: a crash between them would leave a
 /// block that is partly written.
 pub(crate) fn covered_blocks(
-    state: &State,
+    state: &StoreState,
     writes: &[Scattered],
     plans: &[WritePlan],
-    blocks: &[Wanted],
+    blocks: &[WantedBlock],
     error: &StoreError,
 ) -> Covered {
     let bad = matches!(

@@ -10,7 +10,7 @@ use crate::paging::WriteFailed;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
 use crate::space::Extent;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Blocks of a write that are written directly; 0 if it is too small.
 pub(crate) fn direct_blocks(size: u32, offset: u64, length: u64) -> u64 {
@@ -141,7 +141,7 @@ impl Inner {
     /// Adds prepared blocks to the map and the cache, and their `Map` items to the frame.
     pub(crate) fn install_prepared(
         &self,
-        state: &mut State,
+        state: &mut StoreState,
         id: ForkId,
         end: u64,
         prepared: Vec<PreparedBlocks>,
@@ -149,7 +149,7 @@ impl Inner {
     ) {
         let sequence = state.next_sequence();
         let mut runs: Option<(u64, RunsRecord)> = None;
-        let mut finish = |state: &mut State, runs: Option<(u64, RunsRecord)>| {
+        let mut finish = |state: &mut StoreState, runs: Option<(u64, RunsRecord)>| {
             if let Some((chunk, runs)) = runs {
                 state.mark_changed(id, chunk);
                 state.count_entry(id, chunk);

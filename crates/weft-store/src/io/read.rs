@@ -10,11 +10,11 @@ use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::forks::{ChunkRange, by_chunk};
 use crate::key::ForkKey;
-use crate::pages::{Chunk, Page, Wanted, bit, slot_of};
+use crate::pages::{Chunk, Page, WantedBlock, bit, slot_of};
 use crate::paging::{Attempt, Missing};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, end_is_legal};
-use crate::state::State;
+use crate::state::StoreState;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -111,7 +111,7 @@ impl Inner {
     /// and may prefetch.
     fn gather(
         &self,
-        state: &mut State,
+        state: &mut StoreState,
         id: ForkId,
         offset: u64,
         length: u64,
@@ -230,7 +230,7 @@ fn gather_chunk(
                 found.push(FoundBytes::Cached(slice.expect("the page is valid")));
             }
         } else if let Some((place, _)) = chunk.place(block) {
-            missing.blocks.push(Wanted {
+            missing.blocks.push(WantedBlock {
                 id,
                 chunk: range.chunk,
                 block,

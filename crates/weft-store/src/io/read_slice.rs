@@ -19,7 +19,7 @@ use crate::error::StoreError;
 use crate::pages::{Chunk, bit, slot_of};
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Slice};
 use crate::record::ForkId;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Consecutive bytes of a fork that were read: of one page, or of a hole.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl ReadSlice {
     }
 
     /// Returns a slice that no caller used: the next read of its blocks counts as the first.
-    pub(crate) fn return_unused(self, state: &mut State) {
+    pub(crate) fn return_unused(self, state: &mut StoreState) {
         let Some(blocks) = self.blocks.filter(|blocks| blocks.fresh.get() != 0) else {
             return;
         };
@@ -240,7 +240,7 @@ impl Inner {
         let error = self.memory_fault(StoreError::memory(&key, blocks.chunk, block, dirty));
         Some(if dirty {
             self.wake_waiting_calls();
-            state.fail_memory(error)
+            state.fail(error)
         } else {
             error
         })

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::pool::BLOCK;
 use crate::record::ForkId;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Most blocks that one call checks: about 50 µs under the lock.
 const BLOCKS_MAX: usize = 1 << 15;
@@ -80,7 +80,7 @@ impl Store {
 }
 
 /// The runs from `from` on in the first `most` chunks; entries before chunk `loaded` are in memory.
-fn data_runs(state: &State, id: ForkId, from: u64, loaded: u64, most: usize) -> DataRuns {
+fn data_runs(state: &StoreState, id: ForkId, from: u64, loaded: u64, most: usize) -> DataRuns {
     let fork = &state.forks()[id];
     let (size, block_size) = (u64::from(fork.chunk()), BLOCK as u64);
     let mut runs: Vec<Range<u64>> = Vec::new();

@@ -20,12 +20,12 @@ use crate::forks::by_chunk;
 use crate::key::{ForkKey, Run, Scattered, Timestamp, Write};
 use crate::limits::{DIRECT_MIN, FULL_SLOTS};
 use crate::log::{DATA_COST, OpenFrame, cost_of_run};
-use crate::pages::{Chunk, Wanted, bit};
+use crate::pages::{Chunk, WantedBlock, bit};
 use crate::paging::{Attempt, Missing, WriteFailed};
 use crate::pool::BLOCK;
 use crate::record::{BODY_SOFT, ForkId, ItemRecord, chunk_is_legal, new_body, rows};
 use crate::space::Extent;
-use crate::state::{Load, State, check_fork};
+use crate::state::{CallLoad, StoreState, check_fork};
 
 impl Store {
     /// Writes a batch of pieces, in order; makes forks that do not exist.
@@ -166,7 +166,7 @@ impl Inner {
             .iter()
             .map(|w| WritePlan::of(w, self.bounds().rules.direct))
             .collect();
-        let load = Load::of(plans.iter().flat_map(|plan| &plan.small));
+        let load = CallLoad::of(plans.iter().flat_map(|plan| &plan.small));
         let _admitted = self.admit_load(&load).await?;
         let (taken, checksum) = loop {
             let (mut taken, mut checksum) = (Vec::new(), BatchChecksum::of(sums.clone()));
@@ -264,7 +264,7 @@ impl Inner {
                     // wrong, the frame, which is not in the kernel yet, does not get there.
                     if small && let Err(error) = checksum.check(writes, Effect::InMemory) {
                         self.wake_waiting_calls();
-                        return Err(state.fail_memory(self.memory_fault(error)));
+                        return Err(state.fail(self.memory_fault(error)));
                     }
                     return Ok(sequence);
                 }
@@ -293,17 +293,17 @@ impl Inner {
 
     fn take_effect(
         &self,
-        state: &mut State,
+        state: &mut StoreState,
         writes: &[Scattered],
         plans: Vec<WritePlan>,
-        emptied: &[Wanted],
+        emptied: &[WantedBlock],
         checksum: &mut BatchChecksum,
         modified: Timestamp,
     ) -> u64 {
         let (mut bytes, mut copied, mut pieces) = (0, 0, 0);
         let sequence = state.log_with(modified.0, |state, frame| {
             for block in emptied {
-                state.make_room(block, frame);
+                state.clear_for_frame(block, frame);
             }
             for (w, plan) in writes.iter().zip(plans) {
                 let id = state.find_or_create(&w.key, w.chunk, modified.0, frame.items());
@@ -320,7 +320,7 @@ impl Inner {
                 if plan.bytes > 0 {
                     let length = state.forks()[id].length().max(plan.end);
                     state.touch(id, length, modified.0);
-                    state.doubts().prove_runs(id, &w.runs);
+                    state.doubts_mut().prove_runs(id, &w.runs);
                 }
                 bytes += plan.bytes;
                 copied += plan.small.iter().map(Run::bytes).sum::<u64>();
@@ -344,7 +344,7 @@ impl Inner {
     /// grown large.
     fn write_small(
         &self,
-        state: &mut State,
+        state: &mut StoreState,
         id: ForkId,
         w: &Scattered,
         runs: &[Run],
@@ -374,7 +374,7 @@ impl Inner {
             }
             for row in rows(now) {
                 let sum = checksum.of_whole(&w.data, &row);
-                frame.lend(&w.data, row, sum);
+                frame.append_shared(&w.data, row, sum);
             }
             self.buffer_runs(state, id, w.chunk, now, &w.data, checksum);
             if frame.bytes() > BODY_SOFT {
@@ -386,7 +386,7 @@ impl Inner {
 
 /// What a batch still needs: entries and blocks in memory, and how many blocks it will reserve.
 fn survey(
-    state: &State,
+    state: &StoreState,
     writes: &[Scattered],
     plans: &[WritePlan],
 ) -> Result<(Missing, u64), StoreError> {
@@ -396,7 +396,7 @@ fn survey(
         check_fork(state, &w.key, w.chunk)?;
         let id = state.find(&w.key);
         if let Some(id) = id {
-            if state.forks().must_settle(id, plan.end) {
+            if state.forks().must_finish_truncation(id, plan.end) {
                 missing.truncations.insert(id);
             }
             for direct in &plan.direct {
@@ -412,7 +412,7 @@ fn survey(
 
 /// Notes what small runs need in memory; returns how many blocks they will reserve.
 fn survey_small(
-    state: &State,
+    state: &StoreState,
     id: Option<ForkId>,
     size: u32,
     runs: &[Run],
@@ -449,7 +449,7 @@ fn survey_small(
             && !fragment.whole()
             && let Some((place, _)) = chunk.place(at.block)
         {
-            missing.blocks.push(Wanted {
+            missing.blocks.push(WantedBlock {
                 id,
                 chunk: at.chunk,
                 block: at.block,

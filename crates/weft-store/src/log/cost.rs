@@ -1,11 +1,11 @@
 //! What replaying the log costs, in units of about 100 ns.
 
-use super::frames::Parsed;
+use super::frames::ParsedLog;
 use crate::key::Run;
 use crate::pool::BLOCK;
 use crate::record::ItemRecord;
 
-/// What replaying a `Map` item costs, in units of [`Head::logged`](crate::log::Head::logged),
+/// What replaying a `Map` item costs, in units of [`LogHead::logged`](crate::log::LogHead::logged),
 /// besides its blocks.
 pub(crate) const MAP_COST: u64 = 8;
 
@@ -29,8 +29,8 @@ fn cost_of(item: &ItemRecord) -> u64 {
     }
 }
 
-impl Parsed {
-    /// What replaying it again would cost, in the units of [`super::Head`].
+impl ParsedLog {
+    /// What replaying it again would cost, in the units of [`super::LogHead`].
     pub(crate) fn cost(&self) -> u64 {
         let items = self.frames.iter().flat_map(|frame| &frame.items);
         items.map(cost_of).sum()

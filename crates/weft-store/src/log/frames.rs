@@ -18,19 +18,19 @@ pub(crate) struct Frame {
 
 /// What a log holds.
 #[derive(Default)]
-pub(crate) struct Parsed {
+pub(crate) struct ParsedLog {
     pub(crate) frames: Vec<Frame>,
     /// Where it ends: everything from here on is cut off. `None`: at the end of the last segment.
     pub(crate) cut: Option<(usize, u64)>,
     /// Everything up to here is known to be on stable storage.
     pub(crate) synced: u64,
     /// It must not end there.
-    pub(crate) damage: Option<Damage>,
+    pub(crate) damage: Option<LogDamage>,
 }
 
 /// Why a log ends where it must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Damage {
+pub(crate) struct LogDamage {
     /// Where: index of the segment, offset.
     pub(crate) at: (usize, u64),
     /// What is there.
@@ -39,7 +39,7 @@ pub(crate) struct Damage {
     pub(crate) first: u64,
 }
 
-impl Parsed {
+impl ParsedLog {
     /// The last frame that stands; everything up to `applied` is in the index.
     pub(crate) fn reached(&self, applied: u64) -> u64 {
         self.frames.last().map_or(0, |f| f.sequence).max(applied)
@@ -49,7 +49,7 @@ impl Parsed {
     fn end(mut self, at: (usize, u64), what: Option<&'static str>, applied: u64) -> Self {
         self.cut = Some(at);
         let first = self.reached(applied) + 1;
-        self.damage = what.map(|what| Damage { at, what, first });
+        self.damage = what.map(|what| LogDamage { at, what, first });
         self
     }
 }
@@ -65,25 +65,25 @@ pub(crate) fn parse(
     applied: u64,
     power_lost: bool,
     must: u64,
-) -> Result<Parsed, StoreError> {
+) -> Result<ParsedLog, StoreError> {
     let parsed = stand(segments, applied, power_lost)?;
     if parsed.damage.is_some() || parsed.reached(applied) >= must {
         return Ok(parsed);
     }
     let behind_last = || {
-        let last = segments.iter().rposition(|s| held(s) > 0)?;
-        Some((last, held(&segments[last]) as u64))
+        let last = segments.iter().rposition(|s| used_length(s) > 0)?;
+        Some((last, used_length(&segments[last]) as u64))
     };
     let at = parsed.cut.or_else(behind_last).unwrap_or((0, 0));
     Ok(parsed.end(at, Some("the log ends too early"), applied))
 }
 
 /// The frames that stand, whatever must be there.
-fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<Parsed, StoreError> {
-    let mut parsed = Parsed::default();
+fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<ParsedLog, StoreError> {
+    let mut parsed = ParsedLog::default();
     let mut next = None;
     for (index, segment) in segments.iter().enumerate() {
-        let (mut at, end) = (0, held(segment));
+        let (mut at, end) = (0, used_length(segment));
         while at < end {
             let here = (index, at as u64);
             match frame_at(segment, at, end, next, applied) {
@@ -127,7 +127,7 @@ fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<Parsed, S
                         let expected = next.unwrap_or(0).max(applied + 1);
                         !in_index && !synced_beyond(&segments[index..], at, expected)
                     } else {
-                        let last = segments[index + 1..].iter().all(|s| held(s) == 0);
+                        let last = segments[index + 1..].iter().all(|s| used_length(s) == 0);
                         matches!(other, Read::Torn) && last
                     };
                     let what = match other {
@@ -154,7 +154,7 @@ enum Read {
 }
 
 /// Bytes of a segment before the zeros at its end.
-pub(crate) fn held(segment: &[u8]) -> usize {
+pub(crate) fn used_length(segment: &[u8]) -> usize {
     segment
         .iter()
         .rposition(|b| *b != 0)
@@ -196,7 +196,7 @@ fn has_applied(segment: &Bytes, applied: u64) -> bool {
 
 /// Whether what a segment has from `at` on may be the front of a frame that was never whole.
 pub(crate) fn is_torn(segment: &Bytes, at: usize) -> bool {
-    let end = held(segment);
+    let end = used_length(segment);
     match FrameRecord::decode(segment.get(at..).unwrap_or_default()) {
         Header::Short => true,
         Header::Bad => end < at + FRAME_BYTES,
@@ -230,10 +230,10 @@ fn synced_beyond(segments: &[Bytes], at: usize, expected: u64) -> bool {
 }
 
 /// A frame's number, where it ends in its segment, and its items.
-pub(crate) type Whole = (u64, usize, Vec<ItemRecord>);
+pub(crate) type WholeFrame = (u64, usize, Vec<ItemRecord>);
 
 /// The whole frames of a segment from `at` on, whatever lies between them.
-pub(crate) fn scattered(segment: &Bytes, at: usize) -> Vec<Whole> {
+pub(crate) fn find_frames(segment: &Bytes, at: usize) -> Vec<WholeFrame> {
     let (mut found, mut at) = (Vec::new(), at);
     while at + FRAME_BYTES <= segment.len() {
         let whole = match FrameRecord::decode(&segment[at..]) {
@@ -323,11 +323,11 @@ mod tests {
     #[test]
     fn a_frame_of_which_only_the_front_was_written_is_torn_and_a_changed_one_is_damage() {
         let (bytes, last) = segment(3);
-        let end = held(&bytes);
+        let end = used_length(&bytes);
         for cut in last + 1..end {
             let mut torn = bytes.clone();
             torn[cut..].fill(0);
-            let cut_at = (held(&torn) > last).then_some((0, last as u64));
+            let cut_at = (used_length(&torn) > last).then_some((0, last as u64));
             assert_eq!(frames(&[torn.clone()], false).unwrap(), (2, cut_at));
             // Frames behind it were written later: it was whole.
             let mut next = Vec::new();

@@ -6,14 +6,14 @@
 //!    journal has, the log had.
 //! 3. While a frame is open no other is queued, so that none gets in front of it.
 
-use super::queue::{OpenFrame, Queued};
+use super::queue::{FrameQueue, OpenFrame};
 
 /// The head of a store's log.
 #[derive(Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct LogHead {
     sequence: u64,
     last_change: u64,
-    pending: Queued,
+    pending: FrameQueue,
     open: bool,
     durable: u64,
     /// The newest `Synced` record: its own sequence and what it covers.
@@ -23,7 +23,7 @@ pub(crate) struct Head {
     settled: u64,
 }
 
-impl Head {
+impl LogHead {
     /// The head of a log that recovery replayed up to frame `sequence`, for this cost.
     pub(crate) fn recovered(sequence: u64, cost: u64) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Head {
 
     /// Swaps the waiting frames with `frames`, which is empty; returns the sequence of the last
     /// one.
-    pub(crate) fn take(&mut self, frames: &mut Queued) -> u64 {
+    pub(crate) fn take(&mut self, frames: &mut FrameQueue) -> u64 {
         std::mem::swap(&mut self.pending, frames);
         self.sequence
     }

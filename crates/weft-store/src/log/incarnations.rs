@@ -99,7 +99,7 @@ fn read(storage: &dyn Storage) -> Result<(u64, History), StoreError> {
     let mut newest = (0, History::default());
     for name in FILES.iter().filter(|name| names.iter().any(|n| n == *name)) {
         let file = storage.open(name, FileKind::Log).map_err(fail)?;
-        let bytes = file.read_plain(0, FILE_BYTES).map_err(fail)?;
+        let bytes = file.read_buffered(0, FILE_BYTES).map_err(fail)?;
         let record = HistoryRecord::decode(&bytes);
         let known = record.and_then(|r| Some((r.turn, History::decode(&r.history)?)));
         match known {
@@ -119,7 +119,7 @@ async fn write(storage: &dyn Storage, record: &HistoryRecord) -> io::Result<()> 
     let file = storage.open(name, FileKind::Log)?;
     let mut bytes = record.encode();
     bytes.resize(FILE_BYTES, 0);
-    file.write_plain(0, &bytes)?;
+    file.write_buffered(0, &bytes)?;
     file.sync().await?;
     storage.sync_folder()
 }

@@ -8,19 +8,19 @@ use crate::record::{FRAME_BYTES, FrameRecord, checksum};
 
 /// Data of so many bytes stays where it is until it is appended: less is copied for less than a
 /// part of its own costs.
-const LENT_MIN: usize = 16 << 10;
+const SHARED_MIN: usize = 16 << 10;
 
 /// Frames, one behind the other: their own bytes, and data between them that stays where it was
 /// received.
 #[derive(Debug, Default)]
-pub(crate) struct Queued {
+pub(crate) struct FrameQueue {
     own: Vec<u8>,
-    lent: Vec<Lent>,
+    lent: Vec<SharedData>,
     lent_bytes: usize,
 }
 
 #[derive(Debug)]
-struct Lent {
+struct SharedData {
     /// The place in `own` that it comes before.
     before: usize,
     data: Bytes,
@@ -39,11 +39,11 @@ struct Start {
 pub(crate) struct OpenFrame {
     /// When it is made: its items' time.
     pub(crate) modified: i64,
-    queued: Queued,
+    queued: FrameQueue,
     start: Start,
 }
 
-impl Queued {
+impl FrameQueue {
     /// Begins a frame behind the others, whose items need not be copied there.
     pub(crate) fn begin(self, modified: i64) -> OpenFrame {
         let start = Start {
@@ -104,7 +104,7 @@ impl OpenFrame {
     pub(crate) fn empty() -> Self {
         OpenFrame {
             modified: 0,
-            queued: Queued::default(),
+            queued: FrameQueue::default(),
             start: Start {
                 own: 0,
                 lent: 0,
@@ -113,7 +113,7 @@ impl OpenFrame {
         }
     }
 
-    /// Where items are put; their data by [`OpenFrame::lend`].
+    /// Where items are put; their data by [`OpenFrame::append_shared`].
     pub(crate) fn items(&mut self) -> &mut Vec<u8> {
         &mut self.queued.own
     }
@@ -122,15 +122,15 @@ impl OpenFrame {
     /// that the frame has of it: whoever knows it sees to it that it is right before the frame is
     /// appended. Else it is computed now, before anybody proves by copies that the data is still
     /// right.
-    pub(crate) fn lend(&mut self, data: &Bytes, part: Range<usize>, sum: Option<u32>) {
-        if part.len() < LENT_MIN {
+    pub(crate) fn append_shared(&mut self, data: &Bytes, part: Range<usize>, sum: Option<u32>) {
+        if part.len() < SHARED_MIN {
             return self.items().extend_from_slice(&data[part]);
         }
         self.queued.lent_bytes += part.len();
         let before = self.queued.own.len();
         let data = data.slice(part);
         let sum = sum.unwrap_or_else(|| checksum(&data));
-        self.queued.lent.push(Lent { before, data, sum });
+        self.queued.lent.push(SharedData { before, data, sum });
     }
 
     /// Bytes of the frame so far.
@@ -139,7 +139,7 @@ impl OpenFrame {
     }
 
     /// The frames with this one at their end.
-    pub(crate) fn finish(self, sequence: u64) -> Queued {
+    pub(crate) fn finish(self, sequence: u64) -> FrameQueue {
         let Start { own, lent, .. } = self.start;
         let body = self.queued.parts_from(own + FRAME_BYTES, lent);
         let crc = body.fold(0, |sum, (part, known)| {
@@ -160,13 +160,13 @@ mod tests {
     use super::*;
     use crate::record::new_body;
 
-    fn joined(queued: &Queued) -> Vec<u8> {
+    fn joined(queued: &FrameQueue) -> Vec<u8> {
         queued.parts().flatten().copied().collect()
     }
 
     #[test]
     fn frames_with_lent_data_are_the_bytes_of_frames_without() {
-        let large = |n: u8, extra: usize| Bytes::from(vec![n; LENT_MIN + extra]);
+        let large = |n: u8, extra: usize| Bytes::from(vec![n; SHARED_MIN + extra]);
         let datas = [
             vec![],
             vec![large(1, 0)],
@@ -177,14 +177,14 @@ mod tests {
                 Bytes::from_static(b"end"),
             ],
         ];
-        let (mut queued, mut plain) = (Queued::default(), Vec::new());
+        let (mut queued, mut plain) = (FrameQueue::default(), Vec::new());
         for (sequence, datas) in (1..).zip(&datas) {
             queued.append(sequence * 2, true, b"between");
             FrameRecord::append(&mut plain, sequence * 2, true, b"between");
             let (mut frame, mut body) = (queued.begin(7), new_body(7));
             for (n, data) in datas.iter().enumerate() {
                 frame.items().extend_from_slice(b"item");
-                frame.lend(data, 0..data.len(), (n % 2 == 1).then(|| checksum(data)));
+                frame.append_shared(data, 0..data.len(), (n % 2 == 1).then(|| checksum(data)));
                 body.extend_from_slice(b"item");
                 body.extend_from_slice(data);
                 assert_eq!(frame.bytes(), FRAME_BYTES + body.len());
@@ -195,7 +195,7 @@ mod tests {
             assert!(joined(&queued) == plain, "frame {sequence}");
         }
         assert!(queued.parts().all(|part| !part.is_empty()));
-        assert_eq!(queued.parts().filter(|p| p.len() >= LENT_MIN).count(), 4);
+        assert_eq!(queued.parts().filter(|p| p.len() >= SHARED_MIN).count(), 4);
         queued.clear(64);
         assert!(queued.bytes() == 0 && joined(&queued).is_empty());
     }

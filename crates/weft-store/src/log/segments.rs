@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::Mutex;
 
 use super::incarnations::Incarnations;
-use super::queue::Queued;
-use super::source::{FrameSource, Taken};
+use super::queue::FrameQueue;
+use super::source::{FrameSource, TakenFrames};
 use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::record::ReachedRecord;
@@ -23,7 +23,7 @@ use crate::signals::Signals;
 use crate::storage::{FileKind, Storage, StorageFile};
 
 /// The most that is written ahead at a time, and the least.
-const AHEAD: (u64, u64) = (1 << 20, 4 << 10);
+const ZEROS_AHEAD: (u64, u64) = (1 << 20, 4 << 10);
 
 /// The name of the file that says how far the log has come.
 pub(crate) const REACHED: &str = "reached";
@@ -86,9 +86,9 @@ impl Segment {
     }
 
     /// Appends frames, the last of which is number `last`.
-    fn append(&mut self, frames: &Queued, last: u64) -> io::Result<()> {
+    fn append(&mut self, frames: &FrameQueue, last: u64) -> io::Result<()> {
         let parts: Vec<&[u8]> = frames.parts().collect();
-        self.file.write_parts(self.bytes, &parts)?;
+        self.file.write_buffered_vectored(self.bytes, &parts)?;
         self.bytes += frames.bytes() as u64;
         self.written = self.written.max(self.bytes);
         self.last = last;
@@ -99,7 +99,7 @@ impl Segment {
     fn write_ahead(&mut self, least: u64, most: u64) -> io::Result<()> {
         if self.written < self.bytes + least {
             let zeros = vec![0; (self.bytes + most - self.written) as usize];
-            self.file.write_plain(self.written, &zeros)?;
+            self.file.write_buffered(self.written, &zeros)?;
             self.written += zeros.len() as u64;
         }
         Ok(())
@@ -108,13 +108,13 @@ impl Segment {
 
 /// Gives back the space that was set aside in a closed segment for frames that came into the next
 /// one.
-pub(crate) fn trim(file: &dyn StorageFile, bytes: u64) {
+pub(crate) fn trim_segment(file: &dyn StorageFile, bytes: u64) {
     if let Err(error) = file.truncate(bytes) {
         tracing::debug!(%error, "space behind a segment of the log does not come back yet");
     }
 }
 
-struct Files {
+struct SegmentFiles {
     closed: Vec<Segment>,
     /// Segments that were applied, of which the index may have something in its journal only;
     /// ascending.
@@ -140,10 +140,10 @@ struct Files {
     unsynced: Vec<Arc<dyn StorageFile>>,
     folder_changed: bool,
     /// Memory of frames that were appended.
-    scratch: Queued,
+    scratch: FrameQueue,
 }
 
-impl Files {
+impl SegmentFiles {
     /// Notes how far the log has come: a write of some bytes over others, that nobody waits for to
     /// be on the disk.
     fn mark(&mut self) {
@@ -152,7 +152,7 @@ impl Files {
             synced: self.synced,
             given: self.appended,
         };
-        if let Err(error) = self.reached.write_plain(0, &record.encode()) {
+        if let Err(error) = self.reached.write_buffered(0, &record.encode()) {
             // Only what tells a loss is lost by it.
             tracing::warn!(%error, "how far the log has come is not noted");
         }
@@ -168,7 +168,7 @@ pub(crate) struct Unsynced {
 }
 
 /// What recovery leaves of the log that it found.
-pub(crate) struct Replayed {
+pub(crate) struct ReplayedLog {
     /// Segments whose frames were applied before the opening.
     pub(crate) kept: Vec<Segment>,
     /// Segments whose frames were replayed at the opening.
@@ -183,7 +183,7 @@ pub(crate) struct Replayed {
 pub(crate) struct Log {
     storage: Arc<dyn Storage>,
     segment_bytes: u64,
-    files: Mutex<Files>,
+    files: Mutex<SegmentFiles>,
     bytes: std::sync::atomic::AtomicU64,
     tight: std::sync::atomic::AtomicBool,
     incarnations: Arc<Incarnations>,
@@ -194,12 +194,12 @@ impl Log {
     /// A log that continues after what recovery replayed, with a fresh segment.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
-        replayed: Replayed,
+        replayed: ReplayedLog,
         segment_bytes: u64,
         incarnations: Arc<Incarnations>,
         signals: Arc<Signals>,
     ) -> Result<Self, StoreError> {
-        let Replayed {
+        let ReplayedLog {
             kept,
             closed,
             next,
@@ -218,7 +218,7 @@ impl Log {
             tight: false.into(),
             incarnations,
             signals,
-            files: Mutex::new(Files {
+            files: Mutex::new(SegmentFiles {
                 unsynced: closed.iter().map(|s| Arc::clone(&s.file)).collect(),
                 closed,
                 kept,
@@ -232,7 +232,7 @@ impl Log {
                 synced: 0,
                 unmarked: 0,
                 folder_changed: true,
-                scratch: Queued::default(),
+                scratch: FrameQueue::default(),
             }),
         };
         log.refill(&mut log.files.lock());
@@ -250,14 +250,14 @@ impl Log {
     }
 
     /// Whether there is room for more than deletions; tries to make some.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         if self.tight.load(Relaxed) {
             self.refill(&mut self.files.lock());
         }
         !self.tight.load(Relaxed)
     }
 
-    fn refill(&self, files: &mut Files) {
+    fn refill(&self, files: &mut SegmentFiles) {
         if files.spare.is_none() {
             files.spare =
                 Segment::create(&*self.storage, files.active.number + 1, self.segment_bytes).ok();
@@ -280,7 +280,7 @@ impl Log {
 
     fn append_locked(
         &self,
-        files: &mut Files,
+        files: &mut SegmentFiles,
         source: &impl FrameSource,
         counters: &Counters,
         sequence: u64,
@@ -289,7 +289,7 @@ impl Log {
             return Ok(());
         }
         let mut scratch = std::mem::take(&mut files.scratch);
-        let _taken = Taken(source);
+        let _taken = TakenFrames(source);
         let last = source.take(&mut scratch)?;
         let length = scratch.bytes() as u64;
         let result = self
@@ -301,7 +301,7 @@ impl Log {
                 reason: error.to_string(),
             };
             source.fail(failed.clone());
-            self.signals.room.notify_waiters();
+            self.signals.notify_freed();
             return Err(failed);
         }
         files.fresh += length;
@@ -319,7 +319,7 @@ impl Log {
         Ok(())
     }
 
-    fn make_room(&self, files: &mut Files, length: u64) -> io::Result<()> {
+    fn make_room(&self, files: &mut SegmentFiles, length: u64) -> io::Result<()> {
         if files.active.bytes > 0 && files.active.bytes + length > self.segment_bytes {
             match self.rotate_locked(files) {
                 // The old one simply goes on, as far as it can.
@@ -330,7 +330,7 @@ impl Log {
         Ok(())
     }
 
-    fn rotate_locked(&self, files: &mut Files) -> io::Result<()> {
+    fn rotate_locked(&self, files: &mut SegmentFiles) -> io::Result<()> {
         let next = match files.spare.take() {
             Some(spare) => spare,
             None => Segment::create(&*self.storage, files.active.number + 1, self.segment_bytes)?,
@@ -394,12 +394,12 @@ impl Log {
     }
 
     /// Before a sync: writes zeros ahead, where syncs come often enough to be worth it.
-    fn write_ahead(&self, files: &mut Files) {
+    fn write_ahead(&self, files: &mut SegmentFiles) {
         let fresh = std::mem::take(&mut files.fresh);
         let active = &mut files.active;
-        let ahead = (self.segment_bytes / 16).min(AHEAD.0);
+        let ahead = (self.segment_bytes / 16).min(ZEROS_AHEAD.0);
         let fits = active.bytes + ahead <= self.segment_bytes;
-        if ahead >= AHEAD.1
+        if ahead >= ZEROS_AHEAD.1
             && fresh <= ahead / 8
             && fits
             && let Err(error) = active.write_ahead(ahead / 8, ahead)
@@ -422,17 +422,17 @@ impl Log {
         files.kept.extend(old);
         drop(files);
         for (file, bytes) in ends {
-            trim(&*file, bytes);
+            trim_segment(&*file, bytes);
         }
     }
 
     /// Bytes of frames that were applied and are kept.
-    pub(crate) fn kept(&self) -> u64 {
+    pub(crate) fn retained(&self) -> u64 {
         self.files.lock().kept.iter().map(|s| s.bytes).sum()
     }
 
     /// The number of the last segment that is kept; 0: none is.
-    pub(crate) fn last_kept(&self) -> u64 {
+    pub(crate) fn last_retained(&self) -> u64 {
         self.files.lock().kept.last().map_or(0, |s| s.number)
     }
 

@@ -1,6 +1,6 @@
 //! Where the log gets its frames from.
 
-use super::queue::Queued;
+use super::queue::FrameQueue;
 use crate::error::StoreError;
 
 /// The owner of the frames that wait to be appended.
@@ -10,7 +10,7 @@ pub(crate) trait FrameSource {
     ///
     /// # Errors
     /// The failure that closed the store to writes; the frames stay where they are.
-    fn take(&self, frames: &mut Queued) -> Result<u64, StoreError>;
+    fn take(&self, frames: &mut FrameQueue) -> Result<u64, StoreError>;
 
     /// The sequence of the last frame that was queued.
     fn last(&self) -> u64;
@@ -20,9 +20,9 @@ pub(crate) trait FrameSource {
 }
 
 /// Frames that were taken and are not in the log yet. A panic meanwhile closes the store to writes.
-pub(super) struct Taken<'a, S: FrameSource>(pub(super) &'a S);
+pub(super) struct TakenFrames<'a, S: FrameSource>(pub(super) &'a S);
 
-impl<S: FrameSource> Drop for Taken<'_, S> {
+impl<S: FrameSource> Drop for TakenFrames<'_, S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.fail(StoreError::panicked());

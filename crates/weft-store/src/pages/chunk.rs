@@ -94,7 +94,7 @@ impl Chunk {
     }
 
     /// Shows these places from now on.
-    pub(crate) fn put_places(&mut self, given: Self) {
+    pub(crate) fn set_places(&mut self, given: Self) {
         self.places = given.places;
         self.crcs = given.crcs;
         self.inherited = given.inherited;
@@ -169,19 +169,19 @@ impl Chunk {
     }
 
     /// Whether any block may be.
-    pub(crate) fn lacks(&self) -> bool {
+    pub(crate) fn may_have_lost(&self) -> bool {
         self.lacks
     }
 
     /// Every block with a place of the fork's own.
-    pub(crate) fn own_blocks(&self) -> impl Iterator<Item = (u32, Place)> + '_ {
+    pub(crate) fn owned_blocks(&self) -> impl Iterator<Item = (u32, Place)> + '_ {
         let blocks = (0_u32..).zip(self.places.iter().copied());
         blocks.filter(|(block, place)| *place != Place::NONE && !self.is_inherited(*block))
     }
 
     /// Every place of the fork's own.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        self.own_blocks().map(|(_, place)| place)
+    pub(crate) fn owned_places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.owned_blocks().map(|(_, place)| place)
     }
 
     /// The page that holds a block, where the block is valid.
@@ -309,10 +309,10 @@ mod tests {
         assert_eq!(runs.runs.len(), 3);
         assert_eq!(Chunk::from_runs(&runs).to_runs(), runs);
         let mut derived = Chunk::from_runs(&runs).derived();
-        assert_eq!(derived.places().count(), 0);
+        assert_eq!(derived.owned_places().count(), 0);
         assert_eq!(derived.set(1, Place(30), 5), Some((Place(11), true)));
         assert_eq!(derived.set(1, Place(31), 5), Some((Place(30), false)));
-        let own: Vec<_> = derived.own_blocks().collect();
+        let own: Vec<_> = derived.owned_blocks().collect();
         assert_eq!(own, [(1, Place(31))]);
         let runs = derived.to_runs();
         assert_eq!(runs.runs.len(), 4);

@@ -15,4 +15,4 @@ mod wanted;
 pub(crate) use chunk::{APPLYING, CHANGED, Chunk, push_block};
 pub(crate) use operations::Operations;
 pub(crate) use page::{Page, SLOT, bit, slot_of};
-pub(crate) use wanted::Wanted;
+pub(crate) use wanted::WantedBlock;

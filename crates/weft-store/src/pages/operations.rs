@@ -22,7 +22,7 @@ impl Operations {
             {
                 *blocks += 1;
                 match slices.last_mut() {
-                    Some(last) if last.grows(page.buffer(), at) => last.grow(BLOCK),
+                    Some(last) if last.continues_at(page.buffer(), at) => last.grow(BLOCK),
                     _ => slices.push(Slice::new(Arc::clone(page.buffer()), at..at + BLOCK)),
                 }
                 continue;

@@ -4,7 +4,7 @@ use crate::record::{ForkId, Place};
 
 /// A block that is wanted from the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedBlock {
     pub(crate) id: ForkId,
     pub(crate) chunk: u64,
     pub(crate) block: u32,

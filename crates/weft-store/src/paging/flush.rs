@@ -7,7 +7,7 @@ use crate::engine::{FlushTurn, Inner, detached};
 use crate::error::StoreError;
 use crate::pool::BLOCK;
 use crate::record::ForkId;
-use crate::state::{FlushRound, Which};
+use crate::state::{FlushRound, FlushScope};
 
 /// Blocks written in one round: 16 MiB.
 const ROUND_BLOCKS: u64 = 4096;
@@ -24,7 +24,7 @@ impl Inner {
         detached(async move {
             let turn = me.turns().flush().await;
             me.restore_reservations().await?;
-            me.flush_some(&turn, &EVERY, Which::All, keep).await
+            me.flush_some(&turn, &EVERY, FlushScope::All, keep).await
         })
         .await
     }
@@ -34,7 +34,7 @@ impl Inner {
         let me = self.to_arc();
         detached(async move {
             let turn = me.turns().flush().await;
-            me.flush_some(&turn, &EVERY, Which::Full, 0).await
+            me.flush_some(&turn, &EVERY, FlushScope::Full, 0).await
         })
         .await
     }
@@ -57,7 +57,7 @@ impl Inner {
         let me = self.to_arc();
         detached(async move {
             let turn = me.turns().flush().await;
-            me.flush_some(&turn, &chunks, Which::All, 0).await
+            me.flush_some(&turn, &chunks, FlushScope::All, 0).await
         })
         .await
     }
@@ -66,7 +66,7 @@ impl Inner {
         &self,
         _turn: &FlushTurn<'_>,
         chunks: &RangeInclusive<(ForkId, u64)>,
-        which: Which,
+        which: FlushScope,
         keep: u64,
     ) -> Result<(), StoreError> {
         let mut from = Bound::Included(*chunks.start());
@@ -105,7 +105,7 @@ impl Inner {
         &self,
         from: Bound<(ForkId, u64)>,
         chunks: &RangeInclusive<(ForkId, u64)>,
-        which: Which,
+        which: FlushScope,
         most: u64,
     ) -> Result<Option<FlushRound>, StoreError> {
         let mut state = self.lock();
@@ -113,11 +113,11 @@ impl Inner {
             return Err(error.clone());
         }
         let round = state.begin_flush(from, chunks, which, most);
-        if let Some((id, n, block)) = round.rotten() {
+        if let Some((id, n, block)) = round.corrupted() {
             // The log has the right bytes as long as none of these blocks is in the map.
             let error = StoreError::memory(state.forks()[id].key(), n, block, true);
             self.wake_waiting_calls();
-            return Err(state.fail_memory(self.memory_fault(error)));
+            return Err(state.fail(self.memory_fault(error)));
         }
         let (blocks, runs) = round.placed();
         Counters::add(&self.counters().placed_runs, runs);

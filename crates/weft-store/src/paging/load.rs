@@ -8,10 +8,10 @@ use crate::counters::Counters;
 use crate::engine::Inner;
 use crate::error::StoreError;
 use crate::limits::OPERATION_BLOCKS;
-use crate::pages::{Wanted, bit};
+use crate::pages::{WantedBlock, bit};
 use crate::pool::{BLOCK, Buffer};
 use crate::record::{ForkId, Place, checksum};
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Whether blocks are loaded for the first time in a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,20 +51,20 @@ impl Inner {
     /// meanwhile: the caller checks again.
     pub(crate) async fn load_blocks(
         &self,
-        wanted: &[Wanted],
+        wanted: &[WantedBlock],
         attempt: Attempt,
     ) -> Result<(), StoreError> {
         self.load_for(wanted, Purpose::Demand(attempt)).await
     }
 
     /// As [`Inner::load_blocks`], of blocks that no caller waits for yet.
-    pub(crate) async fn prefetch_blocks(&self, wanted: &[Wanted]) -> Result<(), StoreError> {
+    pub(crate) async fn prefetch_blocks(&self, wanted: &[WantedBlock]) -> Result<(), StoreError> {
         self.load_for(wanted, Purpose::Prefetch).await
     }
 
     /// Reads all of the blocks, without sharing reads in flight: for recovery, which does not check
     /// again.
-    pub(crate) async fn load_unshared(&self, wanted: &[Wanted]) -> Result<(), StoreError> {
+    pub(crate) async fn load_unshared(&self, wanted: &[WantedBlock]) -> Result<(), StoreError> {
         for batch in batches(wanted) {
             let purpose = Purpose::Demand(Attempt::Retry);
             self.load_batch(batch, purpose).await?;
@@ -72,8 +72,8 @@ impl Inner {
         Ok(())
     }
 
-    async fn load_for(&self, wanted: &[Wanted], purpose: Purpose) -> Result<(), StoreError> {
-        let (free, in_flight) = if self.bounds().rules.share {
+    async fn load_for(&self, wanted: &[WantedBlock], purpose: Purpose) -> Result<(), StoreError> {
+        let (free, in_flight) = if self.bounds().rules.share_reads {
             self.flights().divide(wanted)
         } else {
             (wanted.to_vec(), Vec::new())
@@ -105,7 +105,7 @@ impl Inner {
         batch: ReadBatch,
         purpose: Purpose,
     ) -> impl Future<Output = Result<(), StoreError>> {
-        let begun = if self.bounds().rules.share {
+        let begun = if self.bounds().rules.share_reads {
             self.flights().begin(batch.place, batch.blocks).map(Some)
         } else {
             Ok(None)
@@ -295,7 +295,7 @@ impl Inner {
 }
 
 /// Groups blocks, which are in the order of their fork, into read operations.
-fn batches(wanted: &[Wanted]) -> Vec<ReadBatch> {
+fn batches(wanted: &[WantedBlock]) -> Vec<ReadBatch> {
     let mut out: Vec<ReadBatch> = Vec::new();
     for w in wanted {
         if let Some(batch) = out.last_mut()
@@ -337,7 +337,7 @@ pub(crate) struct Missing {
     pub(crate) entries: BTreeSet<(ForkId, u64)>,
     /// Chunks of which the fork needs a private entry.
     pub(crate) shared: BTreeSet<(ForkId, u64)>,
-    pub(crate) blocks: Vec<Wanted>,
+    pub(crate) blocks: Vec<WantedBlock>,
     /// Forks that are about to grow and have deferred truncations.
     pub(crate) truncations: BTreeSet<ForkId>,
     pub(crate) attempt: Attempt,
@@ -356,7 +356,7 @@ impl Missing {
     }
 
     /// Notes an entry that is not in memory or is shared with a parent; returns whether it is so.
-    pub(crate) fn private_entry(&mut self, state: &State, id: ForkId, n: u64) -> bool {
+    pub(crate) fn private_entry(&mut self, state: &StoreState, id: ForkId, n: u64) -> bool {
         if self.entry(state, id, n) {
             return true;
         }
@@ -369,7 +369,7 @@ impl Missing {
     }
 
     /// Notes an entry that is not in memory; returns whether it is missing.
-    pub(crate) fn entry(&mut self, state: &State, id: ForkId, n: u64) -> bool {
+    pub(crate) fn entry(&mut self, state: &StoreState, id: ForkId, n: u64) -> bool {
         let missing = state
             .forks()
             .get(id)

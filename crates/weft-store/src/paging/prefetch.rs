@@ -5,15 +5,15 @@ use std::ops::Range;
 use weft_layout::CellOffset;
 
 use super::load::Missing;
-use crate::cache::{FETCH, Reach};
+use crate::cache::{FETCH_SLOTS, PrefetchBounds};
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::forks::by_chunk;
 use crate::key::ForkKey;
-use crate::pages::{SLOT, Wanted, slot_of};
+use crate::pages::{SLOT, WantedBlock, slot_of};
 use crate::pool::BLOCK;
 use crate::record::ForkId;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Most bytes that are being prefetched at a time, of all forks: reads that a caller waits for
 /// queue behind them.
@@ -23,7 +23,7 @@ const PREFETCH_STEP: u64 = 4 << 20;
 
 impl Inner {
     /// Takes note of a read and prefetches what is likely to be read next.
-    pub(crate) fn prefetch_after(&self, state: &mut State, id: ForkId, bytes: Range<u64>) {
+    pub(crate) fn prefetch_after(&self, state: &mut StoreState, id: ForkId, bytes: Range<u64>) {
         if bytes.is_empty() || !self.bounds().rules.prefetch {
             return;
         }
@@ -36,17 +36,17 @@ impl Inner {
         let in_flight = self.prefetches().slots() as u64;
         let room = (IN_FLIGHT_MAX.min(cache / 8) / SLOT).saturating_sub(in_flight);
         // All sequential reads share a quarter of the cache, but each gets at least one fetch.
-        let reach = |sweeps: u64| Reach {
-            most: (cache / 4 / SLOT / sweeps.max(1)).max(FETCH),
+        let reach = |sweeps: u64| PrefetchBounds {
+            most: (cache / 4 / SLOT / sweeps.max(1)).max(FETCH_SLOTS),
             room,
             end: length.div_ceil(SLOT),
         };
-        let Some(fetch) = state.foresee(id, slots, reach) else {
+        let Some(fetch) = state.predict(id, slots, reach) else {
             return;
         };
         let mut start = fetch.start;
         while start < fetch.end {
-            let end = fetch.end.min((start / FETCH + 1) * FETCH);
+            let end = fetch.end.min((start / FETCH_SLOTS + 1) * FETCH_SLOTS);
             self.spawn_prefetch(id, start * SLOT..length.min(end * SLOT));
             start = end;
         }
@@ -109,7 +109,7 @@ impl Inner {
                 if let Some((place, _)) = chunk.place(b)
                     && chunk.valid_page(b).is_none()
                 {
-                    missing.blocks.push(Wanted {
+                    missing.blocks.push(WantedBlock {
                         id: owner,
                         chunk: piece.chunk,
                         block: b,

@@ -1,7 +1,5 @@
 //! Writes to the disks.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::counters::Counters;
@@ -40,7 +38,7 @@ impl Inner {
         let mut can_retry = true;
         while let Some((place, done)) = running.next().await {
             if let Some(disk) = self.disks().get(place.disk()) {
-                disk.written.store(true, Relaxed);
+                disk.mark_written();
             }
             if let Err(error) = done {
                 let reason = format!("write: {error}");

@@ -11,7 +11,7 @@
 //! 1. No two live [`Buffer`]s overlap.
 //! 2. All memory of a slab is initialised from its allocation on.
 
-mod landing;
+mod receive;
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-pub use landing::Landing;
+pub use receive::ReceiveBuffer;
 
 /// The unit of disks, checksums and maps: 4,096 bytes.
 pub const BLOCK: usize = 4096;
@@ -35,15 +35,15 @@ const SLAB: usize = 2 << 20;
 const UNITS: usize = SLAB / UNIT;
 const FULL: u16 = u16::MAX;
 /// Slabs that are given back at a time, during which nobody takes a buffer: a millisecond or two.
-const TIDIED: usize = 64;
+const RELEASED_MAX: usize = 64;
 /// Aligned buffers of 1, 4 or 16 blocks. Clones share the memory.
 #[derive(Clone, Default)]
-pub struct Pool(Arc<Shared>);
+pub struct Pool(Arc<PoolState>);
 
 #[derive(Default)]
-struct Shared {
-    free: Mutex<Free>,
-    landed: Mutex<landing::Units>,
+struct PoolState {
+    free: Mutex<FreeUnits>,
+    received_units: Mutex<receive::Units>,
     /// Units that are received into, or were and are held as what was received.
     received: AtomicUsize,
 }
@@ -60,7 +60,7 @@ enum Idle {
 }
 
 #[derive(Default)]
-struct Free {
+struct FreeUnits {
     slabs: Vec<NonNull<u8>>,
     /// Free blocks of each unit, one bit each.
     units: Vec<u16>,
@@ -82,9 +82,9 @@ struct Free {
 }
 
 // SAFETY: the slabs' addresses are only turned into buffers, each of which owns its range alone.
-unsafe impl Send for Free {}
+unsafe impl Send for FreeUnits {}
 
-impl Free {
+impl FreeUnits {
     fn list(&mut self, mask: u16) -> Option<&mut BTreeSet<u32>> {
         match mask {
             0 => None,
@@ -187,7 +187,7 @@ fn quarter(mask: u16) -> Option<u16> {
         .find(|&bits| mask & bits == bits)
 }
 
-impl Drop for Shared {
+impl Drop for PoolState {
     fn drop(&mut self) {
         for slab in self.free.get_mut().slabs.drain(..) {
             // SAFETY: mapped in `map_slab`; every buffer holds the pool, so none is left.
@@ -218,15 +218,15 @@ impl Pool {
     }
 
     /// Gives back the memory of slabs of which nobody has used anything since the last call,
-    /// [`TIDIED`] at most.
-    pub fn tidy(&self) {
+    /// [`RELEASED_MAX`] at most.
+    pub fn release_idle(&self) {
         let mut free = self.0.free.lock();
         free.release_ready();
         let mut given_back = 0;
         for slab in 0..free.slabs.len() {
             match free.idle[slab] {
                 Idle::Used if free.rows[slab] == u32::MAX => free.idle[slab] = Idle::Unused,
-                Idle::Unused if given_back < TIDIED => {
+                Idle::Unused if given_back < RELEASED_MAX => {
                     given_back += 1;
                     free.idle[slab] = Idle::GivenBack;
                     // SAFETY: the slab is a mapping of ours, and no buffer is of it, as all its
@@ -252,7 +252,7 @@ impl Pool {
     }
 
     /// The buffer of these blocks of a unit, which were just taken.
-    fn buffer(&self, free: &Free, unit: u32, bits: u16) -> Buffer {
+    fn buffer(&self, free: &FreeUnits, unit: u32, bits: u16) -> Buffer {
         let at = (unit as usize % UNITS) * UNIT + bits.trailing_zeros() as usize * BLOCK;
         Buffer {
             // SAFETY: unit and bits lie inside the slab that `units` was extended for.
@@ -341,7 +341,7 @@ impl Slice {
     }
 
     /// Whether `at` of `buffer` is where this slice ends.
-    pub(crate) fn grows(&self, buffer: &Arc<Buffer>, at: usize) -> bool {
+    pub(crate) fn continues_at(&self, buffer: &Arc<Buffer>, at: usize) -> bool {
         Arc::ptr_eq(&self.buffer, buffer) && self.range.end == at
     }
 
@@ -386,15 +386,15 @@ mod tests {
             buffer.fill(7);
         }
         let used = 3 * SLAB as u64;
-        pool.tidy();
-        pool.tidy();
+        pool.release_idle();
+        pool.release_idle();
         assert_eq!(pool.bytes(), used);
         // One unit keeps its slab.
         let one = all.pop();
         drop(all);
-        pool.tidy();
+        pool.release_idle();
         assert_eq!(pool.bytes(), used, "it was used a moment ago");
-        pool.tidy();
+        pool.release_idle();
         assert_eq!(pool.bytes(), SLAB as u64);
         assert!(one.unwrap().iter().all(|byte| *byte == 7));
         for mut buffer in take(3 * UNITS) {

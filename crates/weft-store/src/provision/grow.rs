@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::counters::Counters;
 use crate::disk::Disk;
@@ -11,7 +10,7 @@ use crate::error::StoreError;
 use crate::key::ForkKey;
 use crate::pool::BLOCK;
 use crate::space::{Extent, WINDOW_MAX};
-use crate::state::runs_of;
+use crate::state::count_runs;
 
 impl Inner {
     /// Takes free blocks for a direct write of a fork.
@@ -27,7 +26,7 @@ impl Inner {
                 let id = state.find(key);
                 let wish = state.wish(id);
                 if let Some(extents) = state.space_mut().take(blocks, wish) {
-                    let runs = runs_of(&extents, wish.goal);
+                    let runs = count_runs(&extents, wish.goal);
                     Counters::add(&self.counters().placed_runs, runs);
                     Counters::add(&self.counters().placed_blocks, blocks);
                     if let (Some(id), Some(last)) = (id, extents.last()) {
@@ -90,8 +89,8 @@ impl Inner {
             let rewritten = state.dirty().blocks() > 0 && state.space().keeps_promises();
             rewritten
                 || state.space().waiting() > 0
-                || state.forks().first_tail().is_some()
-                || state.changes().has_dead()
+                || state.forks().first_deferred_truncation().is_some()
+                || state.changes().has_removed()
                 || state.mergeable().is_some()
         };
         if reclaimable {
@@ -109,7 +108,7 @@ impl Inner {
             return Ok(());
         }
         // Not for each call that is refused: it writes a small table.
-        if self.log().kept() > self.bounds().log / 64
+        if self.log().retained() > self.bounds().log / 64
             && let Err(error) = self.release_retained_log().await
         {
             tracing::warn!(%error, "segments of the log that are not needed stay");
@@ -118,7 +117,7 @@ impl Inner {
         if available >= blocks || self.grow(&turn, blocks, 0).await? {
             return Ok(());
         }
-        self.disks().look(self.lock().space());
+        self.disks().report_full(self.lock().space());
         let bytes = BLOCK as u64;
         Err(StoreError::NoSpace {
             needed: blocks * bytes,
@@ -139,7 +138,9 @@ impl Inner {
             let state = self.lock();
             let disk = state.space();
             let open = disk.open().into_iter();
-            let sizes: Vec<_> = open.map(|n| (n, disk.of_disk(n).0, disk.away(n))).collect();
+            let sizes: Vec<_> = open
+                .map(|n| (n, disk.of_disk(n).0, disk.unbacked(n)))
+                .collect();
             // The reserve scales with the size; twice its bound covers it before and after the
             // growth.
             (sizes, (blocks + 128).saturating_sub(disk.available()))
@@ -164,7 +165,7 @@ impl Inner {
             let share = u128::from(by) * u128::from(free) / u128::from(total.max(1));
             let share = (share as u64 + least).min(free);
             if share == 0 {
-                self.lock().space_mut().grow(disk.number, size, 0);
+                self.lock().space_mut().grow(disk.number(), size, 0);
             }
             grown |= share > 0 && self.grow_disk(turn, disk, size, share, free).await?;
         }
@@ -174,7 +175,7 @@ impl Inner {
     /// Takes note that a disk failed.
     fn report_failure(&self, disk: &Disk, reason: &str) {
         self.disks()
-            .fail(self.lock().space_mut(), disk.number, reason);
+            .fail(self.lock().space_mut(), disk.number(), reason);
     }
 
     /// Grows a disk's file from `size` by `by` blocks; its host has `free` blocks.
@@ -194,26 +195,26 @@ impl Inner {
         if by == 0 {
             return Ok(true);
         }
-        if self.lock().space().away(disk.number) > 0 {
+        if self.lock().space().unbacked(disk.number()) > 0 {
             // The host is full.
             return Ok(filled > 0);
         }
         let bytes = (size + by) * BLOCK as u64;
         match self.run(move || file.allocate(bytes)).await? {
             Ok(()) => {
-                disk.written.store(true, Relaxed);
+                disk.mark_written();
                 self.lock()
                     .space_mut()
-                    .grow(disk.number, size + by, free - by);
+                    .grow(disk.number(), size + by, free - by);
                 Ok(true)
             }
             Err(e) => {
                 let full = io::ErrorKind::StorageFull;
                 if e.kind() == full || e.kind() == io::ErrorKind::QuotaExceeded {
-                    self.lock().space_mut().grow(disk.number, size, 0);
+                    self.lock().space_mut().grow(disk.number(), size, 0);
                     return Ok(false);
                 }
-                let last = self.lock().space().open() == [disk.number];
+                let last = self.lock().space().open() == [disk.number()];
                 self.report_failure(disk, &format!("grow: {e}"));
                 if last {
                     return Err(StoreError::io("grow", &disk.shown(), &e));

@@ -22,7 +22,7 @@ use crate::engine::{GrowTurn, Inner, Store, detached};
 use crate::error::StoreError;
 use crate::pool::BLOCK;
 use crate::record::Place;
-use crate::space::{Extent, Keep, PunchWalk};
+use crate::space::{Extent, PunchReserve, PunchWalk};
 
 /// How often the background task checks for free blocks to return.
 const TRIM_INTERVAL: Duration = Duration::from_secs(5);
@@ -56,11 +56,11 @@ impl Inner {
         for disk in self.disks().all() {
             let Ok(file) = disk.file() else { continue };
             let fail = |e: io::Error| StoreError::io("measure", &disk.shown(), &e);
-            if file.held().map_err(fail)? < file.length().map_err(fail)? {
+            if file.allocated_bytes().map_err(fail)? < file.length().map_err(fail)? {
                 let (open, reserved) = {
                     let mut state = self.lock();
-                    state.space_mut().doubt(disk.number);
-                    let open = state.space().open().contains(&disk.number);
+                    state.space_mut().mark_unsure(disk.number());
+                    let open = state.space().open().contains(&disk.number());
                     (open, state.space().reserved())
                 };
                 if open {
@@ -82,7 +82,7 @@ impl Inner {
     ) -> Result<u64, StoreError> {
         let mut filled = 0;
         while filled < blocks {
-            let extents = self.lock().space().to_fill(disk.number, blocks - filled);
+            let extents = self.lock().space().to_fill(disk.number(), blocks - filled);
             let Ok(file) = disk.file().map(std::sync::Arc::clone) else {
                 break;
             };
@@ -101,7 +101,7 @@ impl Inner {
                 (done, None)
             };
             let (done, failed) = self.run(work).await?;
-            disk.written.store(true, Relaxed);
+            disk.mark_written();
             let mut state = self.lock();
             for extent in done {
                 filled += extent.blocks;
@@ -116,10 +116,10 @@ impl Inner {
     }
 
     /// Returns all free blocks of the disks to the host except what `keep` says.
-    async fn punch_all(&self, keep: impl Fn(u64) -> Keep) -> Result<u64, StoreError> {
+    async fn punch_all(&self, keep: impl Fn(u64) -> PunchReserve) -> Result<u64, StoreError> {
         let mut blocks = 0;
         for disk in self.disks().all() {
-            if disk.is_missing() || disk.keeps_all.load(Relaxed) {
+            if disk.is_missing() || disk.refuses_punches() {
                 continue;
             }
             let mut walk = PunchWalk::new();
@@ -151,18 +151,18 @@ impl Inner {
     async fn punch_piece(
         &self,
         disk: &Disk,
-        keep: impl Fn(u64) -> Keep,
+        keep: impl Fn(u64) -> PunchReserve,
         walk: &mut PunchWalk,
     ) -> Result<Option<u64>, StoreError> {
         let Ok(file) = disk.file().map(std::sync::Arc::clone) else {
             return Ok(None);
         };
         let _turn = self.turns().grow().await;
-        let held = file.held().unwrap_or(0) / BLOCK as u64;
+        let held = file.allocated_bytes().unwrap_or(0) / BLOCK as u64;
         let extents = {
             let mut state = self.lock();
-            let (size, free) = state.space().of_disk(disk.number);
-            let away = state.space().away(disk.number);
+            let (size, free) = state.space().of_disk(disk.number());
+            let away = state.space().unbacked(disk.number());
             let used = size - free - away;
             let keep = keep(used);
             // Blocks that may be holes already are worth punching only if the host holds more than
@@ -171,10 +171,10 @@ impl Inner {
             let unsure = held > (size - away).saturating_add(extra);
             match state
                 .space_mut()
-                .take_to_punch(disk.number, keep, PUNCH_BLOCKS, walk)
+                .take_to_punch(disk.number(), keep, PUNCH_BLOCKS, walk)
             {
-                None if unsure && state.space().unsure(disk.number) > 0 => {
-                    state.space_mut().take_unsure(disk.number, PUNCH_BLOCKS)
+                None if unsure && state.space().unsure(disk.number()) > 0 => {
+                    state.space_mut().take_unsure(disk.number(), PUNCH_BLOCKS)
                 }
                 None => return Ok(None),
                 Some(extents) => extents,
@@ -190,15 +190,15 @@ impl Inner {
             Ok::<_, (usize, io::Error)>(())
         };
         let done = self.run(work).await?;
-        disk.written.store(true, Relaxed);
+        disk.mark_written();
         let Err((at, error)) = done else {
             return Ok(Some(blocks));
         };
-        disk.keeps_all.store(true, Relaxed);
+        disk.mark_refusing_punches();
         tracing::warn!(%error, disk = %disk.shown(), "free blocks do not go back to the host until the store is opened again");
         let mut state = self.lock();
         for extent in &extents[at..] {
-            state.space_mut().doubt_punched(*extent);
+            state.space_mut().mark_punch_unsure(*extent);
         }
         Ok(None)
     }
@@ -213,7 +213,7 @@ impl Inner {
         Ok(())
     }
 
-    fn kept_when_idle(&self) -> impl Fn(u64) -> Keep + use<> {
+    fn kept_when_idle(&self) -> impl Fn(u64) -> PunchReserve + use<> {
         let disks = self
             .disks()
             .all()
@@ -221,7 +221,7 @@ impl Inner {
             .filter(|d| !d.is_missing())
             .count() as u64;
         let large = self.bounds().spare / disks.max(1);
-        move |used| Keep {
+        move |used| PunchReserve {
             large,
             small: used / SMALL_EXTENTS_SHARE,
         }
@@ -230,7 +230,7 @@ impl Inner {
     /// For an idle store: returns everything except what the next writes need.
     async fn trim_idle(&self) -> Result<u64, StoreError> {
         self.release_freed().await?;
-        if self.log().kept() > self.bounds().log / IDLE_LOG_SHARE
+        if self.log().retained() > self.bounds().log / IDLE_LOG_SHARE
             && self.index().check_space().is_ok()
         {
             self.release_retained_log().await?;
@@ -243,7 +243,7 @@ impl Inner {
     /// soon.
     async fn trim_busy(&self) -> Result<u64, StoreError> {
         let growth = 2 * self.bounds().growth / BLOCK as u64;
-        let keep = |used: u64| Keep {
+        let keep = |used: u64| PunchReserve {
             large: used / 2 + growth,
             small: u64::MAX,
         };
@@ -256,7 +256,7 @@ impl Inner {
             .all()
             .iter()
             .filter_map(|disk| disk.file().ok());
-        files.filter_map(|file| file.held().ok()).sum()
+        files.filter_map(|file| file.allocated_bytes().ok()).sum()
     }
 }
 

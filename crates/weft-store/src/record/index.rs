@@ -145,11 +145,11 @@ const FORK_VERSION: u8 = 2;
 
 /// What the key of a fork's record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ForkPlace {
+pub(crate) enum ForkEntry {
     /// The fork that has this name.
-    Living(ForkKey),
+    Live(ForkKey),
     /// The fork of this id had this name once.
-    Kept(ForkKey, ForkId),
+    Checkpoint(ForkKey, ForkId),
 }
 
 /// A fork in the index.
@@ -178,13 +178,13 @@ impl ForkRecord {
         out
     }
     /// The key of a fork that lost its name: names hold no NUL.
-    pub(crate) fn kept_key(key: &ForkKey, id: ForkId) -> Vec<u8> {
+    pub(crate) fn checkpoint_fork_key(key: &ForkKey, id: ForkId) -> Vec<u8> {
         let mut out = Self::key(key);
         out.push(0);
         out.put_u64(id.0);
         out
     }
-    pub(crate) fn decode_key(key: &[u8]) -> Result<ForkPlace, StoreError> {
+    pub(crate) fn decode_key(key: &[u8]) -> Result<ForkEntry, StoreError> {
         let read = || {
             let (file, rest) = key.split_at_checked(8)?;
             let (cell, rest) = rest.split_at_checked(4)?;
@@ -196,9 +196,9 @@ impl ForkRecord {
                 fork: name(fork)?,
             };
             Some(match id.split_first() {
-                None => ForkPlace::Living(named),
+                None => ForkEntry::Live(named),
                 Some((_, id)) => {
-                    ForkPlace::Kept(named, ForkId(u64::from_be_bytes(id.try_into().ok()?)))
+                    ForkEntry::Checkpoint(named, ForkId(u64::from_be_bytes(id.try_into().ok()?)))
                 }
             })
         };
@@ -420,9 +420,9 @@ impl HistoryRecord {
 
 /// The file `service`: what was last heard to be durable of the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HeardRecord(pub(crate) Position);
+pub(crate) struct ServicePositionRecord(pub(crate) Position);
 
-impl HeardRecord {
+impl ServicePositionRecord {
     pub(crate) fn encode(self) -> Vec<u8> {
         let mut out = vec![VERSION];
         out.put_u64_le(self.0.incarnation);

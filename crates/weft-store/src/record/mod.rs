@@ -24,9 +24,9 @@ pub(crate) use disk::{DISK_PREFIX, DiskRecord, LabelRecord};
 pub(crate) use doubt::{AbsentRecord, DoubtRecord, TouchedRecord, TrustRecord};
 pub use index::INDEX_SPACES;
 pub(crate) use index::{
-    CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkPlace, ForkRecord,
-    HeardRecord, HistoryRecord, META, NoteRecord, ReachedRecord, RunningRecord, STORE_KEY,
-    StoreRecord,
+    CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkEntry, ForkRecord,
+    HistoryRecord, META, NoteRecord, ReachedRecord, RunningRecord, STORE_KEY,
+    ServicePositionRecord, StoreRecord,
 };
 pub(crate) use log::{
     BODY_MAX, BODY_SOFT, FRAME_BYTES, FRAME_VERSION, FrameRecord, Header, ItemRecord, decode_body,

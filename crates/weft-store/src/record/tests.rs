@@ -288,7 +288,7 @@ fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
     assert_eq!(ForkRecord::decode(b"", &fork.encode()), Ok(fork));
     assert_eq!(
         ForkRecord::decode_key(&ForkRecord::key(&key())),
-        Ok(ForkPlace::Living(key()))
+        Ok(ForkEntry::Live(key()))
     );
     let derived = ForkRecord {
         parent: Some(ForkId(0)),
@@ -296,13 +296,13 @@ fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
         checkpoint: 6,
         ..fork
     };
-    let kept = ForkRecord::kept_key(&key(), ForkId(2));
+    let kept = ForkRecord::checkpoint_fork_key(&key(), ForkId(2));
     golden("kept fork key", &kept);
     golden("derived fork value", &derived.encode());
     assert_eq!(ForkRecord::decode(b"", &derived.encode()), Ok(derived));
     assert_eq!(
         ForkRecord::decode_key(&kept),
-        Ok(ForkPlace::Kept(key(), ForkId(2)))
+        Ok(ForkEntry::Checkpoint(key(), ForkId(2)))
     );
     let checkpoint = CheckpointRecord { made: 1 };
     golden("checkpoint key", &CheckpointRecord::key(FileId(7), 6));
@@ -379,12 +379,12 @@ fn files_beside_the_log_have_their_golden_bytes_and_come_back() {
     let mut padded = history.encode();
     padded.resize(4096, 0);
     assert_eq!(HistoryRecord::decode(&padded), Some(history));
-    let heard = HeardRecord(weft_kv::Position {
+    let heard = ServicePositionRecord(weft_kv::Position {
         incarnation: 7,
         sequence: 300,
     });
     golden("service", &heard.encode());
-    assert_eq!(HeardRecord::decode(&heard.encode()), Some(heard));
+    assert_eq!(ServicePositionRecord::decode(&heard.encode()), Some(heard));
     golden("running", &RunningRecord::encode("boot"));
     assert_eq!(
         RunningRecord::decode(&RunningRecord::encode("boot")),
@@ -408,7 +408,7 @@ proptest! {
         let _ = RunningRecord::decode(&bytes);
         let _ = ReachedRecord::decode(&bytes);
         let _ = HistoryRecord::decode(&bytes);
-        let _ = HeardRecord::decode(&bytes);
+        let _ = ServicePositionRecord::decode(&bytes);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::forks::Fork;
 use crate::index::visit;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, Place};
 use crate::space::Extent;
-use crate::state::{State, extent};
+use crate::state::{StoreState, extent};
 use crate::storage::Storage;
 
 /// Ranges that the entries are divided into; more than threads, because their sizes are guesses.
@@ -52,11 +52,11 @@ struct ForkCount {
 pub(crate) async fn count_blocks(
     storage: &dyn Storage,
     index: &Arc<dyn OrderedKv>,
-    mut state: State,
-) -> Result<(State, Vec<Vec<u8>>), StoreError> {
-    state.changes_mut().count_dead();
+    mut state: StoreState,
+) -> Result<(StoreState, Vec<Vec<u8>>), StoreError> {
+    state.changes_mut().mark_removed_counted();
     state.forks_mut().count_children();
-    state.forks_mut().clear_tails();
+    state.forks_mut().clear_deferred_truncations();
     for fork in state.forks_mut().values_mut() {
         fork.begin_count();
     }
@@ -107,10 +107,10 @@ pub(crate) async fn count_blocks(
         }
         let mut own = 0;
         for (n, chunk) in fork.chunks() {
-            if chunk.lacks() {
+            if chunk.may_have_lost() {
                 lossy.push((id, *n));
             }
-            for place in chunk.places() {
+            for place in chunk.owned_places() {
                 own += 1;
                 push(&mut taken, extent(place));
             }
@@ -122,7 +122,7 @@ pub(crate) async fn count_blocks(
     }
     for id in truncated {
         let end = state.forks()[id].end_chunk();
-        state.forks_mut().set_tail(id, Some(end));
+        state.forks_mut().defer_truncation(id, end);
     }
     state.space_mut().claim_all(taken).map_err(twice)?;
     Ok((state, garbage))
@@ -151,7 +151,7 @@ fn push(taken: &mut Vec<Extent>, extent: Extent) {
 }
 
 /// The ranges of keys: from the first key on, before the second.
-fn bounds(state: &State) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+fn bounds(state: &StoreState) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let chunks = |id: &ForkId| {
         let fork = &state.forks()[*id];
         fork.length().div_ceil(u64::from(fork.chunk().max(1))) + 1
@@ -177,7 +177,7 @@ fn bounds(state: &State) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
 
 fn count_range(
     index: &dyn OrderedKv,
-    state: &State,
+    state: &StoreState,
     from: &[u8],
     to: Option<&[u8]>,
 ) -> Result<RangeCount, StoreError> {

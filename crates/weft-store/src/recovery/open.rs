@@ -21,17 +21,19 @@ use crate::disk::DiskSet;
 use crate::engine::{Bounds, Inner, Recovered, Store};
 use crate::error::StoreError;
 use crate::index::{Removal, visit};
-use crate::log::{Damage, Incarnations, Log, Parsed, REACHED, Replayed, Segment, parse, trim};
+use crate::log::{
+    Incarnations, Log, LogDamage, ParsedLog, REACHED, ReplayedLog, Segment, parse, trim_segment,
+};
 use crate::pool::{BLOCK, Pool};
 use crate::provision::trim_in_background;
 use crate::record::{
-    AbsentRecord, CheckpointRecord, DoubtRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkPlace,
+    AbsentRecord, CheckpointRecord, DoubtRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkEntry,
     ForkRecord, FrameRecord, Header, ItemRecord, META, ReachedRecord, RunningRecord, RunsRecord,
     STORE_KEY, StoreRecord, TrustRecord, checksum,
 };
 use crate::recovery::replay::{Overlay, Replay, each};
 use crate::signals::Signals;
-use crate::state::State;
+use crate::state::StoreState;
 use crate::storage::{FileKind, Storage};
 
 /// The file that names the current boot while the store is open.
@@ -51,7 +53,7 @@ impl Store {
         let power_lost = read_running(&*storage)?.is_none_or(|boot| boot != config.boot_id);
         let pool = Pool::new();
 
-        let mut state = State::new(config.rules);
+        let mut state = StoreState::new(config.rules);
         let applied = read_index(&*config.index, &mut state)?;
         let (kept, segments) = open_segments(&*storage, applied)?;
         if segments.is_empty() && config.index.check_space().is_ok() {
@@ -82,14 +84,14 @@ impl Store {
         .await?;
         state.recovered(sequence, parsed.cost() + cost);
         state.forget_space();
-        disks.count(state.space_mut())?;
+        disks.add_to(state.space_mut())?;
         let (state, garbage) = count_blocks(&*storage, &config.index, state).await?;
 
         let (closed, next) = truncate_log(&*storage, segments, &parsed).await?;
         let recovered = !closed.is_empty();
         for segment in &closed {
             // Each opening begins a segment of its own.
-            trim(&*segment.file, segment.bytes);
+            trim_segment(&*segment.file, segment.bytes);
         }
         write_reached(&*storage, reached.synced, sequence)?;
         let (number, now) = (config.incarnation, config.now);
@@ -99,7 +101,7 @@ impl Store {
         let signals = Arc::new(Signals::default());
         let log = Log::new(
             Arc::clone(&storage),
-            Replayed {
+            ReplayedLog {
                 kept,
                 closed,
                 next,
@@ -120,7 +122,7 @@ impl Store {
             incarnations,
             signals: Arc::clone(&signals),
             damage_at_open: damaged_mark.into_iter().collect(),
-            removal: Removal::of_nobody(garbage),
+            removal: Removal::of_orphans(garbage),
         });
         inner
             .restore_dirty_pages(overlay, config.accept_loss)
@@ -131,7 +133,7 @@ impl Store {
             inner.sync_now().await?;
         }
         if inner.has_pending_work() {
-            signals.work.notify_one();
+            signals.wake();
         }
         tokio::spawn(background(signals, Arc::downgrade(&inner)));
         tokio::spawn(trim_in_background(Arc::downgrade(&inner)));
@@ -143,7 +145,7 @@ impl Inner {
     /// Whether there is work for the background task.
     fn has_pending_work(&self) -> bool {
         let state = self.lock();
-        state.mergeable().is_some() || state.forks().first_tail().is_some()
+        state.mergeable().is_some() || state.forks().first_deferred_truncation().is_some()
     }
 }
 
@@ -192,7 +194,7 @@ pub(crate) fn read_running(storage: &dyn Storage) -> Result<Option<String>, Stor
         return Ok(None);
     }
     let file = storage.open(RUNNING, FileKind::Log).map_err(fail)?;
-    let bytes = file.read_plain(0, 1024).map_err(fail)?;
+    let bytes = file.read_buffered(0, 1024).map_err(fail)?;
     // A torn mark counts as none: everything that is not known to be synced is checked.
     Ok(RunningRecord::decode(&bytes))
 }
@@ -207,7 +209,7 @@ pub(crate) fn read_reached(
         return Ok((ReachedRecord::default(), None));
     }
     let file = storage.open(REACHED, FileKind::Log).map_err(fail)?;
-    let bytes = file.read_plain(0, 1024).map_err(fail)?;
+    let bytes = file.read_buffered(0, 1024).map_err(fail)?;
     if let Some(record) = ReachedRecord::decode(&bytes) {
         return Ok((record, None));
     }
@@ -228,7 +230,7 @@ fn write_reached(storage: &dyn Storage, synced: u64, given: u64) -> Result<(), S
     let synced = synced.min(given);
     let record = ReachedRecord { synced, given };
     let file = storage.open(REACHED, FileKind::Log).map_err(fail)?;
-    match file.write_plain(0, &record.encode()) {
+    match file.write_buffered(0, &record.encode()) {
         // A new file on a full disk: then nothing is known.
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
         done => done.map_err(fail),
@@ -239,7 +241,7 @@ async fn write_running(storage: &dyn Storage, boot: &str) -> Result<(), StoreErr
     let fail = |e: io::Error| StoreError::io("write", RUNNING, &e);
     let file = storage.open(RUNNING, FileKind::Log).map_err(fail)?;
     file.truncate(0).map_err(fail)?;
-    file.write_plain(0, &RunningRecord::encode(boot))
+    file.write_buffered(0, &RunningRecord::encode(boot))
         .map_err(fail)?;
     file.sync().await.map_err(fail)?;
     storage
@@ -248,7 +250,7 @@ async fn write_running(storage: &dyn Storage, boot: &str) -> Result<(), StoreErr
 }
 
 /// Reads files and forks; returns the sequence of the last frame that the index has.
-fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreError> {
+fn read_index(index: &dyn OrderedKv, state: &mut StoreState) -> Result<u64, StoreError> {
     let mut applied = 0;
     if let Some(value) = index.snapshot()?.get(META, STORE_KEY)? {
         let record = StoreRecord::decode(&value)?;
@@ -271,8 +273,8 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
     visit(&*reader, FORKS, all, |key, value| {
         let record = ForkRecord::decode(key, value)?;
         let (key, kept) = match ForkRecord::decode_key(key)? {
-            ForkPlace::Living(key) => (key, false),
-            ForkPlace::Kept(key, _) => (key, true),
+            ForkEntry::Live(key) => (key, false),
+            ForkEntry::Checkpoint(key, _) => (key, true),
         };
         if state.check_alive(key.file).is_err() {
             return Ok(());
@@ -288,23 +290,23 @@ fn read_index(index: &dyn OrderedKv, state: &mut State) -> Result<u64, StoreErro
 }
 
 /// Reads what is in doubt; after the forks, so that none of them counts as new.
-fn read_doubts(index: &dyn Reader, state: &mut State) -> Result<(), StoreError> {
+fn read_doubts(index: &dyn Reader, state: &mut StoreState) -> Result<(), StoreError> {
     let (low, high) = DoubtRecord::KEYS;
     let keys = (Bound::Included(low), Bound::Excluded(high));
     visit(index, META, keys, |key, value| {
         if key == AbsentRecord::KEY {
-            state.doubts().load_absent(AbsentRecord::decode(value)?);
+            state.doubts_mut().load_absent(AbsentRecord::decode(value)?);
         } else if let Some(id) = DoubtRecord::decode_key(key) {
             let ranges = DoubtRecord::decode(key, value)?;
             if state.forks().contains(id) {
-                state.doubts().load(id, ranges);
+                state.doubts_mut().load(id, ranges);
             }
         } else if let Some((file, number)) = TrustRecord::decode_unsure_key(key) {
             TrustRecord::decode(key, value)?;
-            state.doubts().load_unsure(file, number);
+            state.doubts_mut().load_unsure(file, number);
         } else if let Some(file) = TrustRecord::decode_key(key) {
             TrustRecord::decode(key, value)?;
-            state.doubts().load_trusted(file);
+            state.doubts_mut().load_trusted(file);
         }
         Ok(())
     })
@@ -354,7 +356,7 @@ pub(crate) fn open_segments(
 
 /// The sequence of a segment's first frame, if it can be read.
 fn first_of(segment: &Segment) -> Result<Option<u64>, StoreError> {
-    let header = segment.file.read_plain(0, FRAME_BYTES);
+    let header = segment.file.read_buffered(0, FRAME_BYTES);
     let header = header.map_err(|e| StoreError::io("read", &Segment::name(segment.number), &e))?;
     match FrameRecord::decode(&header) {
         Header::Good(frame) => Ok(Some(frame.sequence)),
@@ -368,9 +370,9 @@ pub(crate) fn read_log(
     applied: u64,
     power_lost: bool,
     reached: ReachedRecord,
-) -> Result<(Parsed, Vec<Bytes>), StoreError> {
+) -> Result<(ParsedLog, Vec<Bytes>), StoreError> {
     let read = |s: &Segment| {
-        let bytes = s.file.read_plain(0, s.bytes as usize);
+        let bytes = s.file.read_buffered(0, s.bytes as usize);
         bytes
             .map(Bytes::from)
             .map_err(|e| StoreError::io("read", &Segment::name(s.number), &e))
@@ -387,7 +389,7 @@ pub(crate) fn read_log(
 }
 
 /// The error for a log that ends too early.
-pub(crate) fn damaged(segments: &[Segment], damage: Damage) -> StoreError {
+pub(crate) fn damaged(segments: &[Segment], damage: LogDamage) -> StoreError {
     let (index, at) = damage.at;
     let file = match segments.get(index) {
         Some(segment) => Segment::name(segment.number),
@@ -402,13 +404,13 @@ pub(crate) fn damaged(segments: &[Segment], damage: Damage) -> StoreError {
 }
 
 /// Replays the valid frames; returns what only the log has, the last sequence, and the cost beyond
-/// [`Parsed::cost`].
+/// [`ParsedLog::cost`].
 async fn replay(
-    state: &mut State,
+    state: &mut StoreState,
     index: &dyn OrderedKv,
     disks: &DiskSet,
     pool: &Pool,
-    parsed: &mut Parsed,
+    parsed: &mut ParsedLog,
     applied: u64,
     power_lost: bool,
 ) -> Result<(Overlay, u64, u64), StoreError> {
@@ -494,7 +496,7 @@ async fn disk_matches(disks: &DiskSet, pool: &Pool, runs: &RunsRecord) -> Result
 pub(crate) async fn truncate_log(
     storage: &dyn Storage,
     segments: Vec<Segment>,
-    parsed: &Parsed,
+    parsed: &ParsedLog,
 ) -> Result<(Vec<Segment>, u64), StoreError> {
     let next = segments.last().map_or(1, |s| s.number + 1);
     let mut last = vec![0; segments.len()];

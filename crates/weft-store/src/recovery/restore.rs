@@ -7,7 +7,7 @@
 use crate::engine::Inner;
 use crate::error::StoreError;
 use crate::forks::Fork;
-use crate::pages::{Wanted, slot_of};
+use crate::pages::{WantedBlock, slot_of};
 use crate::pool::BLOCK;
 use crate::recovery::replay::Overlay;
 
@@ -31,7 +31,7 @@ impl Inner {
                     let whole = pieces.iter().any(|p| p.data.len() == held as usize);
                     let place = fork.chunks().get(&n).and_then(|c| c.place(block));
                     if let Some((place, _)) = place.filter(|_| !whole) {
-                        wanted.push(Wanted {
+                        wanted.push(WantedBlock {
                             id,
                             chunk: n,
                             block,
@@ -82,7 +82,7 @@ impl Inner {
     /// Loads blocks one by one; marks unreadable ones as lost, with what the log has of them.
     async fn load_readable(
         &self,
-        wanted: &[Wanted],
+        wanted: &[WantedBlock],
         overlay: &mut Overlay,
     ) -> Result<(), StoreError> {
         for one in wanted {

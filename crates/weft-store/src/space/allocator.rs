@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::disk::Disk;
-use super::extent::{Extent, Wish};
+use super::disk::DiskSpace;
+use super::extent::{AllocHint, Extent};
 use super::windows::Windows;
 use crate::record::Place;
 
@@ -20,7 +20,7 @@ fn held_back(size: u64) -> u64 {
 /// The free blocks of all disks.
 #[derive(Debug, Default)]
 pub(crate) struct Allocator {
-    pub(super) disks: BTreeMap<u16, Disk>,
+    pub(super) disks: BTreeMap<u16, DiskSpace>,
     pub(super) windows: Windows,
     pub(super) waiting: VecDeque<(u64, Extent)>,
     pub(super) waiting_blocks: u64,
@@ -28,12 +28,12 @@ pub(crate) struct Allocator {
 }
 
 impl Allocator {
-    pub(super) fn open_disks(&self) -> impl Iterator<Item = &Disk> {
+    pub(super) fn open_disks(&self) -> impl Iterator<Item = &DiskSpace> {
         self.disks.values().filter(|d| !d.closed)
     }
 
     pub(super) fn usable(&self) -> u64 {
-        self.open_disks().map(Disk::usable).sum()
+        self.open_disks().map(DiskSpace::usable).sum()
     }
 
     /// Blocks that writes may still take.
@@ -75,7 +75,7 @@ impl Allocator {
     /// Blocks in use or promised.
     pub(crate) fn used(&self) -> u64 {
         let there = self.disks.values().filter(|d| !d.missing);
-        let taken = there.map(|d| d.free.size() - d.usable() - d.away());
+        let taken = there.map(|d| d.free.size() - d.usable() - d.unbacked());
         let taken: u64 = taken.sum();
         taken.saturating_sub(self.waiting_blocks) + self.reserved.min(self.usable())
     }
@@ -130,7 +130,7 @@ impl Allocator {
     }
 
     /// The disk is not there.
-    pub(crate) fn miss(&mut self, number: u16) {
+    pub(crate) fn mark_missing(&mut self, number: u16) {
         let disk = self.disks.entry(number).or_default();
         (disk.closed, disk.missing) = (true, true);
     }
@@ -208,12 +208,12 @@ impl Allocator {
     }
 
     /// Takes blocks that writes may have; `None` when there are too few.
-    pub(crate) fn take(&mut self, blocks: u64, wish: Wish) -> Option<Vec<Extent>> {
+    pub(crate) fn take(&mut self, blocks: u64, wish: AllocHint) -> Option<Vec<Extent>> {
         (blocks <= self.available()).then(|| self.gather(blocks, wish))
     }
 
     /// Takes blocks promised before by [`Allocator::reserve`].
-    pub(crate) fn take_reserved(&mut self, blocks: u64, wish: Wish) -> Option<Vec<Extent>> {
+    pub(crate) fn take_reserved(&mut self, blocks: u64, wish: AllocHint) -> Option<Vec<Extent>> {
         if blocks > self.usable() {
             return None;
         }
@@ -222,7 +222,7 @@ impl Allocator {
     }
 
     /// The caller has counted the blocks: there are enough.
-    fn gather(&mut self, mut blocks: u64, mut wish: Wish) -> Vec<Extent> {
+    fn gather(&mut self, mut blocks: u64, mut wish: AllocHint) -> Vec<Extent> {
         let mut found: Vec<Extent> = Vec::new();
         while blocks > 0 {
             let part = match wish.fork.and_then(|f| self.windows.take(f, blocks)) {

@@ -1,15 +1,15 @@
 //! Which disk and which place a new window gets.
 
 use super::allocator::Allocator;
-use super::disk::Disk;
-use super::extent::{Extent, Wish};
+use super::disk::DiskSpace;
+use super::extent::{AllocHint, Extent};
 use super::windows::WINDOW_MAX;
 use crate::record::Place;
 
 impl Allocator {
     /// Whether a disk that could grow has too little for windows: it would not get its share.
     pub(crate) fn is_tight(&self, blocks: u64) -> bool {
-        let tight = |d: &Disk| d.growth > 0 && d.free.count() < blocks + WINDOW_MAX;
+        let tight = |d: &DiskSpace| d.growth > 0 && d.free.count() < blocks + WINDOW_MAX;
         self.open_disks().any(tight)
     }
 
@@ -27,7 +27,7 @@ impl Allocator {
     }
 
     /// Up to `blocks` that are in no window, and a window behind them.
-    pub(super) fn fresh(&mut self, blocks: u64, wish: Wish) -> Extent {
+    pub(super) fn fresh(&mut self, blocks: u64, wish: AllocHint) -> Extent {
         if self.open_disks().all(|d| d.free.count() == 0) {
             self.close_windows();
         }
@@ -64,12 +64,13 @@ impl Allocator {
     /// equal ones the `last` one that the fork had; out of turn the one where it `stays`, if that
     /// has room.
     fn next_disk(&mut self, blocks: u64, last: Option<u16>, stays: Option<u16>) -> u16 {
-        let weight = |d: &Disk| i128::from(d.usable() + d.growth);
-        let can = |d: &Disk| !d.closed && d.free.count() > 0;
+        let weight = |d: &DiskSpace| i128::from(d.usable() + d.growth);
+        let can = |d: &DiskSpace| !d.closed && d.free.count() > 0;
         let total: i128 = self.disks.values().filter(|d| can(d)).map(weight).sum();
         let most = self.disks.iter().filter(|(_, d)| can(d));
         // The turn is measured in blocks times the weight of all, so that nothing is rounded.
-        let key = |n: u16, d: &Disk| (d.turn + weight(d) * i128::from(blocks), last == Some(n));
+        let key =
+            |n: u16, d: &DiskSpace| (d.turn + weight(d) * i128::from(blocks), last == Some(n));
         let chosen = most.max_by_key(|(n, d)| (key(**n, d), std::cmp::Reverse(**n)));
         let chosen = *chosen.expect("the caller counted the free blocks").0;
         let room = |n: &u16| {

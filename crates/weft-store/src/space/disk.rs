@@ -4,7 +4,7 @@ use super::free::FreeBlocks;
 
 /// One disk of the set.
 #[derive(Debug, Default)]
-pub(super) struct Disk {
+pub(super) struct DiskSpace {
     pub(super) free: FreeBlocks,
     /// Free blocks that were punched out.
     pub(super) holes: FreeBlocks,
@@ -22,15 +22,15 @@ pub(super) struct Disk {
     pub(super) turn: i128,
 }
 
-impl Disk {
+impl DiskSpace {
     pub(super) fn usable(&self) -> u64 {
         self.free.count() + self.windowed
     }
 }
 
-impl Disk {
+impl DiskSpace {
     /// Free blocks without a sure place.
-    pub(super) fn away(&self) -> u64 {
+    pub(super) fn unbacked(&self) -> u64 {
         self.holes.count() + self.unsure.count()
     }
 

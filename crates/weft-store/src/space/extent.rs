@@ -18,7 +18,7 @@ impl Extent {
 
 /// Who wants blocks, and where they would lie well.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct AllocHint {
     /// The fork's id; `None`: a fork that is not there yet.
     pub(crate) fork: Option<u64>,
     /// Blocks the fork has.

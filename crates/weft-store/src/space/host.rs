@@ -5,7 +5,7 @@
 //! keeps growing, filling and punching of a store apart from each other.
 
 use super::allocator::Allocator;
-use super::disk::Disk;
+use super::disk::DiskSpace;
 use super::extent::Extent;
 use crate::record::Place;
 
@@ -14,7 +14,7 @@ const LOOK: usize = 1024;
 
 /// Free blocks that stay where they are, for the next writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Keep {
+pub(crate) struct PunchReserve {
     /// In large extents.
     pub(crate) large: u64,
     /// In small ones: each costs the host a request.
@@ -47,8 +47,8 @@ fn extents(number: u16, parts: Vec<(u64, u64)>) -> Vec<Extent> {
 
 impl Allocator {
     /// Free blocks of a disk without a sure place.
-    pub(crate) fn away(&self, number: u16) -> u64 {
-        self.disks.get(&number).map_or(0, Disk::away)
+    pub(crate) fn unbacked(&self, number: u16) -> u64 {
+        self.disks.get(&number).map_or(0, DiskSpace::unbacked)
     }
 
     /// Those of them of which it is not known whether they were punched out.
@@ -59,7 +59,7 @@ impl Allocator {
     }
 
     /// The disk's file has holes, and nobody knows where: no free block has a sure place.
-    pub(crate) fn doubt(&mut self, number: u16) {
+    pub(crate) fn mark_unsure(&mut self, number: u16) {
         self.close_windows();
         let Some(disk) = self.disks.get_mut(&number) else {
             return;
@@ -83,7 +83,7 @@ impl Allocator {
     pub(crate) fn take_to_punch(
         &mut self,
         number: u16,
-        keep: Keep,
+        keep: PunchReserve,
         most: u64,
         walk: &mut PunchWalk,
     ) -> Option<Vec<Extent>> {
@@ -129,7 +129,7 @@ impl Allocator {
     }
 
     /// Blocks that were to be punched out may or may not have a place.
-    pub(crate) fn doubt_punched(&mut self, extent: Extent) {
+    pub(crate) fn mark_punch_unsure(&mut self, extent: Extent) {
         if let Some(disk) = self.disks.get_mut(&extent.disk()) {
             let start = Place(extent.start).block();
             if disk.holes.claim(start, extent.blocks) {

@@ -25,6 +25,6 @@ mod tests;
 mod windows;
 
 pub(crate) use allocator::Allocator;
-pub(crate) use extent::{Extent, Wish};
-pub(crate) use host::{Keep, PunchWalk};
+pub(crate) use extent::{AllocHint, Extent};
+pub(crate) use host::{PunchReserve, PunchWalk};
 pub(crate) use windows::WINDOW_MAX;

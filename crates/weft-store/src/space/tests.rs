@@ -7,15 +7,15 @@ fn extent(start: u64, blocks: u64) -> Extent {
     Extent { start, blocks }
 }
 
-fn wish(fork: u64, held: u64, goal: u64) -> Wish {
-    Wish {
+fn wish(fork: u64, held: u64, goal: u64) -> AllocHint {
+    AllocHint {
         fork: Some(fork),
         held,
         goal,
     }
 }
 
-const NOBODY: Wish = Wish {
+const NOBODY: AllocHint = AllocHint {
     fork: None,
     held: 0,
     goal: u64::MAX,
@@ -37,7 +37,7 @@ fn freed_blocks_wait_for_a_durable_synced_record() {
     disk.release(6);
     assert_eq!((disk.available(), disk.waiting()), (3, 1));
     disk.release(7);
-    let goal = Wish { goal: 2, ..NOBODY };
+    let goal = AllocHint { goal: 2, ..NOBODY };
     assert_eq!(disk.take(4, goal), Some(vec![extent(2, 4)]));
 }
 
@@ -187,7 +187,7 @@ fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
     for block in (0..1000).step_by(10).chain((9000..10_000).step_by(10)) {
         assert!(disk.claim(extent(block, 1)));
     }
-    let keep = Keep {
+    let keep = PunchReserve {
         large: 500,
         small: 100,
     };
@@ -198,7 +198,7 @@ fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
     }
     let blocks = |all: &[Extent]| all.iter().map(|e| e.blocks).sum::<u64>();
     assert_eq!(blocks(&taken), 10_000 - 200 - 600);
-    assert_eq!((disk.of_disk(0), disk.away(0)), ((10_000, 600), 9200));
+    assert_eq!((disk.of_disk(0), disk.unbacked(0)), ((10_000, 600), 9200));
     assert_eq!(disk.used(), 200);
     // No write gets one of them before it was filled.
     let most = disk.available();
@@ -210,7 +210,7 @@ fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
     };
     assert!(!taken.iter().any(within));
     let mut filled = Vec::new();
-    while disk.away(0) > 0 {
+    while disk.unbacked(0) > 0 {
         let some = disk.to_fill(0, 1000);
         for extent in &some {
             disk.filled(*extent);
@@ -225,19 +225,19 @@ fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
 fn what_is_doubted_counts_as_room_and_is_filled_first() {
     let mut disk = disk_of(1000);
     assert!(disk.claim(extent(100, 50)));
-    let keep = Keep { large: 0, small: 0 };
+    let keep = PunchReserve { large: 0, small: 0 };
     let punched = disk
         .take_to_punch(0, keep, 200, &mut PunchWalk::new())
         .unwrap();
     assert_eq!(punched, [extent(800, 200)]);
-    disk.doubt(0);
+    disk.mark_unsure(0);
     assert_eq!(
-        (disk.available(), disk.away(0), disk.unsure(0)),
+        (disk.available(), disk.unbacked(0), disk.unsure(0)),
         (0, 950, 750)
     );
     assert!(disk.is_free(Place(120 + 40)) && !disk.is_free(Place(120)));
     let first = disk.to_fill(0, 120);
     assert_eq!(first, [extent(0, 100), extent(150, 20)]);
-    disk.doubt_punched(extent(800, 200));
+    disk.mark_punch_unsure(extent(800, 200));
     assert_eq!(disk.unsure(0), 950);
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::State;
+use super::StoreState;
 use crate::pages::{CHANGED, Chunk};
 use crate::record::{ForkId, Place};
 use crate::space::Extent;
@@ -56,7 +56,7 @@ fn below(blocks: u32) -> u16 {
     }
 }
 
-impl State {
+impl StoreState {
     /// A block of a chunk lies here now; the old place waits for a sync after `sequence`.
     pub(crate) fn place_block(
         &mut self,
@@ -77,7 +77,7 @@ impl State {
     pub(crate) fn mark_changed(&mut self, id: ForkId, chunk: u64) {
         if let Some(entry) = self.forks.chunk_mut(id, chunk) {
             entry.marks |= CHANGED;
-            if entry.lacks() {
+            if entry.may_have_lost() {
                 self.lossy.insert(id, chunk);
             }
             self.changes.chunk(id, chunk);
@@ -86,17 +86,23 @@ impl State {
 
     /// Drops what lies beyond `length` and sets the length; chunks that the cut touches are in
     /// memory. The caller zeroes the rest of the last block. Returns how many chunks it emptied.
-    pub(crate) fn cut(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) -> u64 {
+    pub(crate) fn truncate(
+        &mut self,
+        id: ForkId,
+        length: u64,
+        modified: i64,
+        sequence: u64,
+    ) -> u64 {
         self.doubts.prove(id, &(length..u64::MAX));
         let fork = &self.forks[id];
         if length >= fork.length() || fork.chunk() == 0 {
             self.touch(id, length, modified);
             return 0;
         }
-        self.cut_off(id, length, modified, sequence);
+        self.truncate_deferred(id, length, modified, sequence);
         let end = self.forks[id].end_chunk();
         let emptied = self.empty_chunks(id, end..u64::MAX, sequence);
-        self.forks.set_tail(id, None);
+        self.forks.end_deferred_truncation(id);
         emptied
     }
 
@@ -114,7 +120,7 @@ impl State {
         };
         let forgotten = forget_pages(chunk, &blocks);
         let dirty = chunk.is_dirty();
-        self.cache.forgot(forgotten.bytes);
+        self.cache.uncount(forgotten.bytes);
         self.dirty.remove_blocks(u64::from(forgotten.dirty));
         self.space.unreserve(u64::from(forgotten.promises));
         if !dirty {

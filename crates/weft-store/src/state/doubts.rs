@@ -4,57 +4,57 @@ use std::ops::Range;
 
 use weft_layout::FileId;
 
-use super::State;
+use super::StoreState;
 use crate::error::StoreError;
 use crate::forks::Fork;
 use crate::key::{ADDRESSED, ForkKey};
 use crate::record::{ForkId, ItemRecord, Ranges, new_body};
 
-impl State {
+impl StoreState {
     /// Bytes of a fork before `end` are in doubt.
     pub(crate) fn doubt_below(&mut self, id: ForkId, end: u64) {
-        self.doubts().doubt_below(id, end);
+        self.doubts_mut().doubt_below(id, end);
         self.changes.fork(id);
     }
 
     /// Everything that can change of files before `below` is in doubt: all that is no checkpoint's.
     /// What is named by what it holds proves itself.
     pub(crate) fn doubt_all(&mut self, below: FileId) {
-        let living = self.forks.iter();
-        let living = living.filter(|(_, f)| f.kept().is_none() && f.key().file < below);
-        let living: Vec<ForkId> = living.map(|(id, _)| id).collect();
-        for id in &living {
+        let live = self.forks.iter();
+        let live = live.filter(|(_, f)| f.checkpoint().is_none() && f.key().file < below);
+        let live: Vec<ForkId> = live.map(|(id, _)| id).collect();
+        for id in &live {
             self.changes.fork(*id);
         }
         // So that there is something to apply in any case.
         self.changes.file(ADDRESSED);
-        self.doubts().doubt_all(below, living);
+        self.doubts_mut().doubt_all(below, live);
     }
 
     /// A file's bytes count as proven, in its cells and checkpoints.
     pub(crate) fn trust(&mut self, file: FileId) {
         let forks = self.doubted_of(Some(file));
-        self.doubts().trust(file, &forks);
+        self.doubts_mut().trust(file, &forks);
         self.changes.file(file);
     }
 
     /// Everything counts as proven.
     pub(crate) fn trust_all(&mut self) {
         self.changes.file(ADDRESSED);
-        self.doubts().trust_all();
+        self.doubts_mut().trust_all();
     }
 
     /// Forks of which something is in doubt; of one file, or of all.
     pub(crate) fn doubted_of(&self, file: Option<FileId>) -> Vec<ForkId> {
         let of = |id: &ForkId| self.forks.get(*id).map(|fork| fork.key().file);
-        let all = self.doubted().forks().map(|(id, _)| id);
+        let all = self.doubts().forks().map(|(id, _)| id);
         all.filter(|id| file.is_none() || of(id) == file).collect()
     }
 
     /// What is in doubt of a fork, up to its length where that is in doubt as well.
     pub(crate) fn doubted_ranges(&self, id: ForkId) -> Vec<Range<u64>> {
         let length = self.forks.get(id).map_or(0, Fork::length);
-        let ranges = self.doubted().ranges(id).map(Ranges::each);
+        let ranges = self.doubts().ranges(id).map(Ranges::each);
         let ranges = ranges.into_iter().flatten();
         let within = |range: &Range<u64>| match range.end {
             u64::MAX => range.start..length.max(range.start),
@@ -71,7 +71,7 @@ impl State {
         (id, checkpoint): (Option<ForkId>, Option<u64>),
         wanted: Range<u64>,
     ) -> Result<(), StoreError> {
-        let doubts = self.doubted();
+        let doubts = self.doubts();
         let range = match id {
             _ if wanted.is_empty() => None,
             Some(id) => doubts.ranges(id).and_then(|r| r.overlap(&wanted)).cloned(),
@@ -96,10 +96,11 @@ impl State {
     /// Whether forks of a file, or of a checkpoint, may be longer than they are, or others may be
     /// there.
     pub(crate) fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
-        let doubts = self.doubted();
+        let doubts = self.doubts();
         let endless = |(id, ranges): (ForkId, &Ranges)| {
             let of = self.forks.get(id);
-            let fits = of.is_some_and(|fork| fork.key().file == file && fork.kept() == checkpoint);
+            let fits =
+                of.is_some_and(|fork| fork.key().file == file && fork.checkpoint() == checkpoint);
             fits && ranges.is_endless()
         };
         doubts.hides(file, checkpoint) || doubts.forks().any(endless)
@@ -122,9 +123,9 @@ impl State {
     pub(crate) fn accept_doubt(&mut self, file: Option<FileId>) -> u64 {
         let nothing = match file {
             Some(file) => {
-                self.doubted_of(Some(file)).is_empty() && !self.doubted().doubts_absent(file)
+                self.doubted_of(Some(file)).is_empty() && !self.doubts().doubts_absent(file)
             }
-            None => self.doubted_of(None).is_empty() && self.doubted().absent().is_none(),
+            None => self.doubted_of(None).is_empty() && self.doubts().absent().is_none(),
         };
         if nothing {
             return self.sequence();

@@ -7,7 +7,7 @@
 
 use std::ops::{Bound, RangeInclusive};
 
-use super::State;
+use super::StoreState;
 use super::blocks::extent;
 use crate::pages::{Operations, bit, push_block, slot_of};
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
@@ -30,14 +30,14 @@ pub(crate) struct FlushRound {
     blocks: Vec<FlushedBlock>,
     operations: Operations,
     next: Option<(ForkId, u64)>,
-    which: Which,
+    which: FlushScope,
     runs: u64,
-    rotten: Option<(ForkId, u64, u32)>,
+    corrupted: Option<(ForkId, u64, u32)>,
 }
 
 /// Which dirty pages a round takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum FlushScope {
     All,
     /// Those of slots that are dirty as a whole: they will hardly change again.
     Full,
@@ -60,25 +60,25 @@ impl FlushRound {
     }
 
     /// A block of the round whose bytes changed in memory: fork, chunk, block.
-    pub(crate) fn rotten(&self) -> Option<(ForkId, u64, u32)> {
-        self.rotten
+    pub(crate) fn corrupted(&self) -> Option<(ForkId, u64, u32)> {
+        self.corrupted
     }
 }
 
 /// How many runs extents begin, given where the one before ended.
-pub(crate) fn runs_of(extents: &[Extent], goal: u64) -> u64 {
+pub(crate) fn count_runs(extents: &[Extent], goal: u64) -> u64 {
     let first = extents.first().map_or(goal, |e| e.start);
     extents.len() as u64 - u64::from(first == goal)
 }
 
-impl State {
+impl StoreState {
     /// Takes dirty blocks of `chunks` behind `from` until there are `most`, whole chunks of them,
     /// and gives them places.
     pub(crate) fn begin_flush(
         &mut self,
         from: Bound<(ForkId, u64)>,
         chunks: &RangeInclusive<(ForkId, u64)>,
-        which: Which,
+        which: FlushScope,
         most: u64,
     ) -> FlushRound {
         let mut round = FlushRound {
@@ -89,7 +89,7 @@ impl State {
             next: None,
             which,
             runs: 0,
-            rotten: None,
+            corrupted: None,
         };
         let mut at = from;
         while (round.blocks.len() as u64) < most {
@@ -117,7 +117,7 @@ impl State {
             .pages
             .iter()
             .flatten()
-            .filter(|p| round.which == Which::All || p.dirty == u16::MAX)
+            .filter(|p| round.which == FlushScope::All || p.dirty == u16::MAX)
             .map(|p| u64::from(p.dirty.count_ones()))
             .sum();
         if count == 0 {
@@ -126,13 +126,13 @@ impl State {
         let Some(extents) = self.space.take_reserved(count, wish) else {
             return;
         };
-        round.runs += runs_of(&extents, wish.goal);
+        round.runs += count_runs(&extents, wish.goal);
         let mut places = extents
             .iter()
             .flat_map(|e| (e.start..e.start + e.blocks).map(Place));
         for (slot, page) in (0_u32..).zip(&mut chunk.pages) {
             let page = page.as_mut().filter(|p| p.dirty != 0);
-            let Some(page) = page.filter(|p| round.which == Which::All || p.dirty == u16::MAX)
+            let Some(page) = page.filter(|p| round.which == FlushScope::All || p.dirty == u16::MAX)
             else {
                 continue;
             };
@@ -144,7 +144,7 @@ impl State {
                 let at = page.at(block % 16);
                 let crc = page.sums[block as usize % BUFFER_BLOCKS_MAX];
                 if crc != checksum(&page.buffer()[at..at + BLOCK]) {
-                    round.rotten.get_or_insert((id, n, block));
+                    round.corrupted.get_or_insert((id, n, block));
                 }
                 round.operations.add(page, block, std::iter::once(place));
                 round.blocks.push(FlushedBlock {
@@ -182,7 +182,7 @@ impl State {
         let sequence = self.next_sequence();
         let mut body = new_body(0);
         let mut runs: Option<((ForkId, u64), RunsRecord)> = None;
-        let mut finish = |state: &mut State, runs: Option<((ForkId, u64), RunsRecord)>| {
+        let mut finish = |state: &mut StoreState, runs: Option<((ForkId, u64), RunsRecord)>| {
             let Some(((id, chunk), runs)) = runs else {
                 return;
             };
@@ -219,7 +219,7 @@ impl State {
 
     /// Maps one written block, if nothing took its place meanwhile; whether it did.
     fn map_flushed(&mut self, f: &FlushedBlock, flush: u64, as_of: u64, sequence: u64) -> bool {
-        let page = |state: &mut State| -> Option<(bool, bool)> {
+        let page = |state: &mut StoreState| -> Option<(bool, bool)> {
             let page = state.forks.chunk_mut(f.id, f.chunk)?;
             let page = page.page_mut(slot_of(f.block))?;
             let mine = page.flush == flush && page.flushing & bit(f.block) != 0;

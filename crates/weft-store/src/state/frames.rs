@@ -1,14 +1,14 @@
 //! Frames of the log: every change of the state queues one, under the same lock.
 
-use super::State;
+use super::StoreState;
 use crate::error::StoreError;
-use crate::log::{Head, OpenFrame, Queued};
+use crate::log::{FrameQueue, LogHead, OpenFrame};
 use crate::record::{ItemRecord, new_body};
 
-impl State {
+impl StoreState {
     /// The log was recovered up to frame `sequence`, for this replay cost.
     pub(crate) fn recovered(&mut self, sequence: u64, cost: u64) {
-        self.head = Head::recovered(sequence, cost);
+        self.head = LogHead::recovered(sequence, cost);
     }
 
     /// The last frame's sequence.
@@ -22,7 +22,7 @@ impl State {
     }
 
     /// How far the stages behind the log's head have come.
-    pub(crate) fn head(&self) -> &Head {
+    pub(crate) fn head(&self) -> &LogHead {
         &self.head
     }
 
@@ -39,11 +39,11 @@ impl State {
     }
 
     /// Queues a frame whose items `fill` puts in place; returns its sequence. `fill` may divide it
-    /// by [`State::next_frame`], and queues no other.
+    /// by [`StoreState::next_frame`], and queues no other.
     pub(crate) fn log_with(
         &mut self,
         modified: i64,
-        fill: impl FnOnce(&mut State, &mut OpenFrame),
+        fill: impl FnOnce(&mut StoreState, &mut OpenFrame),
     ) -> u64 {
         let mut frame = self.head.begin(modified);
         fill(self, &mut frame);
@@ -69,14 +69,14 @@ impl State {
     fn frame_queued(&mut self, bytes: usize) {
         if self.touches().frame(bytes) {
             let mut body = new_body(0);
-            self.say_touched(None, &mut body);
+            self.append_touched(None, &mut body);
             self.head.append_note(&body);
         }
     }
 
     /// Swaps the frames that wait for the log with `frames`, which is empty; returns the sequence
     /// of the last one.
-    pub(crate) fn take_frames(&mut self, frames: &mut Queued) -> u64 {
+    pub(crate) fn take_frames(&mut self, frames: &mut FrameQueue) -> u64 {
         self.head.take(frames)
     }
 
@@ -88,7 +88,7 @@ impl State {
         }
         let mut body = new_body(0);
         ItemRecord::Synced { through }.encode(&mut body);
-        self.say_touched(Some(segment), &mut body);
+        self.append_touched(Some(segment), &mut body);
         self.head.append_synced(through, &body);
     }
 

@@ -2,14 +2,14 @@
 
 use weft_layout::FileId;
 
-use super::State;
+use super::StoreState;
 use super::blocks::extent;
-use crate::index::Dead;
+use crate::index::RemovedFork;
 use crate::key::ForkKey;
 use crate::pages::{CHANGED, Page};
 use crate::record::{ForkId, ForkRecord};
 
-impl State {
+impl StoreState {
     /// Makes a chunk the fork's own that shows through from `owner`, whose pages are clean.
     pub(crate) fn copy_entry(&mut self, id: ForkId, owner: ForkId, n: u64) {
         let Some(copy) = self.forks.chunk(owner, n) else {
@@ -17,7 +17,7 @@ impl State {
         };
         let copy = copy.derived();
         if let Some(chunk) = self.forks.chunk_mut(id, n) {
-            chunk.put_places(copy);
+            chunk.set_places(copy);
             self.count_entry(id, n);
         }
     }
@@ -25,15 +25,15 @@ impl State {
     /// A fork as the index has it. Half of an application may have left it under its name and
     /// without: then it is kept.
     pub(crate) fn load_fork(&mut self, record: &ForkRecord, key: &ForkKey, kept: bool) {
-        let living = self.forks.find(key);
+        let live = self.forks.find(key);
         self.forks.used_id(record.id);
         self.set_fork(record.id, record.chunk, key, record.modified);
         self.set_length(record.id, record.length, record.modified);
         self.forks.load(record);
         if kept {
             self.keep(record.id, record.checkpoint);
-            if let Some(living) = living.filter(|l| *l != record.id) {
-                self.forks.rename(key, living);
+            if let Some(live) = live.filter(|l| *l != record.id) {
+                self.forks.rename(key, live);
             }
         }
     }
@@ -71,7 +71,7 @@ impl State {
     }
 
     /// A checkpoint is gone; its forks are kept for none.
-    pub(crate) fn forget(&mut self, file: FileId, number: u64) {
+    pub(crate) fn forget_checkpoint(&mut self, file: FileId, number: u64) {
         let Some(kept) = self.forks.forget_checkpoint(file, number) else {
             return;
         };
@@ -100,12 +100,12 @@ impl State {
         };
         debug_assert!(!chunk.is_dirty(), "what is dirty is not given away");
         for page in std::mem::take(&mut chunk.pages).into_iter().flatten() {
-            self.cache.forgot(page.bytes());
+            self.cache.uncount(page.bytes());
         }
         let given = chunk.take_places();
         chunk.through = through;
         chunk.marks |= CHANGED;
-        let own: Vec<_> = given.own_blocks().collect();
+        let own: Vec<_> = given.owned_blocks().collect();
         source.gave_blocks(own.len() as u64);
         self.changes.chunk(from, n);
         let Some(child) = self.forks.get_mut(to) else {
@@ -121,7 +121,7 @@ impl State {
         let mut got = 0;
         if chunk.through {
             got = own.len() as u64;
-            chunk.put_places(given);
+            chunk.set_places(given);
         } else {
             for (block, place) in own {
                 if chunk.place(block).is_none_or(|(at, _)| at != place) {
@@ -138,20 +138,20 @@ impl State {
     }
 
     /// A kept fork without chunks goes; its only child derives from its parent.
-    pub(crate) fn merged(&mut self, from: ForkId, to: ForkId) {
+    pub(crate) fn merge(&mut self, from: ForkId, to: ForkId) {
         let Some(gone) = self.forks.merge(from, to) else {
             return;
         };
         for chunk in gone.chunks().values() {
             let pages = chunk.pages.iter().flatten().map(Page::bytes);
-            self.cache.forgot(chunk.cost + pages.sum::<u64>());
+            self.cache.uncount(chunk.cost + pages.sum::<u64>());
         }
         self.doubts.forget(from);
-        self.cache.entries_went();
+        self.cache.entries_removed();
         if self.forks.contains(to) {
             self.changes.fork(to);
         }
         self.changes
-            .removed(Dead::without_blocks(from, gone.key().clone()));
+            .removed(RemovedFork::without_blocks(from, gone.key().clone()));
     }
 }

@@ -10,16 +10,16 @@ const RUN_BYTES: u64 = 24;
 /// What the small pieces of a call add to what has bounds, roughly: blocks of odd chunks, and the
 /// maps of what goes the direct way, are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Load {
+pub(crate) struct CallLoad {
     /// Bytes of dirty pages.
     dirty: u64,
     /// Bytes of data in the log.
     log: u64,
-    /// What it costs to replay, in units of [`Head::logged`](crate::log::Head::logged).
+    /// What it costs to replay, in units of [`LogHead::logged`](crate::log::LogHead::logged).
     replay: u64,
 }
 
-impl Load {
+impl CallLoad {
     /// A load of so many dirty bytes, bytes in the log and units of replay.
     pub(crate) const fn new(dirty: u64, log: u64, replay: u64) -> Self {
         Self { dirty, log, replay }
@@ -31,13 +31,13 @@ impl Load {
     }
 
     /// Whether the log's part of the load is beyond a bound.
-    pub(crate) fn passes_log(&self, bound: &Load) -> bool {
+    pub(crate) fn passes_log(&self, bound: &CallLoad) -> bool {
         self.log > bound.log || self.replay > bound.replay
     }
 
     /// That of small pieces.
     pub(crate) fn of<'a>(runs: impl Iterator<Item = &'a Run>) -> Self {
-        let mut load = Load::default();
+        let mut load = CallLoad::default();
         for run in runs {
             let block = BLOCK as u64;
             let each = run.count * (run.length / block + 2);
@@ -50,8 +50,8 @@ impl Load {
     }
 
     /// Combines two loads, each part by itself.
-    pub(crate) fn with(self, other: &Load, each: impl Fn(u64, u64) -> u64) -> Self {
-        Load {
+    pub(crate) fn with(self, other: &CallLoad, each: impl Fn(u64, u64) -> u64) -> Self {
+        CallLoad {
             dirty: each(self.dirty, other.dirty),
             log: each(self.log, other.log),
             replay: each(self.replay, other.replay),
@@ -59,7 +59,7 @@ impl Load {
     }
 
     /// Whether each part is within a bound.
-    pub(crate) fn fits(&self, other: &Load) -> bool {
+    pub(crate) fn fits(&self, other: &CallLoad) -> bool {
         self.dirty <= other.dirty && self.log <= other.log && self.replay <= other.replay
     }
 }

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::State;
+use super::StoreState;
 use super::blocks::extent;
-use crate::error::StoreError;
 use crate::log::OpenFrame;
-use crate::pages::{Wanted, push_block};
+use crate::pages::{WantedBlock, push_block};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, new_body};
 
-impl State {
+impl StoreState {
     /// A block cannot be had any more. Its place, where it was the fork's own, waits for a sync
     /// after `freed`; without that it stays taken until the store is opened again.
     pub(crate) fn lose_block(&mut self, id: ForkId, chunk: u64, block: u32, freed: Option<u64>) {
@@ -30,7 +29,7 @@ impl State {
 
     /// Gives up those of some blocks that still lie there and are not in memory; returns the
     /// frame's sequence.
-    pub(crate) fn give_up(&mut self, wanted: &[Wanted]) -> u64 {
+    pub(crate) fn mark_lost(&mut self, wanted: &[WantedBlock]) -> u64 {
         let (as_of, sequence) = (self.sequence(), self.next_sequence());
         let mut lost: BTreeMap<(ForkId, u64), RunsRecord> = BTreeMap::new();
         for w in wanted {
@@ -65,7 +64,7 @@ impl State {
 
     /// Makes a hole of a block that a frame is going to fill, and that was wanted under this very
     /// lock.
-    pub(crate) fn make_room(&mut self, block: &Wanted, frame: &mut OpenFrame) {
+    pub(crate) fn clear_for_frame(&mut self, block: &WantedBlock, frame: &mut OpenFrame) {
         let (sequence, size) = (self.next_sequence(), self.forks[block.id].chunk());
         let start = block.block * BLOCK as u32;
         ItemRecord::Clear {
@@ -80,11 +79,5 @@ impl State {
             block.block..block.block + 1,
             sequence,
         );
-    }
-
-    /// Closes the store to writes, and to reads of what is not in the log: memory changed what was
-    /// acknowledged or shown.
-    pub(crate) fn fail_memory(&mut self, error: StoreError) -> StoreError {
-        self.fail(error)
     }
 }

@@ -26,38 +26,38 @@ mod truncation;
 
 use crate::cache::{Dirty, Residency};
 use crate::config::CacheRules;
-use crate::doubt::{Doubts, Lossy, Touches};
+use crate::doubt::{Doubts, LossyChunks, Touches};
 use crate::forks::Forks;
 use crate::index::Changes;
-use crate::log::Head;
+use crate::log::LogHead;
 use crate::pages::Chunk;
 use crate::record::{ForkId, StoreRecord};
 use crate::space::Allocator;
 
 pub(crate) use blocks::extent;
-pub(crate) use flushing::{FlushRound, Which, runs_of};
-pub(crate) use load::Load;
+pub(crate) use flushing::{FlushRound, FlushScope, count_runs};
+pub(crate) use load::CallLoad;
 pub(crate) use names::check_fork;
 pub(crate) use pages::BlockChange;
 
 /// Everything a store knows in memory.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct StoreState {
     forks: Forks,
     space: Allocator,
     cache: Residency,
     dirty: Dirty,
     changes: Changes,
-    head: Head,
+    head: LogHead,
     /// What large calls in flight will add.
-    admitted: Load,
+    admitted: CallLoad,
     health: health::Health,
     doubts: Doubts,
     touches: Touches,
-    lossy: Lossy,
+    lossy: LossyChunks,
 }
 
-impl State {
+impl StoreState {
     /// The state of a store whose cache has these rules, and of which nothing is known yet.
     pub(crate) fn new(rules: CacheRules) -> Self {
         Self {
@@ -131,12 +131,12 @@ impl State {
     }
 
     /// What is in doubt.
-    pub(crate) fn doubted(&self) -> &Doubts {
+    pub(crate) fn doubts(&self) -> &Doubts {
         &self.doubts
     }
 
     /// What is in doubt, to be changed.
-    pub(crate) fn doubts(&mut self) -> &mut Doubts {
+    pub(crate) fn doubts_mut(&mut self) -> &mut Doubts {
         &mut self.doubts
     }
 
@@ -146,32 +146,32 @@ impl State {
     }
 
     /// Chunks whose entries may say that blocks are lost.
-    pub(crate) fn lossy_mut(&mut self) -> &mut Lossy {
+    pub(crate) fn lossy_mut(&mut self) -> &mut LossyChunks {
         &mut self.lossy
     }
 
-    /// As [`State::lossy_mut`], to be looked at.
-    pub(crate) fn lossy_chunks(&self) -> &Lossy {
+    /// As [`StoreState::lossy_mut`], to be looked at.
+    pub(crate) fn lossy_chunks(&self) -> &LossyChunks {
         &self.lossy
     }
 
     /// What large calls in flight will add.
-    pub(crate) fn admitted(&self) -> &Load {
+    pub(crate) fn admitted(&self) -> &CallLoad {
         &self.admitted
     }
 
     /// A large call begins that will add so much.
-    pub(crate) fn admit(&mut self, load: &Load) {
+    pub(crate) fn admit(&mut self, load: &CallLoad) {
         self.admitted = self.admitted.with(load, |all, mine| all + mine);
     }
 
     /// A large call has ended.
-    pub(crate) fn discharge(&mut self, load: &Load) {
+    pub(crate) fn discharge(&mut self, load: &CallLoad) {
         self.admitted = self.admitted.with(load, |all, mine| all - mine);
     }
 
     /// Whether only the log has something.
-    pub(crate) fn is_ahead_of_index(&self) -> bool {
+    pub(crate) fn differs_from_index(&self) -> bool {
         !self.changes.is_empty() || !self.dirty.chunks().is_empty()
     }
 

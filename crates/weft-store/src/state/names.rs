@@ -4,17 +4,17 @@ use std::collections::HashSet;
 
 use weft_layout::FileId;
 
-use super::State;
+use super::StoreState;
 use super::blocks::{extent, forget_pages};
 use crate::error::StoreError;
-use crate::index::Dead;
+use crate::index::RemovedFork;
 use crate::key::{ForkKey, ForkStatus, Timestamp};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord};
-use crate::space::Wish;
+use crate::space::AllocHint;
 
 /// Refuses deleted files and other chunk sizes.
-pub(crate) fn check_fork(state: &State, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {
+pub(crate) fn check_fork(state: &StoreState, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {
     state.check_alive(key.file)?;
     match state.find(key).map(|id| state.forks[id].chunk()) {
         Some(fixed) if fixed != 0 && fixed != chunk => Err(StoreError::ChunkMismatch {
@@ -26,15 +26,15 @@ pub(crate) fn check_fork(state: &State, key: &ForkKey, chunk: u32) -> Result<(),
     }
 }
 
-impl State {
+impl StoreState {
     /// Whether a file has had a numbered operation, or a later one.
     pub(crate) fn has_done(&self, file: FileId, op: u64) -> bool {
         self.forks.file(file).is_some_and(|f| f.op() >= op)
     }
 
     /// A numbered operation was done on a file.
-    pub(crate) fn done(&mut self, file: FileId, op: u64) {
-        self.forks.done(file, op);
+    pub(crate) fn record_op(&mut self, file: FileId, op: u64) {
+        self.forks.record_op(file, op);
         self.changes.file(file);
     }
 
@@ -104,11 +104,11 @@ impl State {
     }
 
     /// Who wants blocks: a fork, or one that is not there yet.
-    pub(crate) fn wish(&self, id: Option<ForkId>) -> Wish {
+    pub(crate) fn wish(&self, id: Option<ForkId>) -> AllocHint {
         let fork = id.and_then(|id| Some(self.forks.get(id)?.wish(id)));
-        fork.unwrap_or(Wish {
+        fork.unwrap_or(AllocHint {
             goal: u64::MAX,
-            ..Wish::default()
+            ..AllocHint::default()
         })
     }
 
@@ -140,7 +140,7 @@ impl State {
     /// Removes a fork and those that were only there for it, and puts the items that say so into a
     /// frame.
     pub(crate) fn remove_lineage(&mut self, id: ForkId, body: &mut Vec<u8>, sequence: u64) {
-        for id in self.forks.doomed(id) {
+        for id in self.forks.removal_chain(id) {
             ItemRecord::Remove { id }.encode(body);
             self.remove(id, sequence);
         }
@@ -157,12 +157,12 @@ impl State {
         let (mut freed, mut blocks) = (HashSet::new(), fork.blocks());
         let key = fork.key().clone();
         for (n, mut chunk) in fork.into_chunks() {
-            for place in chunk.places() {
+            for place in chunk.owned_places() {
                 self.space.free_after(sequence, extent(place));
                 blocks = blocks.saturating_sub(1);
             }
             let gone = forget_pages(&mut chunk, &(0..u32::MAX));
-            self.cache.forgot(gone.bytes + chunk.cost);
+            self.cache.uncount(gone.bytes + chunk.cost);
             self.dirty.remove_blocks(u64::from(gone.dirty));
             self.space.unreserve(u64::from(gone.promises));
             self.dirty.remove_chunk(id, n);
@@ -171,15 +171,16 @@ impl State {
         if unnamed {
             self.touches.gone(&key);
         }
-        self.cache.entries_went();
-        self.changes.removed(Dead::new(id, key, freed, blocks));
+        self.cache.entries_removed();
+        self.changes
+            .removed(RemovedFork::new(id, key, freed, blocks));
     }
 
     /// Deletes a file for ever.
     pub(crate) fn delete(&mut self, file: FileId, sequence: u64) {
         let deleted = self.forks.delete(file);
         self.changes.file(file);
-        for fork in deleted.living.iter().filter_map(|id| self.forks.get(*id)) {
+        for fork in deleted.live.iter().filter_map(|id| self.forks.get(*id)) {
             self.touches.gone(fork.key());
         }
         for number in deleted.checkpoints {

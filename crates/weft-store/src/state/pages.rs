@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::State;
-use crate::cache::Reach;
+use super::StoreState;
+use crate::cache::PrefetchBounds;
 use crate::pages::{Page, bit, slot_of};
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool};
 use crate::record::{ForkId, checksum};
@@ -25,7 +25,7 @@ pub(crate) struct BlockChange {
     pub(crate) bytes: u32,
 }
 
-impl State {
+impl StoreState {
     /// Counts a chunk's entry in the cache after it was loaded or grew.
     pub(crate) fn count_entry(&mut self, id: ForkId, n: u64) {
         self.cache.count_entry(&mut self.forks, id, n);
@@ -53,14 +53,14 @@ impl State {
         self.cache.evict_all(&mut self.forks);
     }
 
-    /// What a read of slots foretells, as [`crate::cache::Residency::foresee`].
-    pub(crate) fn foresee(
+    /// What a read of slots foretells, as [`crate::cache::Residency::predict`].
+    pub(crate) fn predict(
         &mut self,
         id: ForkId,
         slots: Range<u64>,
-        reach: impl FnOnce(u64) -> Reach,
+        reach: impl FnOnce(u64) -> PrefetchBounds,
     ) -> Option<Range<u64>> {
-        self.cache.foresee(id, slots, reach)
+        self.cache.predict(id, slots, reach)
     }
 
     /// Makes the pages of a range of slots of a chunk the first to go.

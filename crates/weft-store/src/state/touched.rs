@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::State;
-use crate::doubt::Window;
+use super::StoreState;
+use crate::doubt::TouchedSpan;
 use crate::key::{ADDRESSED, ForkKey};
 use crate::record::{ItemRecord, TouchedRecord};
 
-impl State {
+impl StoreState {
     /// Adds what was touched to the frame of the next sequence; `segment`: where that will be, if
     /// that is known.
-    pub(super) fn say_touched(&mut self, segment: Option<u64>, body: &mut Vec<u8>) {
+    pub(super) fn append_touched(&mut self, segment: Option<u64>, body: &mut Vec<u8>) {
         let next = self.next_sequence();
         for window in self.touches().take(segment, next) {
             self.encode_touched(&window, body);
         }
     }
 
-    fn encode_touched(&self, window: &Window, body: &mut Vec<u8>) {
+    fn encode_touched(&self, window: &TouchedSpan, body: &mut Vec<u8>) {
         let mut keys: BTreeMap<&ForkKey, u64> = window.gone_names().map(|key| (key, 0)).collect();
         // A removed fork is among the names that are gone.
         let forks = window.forks().filter_map(|id| self.forks.get(id));

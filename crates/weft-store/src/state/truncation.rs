@@ -2,19 +2,25 @@
 
 use std::ops::Range;
 
-use super::State;
+use super::StoreState;
 use crate::log::MAP_COST;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, new_body};
 
-impl State {
+impl StoreState {
     /// Sets a shorter length. What lies beyond in the chunk that this divides, which is in memory,
     /// goes; other chunks become the fork's tail. The caller zeroes the rest of the last block.
-    pub(crate) fn cut_off(&mut self, id: ForkId, length: u64, modified: i64, sequence: u64) {
+    pub(crate) fn truncate_deferred(
+        &mut self,
+        id: ForkId,
+        length: u64,
+        modified: i64,
+        sequence: u64,
+    ) {
         let Some(size) = self.forks.get(id).map(|f| u64::from(f.chunk().max(1))) else {
             return;
         };
-        self.doubts().prove(id, &(length..u64::MAX));
+        self.doubts_mut().prove(id, &(length..u64::MAX));
         let (first, inside) = (length / size, length % size);
         if inside > 0 {
             let keep = inside.div_ceil(BLOCK as u64) as u32;
@@ -23,7 +29,7 @@ impl State {
         self.touch(id, length, modified);
         let end = first + u64::from(inside > 0);
         self.forks.inherit_below(id, end);
-        self.forks.set_tail(id, Some(end));
+        self.forks.defer_truncation(id, end);
     }
 
     /// Makes holes of chunks that are in memory; how many had entries.
@@ -40,13 +46,13 @@ impl State {
 
     /// Empties chunks of a tail, all of which are in memory, as one frame of the log; to
     /// [`u64::MAX`]: there are no more.
-    pub(crate) fn take_part(&mut self, id: ForkId, chunks: Range<u64>) -> u64 {
+    pub(crate) fn continue_truncation(&mut self, id: ForkId, chunks: Range<u64>) -> u64 {
         let Range { start, end } = chunks;
         let sequence = self.next_sequence();
         let emptied = self.empty_chunks(id, chunks, sequence);
-        self.forks.set_tail(id, None);
+        self.forks.end_deferred_truncation(id);
         if end != u64::MAX {
-            self.forks.set_tail(id, Some(end));
+            self.forks.defer_truncation(id, end);
         }
         if emptied == 0 {
             return self.sequence();

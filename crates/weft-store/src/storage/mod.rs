@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use crate::pool::{Buffer, Slice};
 
-pub use folder::{DeviceStorage, FolderStorage, Reach};
+pub use folder::{DeviceStorage, FolderStorage, IoBackend};
 
 /// A future in a box.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Blocking work for [`Storage::run`].
-pub type Work = Box<dyn FnOnce() + Send>;
+pub type BlockingTask = Box<dyn FnOnce() + Send>;
 
 /// How a file will be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub trait Storage: Send + Sync {
 
     /// Runs blocking work beside the callers; the future ends when the work has.
     /// Dropping the future does not stop the work.
-    fn run(&self, work: Work) -> BoxFuture<()>;
+    fn run(&self, work: BlockingTask) -> BoxFuture<()>;
 }
 
 /// One file.
@@ -86,21 +86,21 @@ pub trait StorageFile: Send + Sync {
     fn fill(&self, at: u64, length: u64) -> io::Result<()>;
 
     /// Bytes that the file takes of its host.
-    fn held(&self) -> io::Result<u64>;
+    fn allocated_bytes(&self) -> io::Result<u64>;
 
     /// Writes through the page cache: microseconds, and out of reach of a kill of the process.
-    fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    fn write_buffered(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// As [`StorageFile::write_plain`], of parts one after the other.
-    fn write_parts(&self, at: u64, parts: &[&[u8]]) -> io::Result<()> {
+    /// As [`StorageFile::write_buffered`], of parts one after the other.
+    fn write_buffered_vectored(&self, at: u64, parts: &[&[u8]]) -> io::Result<()> {
         match parts {
-            [one] => self.write_plain(at, one),
-            parts => self.write_plain(at, &parts.concat()),
+            [one] => self.write_buffered(at, one),
+            parts => self.write_buffered(at, &parts.concat()),
         }
     }
 
     /// Reads through the page cache; short at the end of the file.
-    fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>>;
+    fn read_buffered(&self, at: u64, length: usize) -> io::Result<Vec<u8>>;
 
     /// The file's length.
     fn length(&self) -> io::Result<u64>;

@@ -5,7 +5,8 @@
 //! entry, and ends with it: when the block is written again, truncated, cleared or removed, or gets
 //! another place by a rollback to a checkpoint. Beside the entries, the state only lists which ones
 //! may have lost blocks: opening the store reads all entries, every change of one goes through
-//! [`State::mark_changed`], and an entry without lost blocks leaves the list when it is counted.
+//! [`StoreState::mark_changed`], and an entry without lost blocks leaves the list when it is
+//! counted.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use crate::key::{ForkKey, ForkName};
 use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, RunsRecord, new_body};
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Most entries that one count reads.
 const COUNTED_MAX: usize = 10_000;
@@ -64,7 +65,7 @@ impl Fork {
     }
 }
 
-impl State {
+impl StoreState {
     /// Bytes of a fork that are lost in a chunk whose entry is in memory.
     fn lost_in(&self, id: ForkId, n: u64) -> Vec<(Range<u32>, Range<u64>)> {
         let Some(fork) = self.forks().get(id) else {
@@ -133,7 +134,7 @@ impl Inner {
         let Some(fork) = state.forks().get(id) else {
             return Ok(Vec::new());
         };
-        let (key, checkpoint) = (fork.key(), fork.kept());
+        let (key, checkpoint) = (fork.key(), fork.checkpoint());
         let finding = |(blocks, range): (Range<u32>, Range<u64>)| Finding {
             key: key.clone(),
             chunk,
@@ -227,8 +228,8 @@ impl Inner {
             }
             // Forks that are not there and may have been; their bytes are unknown.
             let absent = match file {
-                Some(file) => state.doubted().doubts_absent(file),
-                None => state.doubted().absent().is_some(),
+                Some(file) => state.doubts().doubts_absent(file),
+                None => state.doubts().absent().is_some(),
             };
             accepted.ranges += u64::from(absent);
             files.extend(file.filter(|_| absent));
@@ -272,14 +273,14 @@ impl Inner {
                 continue;
             };
             for range in state.doubted_ranges(id) {
-                add(fork.key(), range, fork.kept());
+                add(fork.key(), range, fork.checkpoint());
             }
         }
-        for (file, number) in state.doubted().unsure() {
+        for (file, number) in state.doubts().unsure() {
             let (cell, fork) = (CellIndex(0), ForkName::data());
             add(&ForkKey { file, cell, fork }, 0..0, Some(number));
         }
-        if state.doubted().absent().is_some() {
+        if state.doubts().absent().is_some() {
             // Not of one file, but of all that this store does not have.
             let none = ForkKey {
                 file: FileId(0),
@@ -315,13 +316,13 @@ impl Store {
         }
         let state = inner.lock();
         let doubted = state.doubted_of(None);
-        found.more |= doubted.len() > COUNTED_MAX || state.doubted().absent().is_some();
+        found.more |= doubted.len() > COUNTED_MAX || state.doubts().absent().is_some();
         for id in doubted.into_iter().take(COUNTED_MAX) {
             files.extend(state.forks().get(id).map(|fork| fork.key().file));
             found.add(&state.doubted_ranges(id));
         }
         // Forks that are not there and may have been.
-        found.ranges += u64::from(state.doubted().absent().is_some());
+        found.ranges += u64::from(state.doubts().absent().is_some());
         found.files = files.len() as u64;
         Ok(found)
     }
@@ -366,18 +367,18 @@ impl Store {
 
     /// Whether anything is in doubt; if not, [`Store::check_proven`] refuses nothing.
     pub fn has_doubt(&self) -> bool {
-        self.0.lock().doubted().any()
+        self.0.lock().doubts().any()
     }
 
     /// Cells of files before this one may have been in the store, although it does not have them;
     /// [`Store::doubts_absent`] answers for a single file.
     pub fn absent_doubted_below(&self) -> Option<FileId> {
-        self.0.lock().doubted().absent()
+        self.0.lock().doubts().absent()
     }
 
     /// Whether cells of a file may have been in the store, although it does not have them.
     pub fn doubts_absent(&self, file: FileId) -> bool {
-        self.0.lock().doubted().doubts_absent(file)
+        self.0.lock().doubts().doubts_absent(file)
     }
 
     /// Refuses bytes that are in doubt, of a current fork or of a checkpoint. Beyond a fork's end,
@@ -410,7 +411,7 @@ impl Store {
         let living = state
             .forks()
             .iter()
-            .filter(|(_, fork)| fork.kept().is_none());
+            .filter(|(_, fork)| fork.checkpoint().is_none());
         living.map(|(_, fork)| fork.modified()).max().unwrap_or(0)
     }
 

@@ -16,11 +16,11 @@ use crate::engine::{Inner, StateGuard};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
-use crate::pages::Wanted;
+use crate::pages::WantedBlock;
 use crate::paging::{Attempt, Missing};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, Place, checksum};
-use crate::state::State;
+use crate::state::StoreState;
 use crate::storage::FileKind;
 
 impl Inner {
@@ -40,7 +40,7 @@ impl Inner {
             match self.load_blocks(block, Attempt::Retry).await {
                 Err(error @ StoreError::BadChecksum { .. }) => {
                     tracing::error!(%error, "a truncation ends in the block: all of it is marked as lost");
-                    let sequence = self.lock().give_up(block);
+                    let sequence = self.lock().mark_lost(block);
                     self.append(sequence)?;
                 }
                 done => done?,
@@ -100,10 +100,10 @@ impl Inner {
                 !there.is_empty() && there.iter().all(|bad| *bad)
             });
             let lost: Vec<u32> = still.collect();
-            let wanted: Vec<Wanted> = forks
+            let wanted: Vec<WantedBlock> = forks
                 .iter()
                 .flat_map(|id| {
-                    lost.iter().map(|block| Wanted {
+                    lost.iter().map(|block| WantedBlock {
                         id: *id,
                         chunk,
                         block: *block,
@@ -111,7 +111,7 @@ impl Inner {
                     })
                 })
                 .collect();
-            (state.give_up(&wanted), lost.len())
+            (state.mark_lost(&wanted), lost.len())
         };
         self.append(sequence)?;
         if lost == 0 {
@@ -150,14 +150,14 @@ impl Inner {
     /// it was written; returns whether nothing is left to do.
     fn write_from_cache(
         &self,
-        state: &mut State,
+        state: &mut StoreState,
         key: &ForkKey,
         chunk: u64,
         block: u32,
         place: Place,
     ) -> bool {
         let forks = state.forks().all_of(key);
-        let entry = |state: &State, id: ForkId| {
+        let entry = |state: &StoreState, id: ForkId| {
             let chunk = state.forks().get(id)?.chunks().get(&chunk)?;
             let crc = chunk.place(block).filter(|(at, _)| *at == place)?.1;
             let page = chunk.valid_page(block);
@@ -229,7 +229,7 @@ impl Inner {
         );
         let fail = |e: std::io::Error| StoreError::io("write", &name, &e);
         let copy = self.storage().open(&name, FileKind::Log).map_err(fail)?;
-        copy.write_plain(0, &bytes).map_err(fail)?;
+        copy.write_buffered(0, &bytes).map_err(fail)?;
         copy.sync().await.map_err(fail)?;
         self.storage().sync_folder().map_err(fail)?;
         Ok((name, bytes))

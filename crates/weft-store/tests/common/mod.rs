@@ -19,7 +19,7 @@ pub struct Machine {
     pub disk: SimStorage,
     pub index: Arc<CrashKv>,
     /// How many chunks a cut empties at one moment.
-    pub cut_chunks: u32,
+    pub truncate_chunks: u32,
     boots: Mutex<u64>,
 }
 
@@ -28,7 +28,7 @@ impl Machine {
         Self {
             disk: SimStorage::new(seed),
             index: Arc::default(),
-            cut_chunks: 1024,
+            truncate_chunks: 1024,
             boots: Mutex::new(1),
         }
     }
@@ -36,7 +36,7 @@ impl Machine {
     pub fn config(&self) -> StoreConfig {
         let index: Arc<dyn OrderedKv> = Living::new(&self.index, &self.disk);
         let mut config = StoreConfig::new(
-            Arc::new(self.disk.living()),
+            Arc::new(self.disk.this_life()),
             index,
             format!("boot {}", self.boots.lock()),
         );
@@ -47,7 +47,7 @@ impl Machine {
         config.growth_bytes = 1 << 20;
         config.reserve_bytes = 0;
         config.spare_bytes = 64 << 10;
-        config.cut_chunks = self.cut_chunks;
+        config.truncate_chunks = self.truncate_chunks;
         config
     }
 

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use weft_kv::{Batch, OrderedKv, Space};
 
 use crate::config::StoreConfig;
-use crate::disk::{DATA, Found, find, has_data};
+use crate::disk::{DATA, DiskProbe, has_data, probe};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
-    CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkId, ForkPlace, ForkRecord,
+    CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkEntry, ForkId, ForkRecord,
     META, Place, RunRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
 };
 use crate::storage::{FileKind, Storage, StorageFile};
@@ -104,7 +104,7 @@ fn disk_files(config: &StoreConfig) -> Result<BTreeMap<u16, DiskFile>, StoreErro
     };
     add(0, &*config.storage, DATA.to_owned())?;
     for disk in &config.disks {
-        if let Ok(Found::Labelled(number, storage)) = find(disk, &config.owner)
+        if let Ok(DiskProbe::Labelled(number, storage)) = probe(disk, &config.owner)
             && has_data(&*storage)
         {
             add(number, &*storage, format!("disk {number} ({})", disk.path))?;
@@ -237,7 +237,7 @@ impl Repair {
             for (key, value) in pairs {
                 match ForkRecord::decode(&key, &value) {
                     Ok(record) => {
-                        let (ForkPlace::Living(key) | ForkPlace::Kept(key, _)) =
+                        let (ForkEntry::Live(key) | ForkEntry::Checkpoint(key, _)) =
                             ForkRecord::decode_key(&key)?;
                         self.forks.insert(record.id, (key, record.chunk));
                     }

@@ -180,7 +180,7 @@ fn label_of(disk: &DiskConfig) -> Option<Label> {
         return None;
     }
     let file = storage.open(LABEL, FileKind::Log).ok()?;
-    let label = LabelRecord::decode(&file.read_plain(0, BLOCK).ok()?);
+    let label = LabelRecord::decode(&file.read_buffered(0, BLOCK).ok()?);
     match label {
         // A label of a later version is not damaged.
         Err(StoreError::Version { .. }) => None,

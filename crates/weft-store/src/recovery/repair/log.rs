@@ -20,7 +20,7 @@ use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
-use crate::log::{Parsed, REACHED, Segment, held, is_torn, scattered};
+use crate::log::{ParsedLog, REACHED, Segment, find_frames, is_torn, used_length};
 use crate::pool::BLOCK;
 use crate::record::{ItemRecord, META, STORE_KEY, StoreRecord};
 use crate::recovery::open::{
@@ -101,7 +101,7 @@ impl Repair {
     /// known to have existed.
     fn unproven(
         &self,
-        parsed: &Parsed,
+        parsed: &ParsedLog,
         dropped: &mut Dropped,
         (applied, first): (u64, u64),
         must: u64,
@@ -155,7 +155,7 @@ impl Repair {
     /// which fail their checksums.
     async fn grow_disks(
         &mut self,
-        parsed: &Parsed,
+        parsed: &ParsedLog,
         applied: u64,
         counts: u64,
     ) -> Result<(), StoreError> {
@@ -214,19 +214,19 @@ impl Repair {
         };
         for (index, content) in contents.iter().enumerate().skip(first) {
             let from = if index == first { at as usize } else { 0 };
-            if held(content) <= from {
+            if used_length(content) <= from {
                 continue;
             }
-            dropped.bytes += (held(content) - from) as u64;
+            dropped.bytes += (used_length(content) - from) as u64;
             let mut end = from;
-            for (sequence, next, items) in scattered(content, from) {
+            for (sequence, next, items) in find_frames(content, from) {
                 end = next;
                 self.add_forks(&items);
                 dropped.frames.push((sequence, items));
             }
             // Only the last segment with frames counts: a later one tells how many frames were in
             // this one.
-            dropped.open = held(content) > end && !power_lost && !is_torn(content, end);
+            dropped.open = used_length(content) > end && !power_lost && !is_torn(content, end);
         }
         dropped
     }
@@ -298,7 +298,7 @@ async fn copy_segments(
     let names = storage.list();
     let names = names.map_err(|e| StoreError::io("list", ".", &e))?;
     for (segment, content) in segments.iter().zip(contents).skip(first) {
-        let content = &content[..held(content)];
+        let content = &content[..used_length(content)];
         if content.is_empty() {
             continue;
         }
@@ -310,7 +310,7 @@ async fn copy_segments(
         };
         let fail = |e: std::io::Error| StoreError::io("write", &name, &e);
         let file = storage.open(&name, FileKind::Log).map_err(fail)?;
-        file.write_plain(0, content).map_err(fail)?;
+        file.write_buffered(0, content).map_err(fail)?;
         file.sync().await.map_err(fail)?;
     }
     storage
@@ -332,7 +332,7 @@ async fn write_doubt_segment(
     let fail = |e: std::io::Error| StoreError::io("write", &name, &e);
     let file = storage.open(&name, FileKind::Log).map_err(fail)?;
     file.truncate(0).map_err(fail)?;
-    file.write_plain(0, frames).map_err(fail)?;
+    file.write_buffered(0, frames).map_err(fail)?;
     file.sync().await.map_err(fail)?;
     storage
         .sync_folder()

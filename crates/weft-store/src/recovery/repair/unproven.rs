@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::index::visit;
 use crate::key::{ADDRESSED, ForkKey, Run};
 use crate::record::{
-    BODY_SOFT, FORKS, ForkId, ForkPlace, ForkRecord, FrameRecord, ItemRecord, META, STORE_KEY,
+    BODY_SOFT, FORKS, ForkEntry, ForkId, ForkRecord, FrameRecord, ItemRecord, META, STORE_KEY,
     StoreRecord, TouchedRecord, new_body,
 };
 
@@ -52,8 +52,8 @@ impl ForkSketch {
             let (Ok(place), Ok(record)) = (place, ForkRecord::decode(key, value)) else {
                 return Ok(());
             };
-            let kept = matches!(place, ForkPlace::Kept(..));
-            let (ForkPlace::Living(key) | ForkPlace::Kept(key, _)) = place;
+            let kept = matches!(place, ForkEntry::Checkpoint(..));
+            let (ForkEntry::Live(key) | ForkEntry::Checkpoint(key, _)) = place;
             let living = sketch.names.get(&key).copied();
             sketch.add(record.id, record.chunk, &key, record.length);
             if kept {

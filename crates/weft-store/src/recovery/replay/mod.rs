@@ -14,7 +14,7 @@ use crate::forks::by_chunk;
 use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, Place, RunsRecord};
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Bytes of a block that only the log has.
 pub(crate) struct LogPiece {
@@ -29,7 +29,7 @@ pub(crate) type Overlay = BTreeMap<(ForkId, u64), BTreeMap<u32, Vec<LogPiece>>>;
 
 /// Replays frames onto the state that the index holds.
 pub(crate) struct Replay<'a> {
-    pub(crate) state: &'a mut State,
+    pub(crate) state: &'a mut StoreState,
     pub(crate) index: &'a dyn OrderedKv,
     pub(crate) overlay: Overlay,
     /// By fork: whether the index has no chunk of it.
@@ -90,7 +90,7 @@ impl Replay<'_> {
             ItemRecord::Empty { id, from, to } => self.empty(*id, *from..*to)?,
             ItemRecord::Operation { file, op } => {
                 if !self.state.has_done(*file, *op) {
-                    self.state.done(*file, *op);
+                    self.state.record_op(*file, *op);
                 }
             }
             ItemRecord::Remove { id } => {
@@ -129,7 +129,7 @@ impl Replay<'_> {
                     self.state.touches().touch(*id);
                 }
             }
-            ItemRecord::Forget { file, number } => self.state.forget(*file, *number),
+            ItemRecord::Forget { file, number } => self.state.forget_checkpoint(*file, *number),
             ItemRecord::Adopt { from, to, chunk } => {
                 self.load_stored(*from, *chunk)?;
                 self.load_stored(*to, *chunk)?;
@@ -138,7 +138,7 @@ impl Replay<'_> {
             ItemRecord::Own { id, chunk } => self.load_private(*id, *chunk)?,
             ItemRecord::Merged { from, to } => {
                 self.overlay.retain(|(fork, _), _| fork != from);
-                self.state.merged(*from, *to);
+                self.state.merge(*from, *to);
             }
             ItemRecord::Clear { id, offset, length } => {
                 self.clear(sequence, modified, *id, *offset..*offset + *length)?;
@@ -150,7 +150,11 @@ impl Replay<'_> {
     fn delete(&mut self, sequence: u64, file: FileId) {
         let known = self.state.forks().file(file);
         let gone: Vec<ForkId> = known.map_or_else(Vec::new, |f| {
-            f.forks().values().chain(f.kept()).copied().collect()
+            f.forks()
+                .values()
+                .chain(f.checkpoint_forks())
+                .copied()
+                .collect()
         });
         self.overlay.retain(|(fork, _), _| !gone.contains(fork));
         self.state.delete(file, sequence);
@@ -208,7 +212,7 @@ impl Replay<'_> {
         }
         let end = offset + data.len() as u64;
         self.extend(id, end, modified);
-        self.state.doubts().prove(id, &(offset..end));
+        self.state.doubts_mut().prove(id, &(offset..end));
         Ok(())
     }
 
@@ -218,7 +222,7 @@ impl Replay<'_> {
         let at = |block: u32| n * size + (u64::from(block) * BLOCK as u64).min(size);
         for run in &runs.runs {
             let bytes = at(run.first)..at(run.first + run.blocks);
-            self.state.doubts().prove(id, &bytes);
+            self.state.doubts_mut().prove(id, &bytes);
         }
     }
 

@@ -40,7 +40,7 @@ impl Replay<'_> {
             }
             self.drop_beyond(id, size, length);
         }
-        self.cost += MAP_COST * self.state.cut(id, length, modified, 0);
+        self.cost += MAP_COST * self.state.truncate(id, length, modified, 0);
         self.zero_edge(sequence, id, size, length);
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Replay<'_> {
             self.load_private(id, length / u64::from(size))?;
         }
         self.drop_beyond(id, size, length);
-        self.state.cut_off(id, length, modified, 0);
+        self.state.truncate_deferred(id, length, modified, 0);
         self.zero_edge(sequence, id, size, length);
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Replay<'_> {
         if length > old {
             let first = fork.end_chunk();
             self.empty(id, first..u64::MAX)?;
-            self.state.forks_mut().set_tail(id, None);
+            self.state.forks_mut().end_deferred_truncation(id);
             self.state.touch(id, length, modified);
         }
         self.state.doubt_below(id, end);

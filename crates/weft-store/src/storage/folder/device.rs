@@ -16,7 +16,7 @@ use rustix::ioctl::Setter;
 use super::{FolderFile, Reaching, open_direct};
 use crate::error::StoreError;
 use crate::pool::{BLOCK, Buffer, Slice};
-use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+use crate::storage::{BlockingTask, BoxFuture, FileKind, Storage, StorageFile};
 
 /// Where the data begin.
 const DATA_AT: u64 = 1 << 20;
@@ -72,7 +72,7 @@ impl DeviceStorage {
                 reason,
             });
         }
-        let reaching = Reaching::start(super::Reach::Automatic, &shown)?;
+        let reaching = Reaching::start(super::IoBackend::Automatic, &shown)?;
         Ok(Self {
             path: path.to_owned(),
             file: Arc::new(file),
@@ -130,7 +130,7 @@ impl Storage for DeviceStorage {
         false
     }
 
-    fn run(&self, work: Work) -> BoxFuture<()> {
+    fn run(&self, work: BlockingTask) -> BoxFuture<()> {
         self.reaching.run(work)
     }
 }
@@ -181,19 +181,19 @@ impl StorageFile for Label {
         Ok(())
     }
 
-    fn held(&self) -> io::Result<u64> {
+    fn allocated_bytes(&self) -> io::Result<u64> {
         Ok(BLOCK as u64)
     }
 
     /// Writes the whole block: a label is written once, after a truncation to nothing.
-    fn write_plain(&self, _: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_buffered(&self, _: u64, bytes: &[u8]) -> io::Result<()> {
         let mut block = vec![0; BLOCK];
         let held = bytes.len().min(BLOCK);
         block[..held].copy_from_slice(&bytes[..held]);
         self.0.write_all_at(&block, 0)
     }
 
-    fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+    fn read_buffered(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
         let left = BLOCK.saturating_sub(at as usize);
         let mut bytes = vec![0; length.min(left)];
         self.0.read_exact_at(&mut bytes, at)?;

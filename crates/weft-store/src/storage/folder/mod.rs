@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::pool::{Buffer, Slice};
-use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+use crate::storage::{BlockingTask, BoxFuture, FileKind, Storage, StorageFile};
 use ring::Rings;
 use workers::Workers;
 
@@ -37,7 +37,7 @@ const LOCK: &str = "lock";
 
 /// How a [`FolderStorage`] reaches the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum IoBackend {
     /// io_uring where the kernel allows it, threads elsewhere.
     Automatic,
     /// Threads, even where io_uring would work.
@@ -61,10 +61,10 @@ struct Reaching {
 }
 
 impl Reaching {
-    fn start(reach: Reach, shown: &str) -> Result<Self, StoreError> {
+    fn start(reach: IoBackend, shown: &str) -> Result<Self, StoreError> {
         let rings = match reach {
-            Reach::Threads => None,
-            Reach::Automatic => match Rings::start() {
+            IoBackend::Threads => None,
+            IoBackend::Automatic => match Rings::start() {
                 Ok(rings) => Some(Arc::new(rings)),
                 Err(error) => {
                     tracing::warn!(%error, "io_uring is not to be had; the disk is reached by threads");
@@ -85,7 +85,7 @@ impl Reaching {
         })
     }
 
-    fn run(&self, work: Work) -> BoxFuture<()> {
+    fn run(&self, work: BlockingTask) -> BoxFuture<()> {
         let done = self.workers.run(work);
         Box::pin(async move {
             // The worker drops its end only after the work.
@@ -125,11 +125,11 @@ impl FolderStorage {
     /// # Errors
     /// [`StoreError::Locked`] when another process, or this one, has it open.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with(path, Reach::Automatic)
+        Self::open_with(path, IoBackend::Automatic)
     }
 
     /// As [`FolderStorage::open`], choosing how the disk is reached.
-    pub fn open_with(path: &Path, reach: Reach) -> Result<Self, StoreError> {
+    pub fn open_with(path: &Path, reach: IoBackend) -> Result<Self, StoreError> {
         let shown = path.display().to_string();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|e| StoreError::io("create", &shown, &e))?;
@@ -193,7 +193,7 @@ impl Storage for FolderStorage {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    fn run(&self, work: Work) -> BoxFuture<()> {
+    fn run(&self, work: BlockingTask) -> BoxFuture<()> {
         self.reaching.run(work)
     }
 }
@@ -316,7 +316,7 @@ impl StorageFile for FolderFile {
         }
     }
 
-    fn held(&self) -> io::Result<u64> {
+    fn allocated_bytes(&self) -> io::Result<u64> {
         let file = self.file.metadata()?;
         if file.file_type().is_block_device() {
             return Ok(self.length.load(Relaxed));
@@ -324,11 +324,11 @@ impl StorageFile for FolderFile {
         Ok((file.blocks() * 512).saturating_sub(self.base))
     }
 
-    fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_buffered(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, at)
     }
 
-    fn write_parts(&self, mut at: u64, parts: &[&[u8]]) -> io::Result<()> {
+    fn write_buffered_vectored(&self, mut at: u64, parts: &[&[u8]]) -> io::Result<()> {
         let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
@@ -345,7 +345,7 @@ impl StorageFile for FolderFile {
         Ok(())
     }
 
-    fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+    fn read_buffered(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
         let end = self.file.metadata()?.len();
         let length = length.min(end.saturating_sub(at) as usize);
         let mut bytes = vec![0; length];
@@ -374,13 +374,14 @@ mod tests {
     #[test]
     fn more_parts_than_the_kernel_takes_at_once_are_written_in_order() {
         let folder = tempfile::tempdir().unwrap();
-        let storage = FolderStorage::open_with(folder.path(), Reach::Threads).unwrap();
+        let storage = FolderStorage::open_with(folder.path(), IoBackend::Threads).unwrap();
         let file = storage.open("log", FileKind::Log).unwrap();
         let bytes: Vec<u8> = (0..3 * PARTS_MAX * 7).map(|n| (n % 251) as u8).collect();
         let parts: Vec<&[u8]> = bytes.chunks(7).collect();
-        file.write_parts(5, &parts).unwrap();
-        file.write_parts(bytes.len() as u64 + 5, &[b"end"]).unwrap();
-        let found = file.read_plain(5, bytes.len() + 3).unwrap();
+        file.write_buffered_vectored(5, &parts).unwrap();
+        file.write_buffered_vectored(bytes.len() as u64 + 5, &[b"end"])
+            .unwrap();
+        let found = file.read_buffered(5, bytes.len() + 3).unwrap();
         assert!(found == [&bytes[..], b"end"].concat());
     }
 }

@@ -8,9 +8,9 @@ use std::{io, thread};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::storage::Work;
+use crate::storage::BlockingTask;
 
-type Job = (Work, oneshot::Sender<()>);
+type Job = (BlockingTask, oneshot::Sender<()>);
 
 /// Threads that take jobs from one queue. They end when the queue is dropped and empty.
 pub(super) struct Workers(Sender<Job>);
@@ -29,7 +29,7 @@ impl Workers {
     }
 
     /// Queues a job; the receiver hears when it is done.
-    pub(super) fn run(&self, work: Work) -> oneshot::Receiver<()> {
+    pub(super) fn run(&self, work: BlockingTask) -> oneshot::Receiver<()> {
         let (send, receive) = oneshot::channel();
         // The threads hold the receiver for as long as this sender lives.
         let _ = self.0.send((work, send));

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::pool::{Buffer, Slice};
-use crate::storage::{BoxFuture, FileKind, Storage, StorageFile, Work};
+use crate::storage::{BlockingTask, BoxFuture, FileKind, Storage, StorageFile};
 use content::{Change, Content, Dice, SimFile};
 
 const SECTOR: usize = 512;
@@ -234,7 +234,7 @@ impl SimStorage {
     /// The disk as this life of the process has it: a task of it that outlives the crash can do
     /// nothing any more.
     #[must_use]
-    pub fn living(&self) -> Self {
+    pub fn this_life(&self) -> Self {
         Self(Arc::clone(&self.0), self.1.clone(), Some(self.life()))
     }
 
@@ -410,7 +410,7 @@ impl Storage for SimStorage {
         Ok(disk.capacity_of(&name).saturating_sub(disk.used(&name)))
     }
 
-    fn run(&self, work: Work) -> BoxFuture<()> {
+    fn run(&self, work: BlockingTask) -> BoxFuture<()> {
         work();
         Box::pin(std::future::ready(()))
     }
@@ -517,18 +517,18 @@ impl StorageFile for SimHandle {
         if last { Err(died()) } else { Ok(()) }
     }
 
-    fn held(&self) -> io::Result<u64> {
+    fn allocated_bytes(&self) -> io::Result<u64> {
         Ok(self.disk.0.lock().file(&self.name)?.held())
     }
 
-    fn write_plain(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_buffered(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.disk
             .0
             .lock()
             .write(self.life, &self.name, at, bytes, 1)
     }
 
-    fn read_plain(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+    fn read_buffered(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut disk = self.disk.0.lock();
         if disk.dead || self.life != disk.life {
             return Err(died());

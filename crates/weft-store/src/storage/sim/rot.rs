@@ -79,10 +79,10 @@ mod tests {
         let disk = SimStorage::new(1);
         let file = disk.open("data", FileKind::Log).unwrap();
         disk.sync_folder().unwrap();
-        file.write_plain(BLOCK as u64 + 5, b"a").unwrap();
+        file.write_buffered(BLOCK as u64 + 5, b"a").unwrap();
         assert_eq!(disk.blocks("data"), [1]);
         assert!(disk.flip("data", BLOCK as u64 + 5, 1));
-        assert_eq!(file.read_plain(BLOCK as u64 + 5, 1).unwrap(), b"c");
+        assert_eq!(file.read_buffered(BLOCK as u64 + 5, 1).unwrap(), b"c");
         assert!(!disk.flip("data", BLOCK as u64 + 6, 1), "beyond the end");
         assert!(!disk.flip("data", 5, 1), "a hole");
         disk.crash(true, 2);

@@ -7,7 +7,7 @@ use weft_layout::{CellIndex, CellOffset, FileId};
 use super::*;
 use crate::config::StoreConfig;
 use crate::key::{ForkName, Timestamp, Write};
-use crate::state::State;
+use crate::state::StoreState;
 use crate::storage::sim::SimStorage;
 
 fn key() -> ForkKey {
@@ -58,7 +58,7 @@ async fn opened() -> Store {
 /// after `spoil` damaged it; `spoil` gets the current fork and the checkpoint fork.
 fn found_after(
     repair: bool,
-    spoil: impl FnOnce(&mut State, ForkId, ForkId),
+    spoil: impl FnOnce(&mut StoreState, ForkId, ForkId),
 ) -> (Findings, Findings) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -75,7 +75,7 @@ fn found_after(
         let kept = {
             let state = store.0.lock();
             let file = state.forks().file(FileId(1)).unwrap();
-            let kept = file.kept().iter().next().copied();
+            let kept = file.checkpoint_forks().iter().next().copied();
             (state.find(&key()).unwrap(), kept.unwrap())
         };
         for id in [kept.0, kept.1] {
@@ -87,11 +87,14 @@ fn found_after(
 }
 
 /// A block of a fork that is not inherited, and where it lies.
-fn own(state: &State, id: ForkId) -> (u32, Place) {
-    state.forks()[id].chunks()[&0].own_blocks().next().unwrap()
+fn own(state: &StoreState, id: ForkId) -> (u32, Place) {
+    state.forks()[id].chunks()[&0]
+        .owned_blocks()
+        .next()
+        .unwrap()
 }
 
-fn move_own(state: &mut State, id: ForkId, to: Place) {
+fn move_own(state: &mut StoreState, id: ForkId, to: Place) {
     let block = own(state, id).0;
     let entry = state.forks_mut().get_mut(id).unwrap().chunk_mut(0);
     entry.unwrap().set(block, to, 0);
@@ -100,7 +103,7 @@ fn move_own(state: &mut State, id: ForkId, to: Place) {
 
 #[test]
 fn a_used_block_that_counts_as_free_is_found_and_allocated() {
-    let spoil = |state: &mut State, living, _| {
+    let spoil = |state: &mut StoreState, living, _| {
         let (_, place) = own(state, living);
         state.space_mut().free(crate::state::extent(place));
     };
@@ -111,10 +114,10 @@ fn a_used_block_that_counts_as_free_is_found_and_allocated() {
 
 #[test]
 fn blocks_beyond_the_disk_or_of_two_chunks_are_found() {
-    let beyond = |state: &mut State, living, _| move_own(state, living, Place(1 << 40));
+    let beyond = |state: &mut StoreState, living, _| move_own(state, living, Place(1 << 40));
     let findings = vec![(Fault::Beyond, false)];
     assert_eq!(found_after(true, beyond), (findings.clone(), findings));
-    let twice = |state: &mut State, living, kept| {
+    let twice = |state: &mut StoreState, living, kept| {
         let (_, place) = own(state, kept);
         move_own(state, living, place);
     };
@@ -124,9 +127,9 @@ fn blocks_beyond_the_disk_or_of_two_chunks_are_found() {
 
 #[test]
 fn an_inherited_block_that_no_fork_owns_is_found() {
-    let spoil = |state: &mut State, living, kept: ForkId| {
+    let spoil = |state: &mut StoreState, living, kept: ForkId| {
         let entry = state.forks_mut().get_mut(kept).unwrap().chunk_mut(0);
-        let (block, place) = entry.as_ref().unwrap().own_blocks().next().unwrap();
+        let (block, place) = entry.as_ref().unwrap().owned_blocks().next().unwrap();
         entry.unwrap().set(block, place.plus(9), 0);
         let inherits = state.forks()[living].chunks()[&0].is_inherited(block);
         assert!(inherits, "the living fork shares the first block");
@@ -137,7 +140,7 @@ fn an_inherited_block_that_no_fork_owns_is_found() {
 
 #[test]
 fn a_fork_with_a_wrong_count_of_children_is_found() {
-    let spoil = |state: &mut State, _, kept: ForkId| {
+    let spoil = |state: &mut StoreState, _, kept: ForkId| {
         state.forks_mut().get_mut(kept).unwrap().count_child();
     };
     let (first, second) = found_after(true, spoil);

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use weft_layout::{CellIndex, CellOffset, Piece};
-use weft_store::{BLOCK, BUFFER_BLOCKS_MAX, ForkKey, Landing, Pool, Write};
+use weft_store::{BLOCK, BUFFER_BLOCKS_MAX, ForkKey, Pool, ReceiveBuffer, Write};
 
 use crate::limits::ROUND_WRITE_BYTES;
 
@@ -26,7 +26,7 @@ struct Run {
 enum Memory {
     /// Pages of the store, at the offset within a page that the bytes have in the cell: the store
     /// keeps them without a copy.
-    Pages { landing: Landing, skew: usize },
+    Pages { landing: ReceiveBuffer, skew: usize },
     /// A segment that is too short for pages, or that found none free.
     Plain(BytesMut),
 }
@@ -35,7 +35,7 @@ impl Memory {
     fn new(pool: &Pool, start: u64, length: usize) -> Memory {
         let skew = (start % PAGE as u64) as usize;
         let long = length >= PAGE / 2;
-        match long.then(|| pool.land(skew + length)).flatten() {
+        match long.then(|| pool.receive_buffer(skew + length)).flatten() {
             Some(landing) => Memory::Pages { landing, skew },
             None => Memory::Plain(BytesMut::zeroed(length)),
         }

@@ -3,10 +3,10 @@
 //! unit it came in, not on a copy.
 //!
 //! A *row* is so many whole units one after the other in a slab. Whoever receives has it alone
-//! ([`Landing`]); then it is bytes that do not change, whose units are found by their address, so
-//! that nobody on the way has to know of them. Each unit is given back by itself, when the last one
-//! who holds it lets go: a page keeps its own. Where nobody kept one, the whole row is what is
-//! received into next: what was just used is in the processor's cache.
+//! ([`ReceiveBuffer`]); then it is bytes that do not change, whose units are found by their
+//! address, so that nobody on the way has to know of them. Each unit is given back by itself, when
+//! the last one who holds it lets go: a page keeps its own. Where nobody kept one, the whole row is
+//! what is received into next: what was just used is in the processor's cache.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
-use super::{Buffer, FULL, Free, Pool, UNIT, UNITS};
+use super::{Buffer, FULL, FreeUnits, Pool, UNIT, UNITS};
 use crate::limits::DIRECT_MIN;
 
 /// Shorter payloads lie on no page alone: they are received elsewhere.
@@ -35,7 +35,7 @@ const READY_MAX: usize = 256;
 /// Received units by their address, as long as the bytes are held that they were received as.
 pub(super) type Units = HashMap<usize, Weak<Buffer>>;
 
-impl Free {
+impl FreeUnits {
     /// The first of so many whole units that follow each other in a slab. Where none is found,
     /// memory is added if little of it is free.
     fn take_row(&mut self, count: u32) -> Option<u32> {
@@ -89,12 +89,12 @@ fn row_in(bits: u32, count: u32) -> Option<u32> {
 impl Pool {
     /// Memory to receive `length` bytes into, whole and aligned. None where that would be of no
     /// use, too much was received and is held, or no row of units is free.
-    pub fn land(&self, length: usize) -> Option<Landing> {
+    pub fn receive_buffer(&self, length: usize) -> Option<ReceiveBuffer> {
         let count = length.div_ceil(UNIT);
         if length < SHORTEST || count > UNITS {
             return None;
         }
-        let room = Room::of(self, count)?;
+        let room = ReceivedUnits::of(self, count)?;
         let mut free = self.0.free.lock();
         let first = if let Some(first) = free.take_ready(count) {
             first
@@ -105,7 +105,7 @@ impl Pool {
         };
         let row = first..first + count as u32;
         let units = row.map(|unit| self.buffer(&free, unit, FULL)).collect();
-        Some(Landing {
+        Some(ReceiveBuffer {
             units,
             length,
             room,
@@ -113,13 +113,13 @@ impl Pool {
     }
 
     /// The unit that bytes lie in, and where in it they begin, where they were received by
-    /// [`Pool::land`] and lie in one. Whoever has it may keep it when the others of the row are
-    /// free again.
+    /// [`Pool::receive_buffer`] and lie in one. Whoever has it may keep it when the others of the
+    /// row are free again.
     pub(crate) fn unit_of(&self, bytes: &[u8]) -> Option<(Arc<Buffer>, usize)> {
         let address = bytes.as_ptr().addr();
         let at = address % UNIT;
-        let landed = self.0.landed.lock();
-        let unit = landed.get(&(address - at))?.upgrade();
+        let received_units = self.0.received_units.lock();
+        let unit = received_units.get(&(address - at))?.upgrade();
         unit.filter(|_| at + bytes.len() <= UNIT)
             .map(|unit| (unit, at))
     }
@@ -127,15 +127,15 @@ impl Pool {
 
 /// Counts units as received, as long as it lives.
 #[derive(Debug)]
-struct Room {
+struct ReceivedUnits {
     pool: Pool,
     units: usize,
 }
 
-impl Room {
-    fn of(pool: &Pool, units: usize) -> Option<Room> {
+impl ReceivedUnits {
+    fn of(pool: &Pool, units: usize) -> Option<ReceivedUnits> {
         let before = pool.0.received.fetch_add(units, Relaxed);
-        let room = Room {
+        let room = ReceivedUnits {
             pool: pool.clone(),
             units,
         };
@@ -143,7 +143,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for ReceivedUnits {
     fn drop(&mut self) {
         self.pool.0.received.fetch_sub(self.units, Relaxed);
     }
@@ -151,14 +151,14 @@ impl Drop for Room {
 
 /// Memory of a pool for bytes that are being received: nobody else has it.
 #[derive(Debug)]
-pub struct Landing {
+pub struct ReceiveBuffer {
     /// One after the other in memory.
     units: Vec<Buffer>,
     length: usize,
-    room: Room,
+    room: ReceivedUnits,
 }
 
-impl Landing {
+impl ReceiveBuffer {
     /// All its bytes, to be filled.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the units follow each other in one slab, each is this landing's alone, and
@@ -170,12 +170,12 @@ impl Landing {
     /// copy.
     pub fn freeze(self) -> Bytes {
         let units: Vec<_> = self.units.into_iter().map(Arc::new).collect();
-        let mut landed = self.room.pool.0.landed.lock();
+        let mut received_units = self.room.pool.0.received_units.lock();
         for unit in &units {
-            landed.insert(unit.start.as_ptr().addr(), Arc::downgrade(unit));
+            received_units.insert(unit.start.as_ptr().addr(), Arc::downgrade(unit));
         }
-        drop(landed);
-        Bytes::from_owner(Landed {
+        drop(received_units);
+        Bytes::from_owner(Received {
             units,
             length: self.length,
             room: self.room,
@@ -184,13 +184,13 @@ impl Landing {
 }
 
 /// Received bytes.
-struct Landed {
+struct Received {
     units: Vec<Arc<Buffer>>,
     length: usize,
-    room: Room,
+    room: ReceivedUnits,
 }
 
-impl AsRef<[u8]> for Landed {
+impl AsRef<[u8]> for Received {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: as in `bytes_mut`; the units are only read as long as they are shared, and this
         // shares them.
@@ -198,13 +198,13 @@ impl AsRef<[u8]> for Landed {
     }
 }
 
-impl Drop for Landed {
+impl Drop for Received {
     fn drop(&mut self) {
-        let mut landed = self.room.pool.0.landed.lock();
+        let mut received_units = self.room.pool.0.received_units.lock();
         for unit in &self.units {
-            landed.remove(&unit.start.as_ptr().addr());
+            received_units.remove(&unit.start.as_ptr().addr());
         }
-        drop(landed);
+        drop(received_units);
         let units = self.units.drain(..).map(Arc::into_inner);
         let Some(mut row) = units.collect::<Option<Vec<Buffer>>>() else {
             return;
@@ -229,14 +229,14 @@ mod tests {
     #[test]
     fn units_of_what_was_received_outlive_it_one_by_one() {
         let pool = Pool::new();
-        let mut landing = pool.land(3 * UNIT - 100).unwrap();
-        landing.bytes_mut().fill(7);
-        let memory = landing.bytes_mut().as_ptr();
+        let mut receive = pool.receive_buffer(3 * UNIT - 100).unwrap();
+        receive.bytes_mut().fill(7);
+        let memory = receive.bytes_mut().as_ptr();
         assert!(
-            pool.unit_of(landing.bytes_mut()).is_none(),
+            pool.unit_of(receive.bytes_mut()).is_none(),
             "it still changes"
         );
-        let bytes = landing.freeze();
+        let bytes = receive.freeze();
         assert!(bytes.as_ptr() == memory && bytes.len() == 3 * UNIT - 100);
         let (second, at) = pool.unit_of(&bytes[UNIT + BLOCK..2 * UNIT]).unwrap();
         assert_eq!((at, second.len()), (BLOCK, UNIT));
@@ -257,7 +257,10 @@ mod tests {
     #[test]
     fn where_there_is_no_row_memory_is_added_only_if_little_is_free() {
         let pool = Pool::new();
-        assert!(pool.land(SHORTEST - 1).is_none() && pool.land(UNITS * UNIT + 1).is_none());
+        assert!(
+            pool.receive_buffer(SHORTEST - 1).is_none()
+                && pool.receive_buffer(UNITS * UNIT + 1).is_none()
+        );
         let slabs = 2 * SPARE / UNITS + 1;
         let mut all: Vec<_> = (0..slabs * UNITS).map(|_| pool.take(16)).collect();
         let full = pool.bytes();
@@ -266,13 +269,19 @@ mod tests {
             n += 1;
             n % 2 == 0
         });
-        assert!(pool.land(2 * UNIT).is_none(), "every second unit is free");
+        assert!(
+            pool.receive_buffer(2 * UNIT).is_none(),
+            "every second unit is free"
+        );
         assert_eq!(pool.bytes(), full);
         all.drain(..2);
-        let row = pool.land(4 * UNIT).unwrap();
+        let row = pool.receive_buffer(4 * UNIT).unwrap();
         assert_eq!(pool.bytes(), full);
         let taken: Vec<_> = (0..SPARE / 2).map(|_| pool.take(16)).collect();
-        assert!(pool.land(2 * UNIT).is_some(), "little is free by now");
+        assert!(
+            pool.receive_buffer(2 * UNIT).is_some(),
+            "little is free by now"
+        );
         assert_eq!(pool.bytes(), full + (UNITS * UNIT) as u64);
         drop((row, all, taken));
     }
@@ -280,15 +289,17 @@ mod tests {
     #[test]
     fn no_more_is_received_than_a_bound_and_others_are_not_counted() {
         let pool = Pool::new();
-        let mut all: Vec<_> = (0..RECEIVED_MAX / 8).map(|_| pool.land(8 * UNIT)).collect();
+        let mut all: Vec<_> = (0..RECEIVED_MAX / 8)
+            .map(|_| pool.receive_buffer(8 * UNIT))
+            .collect();
         assert!(all.iter().all(Option::is_some));
-        assert!(pool.land(UNIT).is_none());
+        assert!(pool.receive_buffer(UNIT).is_none());
         let bytes = all.pop().flatten().unwrap().freeze();
         let (page, _) = pool.unit_of(&bytes[..UNIT]).unwrap();
-        assert!(pool.land(UNIT).is_none());
+        assert!(pool.receive_buffer(UNIT).is_none());
         drop(bytes);
-        let row = pool.land(8 * UNIT).unwrap();
-        assert!(pool.land(UNIT).is_none());
+        let row = pool.receive_buffer(8 * UNIT).unwrap();
+        assert!(pool.receive_buffer(UNIT).is_none());
         drop((row, all, page));
         assert_eq!(pool.0.received.load(Relaxed), 0);
     }
@@ -297,7 +308,7 @@ mod tests {
     fn what_nobody_kept_is_received_into_again() {
         let pool = Pool::new();
         let rows: Vec<_> = (0..40)
-            .map(|_| pool.land(8 * UNIT).unwrap().freeze())
+            .map(|_| pool.receive_buffer(8 * UNIT).unwrap().freeze())
             .collect();
         let places: Vec<_> = rows.iter().map(|row| row.as_ptr()).collect();
         let page = pool.unit_of(&rows[39][..UNIT]).unwrap();
@@ -305,10 +316,10 @@ mod tests {
         drop(rows);
         // The first 32 to go fill the room; the last of them comes first, and not for other
         // lengths.
-        let other = pool.land(7 * UNIT).unwrap().freeze();
+        let other = pool.receive_buffer(7 * UNIT).unwrap().freeze();
         assert!(places[..32].iter().all(|place| *place != other.as_ptr()));
         let mut again: Vec<_> = (0..32)
-            .map(|_| pool.land(8 * UNIT).unwrap().freeze())
+            .map(|_| pool.receive_buffer(8 * UNIT).unwrap().freeze())
             .collect();
         assert!(
             again
@@ -317,7 +328,7 @@ mod tests {
                 .map(|row| row.as_ptr())
                 .eq(places[..32].iter().copied())
         );
-        again.extend((0..6).map(|_| pool.land(8 * UNIT).unwrap().freeze()));
+        again.extend((0..6).map(|_| pool.receive_buffer(8 * UNIT).unwrap().freeze()));
         assert_eq!(pool.bytes(), memory);
         let mut all: Vec<_> = again.iter().map(|row| row.as_ptr().addr()).collect();
         all.sort_unstable();

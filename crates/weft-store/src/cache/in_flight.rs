@@ -6,27 +6,27 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
-use crate::pages::Wanted;
+use crate::pages::WantedBlock;
 use crate::record::Place;
 
 /// Places being read: first, one behind the last, and what ends with the read.
 #[derive(Clone, Default)]
-pub(crate) struct Flights(Arc<Mutex<Reads>>);
+pub(crate) struct ReadsInFlight(Arc<Mutex<Reads>>);
 
-type Reads = BTreeMap<u64, (u64, Ended)>;
+type Reads = BTreeMap<u64, (u64, ReadEnded)>;
 
 /// Set when a read has ended. All who wait then go on in the order in which they came, which a
 /// replay of a simulation needs: those who wait for a `watch` go on in an order of chance.
-pub(crate) type Ended = Arc<SetOnce<()>>;
+pub(crate) type ReadEnded = Arc<SetOnce<()>>;
 
 /// A read under way; it ends when this is dropped, however that comes about.
-pub(crate) struct Flight {
-    all: Flights,
+pub(crate) struct ReadInFlight {
+    all: ReadsInFlight,
     start: u64,
-    ended: Ended,
+    ended: ReadEnded,
 }
 
-impl Drop for Flight {
+impl Drop for ReadInFlight {
     fn drop(&mut self) {
         self.all.0.lock().remove(&self.start);
         // Nobody else sets it.
@@ -34,9 +34,9 @@ impl Drop for Flight {
     }
 }
 
-impl Flights {
+impl ReadsInFlight {
     /// Which of these blocks nobody reads, and what to wait for to have the others.
-    pub(crate) fn divide(&self, wanted: &[Wanted]) -> (Vec<Wanted>, Vec<Ended>) {
+    pub(crate) fn divide(&self, wanted: &[WantedBlock]) -> (Vec<WantedBlock>, Vec<ReadEnded>) {
         let all = self.0.lock();
         let (mut free, mut under_way) = (Vec::with_capacity(wanted.len()), Vec::new());
         // The read that the last of those was in.
@@ -58,7 +58,7 @@ impl Flights {
     }
 
     /// Begins a read, or says what to wait for: someone reads some of these blocks.
-    pub(crate) fn begin(&self, place: Place, blocks: u32) -> Result<Flight, Ended> {
+    pub(crate) fn begin(&self, place: Place, blocks: u32) -> Result<ReadInFlight, ReadEnded> {
         let (start, end) = (place.0, place.0 + u64::from(blocks));
         let mut all = self.0.lock();
         if let Some((_, (until, under_way))) = all.range(..end).next_back()
@@ -66,9 +66,9 @@ impl Flights {
         {
             return Err(under_way.clone());
         }
-        let ended = Ended::default();
+        let ended = ReadEnded::default();
         all.insert(start, (end, ended.clone()));
-        Ok(Flight {
+        Ok(ReadInFlight {
             all: self.clone(),
             start,
             ended,
@@ -83,9 +83,9 @@ mod tests {
 
     #[test]
     fn what_others_read_is_waited_for_and_the_rest_is_read_at_once() {
-        let flights = Flights::default();
-        let wanted: Vec<Wanted> = (0..20).map(wanted).collect();
-        let places = |blocks: &[Wanted]| blocks.iter().map(|w| w.place.0).collect::<Vec<_>>();
+        let flights = ReadsInFlight::default();
+        let wanted: Vec<WantedBlock> = (0..20).map(wanted).collect();
+        let places = |blocks: &[WantedBlock]| blocks.iter().map(|w| w.place.0).collect::<Vec<_>>();
         assert_eq!(places(&flights.divide(&wanted).0), places(&wanted));
         let first = flights.begin(Place(3), 4).ok().unwrap();
         let second = flights.begin(Place(18), 9).ok().unwrap();
@@ -101,8 +101,8 @@ mod tests {
         drop(second);
     }
 
-    fn wanted(place: u64) -> Wanted {
-        Wanted {
+    fn wanted(place: u64) -> WantedBlock {
+        WantedBlock {
             id: ForkId(0),
             chunk: 0,
             block: place as u32,
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_goes_on_in_the_order_in_which_he_came() {
-        let flights = Flights::default();
+        let flights = ReadsInFlight::default();
         let flight = flights.begin(Place(0), 1).ok().unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         let waiting = (0..40).map(|n| {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn blocks_are_read_by_one_at_a_time() {
-        let flights = Flights::default();
+        let flights = ReadsInFlight::default();
         let first = flights.begin(Place(10), 5).ok().unwrap();
         for (start, blocks) in [(10, 1), (14, 3), (5, 6), (0, 40)] {
             assert!(flights.begin(Place(start), blocks).is_err());
