@@ -73,10 +73,10 @@ pub struct Oracle {
     /// What it held at first, which no power loss takes; none: holes.
     base: Option<Image>,
     writes: Vec<Write>,
-    /// Those that were acknowledged.
+    /// Acknowledged syncs.
     syncs: Vec<Sync>,
-    /// Those that said that something was lost.
-    told: Vec<Sync>,
+    /// Syncs that reported a loss.
+    reported: Vec<Sync>,
 }
 
 /// A sync that was answered.
@@ -137,7 +137,7 @@ impl Oracle {
             base: None,
             writes: Vec::new(),
             syncs: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
@@ -213,7 +213,7 @@ impl Oracle {
         (begun, ended): (Time, Time),
         losses: &Losses,
     ) -> bool {
-        let private_file = self
+        let written = self
             .writes
             .iter()
             .filter(|w| w.by == by && w.begun <= ended);
@@ -223,8 +223,8 @@ impl Oracle {
         };
         // What was written before the file was rolled back is not known here any more, and may be
         // lost.
-        let explained = self.base.is_some() || private_file.filter(may_be_lost).count() > 0;
-        self.told.push(Sync { by, begun, ended });
+        let explained = self.base.is_some() || written.filter(may_be_lost).count() > 0;
+        self.reported.push(Sync { by, begun, ended });
         explained
     }
 
@@ -365,9 +365,11 @@ impl Oracle {
             return true;
         };
         self.syncs.iter().any(|sync| {
-            let private_file = sync.by == write.by;
-            let explained = |t: &Sync| t.by == write.by && end < t.begun && t.ended <= sync.begun;
-            end < sync.begun && (sync.ended < *first || private_file && !self.told.iter().any(told))
+            let same_process = sync.by == write.by;
+            let reported =
+                |loss: &Sync| loss.by == write.by && end < loss.begun && loss.ended <= sync.begun;
+            let lost = self.reported.iter().any(reported);
+            end < sync.begun && (sync.ended < *first || same_process && !lost)
         })
     }
 }
@@ -414,21 +416,21 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_after_power_was_lost_proves_what_its_own_writer_wrote_unless_it_was_told_of_a_loss() {
+    fn a_sync_after_power_loss_proves_the_writes_of_its_process_unless_a_loss_was_reported() {
         let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
         write(&mut oracle, b'a', (1, 2));
         losses.note(0, 3);
         assert_eq!(allowed(&oracle, 4, &losses), b"\0a");
-        let mut told = oracle.clone();
+        let mut lossy = oracle.clone();
         oracle.synced_by(1, 5, 6);
         assert_eq!(allowed(&oracle, 7, &losses), b"\0a", "of another process");
         oracle.synced(8, 9);
         assert_eq!(allowed(&oracle, 10, &losses), b"a");
-        assert!(told.reported_lost(0, (5, 6), &losses));
-        told.synced(8, 9);
-        assert_eq!(allowed(&told, 10, &losses), b"\0a");
+        assert!(lossy.reported_lost(0, (5, 6), &losses));
+        lossy.synced(8, 9);
+        assert_eq!(allowed(&lossy, 10, &losses), b"\0a");
         assert!(
-            !told.reported_lost(1, (11, 12), &losses),
+            !lossy.reported_lost(1, (11, 12), &losses),
             "it wrote nothing"
         );
     }
@@ -469,7 +471,7 @@ mod tests {
         losses.note(0, 8);
         oracle.synced_by(1, 7, 9);
         assert_eq!(allowed(&oracle, 10, &losses), b"\0ab");
-        // Its own sync would have been told.
+        // The sync of its process would have reported it.
         oracle.synced(7, 9);
         assert_eq!(allowed(&oracle, 10, &losses), b"b");
     }
