@@ -158,11 +158,11 @@ fn what_is_read_in_part_outlives_what_was_swept_through() {
 
 #[test]
 fn two_who_want_the_same_at_once_cost_one_read() {
-    for share in [true, false] {
+    for share_reads in [true, false] {
         run(async {
             let machine = Machine::new(4);
             let rules = CacheRules {
-                share,
+                share_reads,
                 ..CacheRules::default()
             };
             let store = cold_by(rules, &machine, 16, 8 << 20).await;
@@ -170,7 +170,7 @@ fn two_who_want_the_same_at_once_cost_one_read() {
             let readers = (0..8).map(|_| check(&store, 5 * SLOT, SLOT));
             futures_util::future::join_all(readers).await;
             let bytes = store.counters().disk_read_bytes - before.disk_read_bytes;
-            assert_eq!(bytes == SLOT, share, "{bytes} bytes");
+            assert_eq!(bytes == SLOT, share_reads, "{bytes} bytes");
         });
     }
 }
