@@ -10,7 +10,7 @@
 //! 2. What was acknowledged before a [`Store::sync`] began survives power loss once it returned
 //!    (`what_a_sync_answered_for_survives_power_loss`).
 //! 3. After power loss the store holds a prefix of the acknowledged batches, never less than what
-//!    was synced (`crashes_of_many_lives_leave_allowed_states`).
+//!    was synced (`repeated_crashes_leave_allowed_states`).
 //! 4. Bytes that do not match their checksum are never returned
 //!    (`a_wrong_block_is_a_typed_error_and_never_wrong_bytes`).
 //!

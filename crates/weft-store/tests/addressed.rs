@@ -1,4 +1,4 @@
-//! Chunks that are named by what they hold (C1).
+//! Chunks that are named by the hash of their contents (C1).
 #![allow(missing_docs)]
 
 use crate::common;
@@ -18,11 +18,11 @@ fn chunk(mark: u64, length: usize) -> (ChunkName, Bytes) {
 }
 
 async fn got(store: &Store, name: &ChunkName) -> Result<Option<Vec<u8>>, StoreError> {
-    let parts = store.get_chunk(name).await?;
-    Ok(parts.map(|parts| parts.concat()))
+    let pieces = store.get_chunk(name).await?;
+    Ok(pieces.map(|pieces| pieces.concat()))
 }
 
-/// What is listed, page by page.
+/// All listed chunks, read page by page.
 fn listed(store: &Store) -> Vec<(ChunkName, u64)> {
     let mut all: Vec<(ChunkName, u64)> = Vec::new();
     loop {
@@ -34,7 +34,7 @@ fn listed(store: &Store) -> Vec<(ChunkName, u64)> {
     }
 }
 
-/// Bytes of blocks that hold the chunks which are listed, and no others.
+/// Asserts that the used blocks are those of the listed chunks and no others.
 async fn assert_no_leak(store: &Store, what: &str) {
     store.reclaim().await.unwrap();
     store.sync().await.unwrap();
@@ -46,7 +46,7 @@ async fn assert_no_leak(store: &Store, what: &str) {
 }
 
 #[test]
-fn equal_chunks_are_kept_once_whatever_their_size() {
+fn equal_chunks_of_any_size_are_stored_once() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -60,12 +60,12 @@ fn equal_chunks_are_kept_once_whatever_their_size() {
             assert!(!store.put_chunk(&name, data.clone(), now()).await.unwrap());
             store.apply().await.unwrap();
             let after = (store.usage().used, store.counters().write_bytes);
-            assert_eq!(before, after, "{size} bytes were kept twice");
+            assert_eq!(before, after, "{size} bytes were stored twice");
             assert_eq!(got(&store, &name).await.unwrap().unwrap(), data);
         }
         assert_eq!(listed(&store).len(), sizes.len());
         assert_no_leak(&store, "all").await;
-        // They are no cells: whoever compares the store with a namespace does not hear of them.
+        // They are not cells: a comparison of the store with a namespace does not see them.
         let cells = store.list_forks(FileId(0), None, 100).unwrap();
         assert_eq!(cells, (vec![], false));
         assert_eq!(
@@ -83,7 +83,7 @@ fn equal_chunks_are_kept_once_whatever_their_size() {
 }
 
 #[test]
-fn bytes_of_another_name_are_refused() {
+fn bytes_that_do_not_match_their_name_are_refused() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -103,7 +103,7 @@ fn bytes_of_another_name_are_refused() {
 }
 
 #[test]
-fn of_many_that_put_the_same_one_writes() {
+fn of_many_calls_that_put_one_chunk_one_writes() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -116,7 +116,7 @@ fn of_many_that_put_the_same_one_writes() {
     });
 }
 
-/// Puts and removes at random, and cleans up; what must be there, and what may be.
+/// Puts and removes chunks at random; returns what the store must then have and must not have.
 async fn work(store: &Store, rng: &mut SmallRng, sync: bool) -> BTreeMap<ChunkName, Option<u64>> {
     let mut known: BTreeMap<ChunkName, Option<u64>> = BTreeMap::new();
     for _ in 0..24 {
@@ -135,7 +135,7 @@ async fn work(store: &Store, rng: &mut SmallRng, sync: bool) -> BTreeMap<ChunkNa
             Ok(there) if sync => store.sync().await.map(|()| there),
             done => done,
         };
-        // Whoever was told nothing finds either.
+        // After an error the chunk may be there or not.
         let Ok(there) = done else {
             known.remove(&name);
             return known;
@@ -153,7 +153,7 @@ async fn assert_known(store: &Store, known: &BTreeMap<ChunkName, Option<u64>>, w
         let found = got(store, name).await.unwrap();
         assert_eq!(found.is_some(), there.is_some(), "{what}");
     }
-    // Whatever is there is whole.
+    // Every chunk that is there is whole.
     for (name, length) in listed(store) {
         let found = got(store, &name).await.unwrap().unwrap();
         assert_eq!(found.len() as u64, length, "{what}");
@@ -163,7 +163,7 @@ async fn assert_known(store: &Store, known: &BTreeMap<ChunkName, Option<u64>>, w
 }
 
 #[test]
-fn a_kill_or_a_loss_of_power_at_any_operation_leaves_whole_chunks_and_no_blocks_of_others() {
+fn a_crash_at_any_operation_leaves_whole_chunks_and_leaks_no_blocks() {
     run(async {
         for power in [false, true] {
             let mut at = 1;
@@ -194,7 +194,7 @@ fn a_kill_or_a_loss_of_power_at_any_operation_leaves_whole_chunks_and_no_blocks_
 }
 
 #[test]
-fn a_chunk_that_went_bad_is_an_error_until_it_is_put_anew() {
+fn a_damaged_chunk_is_an_error_until_it_is_put_again() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -208,9 +208,9 @@ fn a_chunk_that_went_bad_is_an_error_until_it_is_put_anew() {
         assert!(matches!(bad, Err(StoreError::BadChecksum { file, .. }) if file == ADDRESSED));
         let (mut pass, mut found) = (store.check_begin().await.unwrap(), Vec::new());
         loop {
-            let part = store.check(&mut pass, true, false).await.unwrap();
-            found.extend(part.findings);
-            if part.done {
+            let step = store.check(&mut pass, true, false).await.unwrap();
+            found.extend(step.findings);
+            if step.done {
                 break;
             }
         }

@@ -1,5 +1,5 @@
-//! Writers that want more dirty pages and log than there may be: all of them end, and none holds up
-//! the small ones.
+//! Writers that need more dirty pages and log than the bounds allow: all of them end, and none
+//! delays small writes.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -18,7 +18,7 @@ const CHUNK: u32 = 65536;
 const PIECE: usize = 8;
 const STRIDE: u64 = 4096;
 
-/// Pieces of 8 bytes, each in a block of its own: `count` blocks become dirty.
+/// Pieces of 8 bytes, each in another block: `count` blocks become dirty.
 fn sparse(file: u64, count: u64, data: &[u8]) -> Vec<Scattered> {
     let run = Run {
         offset: CellOffset(0),
@@ -35,19 +35,22 @@ fn sparse(file: u64, count: u64, data: &[u8]) -> Vec<Scattered> {
     }]
 }
 
-/// What the others do while the largest have something to write.
+/// How many of the largest writers are still writing; the others write as long as there are any.
 #[derive(Clone)]
-struct Largest(Arc<AtomicUsize>);
+struct LargestWriters(Arc<AtomicUsize>);
 
-impl Largest {
-    /// Whether the others go on; they are not to wear the largest out.
+impl LargestWriters {
+    /// Whether the others go on writing. They must not starve the largest for ever.
     fn are_there(&self, round: u64) -> bool {
-        assert!(round < 20_000, "the largest are passed by others for ever");
+        assert!(
+            round < 20_000,
+            "others overtake the largest writers for ever"
+        );
         self.0.load(Relaxed) > 0
     }
 }
 
-/// Writes the same blocks again and again; the last round's number.
+/// Writes the same blocks again and again; returns the number of the last round.
 async fn write_sparse(store: Store, file: u64, count: u64, more: impl Fn(u64) -> bool) -> u64 {
     let mut round = 0;
     while more(round) {
@@ -62,7 +65,7 @@ async fn write_sparse(store: Store, file: u64, count: u64, more: impl Fn(u64) ->
     round
 }
 
-/// Makes dirty blocks and takes them away again: room that comes without a flush.
+/// Makes blocks dirty and clears them again: this frees dirty pages without a flush.
 async fn write_and_clear(store: Store, file: u64, more: impl Fn(u64) -> bool) {
     let mut round = 0;
     while more(round) {
@@ -78,16 +81,16 @@ async fn write_and_clear(store: Store, file: u64, more: impl Fn(u64) -> bool) {
 }
 
 #[test]
-fn writers_that_want_more_than_all_the_room_end_beside_others_and_lose_nothing() {
+fn writers_that_exceed_the_bounds_finish_beside_others_and_lose_nothing() {
     for seed in 1..=4 {
         run(async {
             // 512 KiB of dirty pages, 1 MiB of log.
             let machine = Machine::new(seed);
             let store = machine.open().await.unwrap();
-            let largest = Largest(Arc::new(AtomicUsize::new(3)));
+            let largest = LargestWriters(Arc::new(AtomicUsize::new(3)));
             let (mut sparse, mut clearing) = (JoinSet::new(), JoinSet::new());
             for file in 0..3 {
-                // 800 KiB of dirty pages each, more than there may be; 200 KiB; 40 KiB.
+                // 800 KiB of dirty pages each, beyond the bound; 200 KiB; 40 KiB.
                 let (store, left) = (store.clone(), largest.clone());
                 let (s, l) = (store.clone(), left.clone());
                 sparse.spawn(async move {
@@ -106,12 +109,12 @@ fn writers_that_want_more_than_all_the_room_end_beside_others_and_lose_nothing()
                     write_and_clear(store, 40 + file, |round| left.are_there(round)).await;
                 });
             }
-            // Time passes only while nobody has anything to do.
+            // The clock advances only while no task can run.
             let ended = tokio::time::timeout(Duration::from_hours(1), async {
                 clearing.join_all().await;
                 sparse.join_all().await
             });
-            for (file, count, last) in ended.await.expect("nobody waits for ever") {
+            for (file, count, last) in ended.await.expect("a writer waits for ever") {
                 let expected = pattern(file + last, count as usize * PIECE);
                 let length = (count - 1) * STRIDE + PIECE as u64;
                 let found = read(&store, &key(file, 0), 0, length).await.unwrap();
@@ -128,7 +131,7 @@ fn writers_that_want_more_than_all_the_room_end_beside_others_and_lose_nothing()
 }
 
 #[test]
-fn small_writes_pass_large_ones_that_wait_for_room() {
+fn small_writes_overtake_large_ones_that_wait_for_admission() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -150,7 +153,7 @@ fn small_writes_pass_large_ones_that_wait_for_room() {
                 }
             }
         }
-        // Each of the large ones fills most of what there may be.
+        // Each large write fills most of the bound.
         assert!(small > 160, "{small} small writes beside 160 large ones");
         store.close().await.unwrap();
     });

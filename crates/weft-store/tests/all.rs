@@ -1,5 +1,5 @@
-//! All tests of the store in one program: linking one for each file took most of the time of a
-//! build.
+//! All tests of the store in one program: linking a program for each file took most of the time of
+//! a build.
 
 mod common;
 
@@ -16,19 +16,19 @@ mod corruption;
 mod crash_index;
 mod crash_marks;
 mod crash_table;
+mod deferred_truncation;
 mod disks;
 mod folder;
 mod full;
 mod golden;
-mod landing;
 mod large;
 mod log_doubt;
 mod log_loss;
 mod losses;
 mod model;
 mod older;
-mod promises;
+mod received_data;
 mod runs;
 mod scrub;
-mod tails;
 mod trim;
+mod unplaced_writes;

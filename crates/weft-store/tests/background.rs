@@ -1,4 +1,4 @@
-//! What goes wrong in the background: writers that wait for room are told, or go on.
+//! Failures in the background: waiting writers get an error, or go on.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -11,7 +11,7 @@ use weft_layout::FileId;
 use weft_store::{Store, StoreError, repair_closed};
 
 const CHUNK: u32 = 65_536;
-/// Several times what the log may have.
+/// Several times the bound of the log.
 const WRITES: u64 = 1_000;
 const LENGTH: usize = 3_000;
 
@@ -22,7 +22,8 @@ async fn put(store: &Store, n: u64) -> Result<(), StoreError> {
     done.expect("a writer waits for ever")
 }
 
-/// Writes, while an operation fails; how many operations there were, and whether the store failed.
+/// Writes while an operation fails; returns how many operations there were, and whether a write got
+/// an error.
 async fn with_failure(at: u64) -> (u64, bool) {
     let machine = Machine::new(7);
     let store = machine.open().await.unwrap();
@@ -50,21 +51,21 @@ async fn with_failure(at: u64) -> (u64, bool) {
 }
 
 #[test]
-fn no_operation_that_fails_leaves_writers_waiting() {
+fn a_failed_operation_leaves_no_writer_waiting() {
     let (total, _) = run(with_failure(u64::MAX / 2));
     assert!(total > 1_000, "{total}");
     let (mut failed, mut went_on) = (0, 0);
-    // Around where the log is applied for the first time, and here and there.
+    // Around the first application of the log, and at samples after it.
     for at in (150..450).chain((450..total).step_by(41)) {
-        let (_, told) = run(with_failure(at));
-        failed += u32::from(told);
-        went_on += u32::from(!told);
+        let (_, error) = run(with_failure(at));
+        failed += u32::from(error);
+        went_on += u32::from(!error);
     }
     assert!(failed > 0 && went_on > 0, "{failed}, {went_on}");
 }
 
 #[test]
-fn a_panic_in_the_background_closes_the_store_and_loses_nothing() {
+fn a_panic_of_the_background_task_closes_the_store_and_loses_nothing() {
     run(async {
         let machine = Machine::new(11);
         let store = machine.open().await.unwrap();
@@ -75,7 +76,7 @@ fn a_panic_in_the_background_closes_the_store_and_loses_nothing() {
                 Ok(()) => last += 1,
                 Err(error) => break error,
             }
-            assert!(last < WRITES, "nobody was told");
+            assert!(last < WRITES, "no writer got the error");
         };
         assert!(matches!(error, StoreError::SyncFailed { .. }), "{error}");
         assert!(error.to_string().contains("panic"), "{error}");
@@ -89,7 +90,7 @@ fn a_panic_in_the_background_closes_the_store_and_loses_nothing() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_removed_is_tried_again_and_stops_nothing() {
+fn the_removal_of_a_segment_is_retried_and_blocks_no_writer() {
     run(async {
         let machine = Machine::new(8);
         let store = machine.open().await.unwrap();
@@ -117,7 +118,7 @@ fn a_segment_that_cannot_be_removed_is_tried_again_and_stops_nothing() {
 }
 
 #[test]
-fn nothing_is_in_the_log_alone_for_long() {
+fn changes_stay_only_in_the_log_for_half_a_minute_at_most() {
     run(async {
         let machine = Machine::new(9);
         let store = machine.open().await.unwrap();
@@ -130,16 +131,20 @@ fn nothing_is_in_the_log_alone_for_long() {
                 pattern(round, 5000),
             )];
             store.write(one, now()).await.unwrap();
-            assert_eq!(applies(), round, "a small write is no reason by itself");
+            assert_eq!(
+                applies(),
+                round,
+                "a small write alone does not cause an application"
+            );
             tokio::time::sleep(Duration::from_secs(31)).await;
             assert_eq!(applies(), round + 1);
         }
-        // What is free goes back to the host.
+        // Free blocks go back to the host.
         tokio::time::sleep(Duration::from_mins(1)).await;
         let operations = machine.disk.operations();
         tokio::time::sleep(Duration::from_mins(10)).await;
         assert_eq!(machine.disk.operations(), operations, "nothing changed");
-        // The log can lose all it has.
+        // Now the log can be lost.
         drop(store);
         machine.kill(9);
         for name in machine.disk.names() {
@@ -148,10 +153,10 @@ fn nothing_is_in_the_log_alone_for_long() {
             }
         }
         let store = machine.open().await;
-        assert!(store.is_err(), "it is told");
+        assert!(store.is_err(), "the damage is reported");
         repair_closed(&machine.config(), true).await.unwrap();
         let store = machine.open().await.unwrap();
-        // Nothing tells that the log had no more than the index has.
+        // Nothing says that the index had everything in the log.
         assert!(read(&store, &key(1, 0), 0, 1 << 20).await.is_err());
         store.accept_unproven().await.unwrap();
         let found = read(&store, &key(1, 0), 0, 1 << 20).await.unwrap();
@@ -161,7 +166,7 @@ fn nothing_is_in_the_log_alone_for_long() {
 }
 
 #[test]
-fn what_is_kept_of_the_log_is_given_up_where_the_index_may_not_grow() {
+fn retained_segments_are_released_when_the_index_may_not_grow() {
     run(async {
         let machine = Machine::new(10);
         let store = machine.open().await.unwrap();
@@ -173,11 +178,11 @@ fn what_is_kept_of_the_log_is_given_up_where_the_index_may_not_grow() {
             put(&store, n).await.unwrap();
             store.apply().await.unwrap();
         }
-        assert!(segments() >= 7, "{} segments: nothing is kept", segments());
+        assert!(segments() >= 7, "{} segments: none is retained", segments());
         machine.index.set_full(true);
         put(&store, 5).await.unwrap();
         tokio::time::sleep(Duration::from_secs(31)).await;
-        // The active one and a spare one, and what could not be applied.
+        // The active segment, a spare one, and one that could not be applied.
         assert!(segments() <= 3, "{} segments", segments());
         machine.index.set_full(false);
         tokio::time::sleep(Duration::from_mins(2)).await;
@@ -192,7 +197,7 @@ fn what_is_kept_of_the_log_is_given_up_where_the_index_may_not_grow() {
 }
 
 #[test]
-fn an_index_that_cannot_be_read_for_a_while_stops_no_writer_and_the_space_comes_back_later() {
+fn an_unreadable_index_blocks_no_writer_and_space_is_freed_later() {
     run(async {
         let machine = Machine::new(9);
         let store = machine.open().await.unwrap();
@@ -204,7 +209,7 @@ fn an_index_that_cannot_be_read_for_a_while_stops_no_writer_and_the_space_comes_
         let used = store.usage().used;
         machine.index.set_unreadable(true);
         store.drop_checkpoint(FileId(100), 1, 2).await.unwrap();
-        // Of files that the index does not know.
+        // To files that the index does not have.
         for n in 0..WRITES {
             let one = write(&key(1_000 + n, 0), CHUNK, 0, pattern(n, LENGTH));
             let write = store.write(vec![one], now());
@@ -226,7 +231,7 @@ fn an_index_that_cannot_be_read_for_a_while_stops_no_writer_and_the_space_comes_
 }
 
 #[test]
-fn what_brings_space_back_may_have_the_last_room_of_the_index() {
+fn operations_that_free_space_may_use_the_reserve_of_the_index() {
     run(async {
         let machine = Machine::new(11);
         let store = machine.open().await.unwrap();
@@ -243,23 +248,23 @@ fn what_brings_space_back_may_have_the_last_room_of_the_index() {
         let full = used();
         store.delete_file(FileId(0)).await.unwrap();
         wait().await;
-        assert_eq!(used(), full, "nobody could know of it");
-        machine.index.set_last_room(100);
+        assert_eq!(used(), full, "the index cannot record it");
+        machine.index.set_reserve(100);
         wait().await;
         assert!(used() <= full - (1 << 20), "{} of {full}", used());
-        // Whoever only adds to the index has none, be it that something goes as well.
+        // An operation that adds more than it frees does not get the reserve.
         put(&store, 1).await.unwrap();
         store.delete_file(FileId(77)).await.unwrap();
         let added = store.apply().await.unwrap_err();
         assert!(matches!(added, StoreError::IndexFull { .. }), "{added}");
-        // A check needs little, and is asked for.
+        // A check needs little, and was requested.
         store.check_begin().await.unwrap();
         store.close().await.unwrap();
     });
 }
 
 #[test]
-fn a_removed_fork_of_many_chunks_leaves_the_index_in_parts() {
+fn a_removed_fork_of_many_chunks_leaves_the_index_in_steps() {
     run(async {
         let mut machine = Machine::new(12);
         machine.truncate_chunks = 1;
@@ -274,15 +279,15 @@ fn a_removed_fork_of_many_chunks_leaves_the_index_in_parts() {
         store.delete_file(FileId(1)).await.unwrap();
         let (steps, before) = (machine.index.steps(0).len(), store.usage().used);
         store.apply().await.unwrap();
-        // All of it comes back with one call, eight chunks at a time.
+        // One call frees all of it, eight chunks at a time.
         assert!(store.usage().used <= empty + 8_192, "{before}");
-        assert!(machine.index.steps(0).len() - steps >= 100 / 8, "in parts");
+        assert!(machine.index.steps(0).len() - steps >= 100 / 8, "in steps");
         nothing_is_wrong(&store).await;
     });
 }
 
 #[test]
-fn where_the_last_room_ends_on_the_way_the_rest_follows_later() {
+fn a_removal_that_exhausts_the_reserve_continues_later() {
     run(async {
         let mut machine = Machine::new(13);
         machine.truncate_chunks = 1;
@@ -299,8 +304,8 @@ fn where_the_last_room_ends_on_the_way_the_rest_follows_later() {
         let full = store.usage().used;
         machine.index.set_full(true);
         store.delete_file(FileId(1)).await.unwrap();
-        // The application, and two parts of eight chunks.
-        machine.index.set_last_room(3);
+        // The application, and two steps of eight chunks.
+        machine.index.set_reserve(3);
         tokio::time::sleep(Duration::from_secs(20)).await;
         let used = store.usage().used;
         assert_eq!(used, full - 16 * 4_096);
@@ -314,13 +319,13 @@ fn where_the_last_room_ends_on_the_way_the_rest_follows_later() {
         store.sync().await.unwrap();
         drop(store);
         machine.kill(13);
-        // What is left is nobody's; it goes in parts, too.
+        // The remaining chunks belong to no fork; they are removed in steps, too.
         let store = machine.open().await.unwrap();
         assert!(store.usage().used <= empty + 100 * 4_096 + 8_192);
         let chunks = || machine.index.count("chunks");
         let before = chunks();
         assert!(before >= 184, "{before}");
-        machine.index.set_last_room(3);
+        machine.index.set_reserve(3);
         store.check_begin().await.unwrap();
         assert_eq!(chunks(), before - 16 + 1, "with the chunk that was written");
         machine.index.set_full(false);
@@ -344,7 +349,7 @@ async fn nothing_is_wrong(store: &Store) {
 }
 
 #[test]
-fn an_index_without_room_leaves_everything_in_the_log_and_writers_hear_of_it() {
+fn a_full_index_leaves_everything_in_the_log_and_writers_get_an_error() {
     run(async {
         let machine = Machine::new(10);
         let store = machine.open().await.unwrap();
@@ -359,17 +364,17 @@ fn an_index_without_room_leaves_everything_in_the_log_and_writers_hear_of_it() {
         }
         let (first, error) = refused.expect("the log is shorter than what was written");
         assert!(matches!(error, StoreError::IndexFull { .. }), "{error}");
-        // What makes room goes on, and nothing is lost, whether the store is closed or killed.
-        let (from, cut) = (first - 1, (first - 1) * 100);
+        // Calls that free space go on, and nothing is lost, whether the store is closed or killed.
+        let (from, offset) = (first - 1, (first - 1) * 100);
         store.delete_file(FileId(first % 50)).await.unwrap();
         store.sync().await.unwrap();
         store.close().await.unwrap();
         drop(store);
         machine.kill(10);
         let store = machine.open().await.unwrap();
-        let found = read(&store, &key(from % 50, 0), cut, 1 << 20).await;
+        let found = read(&store, &key(from % 50, 0), offset, 1 << 20).await;
         assert!(found.unwrap() == pattern(from, LENGTH));
-        // With room it goes on by itself.
+        // With space it goes on by itself.
         machine.index.set_full(false);
         for n in 0..WRITES {
             let one = write(&key(1_000 + n, 0), CHUNK, 0, pattern(n, LENGTH));
@@ -377,13 +382,13 @@ fn an_index_without_room_leaves_everything_in_the_log_and_writers_hear_of_it() {
             let done = tokio::time::timeout(Duration::from_mins(10), write).await;
             done.expect("a writer waits for ever").unwrap();
         }
-        let found = read(&store, &key(from % 50, 0), cut, 1 << 20).await;
+        let found = read(&store, &key(from % 50, 0), offset, 1 << 20).await;
         assert!(found.unwrap() == pattern(from, LENGTH));
     });
 }
 
 #[test]
-fn what_the_index_refuses_for_a_moment_it_gets_later() {
+fn an_application_that_the_index_refuses_is_completed_later() {
     let mut refusals = 0;
     for after in 0.. {
         let refused = run(async {
@@ -409,7 +414,7 @@ fn what_the_index_refuses_for_a_moment_it_gets_later() {
                 Err(error) => panic!("{error}"),
             };
             apply().await;
-            // What changes meanwhile is not lost, and not overwritten by what was refused.
+            // Later changes are not lost, and not overwritten by the refused ones.
             put(3, 0).await;
             put(4, 70_000).await;
             store.delete_file(FileId(5)).await.unwrap();

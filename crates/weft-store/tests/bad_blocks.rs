@@ -1,4 +1,4 @@
-//! What becomes of blocks that went bad when they are written over, cut or repaired.
+//! Damaged blocks when they are overwritten, truncated or repaired.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -9,7 +9,7 @@ use weft_store::{Fault, Finding, Store, StoreError};
 
 const CHUNK: u32 = 16384;
 
-/// A file of one chunk whose second block is bad, and out of the cache.
+/// A file of one chunk whose second block is bad and not in the cache.
 async fn with_a_bad_block(machine: &Machine) -> Store {
     let store = machine.open().await.unwrap();
     let all = vec![write(&key(1, 0), CHUNK, 0, pattern(1, 16 << 10))];
@@ -74,33 +74,33 @@ fn pieces_that_leave_a_byte_of_a_bad_block_are_refused() {
 }
 
 #[test]
-fn a_cut_inside_a_bad_block_is_made() {
+fn a_truncation_inside_a_bad_block_succeeds() {
     run(async {
         let machine = Machine::new(1);
         let store = with_a_bad_block(&machine).await;
         let cut = vec![(key(1, 0), 5000)];
         store.truncate(FileId(1), cut, 1, now()).await.unwrap();
-        let cut_and_kept = async |store: &Store| {
+        let assert_cut = async |store: &Store| {
             let status = store.status(&key(1, 0)).await.unwrap();
             assert_eq!(status.map(|s| s.length), Some(5000));
             let before = read(store, &key(1, 0), 0, 4096).await;
             assert_eq!(before.unwrap(), pattern(1, 16 << 10)[..4096]);
-            // What is left of the block is lost, which is no hole.
+            // The rest of the block is lost, which is not a hole.
             assert!(read(store, &key(1, 0), 4096, 904).await.is_err());
         };
-        cut_and_kept(&store).await;
+        assert_cut(&store).await;
         machine.kill(1);
         let store = machine.open().await.unwrap();
-        cut_and_kept(&store).await;
+        assert_cut(&store).await;
         store.sync().await.unwrap();
         machine.lose_power(2);
         let store = machine.open().await.unwrap();
-        cut_and_kept(&store).await;
+        assert_cut(&store).await;
         store.apply().await.unwrap();
         machine.kill(3);
         let store = machine.open().await.unwrap();
-        cut_and_kept(&store).await;
-        // Another cut, and an end behind it: the block still is no hole.
+        assert_cut(&store).await;
+        // Another truncation, and an extension: the block still is not a hole.
         let cut = vec![(key(1, 0), 4500)];
         store.truncate(FileId(1), cut, 2, now()).await.unwrap();
         let longer = vec![(key(1, 0), 20_000)];
@@ -108,7 +108,7 @@ fn a_cut_inside_a_bad_block_is_made() {
         assert!(read(&store, &key(1, 0), 4096, 100).await.is_err());
         let hole = read(&store, &key(1, 0), 8192, 4096).await;
         assert_eq!(hole.unwrap(), [0; 4096]);
-        // Written anew it is good.
+        // A write makes it good.
         let halves = [4096, 6144].map(|at| write(&key(1, 0), CHUNK, at, pattern(at, 2048)));
         store.write(halves.to_vec(), now()).await.unwrap();
         let found = read(&store, &key(1, 0), 4096, 2048).await;
@@ -117,27 +117,27 @@ fn a_cut_inside_a_bad_block_is_made() {
     });
 }
 
-/// What a check with data finds, and what it did.
+/// What a check with data finds, and what it did about it.
 async fn checked(store: &Store, repair: bool) -> Vec<(Finding, Option<String>)> {
     let (mut pass, mut findings) = (store.check_begin().await.unwrap(), Vec::new());
     loop {
-        let part = store.check(&mut pass, true, repair).await.unwrap();
-        findings.extend(part.findings);
-        if part.done {
+        let step = store.check(&mut pass, true, repair).await.unwrap();
+        findings.extend(step.findings);
+        if step.done {
             return findings;
         }
     }
 }
 
-/// What is lost of a fork as it is now.
-fn of_now(range: std::ops::Range<u64>) -> Fault {
+/// Lost bytes of the current fork.
+fn lost_now(range: std::ops::Range<u64>) -> Fault {
     Fault::Lost {
         range,
         checkpoint: None,
     }
 }
 
-/// What a check finds, which is lost bytes only.
+/// What a check finds; asserts that it is only lost bytes.
 async fn lost(store: &Store) -> Vec<Fault> {
     let found = checked(store, false).await.into_iter();
     let found: Vec<Fault> = found.map(|(finding, _)| finding.fault).collect();
@@ -149,11 +149,11 @@ async fn lost(store: &Store) -> Vec<Fault> {
 }
 
 #[test]
-fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
+fn a_repair_marks_a_bad_block_as_lost_and_keeps_the_bytes_on_the_disk() {
     run(async {
         let machine = Machine::new(1);
         let store = with_a_bad_block(&machine).await;
-        // A check only tells.
+        // A check only reports.
         for _ in 0..2 {
             let found = checked(&store, false).await;
             assert!(matches!(&found[..], [(_, None)]), "{found:?}");
@@ -165,7 +165,7 @@ fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
         assert_eq!(finding.blocks, 1..2);
         assert_eq!(
             (&lost.fault, lost.blocks.clone()),
-            (&of_now(4096..8192), 1..2)
+            (&lost_now(4096..8192), 1..2)
         );
         assert!(done.contains("marked as lost"), "{done}");
         let name = machine
@@ -178,7 +178,7 @@ fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
         let mut kept = machine.disk.bytes(&name).unwrap();
         kept[7] ^= 2;
         assert_eq!(kept, pattern(1, 16 << 10)[4096..8192]);
-        // The second finds the loss, now and after a loss of power, and no hole is where bytes
+        // A second repair finds the loss, now and after a power loss, and no hole is where bytes
         // were.
         let lost = vec![(lost.clone(), None)];
         assert_eq!(checked(&store, true).await, lost);
@@ -197,14 +197,14 @@ fn a_repair_gives_up_a_bad_block_and_keeps_what_the_disk_has() {
 }
 
 #[test]
-fn a_repair_of_a_block_that_a_checkpoint_shares_ends_it_for_both() {
+fn a_repair_of_a_block_shared_with_a_checkpoint_marks_it_as_lost_in_both() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
         let all = vec![write(&key(1, 0), CHUNK, 0, pattern(1, 16 << 10))];
         store.write(all, now()).await.unwrap();
         store.checkpoint(FileId(1), 1, now()).await.unwrap();
-        // The living fork has a chunk of its own, which shares three blocks.
+        // The current fork has a private entry, which shares three blocks.
         let first = vec![write(&key(1, 0), CHUNK, 0, pattern(2, 4096))];
         store.write(first, now()).await.unwrap();
         store.apply().await.unwrap();
@@ -217,12 +217,12 @@ fn a_repair_of_a_block_that_a_checkpoint_shares_ends_it_for_both() {
         assert_eq!(faults.len(), 2, "{faults:?}");
         machine.kill(5);
         let store = machine.open().await.unwrap();
-        faults.sort_by_key(|fault| *fault == of_now(4096..8192));
+        faults.sort_by_key(|fault| *fault == lost_now(4096..8192));
         let kept = Fault::Lost {
             range: 4096..8192,
             checkpoint: Some(1),
         };
-        assert_eq!(faults, [kept, of_now(4096..8192)]);
+        assert_eq!(faults, [kept, lost_now(4096..8192)]);
         assert_eq!(lost(&store).await.len(), 2);
         assert!(read(&store, &key(1, 0), 4096, 4096).await.is_err());
         let found = read(&store, &key(1, 0), 8192, 8192).await;
@@ -231,7 +231,7 @@ fn a_repair_of_a_block_that_a_checkpoint_shares_ends_it_for_both() {
 }
 
 #[test]
-fn a_repair_writes_what_the_cache_still_has() {
+fn a_repair_rewrites_a_bad_block_from_the_cache() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -239,7 +239,7 @@ fn a_repair_writes_what_the_cache_still_has() {
         store.write(all, now()).await.unwrap();
         store.apply().await.unwrap();
         let blocks = machine.disk.blocks("data");
-        // Only what was read is sure to be in the cache.
+        // Only a read makes sure that the blocks are in the cache.
         read(&store, &key(1, 0), 0, 16 << 10).await.unwrap();
         assert!(machine.disk.flip("data", blocks[2] * 4096 + 7, 1));
         let found = checked(&store, true).await;
@@ -259,14 +259,14 @@ fn a_repair_writes_what_the_cache_still_has() {
 }
 
 #[test]
-fn a_lost_block_that_was_written_anew_and_cut_or_punched_stays_so_after_a_kill() {
+fn a_lost_block_that_was_rewritten_and_truncated_or_cleared_stays_so_after_a_kill() {
     for punch in [false, true] {
         run(async {
             let machine = Machine::new(1);
             let store = with_a_bad_block(&machine).await;
             assert_eq!(checked(&store, true).await.len(), 2);
-            let anew = vec![write(&key(1, 0), CHUNK, 4096, pattern(5, 4096))];
-            store.write(anew, now()).await.unwrap();
+            let over = vec![write(&key(1, 0), CHUNK, 4096, pattern(5, 4096))];
+            store.write(over, now()).await.unwrap();
             if punch {
                 let range = vec![(key(1, 0), 5000..16 << 10)];
                 store.clear(&range, now()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What callers see of a store that nothing happens to.
+//! The calls of a store without failures.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -8,7 +8,7 @@ use weft_layout::{CellOffset, FileId, OFFSET_MAX};
 use weft_store::{ForkName, ForkNameError, StoreError};
 
 #[test]
-fn what_was_written_is_read_in_every_size_and_place() {
+fn reads_return_what_was_written_at_every_size_and_offset() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -212,7 +212,7 @@ fn truncation_is_idempotent_and_leaves_zeros() {
 }
 
 #[test]
-fn a_deleted_file_refuses_late_calls_for_ever_and_its_space_comes_back() {
+fn a_deleted_file_refuses_late_calls_for_ever_and_its_space_is_freed() {
     run(async {
         let machine = Machine::new(7);
         let store = machine.open().await.unwrap();
@@ -243,7 +243,7 @@ fn a_deleted_file_refuses_late_calls_for_ever_and_its_space_comes_back() {
 }
 
 #[test]
-fn a_removed_fork_is_gone_and_can_be_made_anew() {
+fn a_removed_fork_is_gone_and_can_be_made_again() {
     run(async {
         let machine = Machine::new(8);
         let store = machine.open().await.unwrap();
@@ -253,7 +253,7 @@ fn a_removed_fork_is_gone_and_can_be_made_anew() {
             .await
             .unwrap();
         store.apply().await.unwrap();
-        // Whoever has seen another fork than this one does not remove it.
+        // A caller that saw another state of the fork does not remove it.
         let seen = store.status(&k).await.unwrap().unwrap();
         for (length, modified) in [
             (seen.length + 1, seen.modified),

@@ -1,4 +1,4 @@
-//! What the cache keeps, what it fetches ahead, and how often it goes to the disk.
+//! What the cache keeps, what it prefetches, and how often it reads the disk.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -20,7 +20,7 @@ fn config(machine: &Machine, cache: u64) -> StoreConfig {
     config
 }
 
-/// A store with one file of so many slots, of which nothing is cached.
+/// A store with one file of so many slots and an empty cache.
 async fn cold(machine: &Machine, slots: u64, cache: u64) -> Store {
     cold_by(CacheRules::default(), machine, slots, cache).await
 }
@@ -44,14 +44,14 @@ async fn check(store: &Store, at: u64, length: u64) {
     let slot = at / SLOT;
     let from = (at % SLOT) as usize;
     assert!(found == pattern(slot, SLOT as usize)[from..from + length as usize]);
-    // Lets what was begun beside go on.
+    // Lets prefetches run.
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
 }
 
 #[test]
-fn a_sweep_that_four_clients_form_together_is_read_in_long_operations() {
+fn a_sequential_read_by_four_clients_together_is_read_in_long_operations() {
     let sweep = async |rules| {
         let machine = Machine::new(1);
         let store = cold_by(rules, &machine, 256, 64 << 20).await;
@@ -73,7 +73,7 @@ fn a_sweep_that_four_clients_form_together_is_read_in_long_operations() {
         assert_eq!(c.disk_reads - before.disk_reads, 256);
         let (before, c) = sweep(CacheRules::default()).await;
         let reads = c.disk_reads - before.disk_reads;
-        // 256 without reading ahead.
+        // 256 without prefetching.
         assert!(reads < 60, "{reads} reads of the disk");
         assert!(c.prefetched_used > 200 * 16, "{c:?}");
         let bytes = c.disk_read_bytes - before.disk_read_bytes;
@@ -82,9 +82,9 @@ fn a_sweep_that_four_clients_form_together_is_read_in_long_operations() {
 }
 
 #[test]
-fn reads_without_order_bring_nothing_that_nobody_asked_for() {
-    // A long cell; and a short one, all of which was read once, in a cache that is too small for
-    // it.
+fn random_reads_cause_hardly_any_prefetch() {
+    // A long cell; and a short one that was read once in full, through a cache that is too small
+    // for it.
     for (slots, cache) in [(512, 64 << 20), (120, 4 << 20)] {
         for seed in 0..6 {
             run(async {
@@ -112,7 +112,7 @@ fn reads_without_order_bring_nothing_that_nobody_asked_for() {
 }
 
 #[test]
-fn a_second_sweep_is_fetched_ahead_as_the_first() {
+fn a_second_sequential_read_is_prefetched_like_the_first() {
     run(async {
         let machine = Machine::new(6);
         let store = cold(&machine, 64, 16 << 20).await;
@@ -130,7 +130,7 @@ fn a_second_sweep_is_fetched_ahead_as_the_first() {
 }
 
 #[test]
-fn what_is_read_in_part_outlives_what_was_swept_through() {
+fn pages_with_repeated_small_reads_outlive_a_sequential_read() {
     for hold in [true, false] {
         run(async {
             let machine = Machine::new(3);
@@ -139,7 +139,7 @@ fn what_is_read_in_part_outlives_what_was_swept_through() {
                 ..CacheRules::default()
             };
             let store = cold_by(rules, &machine, 200, 3 << 20).await;
-            // A few blocks of sixteen slots: a table that is looked into.
+            // A few blocks of sixteen slots, as of a table with random look-ups.
             for slot in 0..16 {
                 check(&store, slot * SLOT + 8192, 4096).await;
             }
@@ -157,7 +157,7 @@ fn what_is_read_in_part_outlives_what_was_swept_through() {
 }
 
 #[test]
-fn two_who_want_the_same_at_once_cost_one_read() {
+fn concurrent_reads_of_one_slot_cost_one_disk_read() {
     for share_reads in [true, false] {
         run(async {
             let machine = Machine::new(4);
@@ -176,7 +176,7 @@ fn two_who_want_the_same_at_once_cost_one_read() {
 }
 
 #[test]
-fn ranges_are_fetched_and_let_go_when_told_to() {
+fn ranges_are_prefetched_and_released_on_request() {
     run(async {
         let machine = Machine::new(5);
         let store = cold(&machine, 32, 8 << 20).await;
@@ -192,7 +192,7 @@ fn ranges_are_fetched_and_let_go_when_told_to() {
         let after = store.counters();
         assert_eq!(after.cache_misses, before.cache_misses);
         assert_eq!(after.prefetched_used - before.prefetched_used, 160);
-        // Dirty pages reach the disk by a release, and not before.
+        // A release writes dirty pages to the disk, and nothing did before.
         let piece = write(&key(1, 0), CHUNK, 0, pattern(9, 5000));
         store.write(vec![piece], now()).await.unwrap();
         let before = store.counters().disk_write_bytes;
@@ -205,7 +205,7 @@ fn ranges_are_fetched_and_let_go_when_told_to() {
 }
 
 #[test]
-fn slots_written_as_a_whole_go_to_the_disk_before_anybody_asks() {
+fn fully_written_slots_go_to_the_disk_in_the_background() {
     for write_behind in [true, false] {
         run(async {
             let machine = Machine::new(6);
@@ -230,14 +230,14 @@ fn slots_written_as_a_whole_go_to_the_disk_before_anybody_asks() {
 }
 
 #[test]
-fn at_half_of_the_dirty_bound_what_is_dirty_is_written_down_to_a_quarter() {
+fn beyond_half_of_the_dirty_bound_pages_are_flushed_down_to_a_quarter() {
     run(async {
         const BOUND: u64 = 8 << 20;
         let machine = Machine::new(8);
         let mut config = config(&machine, 64 << 20);
         (config.dirty_bytes, config.log_bytes) = (BOUND, 256 << 20);
         let store = Store::open(config).await.unwrap();
-        // A block of each page, in no order: nothing is full.
+        // A block of each page, in random order: no slot is full.
         let half = BOUND / 2 / 4096;
         let put = async |n: u64| {
             let at = n * 389 % 2048 * SLOT;
@@ -253,7 +253,7 @@ fn at_half_of_the_dirty_bound_what_is_dirty_is_written_down_to_a_quarter() {
         assert_eq!(
             store.counters().disk_write_bytes,
             0,
-            "half is no more than half"
+            "half of the bound is not more than half"
         );
         put(half).await;
         let written = store.counters().disk_write_bytes;
@@ -276,8 +276,8 @@ fn at_half_of_the_dirty_bound_what_is_dirty_is_written_down_to_a_quarter() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is read, in whatever order, through a cache that is too small: the bytes are right,
-    /// the bound holds, and what was fetched was read, went unread, or is still there.
+    /// Any reads in any order through a cache that is too small: the bytes are right, the bound
+    /// holds, and each prefetched block was read, evicted unread, or is still there.
     #[test]
     fn any_reads_through_a_small_cache_are_right(
         reads in prop::collection::vec((0_u64..100, 0_u64..16, 1_u64..17), 1..150),
@@ -296,10 +296,10 @@ proptest! {
     }
 }
 
-/// Entries that the index does not have cannot be evicted, and what the log says of them is read
-/// again by every opening.
+/// Entries that the index does not have cannot be evicted, and every opening replays the log for
+/// them.
 #[test]
-fn small_chunks_come_into_the_index_before_they_fill_cache_and_log() {
+fn small_chunks_reach_the_index_before_they_fill_cache_and_log() {
     run(async {
         let machine = Machine::new(1);
         let store = Store::open(config(&machine, 4 << 20)).await.unwrap();
@@ -321,7 +321,7 @@ fn small_chunks_come_into_the_index_before_they_fill_cache_and_log() {
 }
 
 #[test]
-fn memory_is_bounded_whatever_comes_in_one_batch() {
+fn memory_stays_bounded_whatever_one_batch_holds() {
     run(async {
         let machine = Machine::new(9);
         let mut config = config(&machine, 4 << 20);

@@ -1,4 +1,4 @@
-//! Checkpoints of several files in one call: a crash leaves all of them or none.
+//! Checkpoints of several files in one call: a crash leaves all of them or none of them.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -21,7 +21,7 @@ async fn fill(store: &Store, mark: u64) -> Result<(), StoreError> {
     store.sync().await
 }
 
-/// How many files have the checkpoint, with what they were then.
+/// How many files have the checkpoint; asserts that it has their contents of that time.
 async fn kept(store: &Store) -> usize {
     let mut count = 0;
     for file in FILES {
@@ -55,7 +55,7 @@ fn files() -> Vec<FileId> {
     FILES.map(FileId).to_vec()
 }
 
-/// Makes a checkpoint, or rolls back to it, and dies at an operation of that; which it was, if it
+/// Makes a checkpoint or rolls back to it, and dies at operation `at` of that; returns whether it
 /// came so far.
 async fn die_at(at: u64, power: bool, back: bool) -> bool {
     let machine = Machine::new(at);
@@ -96,7 +96,7 @@ async fn die_at(at: u64, power: bool, back: bool) -> bool {
     );
     let must = if power { synced.is_ok() } else { made.is_ok() };
     assert!(!must || found > 0, "at {at}, power {power}, back {back}");
-    // Repeating does the rest, once.
+    // Repeating the call completes it.
     if back {
         store
             .roll_back_files(&files(), NUMBER, NUMBER + 1, now())
@@ -114,7 +114,7 @@ async fn die_at(at: u64, power: bool, back: bool) -> bool {
 }
 
 #[test]
-fn a_crash_at_any_operation_leaves_a_checkpoint_of_all_files_of_a_call_or_of_none() {
+fn a_crash_at_any_operation_leaves_a_checkpoint_of_all_files_or_of_none() {
     for power in [false, true] {
         for back in [false, true] {
             let mut at = 1;
@@ -127,7 +127,7 @@ fn a_crash_at_any_operation_leaves_a_checkpoint_of_all_files_of_a_call_or_of_non
 }
 
 #[test]
-fn a_call_about_a_file_that_is_gone_or_has_no_such_checkpoint_changes_no_other() {
+fn a_call_with_a_deleted_file_or_a_missing_checkpoint_changes_no_file() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -141,7 +141,7 @@ fn a_call_about_a_file_that_is_gone_or_has_no_such_checkpoint_changes_no_other()
         assert_eq!(refused, Err(StoreError::Stale { file: FileId(9) }));
         assert_eq!(store.checkpoints(FileId(1)).unwrap().len(), 1);
         assert_eq!(store.checkpoints(FileId(2)).unwrap(), []);
-        // Nothing was counted as done.
+        // Nothing was recorded as done.
         store
             .checkpoint_files(&files()[..4], NUMBER, now())
             .await

@@ -1,4 +1,4 @@
-//! What checkpoints cost, counted: nothing that grows with the file.
+//! The counted cost of checkpoints: nothing grows with the file.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -9,7 +9,7 @@ use weft_store::{CounterSnapshot, Store, StoreError};
 
 const CHUNK: u32 = 65536;
 
-/// Writes a block into each of so many chunks, and brings them into the index and out of the cache.
+/// Writes a block to each of so many chunks, applies them to the index and empties the cache.
 async fn sparse(store: &Store, file: u64, chunks: u64) {
     for some in (0..chunks).collect::<Vec<_>>().chunks(512) {
         let pieces = some.iter().map(|n| {
@@ -22,17 +22,17 @@ async fn sparse(store: &Store, file: u64, chunks: u64) {
     store.drop_cache();
 }
 
-/// What an operation added to the counters that tell work: disk reads and writes, bytes of the log.
+/// What an operation adds to the counters of disk reads, disk writes, log appends and log bytes.
 async fn cost(store: &Store, work: impl Future<Output = Result<(), StoreError>>) -> [u64; 4] {
-    let told = |c: CounterSnapshot| [c.disk_reads, c.disk_writes, c.log_appends, c.log_bytes];
-    let before = told(store.counters());
+    let work_of = |c: CounterSnapshot| [c.disk_reads, c.disk_writes, c.log_appends, c.log_bytes];
+    let before = work_of(store.counters());
     work.await.unwrap();
-    let after = told(store.counters());
+    let after = work_of(store.counters());
     std::array::from_fn(|i| after[i] - before[i])
 }
 
 #[test]
-fn a_checkpoint_and_a_rollback_of_a_long_file_cost_what_they_cost_of_a_short_one() {
+fn checkpoint_and_rollback_cost_the_same_for_a_long_file_as_for_a_short_one() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -50,7 +50,7 @@ fn a_checkpoint_and_a_rollback_of_a_long_file_cost_what_they_cost_of_a_short_one
         }
         for (short, long) in costs[0].iter().zip(&costs[1]) {
             assert_eq!(short[..3], long[..3]);
-            // Numbers have as many bytes as they need.
+            // Numbers have a variable length.
             assert!(short[3].abs_diff(long[3]) <= 16, "{costs:?}");
         }
         let [make, roll_back, drop] = costs[1];
@@ -62,7 +62,7 @@ fn a_checkpoint_and_a_rollback_of_a_long_file_cost_what_they_cost_of_a_short_one
 }
 
 #[test]
-fn what_is_written_after_a_checkpoint_is_all_the_space_it_takes() {
+fn a_checkpoint_takes_only_the_space_of_later_writes() {
     run(async {
         let machine = Machine::new(2);
         let store = machine.open().await.unwrap();

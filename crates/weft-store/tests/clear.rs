@@ -1,5 +1,5 @@
-//! Clearing ranges of forks: space comes back, lengths stay, and it survives crashes as a write
-//! does.
+//! Clearing ranges of forks: space is freed, lengths stay, and a cleared range survives crashes as
+//! a write does.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -25,7 +25,7 @@ async fn runs(store: &Store) -> Vec<std::ops::Range<u64>> {
 }
 
 #[test]
-fn whole_blocks_become_holes_and_their_space_comes_back() {
+fn whole_blocks_become_holes_and_their_space_is_freed() {
     run(async {
         let machine = Machine::new(1);
         let store = filled(&machine).await;
@@ -42,7 +42,7 @@ fn whole_blocks_become_holes_and_their_space_comes_back() {
             read(&store, &key(1, 0), 0, 1 << 20).await.unwrap(),
             expected
         );
-        // Blocks 2..48 lie in the range; the parts at its ends are zeroed in blocks that stay.
+        // Blocks 2..48 lie in the range; the blocks at its ends stay and are zeroed in part.
         assert_eq!(runs(&store).await, [0..8192, 48 * 4096..LENGTH as u64]);
         let status = store.status(&key(1, 0)).await.unwrap().unwrap();
         assert_eq!(status.length, LENGTH as u64);
@@ -57,7 +57,7 @@ fn whole_blocks_become_holes_and_their_space_comes_back() {
 }
 
 #[test]
-fn a_range_to_the_end_and_beyond_leaves_no_block_and_no_other_length() {
+fn clearing_beyond_the_end_frees_all_blocks_and_keeps_the_length() {
     run(async {
         let machine = Machine::new(2);
         let store = filled(&machine).await;
@@ -72,14 +72,14 @@ fn a_range_to_the_end_and_beyond_leaves_no_block_and_no_other_length() {
         assert_eq!(store.usage().used, 0);
         let status = store.status(&key(1, 0)).await.unwrap().unwrap();
         assert_eq!((status.length, status.stored), (LENGTH as u64, 0));
-        // What is no fork is zeros already, and stays no fork.
+        // A missing fork is zeros already, and is not made.
         store.clear(&[(key(9, 0), 0..10)], now()).await.unwrap();
         assert_eq!(store.status(&key(9, 0)).await.unwrap(), None);
     });
 }
 
 #[test]
-fn an_acknowledged_clear_survives_a_kill_and_a_synced_one_power_loss() {
+fn an_acknowledged_clear_survives_a_kill_and_a_synced_one_survives_power_loss() {
     for power in [false, true] {
         for seed in 0..10 {
             run(async {
@@ -117,7 +117,7 @@ fn an_acknowledged_clear_survives_a_kill_and_a_synced_one_power_loss() {
 }
 
 #[test]
-fn clearing_makes_room_on_a_full_disk() {
+fn clearing_frees_space_on_a_full_disk() {
     run(async {
         let machine = Machine::new(3);
         let mut config = machine.config();
@@ -148,7 +148,7 @@ fn clearing_makes_room_on_a_full_disk() {
 }
 
 #[test]
-fn a_fork_grows_by_a_hole_and_never_shrinks() {
+fn an_extension_adds_a_hole_and_never_shrinks_a_fork() {
     run(async {
         let machine = Machine::new(4);
         let store = filled(&machine).await;
@@ -173,35 +173,35 @@ fn a_fork_grows_by_a_hole_and_never_shrinks() {
     });
 }
 
-/// A chunk became the fork's own by a cut that took nothing from it: that must be in the index,
-/// too, when the log is not there any more.
+/// A truncation that removed no bytes gave the fork a private entry of a chunk: the index must have
+/// it when the log is gone.
 #[test]
-fn what_is_cleared_in_a_chunk_that_a_replay_made_the_forks_own_stays_cleared() {
+fn a_cleared_range_of_a_chunk_that_replay_made_private_stays_cleared() {
     for truncate_chunks in [1, 1024] {
         run(async {
             let mut machine = Machine::new(11);
             machine.truncate_chunks = truncate_chunks;
             let store = machine.open().await.unwrap();
-            let (own, bytes) = (key(1, 0), pattern(1, 24_576));
-            let one = vec![write(&own, 65_536, 0, bytes.clone())];
+            let (fork, bytes) = (key(1, 0), pattern(1, 24_576));
+            let one = vec![write(&fork, 65_536, 0, bytes.clone())];
             store.write(one, now()).await.unwrap();
-            store.extend(&own, 65_536, 40_000, now()).await.unwrap();
+            store.extend(&fork, 65_536, 40_000, now()).await.unwrap();
             store.apply().await.unwrap();
             store.checkpoint(FileId(1), 100, now()).await.unwrap();
-            let length = vec![(own.clone(), 24_576)];
+            let length = vec![(fork.clone(), 24_576)];
             store.truncate(FileId(1), length, 101, now()).await.unwrap();
             drop(store);
             machine.kill(1);
             let store = machine.open().await.unwrap();
             store.apply().await.unwrap();
-            let pieces = [(own.clone(), 3712..24_576)];
+            let pieces = [(fork.clone(), 3712..24_576)];
             store.clear(&pieces, now()).await.unwrap();
             drop(store);
             machine.kill(2);
             let store = machine.open().await.unwrap();
             let mut wanted = bytes;
             wanted[3712..].fill(0);
-            assert!(read(&store, &own, 0, 1 << 20).await.unwrap() == wanted);
+            assert!(read(&store, &fork, 0, 1 << 20).await.unwrap() == wanted);
         });
     }
 }

@@ -1,9 +1,8 @@
-//! Bytes that change behind the store's back, in every kind of record: never a wrong byte, always
-//! said, opened again where that is possible.
+//! Damage to stored bytes, in every kind of record: reads never return a wrong byte, damage is
+//! always reported, and the store opens again if that is possible.
 //!
-//! The oracle: after any damage the store refuses to open with a typed error, or each read gives a
-//! typed error or the right bytes. A log that was damaged costs a repair what follows: then the
-//! right bytes are those after some prefix of the writes.
+//! The oracle: after any damage the store refuses to open with a typed error, or each read returns
+//! a typed error or the right bytes.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -48,11 +47,10 @@ async fn open(machine: &Machine) -> Result<Store, StoreError> {
     Store::open(config(machine, false)).await
 }
 
-/// What is kept beside the store.
+/// The note in the store.
 const NOTE: [u8; 5] = [1, 2, 3, 200, 5];
 
-/// Large and small writes, a cut and a checkpoint; some in the index, some in the log only; all
-/// synced.
+/// Large and small writes and a checkpoint; some in the index, some only in the log; all synced.
 async fn history(machine: &Machine) -> States {
     let store = Store::open(config(machine, true)).await.unwrap();
     store.set_note("scrub", &NOTE).unwrap();
@@ -88,14 +86,14 @@ async fn history(machine: &Machine) -> States {
     }
     assert!(
         store.disks().iter().all(|d| d.used > 0),
-        "each disk has some of it"
+        "each disk has some of the blocks"
     );
     drop(store);
     machine.kill(1);
     states
 }
 
-/// A block of a file: what it holds, or that it cannot be read.
+/// Each block of each file, or the error of reading it.
 async fn blocks(store: &Store) -> Vec<Vec<Result<Vec<u8>, StoreError>>> {
     let mut all = Vec::new();
     for file in 0..FILES {
@@ -108,7 +106,7 @@ async fn blocks(store: &Store) -> Vec<Vec<Result<Vec<u8>, StoreError>>> {
     all
 }
 
-/// Whether what can be read is what these files hold.
+/// Whether all blocks that can be read are those of these files.
 fn agrees(read: &[Vec<Result<Vec<u8>, StoreError>>], files: &[Vec<u8>]) -> bool {
     read.iter().zip(files).all(|(blocks, content)| {
         blocks.iter().enumerate().all(|(n, block)| {
@@ -123,36 +121,36 @@ async fn checked(store: &Store) -> Vec<Finding> {
     let mut pass: CheckPass = store.check_begin().await.unwrap();
     let mut findings = Vec::new();
     loop {
-        let part = store.check(&mut pass, true, true).await.unwrap();
-        findings.extend(part.findings.into_iter().map(|(finding, _)| finding));
-        if part.done {
+        let step = store.check(&mut pass, true, true).await.unwrap();
+        findings.extend(step.findings.into_iter().map(|(finding, _)| finding));
+        if step.done {
             return findings;
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-enum How {
+enum Damage {
     Flip,
     Zero,
-    Cut,
+    Truncate,
     Swap,
 }
 
-fn damage(bytes: &mut Vec<u8>, how: How, place: usize, other: usize, length: usize) {
+fn damage(bytes: &mut Vec<u8>, how: Damage, place: usize, other: usize, length: usize) {
     if bytes.is_empty() {
         return;
     }
     let length = length.min(bytes.len() / 2).max(1);
     let (a, b) = (place % bytes.len(), other % bytes.len());
     match how {
-        How::Flip => bytes[a] ^= 1 << (other % 8),
-        How::Zero => {
+        Damage::Flip => bytes[a] ^= 1 << (other % 8),
+        Damage::Zero => {
             let end = (a + length).min(bytes.len());
             bytes[a..end].fill(0);
         }
-        How::Cut => bytes.truncate(a),
-        How::Swap => {
+        Damage::Truncate => bytes.truncate(a),
+        Damage::Swap => {
             for i in 0..length {
                 let n = bytes.len();
                 bytes.swap((a + i) % n, (b + i) % n);
@@ -161,12 +159,12 @@ fn damage(bytes: &mut Vec<u8>, how: How, place: usize, other: usize, length: usi
     }
 }
 
-/// Whose names the damage could have: files of the store, and the index.
+/// The file to damage; `None`: the index.
 fn target(machine: &Machine, at: usize) -> Option<String> {
     let mut names: Vec<String> = machine.disk.names().into_iter().collect();
     names.retain(|name| name != "lock");
     names.extend(["b/data".to_owned(), "b/label".to_owned()]);
-    // As often as all files together.
+    // The index as often as all files together.
     names.get(at % (2 * names.len())).cloned()
 }
 
@@ -192,7 +190,7 @@ proptest! {
         at in any::<usize>(), how in 0..4_u8, place in any::<usize>(), other in any::<usize>(),
         length in 1..9000_usize, seed in any::<u64>()
     ) {
-        let how = [How::Flip, How::Zero, How::Cut, How::Swap][usize::from(how)];
+        let how = [Damage::Flip, Damage::Zero, Damage::Truncate, Damage::Swap][usize::from(how)];
         run(async {
             let machine = Machine::new(seed);
             let states = history(&machine).await;
@@ -209,7 +207,7 @@ proptest! {
                 Err(error) => {
                     repaired = true;
                     prop_assert!(!error.to_string().is_empty());
-                    // What can be done for it loses nothing that can be read.
+                    // The repair loses nothing that can be read.
                     let obstacles = repair_closed(&config(&machine, false), true).await.unwrap();
                     match open(&machine).await {
                         Ok(store) => {
@@ -229,7 +227,7 @@ proptest! {
             }
             prop_assert!(hit != "b/label" || store.disks()[1].state == DiskState::InUse);
             let read = blocks(&store).await;
-            // What a repair cut off a log is an error, and not what was there before.
+            // Bytes of dropped frames are an error, and not the bytes from before.
             let right = agrees(&read, states.last().unwrap());
             prop_assert!(right, "wrong bytes after {how:?} of {hit}, repaired: {repaired}");
             let failed = read.iter().flatten().any(Result::is_err);
@@ -238,17 +236,17 @@ proptest! {
                 let typed = |e: &StoreError| matches!(e, StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. } | StoreError::Lost { .. } | StoreError::Unproven { .. });
                 prop_assert!(lost.clone().all(typed), "{:?}", lost.collect::<Vec<_>>());
             }
-            // What cannot be read is found by who looks for it.
+            // A check finds what cannot be read.
             let found = checked(&store).await;
-            let told = found.iter().any(|f| matches!(f.fault, Fault::Checksum | Fault::Unreadable { .. } | Fault::Entry { .. } | Fault::Lost { .. } | Fault::Unproven { .. }));
-            prop_assert!(!failed || told || hit == "chunks", "{hit}: {found:?}");
+            let reported = found.iter().any(|f| matches!(f.fault, Fault::Checksum | Fault::Unreadable { .. } | Fault::Entry { .. } | Fault::Lost { .. } | Fault::Unproven { .. }));
+            prop_assert!(!failed || reported || hit == "chunks", "{hit}: {found:?}");
             Ok(())
         })?;
     }
 }
 
 #[test]
-fn an_entry_that_cannot_be_read_costs_its_chunk_and_nothing_else() {
+fn an_unreadable_entry_costs_only_its_chunk() {
     run(async {
         let machine = Machine::new(5);
         let store = machine.open().await.unwrap();
@@ -260,11 +258,11 @@ fn an_entry_that_cannot_be_read_costs_its_chunk_and_nothing_else() {
         assert!(machine.index.damage("chunks", |value| value[9] ^= 1));
         let error = machine.open().await.err().unwrap();
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
-        let looked = repair_closed(&machine.config(), false).await.unwrap();
-        assert_eq!((looked.len(), looked[0].repaired), (1, false));
-        let finding = looked[0].finding.clone().unwrap();
+        let obstacles = repair_closed(&machine.config(), false).await.unwrap();
+        assert_eq!((obstacles.len(), obstacles[0].repaired), (1, false));
+        let finding = obstacles[0].finding.clone().unwrap();
         assert_eq!((finding.key, finding.chunk), (key(0, 0), 0));
-        assert!(machine.open().await.is_err(), "looking changes nothing");
+        assert!(machine.open().await.is_err(), "a check changes nothing");
         assert!(repair_closed(&machine.config(), true).await.unwrap()[0].repaired);
         assert_eq!(repair_closed(&machine.config(), true).await.unwrap(), []);
         let store = machine.open().await.unwrap();
@@ -278,8 +276,8 @@ fn an_entry_that_cannot_be_read_costs_its_chunk_and_nothing_else() {
             .unwrap();
         assert_eq!(rest, pattern(0, LENGTH)[CHUNK as usize..][..4096]);
         // A write of whole blocks heals them.
-        let anew = vec![write(&key(0, 0), CHUNK, 0, pattern(9, CHUNK as usize))];
-        store.write(anew, now()).await.unwrap();
+        let over = vec![write(&key(0, 0), CHUNK, 0, pattern(9, CHUNK as usize))];
+        store.write(over, now()).await.unwrap();
         store.apply().await.unwrap();
         store.drop_cache();
         assert_eq!(
@@ -291,7 +289,7 @@ fn an_entry_that_cannot_be_read_costs_its_chunk_and_nothing_else() {
 }
 
 #[test]
-fn a_block_in_two_entries_stays_with_the_one_whose_checksum_it_matches() {
+fn a_block_claimed_by_two_entries_stays_with_the_one_whose_checksum_matches() {
     run(async {
         let machine = Machine::new(6);
         let store = machine.open().await.unwrap();
@@ -305,8 +303,8 @@ fn a_block_in_two_entries_stays_with_the_one_whose_checksum_it_matches() {
             store.write(all, now()).await.unwrap();
         }
         store.close().await.unwrap();
-        // The second file's entry claims the place of the first, with its own checksums and a seal
-        // that is right.
+        // The second file's entry claims the place of the first, with the checksums of the second
+        // and a valid seal.
         let mut first = Vec::new();
         machine
             .index

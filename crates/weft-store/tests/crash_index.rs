@@ -1,8 +1,7 @@
-//! Deaths while the log is brought into the index: rows of the tables in
-//! `docs/design/0003-store.md` and `0007-checkpoints.md`.
+//! Crashes during an application of the log: rows of the tables in `docs/design/0003-store.md` and
+//! `0007-checkpoints.md`.
 //!
-//! Each write and each sync of the index is a step at which the process may die, as each operation
-//! of a disk is.
+//! The process may die at each write and each sync of the index, as at each operation of a disk.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -11,7 +10,7 @@ use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
 use weft_store::Store;
 
-/// Ends a life, with the power's or not.
+/// Kills the process, or cuts the power.
 fn end(machine: &Machine, power: bool, seed: u64) {
     if power {
         machine.lose_power(seed);
@@ -33,15 +32,15 @@ async fn holds(store: &Store, file: u64, bytes: &[u8]) -> bool {
 async fn assert_sound(store: &Store, what: &str) {
     let mut pass = store.check_begin().await.unwrap();
     loop {
-        let part = store.check(&mut pass, true, false).await.unwrap();
-        assert_eq!(part.findings, [], "{what}");
-        if part.done {
+        let step = store.check(&mut pass, true, false).await.unwrap();
+        assert_eq!(step.findings, [], "{what}");
+        if step.done {
             return;
         }
     }
 }
 
-/// Dies at every operation of an application of the log, the index's among them.
+/// Dies at every operation of an application of the log, those of the index included.
 fn apply_dies(power: bool) {
     let (mut at, mut alive) = (0, false);
     let (mut writes, mut syncs) = (0, 0);
@@ -81,21 +80,21 @@ fn apply_dies(power: bool) {
 }
 
 #[test]
-fn a_flush_or_an_application_that_was_killed_is_made_again_with_the_same_result() {
+fn a_killed_flush_or_application_is_repeated_with_the_same_result() {
     apply_dies(false);
 }
 
 #[test]
-fn a_flush_or_an_application_that_lost_power_is_made_again_with_the_same_result() {
+fn a_flush_or_application_cut_by_power_loss_is_repeated_with_the_same_result() {
     apply_dies(true);
 }
 
 const SMALL: u32 = 4096;
-/// More than one batch of the index holds, and one step of a merge.
+/// More chunks than a batch of the index holds and than a step of a merge moves.
 const CHUNKS: u64 = 1100;
 
-/// A file whose dropped checkpoint's space is about to come back: each second chunk was written
-/// again since; its bytes.
+/// A file with a dropped checkpoint whose space is not yet freed; every second chunk was written
+/// again after the checkpoint. Returns the file's bytes.
 async fn dropped(store: &Store) -> Vec<u8> {
     let mut bytes = pattern(1, CHUNKS as usize * SMALL as usize);
     let all = vec![write(&key(1, 0), SMALL, 0, bytes.clone())];
@@ -116,7 +115,7 @@ async fn dropped(store: &Store) -> Vec<u8> {
 }
 
 #[test]
-fn a_merge_of_which_the_index_has_some_entries_is_made_again_with_the_same_result() {
+fn a_merge_with_only_some_entries_in_the_index_is_repeated_with_the_same_result() {
     let steps = run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -142,7 +141,7 @@ fn a_merge_of_which_the_index_has_some_entries_is_made_again_with_the_same_resul
                 let store = machine.open().await.unwrap();
                 assert!(holds(&store, 1, &bytes).await, "{what}");
                 assert_sound(&store, &what).await;
-                // After a loss of power the checkpoint may be there still.
+                // After a power loss the checkpoint may still be there.
                 store.drop_checkpoint(FileId(1), 100, 102).await.unwrap();
                 store.reclaim().await.unwrap();
                 store.drop_cache();

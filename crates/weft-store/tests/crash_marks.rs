@@ -1,5 +1,6 @@
-//! Deaths around what says how a store was left: rows of the table in `docs/design/0003-store.md`
-//! about `reached`, `running` and a close in good order. Those of repairs are in `log_loss.rs`.
+//! Crashes around the marks that say how a store was left: rows of the table in
+//! `docs/design/0003-store.md` about `reached`, `running` and a clean close. Those about repairs
+//! are in `log_loss.rs`.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -11,7 +12,7 @@ const CHUNK: u32 = 65_536;
 const FILES: u64 = 6;
 const LENGTH: usize = 60_001;
 
-/// Ends a life, with the power's or not.
+/// Kills the process, or cuts the power.
 fn end(machine: &Machine, power: bool, seed: u64) {
     if power {
         machine.lose_power(seed);
@@ -49,22 +50,22 @@ async fn assert_whole(store: &Store, what: &str) {
     }
 }
 
-/// What the check says that is no finding of a chunk; it finds none.
+/// The damage beside chunks that a check reports; asserts that it finds no fault of a chunk.
 async fn marks(store: &Store) -> Vec<String> {
     let (mut pass, mut marks) = (store.check_begin().await.unwrap(), Vec::new());
     loop {
-        let part = store.check(&mut pass, true, false).await.unwrap();
-        assert_eq!(part.findings, []);
-        marks.extend(part.marks);
-        if part.done {
+        let step = store.check(&mut pass, true, false).await.unwrap();
+        assert_eq!(step.findings, []);
+        marks.extend(step.marks);
+        if step.done {
             return marks;
         }
     }
 }
 
 #[test]
-fn a_clean_close_that_dies_anywhere_leaves_everything() {
-    // The whole log, some segments of it, none.
+fn a_clean_close_that_is_killed_anywhere_loses_nothing() {
+    // What is left of the log: all segments, some, none.
     let mut seen = [0; 3];
     for power in [false, true] {
         let (mut at, mut alive, mut most) = (0, false, 0);
@@ -109,7 +110,7 @@ fn a_clean_close_that_dies_anywhere_leaves_everything() {
 
 type Damage = (&'static str, bool, fn(&mut Vec<u8>));
 
-/// And whether that can be what a crash leaves of a file that was just made.
+/// A kind of damage, whether a crash can leave a new file so, and how to do it.
 const DAMAGES: [Damage; 5] = [
     ("empty", true, Vec::clear),
     ("zeros", true, |bytes| bytes.fill(0)),
@@ -119,7 +120,7 @@ const DAMAGES: [Damage; 5] = [
 ];
 
 #[test]
-fn without_reached_nothing_is_missed_but_what_it_would_have_told() {
+fn without_the_reached_mark_only_a_loss_at_the_end_of_the_log_goes_unnoticed() {
     for power in [false, true] {
         for (what, harmless, damage) in DAMAGES {
             run(async {
@@ -129,9 +130,10 @@ fn without_reached_nothing_is_missed_but_what_it_would_have_told() {
                 assert!(machine.disk.damage("reached", damage));
                 let store = machine.open().await.expect(what);
                 assert_whole(&store, what).await;
-                let told = marks(&store).await;
-                assert_eq!(told.is_empty(), harmless, "{what}: {told:?}");
-                assert!(told.iter().all(|t| t.contains("reached")), "{told:?}");
+                let reports = marks(&store).await;
+                assert_eq!(reports.is_empty(), harmless, "{what}: {reports:?}");
+                let named = reports.iter().all(|report| report.contains("reached"));
+                assert!(named, "{reports:?}");
                 lost_later(&machine, store, power, what).await;
             });
         }
@@ -149,7 +151,7 @@ fn without_reached_nothing_is_missed_but_what_it_would_have_told() {
     }
 }
 
-/// The next sync writes it: a log that is gone afterwards is missed.
+/// The next sync writes the mark, so the later loss of the log is noticed.
 async fn lost_later(machine: &Machine, store: Store, power: bool, what: &str) {
     let small = write(&key(FILES, 0), CHUNK, 0, pattern(9, 500));
     store.write(vec![small], now()).await.unwrap();

@@ -1,5 +1,5 @@
-//! Tests of the rows of "Crash or loss at step k" in `docs/design/0003-store.md`; of those about
-//! the index in `crash_index.rs`, about marks, closing and repairs in `crash_marks.rs`.
+//! The rows of "Crash or loss at step k" in `docs/design/0003-store.md`. Those about the index are
+//! in `crash_index.rs`, those about marks and closing in `crash_marks.rs`.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -26,7 +26,7 @@ async fn holds(store: &Store, file: u64, mark: u64, length: usize) -> bool {
     read(store, &key(file, 0), 0, 1 << 22).await.unwrap() == pattern(mark, length)
 }
 
-/// Ends a life, with the power's or not.
+/// Kills the process, or cuts the power.
 fn end(machine: &Machine, power: bool, seed: u64) {
     if power {
         machine.lose_power(seed);
@@ -36,7 +36,7 @@ fn end(machine: &Machine, power: bool, seed: u64) {
 }
 
 #[test]
-fn blocks_of_a_direct_write_that_died_before_its_map_are_free_again() {
+fn blocks_of_a_direct_write_that_was_killed_before_its_map_are_free_again() {
     for power in [false, true] {
         run(async {
             let machine = Machine::new(1);
@@ -54,7 +54,7 @@ fn blocks_of_a_direct_write_that_died_before_its_map_are_free_again() {
 }
 
 #[test]
-fn a_mapped_direct_write_that_was_not_synced_is_whole_or_not_there_after_power_loss() {
+fn an_unsynced_direct_write_is_whole_or_absent_after_power_loss() {
     let mut kept = 0;
     for seed in 0..40 {
         run(async {
@@ -72,7 +72,7 @@ fn a_mapped_direct_write_that_was_not_synced_is_whole_or_not_there_after_power_l
     }
     assert!(
         kept > 0 && kept < 40,
-        "the disk kept {kept} of 40: the test sees only one outcome"
+        "the disk kept {kept} of 40: only one outcome is tested"
     );
     run(async {
         let machine = Machine::new(77);
@@ -84,7 +84,7 @@ fn a_mapped_direct_write_that_was_not_synced_is_whole_or_not_there_after_power_l
 }
 
 #[test]
-fn logged_data_survives_a_kill_and_is_whole_or_not_there_after_power_loss() {
+fn logged_data_survives_a_kill_and_is_whole_or_absent_after_power_loss() {
     let mut kept = 0;
     for seed in 0..40 {
         for power in [false, true] {
@@ -104,12 +104,12 @@ fn logged_data_survives_a_kill_and_is_whole_or_not_there_after_power_loss() {
     }
     assert!(
         kept > 0 && kept < 40,
-        "the disk kept {kept} of 40: the test sees only one outcome"
+        "the disk kept {kept} of 40: only one outcome is tested"
     );
 }
 
 #[test]
-fn power_lost_during_a_sync_leaves_old_or_new_and_nobody_was_answered() {
+fn power_loss_during_a_sync_leaves_old_or_new_and_answers_no_caller() {
     for step in 1..4 {
         for seed in 0..10 {
             run(async {
@@ -149,7 +149,7 @@ fn what_a_sync_answered_for_survives_power_loss() {
 }
 
 #[test]
-fn a_torn_record_at_the_end_of_the_log_is_cut_off() {
+fn a_torn_frame_at_the_end_of_the_log_is_dropped() {
     for at in 1..6 {
         run(async {
             let machine = Machine::new(at);
@@ -223,7 +223,7 @@ fn a_wrong_block_is_a_typed_error_and_never_wrong_bytes() {
             (FileId(1), 0, "data", 0, 1, 1, 0)
         );
         assert_ne!(expected, found);
-        // The neighbours are still readable, and a new write heals the block.
+        // The neighbours are readable, and a write makes the block good.
         assert_eq!(
             read(&store, &key(1, 0), 8192, 100).await.unwrap(),
             pattern(1, 65536)[8192..8292]
@@ -327,7 +327,7 @@ fn a_data_file_that_is_too_short_is_refused() {
 }
 
 #[test]
-fn a_failed_sync_is_told_to_all_and_closes_the_store_to_writes() {
+fn a_failed_sync_is_reported_to_all_callers_and_closes_the_store_to_writes() {
     run(async {
         let machine = Machine::new(8);
         let store = machine.open().await.unwrap();
@@ -374,7 +374,7 @@ fn a_failed_direct_write_changes_nothing() {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_before_damage_and_deleting_makes_room() {
+fn a_full_disk_refuses_writes_unharmed_and_deleting_frees_space() {
     run(async {
         let machine = Machine::new(10);
         let mut config = machine.config();
@@ -416,7 +416,7 @@ fn a_full_disk_refuses_writes_before_damage_and_deleting_makes_room() {
 }
 
 #[test]
-fn a_disk_that_is_filled_by_others_refuses_too() {
+fn a_disk_filled_by_other_programs_refuses_writes() {
     run(async {
         let machine = Machine::new(11);
         machine.disk.set_capacity(3 << 20);
@@ -458,7 +458,7 @@ fn many_writers_share_one_sync() {
 }
 
 #[test]
-fn what_was_synced_into_zeros_written_ahead_is_there_wherever_the_store_dies() {
+fn frames_synced_into_preallocated_zeros_survive_a_crash_at_any_operation() {
     let small = |n: u64| write(&key(n, 0), CHUNK, 0, pattern(n, 100));
     let (mut tried, mut last, mut without) = (0, false, 0);
     while !last {
@@ -483,7 +483,7 @@ fn what_was_synced_into_zeros_written_ahead_is_there_wherever_the_store_dies() {
                 let names = machine.disk.names();
                 let logs = names.iter().filter(|n| n.starts_with("log."));
                 let ahead = logs.filter(|n| machine.disk.bytes(n).unwrap().ends_with(&[0; 1024]));
-                // It may die while zeros are being written, with few left.
+                // It may die while it preallocates zeros, with few of them left.
                 without += u32::from(synced >= 2 && ahead.count() == 0);
                 drop(store);
                 end(&machine, power, tried);
@@ -499,11 +499,11 @@ fn what_was_synced_into_zeros_written_ahead_is_there_wherever_the_store_dies() {
         }
     }
     assert!(tried > 100, "{tried} operations");
-    assert!(without <= 4, "{without} deaths with no zeros ahead");
+    assert!(without <= 4, "{without} deaths without preallocated zeros");
 }
 
 #[test]
-fn a_segment_that_holds_only_zeros_written_ahead_is_gone_after_the_next_opening() {
+fn a_segment_of_only_preallocated_zeros_is_removed_at_the_next_opening() {
     run(async {
         let machine = Machine::new(3);
         for round in 0..4 {
@@ -513,7 +513,7 @@ fn a_segment_that_holds_only_zeros_written_ahead_is_gone_after_the_next_opening(
             assert_eq!(
                 logs.len(),
                 2,
-                "round {round}, this and a spare one: {names:?}"
+                "round {round}, an active and a spare segment: {names:?}"
             );
             let first = machine.disk.bytes(logs[0]).unwrap();
             assert!(first.len() > 4096 && first.iter().all(|b| *b == 0));

@@ -1,4 +1,4 @@
-//! Several disks: what is spread, what a lost one costs, what a crash leaves.
+//! Several disks: how data is spread, what the loss of a disk costs, what a crash leaves.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -52,7 +52,7 @@ async fn check(store: &Store, file: u64, pieces: u64) -> Vec<StoreError> {
 }
 
 #[test]
-fn data_spread_over_disks_by_what_they_have_free() {
+fn data_spreads_over_disks_by_their_free_space() {
     run(async {
         let machine = Machine::new(1);
         let store = Store::open(config(&machine, &THREE, true)).await.unwrap();
@@ -60,7 +60,7 @@ fn data_spread_over_disks_by_what_they_have_free() {
             fill(&store, file, 2).await;
         }
         store.close().await.unwrap();
-        // The order in the configuration does not matter, the labels do.
+        // The labels identify the disks, not their order in the configuration.
         let turned = [THREE[2], THREE[0], THREE[1]];
         let store = Store::open(config(&machine, &turned, false)).await.unwrap();
         let disks = store.disks();
@@ -85,10 +85,10 @@ fn a_disk_that_fails_gets_no_new_data_and_writes_go_on() {
         for file in 10..30 {
             fill(&store, file, 2).await;
         }
-        // Pages that are dirty in part stay in the cache.
+        // After this, partly dirty pages are only in the cache.
         store.apply().await.unwrap();
         machine.disk.disk("b").set_broken(true);
-        // Large pieces the direct way, small ones through the log and the flush.
+        // Large pieces are written directly, small ones through the log and a flush.
         fill(&store, 2, 20).await;
         for n in 0..40 {
             let data = pattern(n, 5000);
@@ -99,7 +99,7 @@ fn a_disk_that_fails_gets_no_new_data_and_writes_go_on() {
         let b = &store.disks()[2];
         assert_eq!((b.state, b.available), (DiskState::Failed, 0), "{b:?}");
         assert!(b.reason.contains("broken") && b.errors > 0, "{b:?}");
-        // What lay on it: an error that says where. The rest is there.
+        // Reading its blocks is an error that says where they are. The others are there.
         store.drop_cache();
         let mut errors = Vec::new();
         for file in 10..30 {
@@ -119,7 +119,7 @@ fn a_disk_that_fails_gets_no_new_data_and_writes_go_on() {
         assert_eq!(check(&store, 2, 20).await, []);
         assert!(
             small_pieces(&store).await,
-            "what went through log and flush"
+            "pieces that went through the log and a flush"
         );
     });
 }
@@ -134,10 +134,10 @@ async fn small_pieces(store: &Store) -> bool {
     right
 }
 
-/// Each operation of a flush fails once: where it is a write of pages, they stay dirty and go to
+/// Each operation of a flush fails once. If it is a write of pages, they stay dirty and go to
 /// another disk.
 #[test]
-fn a_disk_that_fails_while_pages_are_flushed_costs_none_of_them() {
+fn a_disk_that_fails_during_a_flush_loses_no_dirty_page() {
     let (mut failed, mut at) = (0, 0);
     loop {
         at += 1;
@@ -178,8 +178,8 @@ fn a_disk_that_fails_while_pages_are_flushed_costs_none_of_them() {
 }
 
 #[test]
-fn a_disk_that_is_missing_after_a_loss_of_power_cuts_the_log_before_what_was_not_synced_there() {
-    let mut cut_in_the_midst = 0;
+fn a_disk_missing_after_power_loss_truncates_the_log_before_its_unsynced_blocks() {
+    let mut truncated_in_the_middle = 0;
     for seed in 0..10 {
         run(async {
             let machine = Machine::new(seed);
@@ -201,7 +201,7 @@ fn a_disk_that_is_missing_after_a_loss_of_power_cuts_the_log_before_what_was_not
             let two = [THREE[0], THREE[2]];
             let store = Store::open(config(&machine, &two, false)).await.unwrap();
             assert_eq!(store.disks()[2].state, DiskState::Missing);
-            // What was synced stands, and what of it lay there is an error.
+            // What was synced is kept; reading what lay on the missing disk is an error.
             let mut errors = Vec::new();
             for file in 10..20 {
                 errors.extend(check(&store, file, 2).await);
@@ -209,17 +209,17 @@ fn a_disk_that_is_missing_after_a_loss_of_power_cuts_the_log_before_what_was_not
             assert!(!errors.is_empty() && errors.len() < 20, "{errors:?}");
             let there = |e: &StoreError| matches!(e, StoreError::DiskFailed { disk: 2, .. });
             assert!(errors.iter().all(there), "{errors:?}");
-            // Of the rest there is a prefix, none of it on the disk that is not there.
+            // Of the rest there is a prefix, none of it on the missing disk.
             let mut whole = 0;
             for file in 20..40 {
                 if store.status(&key(file, 0)).await.unwrap().is_some() {
                     assert_eq!(check(&store, file, 1).await, []);
                     whole += 1;
-                    assert_eq!(whole, file - 19, "a file behind one that was cut off");
+                    assert_eq!(whole, file - 19, "a file after one that was dropped");
                 }
             }
-            assert!(whole < 20, "the log was not cut");
-            cut_in_the_midst += u64::from(whole > 0);
+            assert!(whole < 20, "the log was not truncated");
+            truncated_in_the_middle += u64::from(whole > 0);
             store.close().await.unwrap();
             let store = Store::open(config(&machine, &THREE, false)).await.unwrap();
             for file in 10..20 {
@@ -230,11 +230,14 @@ fn a_disk_that_is_missing_after_a_loss_of_power_cuts_the_log_before_what_was_not
             }
         });
     }
-    assert!(cut_in_the_midst > 0, "every log was cut at its first frame");
+    assert!(
+        truncated_in_the_middle > 0,
+        "every log was truncated at its first frame"
+    );
 }
 
 #[test]
-fn a_missing_disk_costs_what_lay_on_it_and_is_whole_when_it_is_back() {
+fn a_missing_disk_costs_only_its_blocks_until_it_is_back() {
     run(async {
         let machine = Machine::new(3);
         let store = Store::open(config(&machine, &THREE, true)).await.unwrap();
@@ -246,13 +249,13 @@ fn a_missing_disk_costs_what_lay_on_it_and_is_whole_when_it_is_back() {
         let errors = check(&store, 1, 40).await;
         assert!(!errors.is_empty() && errors.len() < 40);
         fill(&store, 2, 10).await;
-        // An empty disk, say one that is not mounted, is not taken in its place.
+        // An empty disk, such as one that is not mounted, does not take its place.
         store.close().await.unwrap();
         let empty = [THREE[0], ("empty", 1_000_000), THREE[2]];
         let store = Store::open(config(&machine, &empty, false)).await.unwrap();
         assert_eq!(store.disks()[2].state, DiskState::Missing);
         store.close().await.unwrap();
-        // A new one gets a number of its own.
+        // A new one gets a new number.
         let store = Store::open(config(&machine, &empty, true)).await.unwrap();
         let numbers: Vec<u16> = store.disks().iter().map(|d| d.number).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4]);
@@ -281,7 +284,7 @@ fn a_disk_of_another_store_is_refused() {
 }
 
 #[test]
-fn a_store_of_one_disk_becomes_one_of_several() {
+fn a_store_of_one_disk_can_grow_to_several() {
     run(async {
         let machine = Machine::new(5);
         let store = Store::open(config(&machine, &[], false)).await.unwrap();
@@ -294,7 +297,7 @@ fn a_store_of_one_disk_becomes_one_of_several() {
     });
 }
 
-/// Adding disks dies at every operation; whatever is left opens, with every disk once.
+/// Adding disks dies at every operation; the store then opens with every disk once.
 #[test]
 fn a_crash_while_disks_are_added_leaves_them_to_be_added() {
     for at in 1..40 {
@@ -322,7 +325,7 @@ fn a_crash_while_disks_are_added_leaves_them_to_be_added() {
     }
 }
 
-/// Pieces at random places on three disks, with deaths, losses of power and disks that break.
+/// Writes at random places on three disks, with kills, power losses and failing disks.
 #[test]
 fn crashes_of_a_store_of_several_disks_leave_a_prefix() {
     let cases = std::env::var("WEFT_CASES").map_or(20, |n| n.parse().unwrap());
@@ -397,12 +400,12 @@ async fn lives(seed: u64) {
     }
 }
 
-/// Whether the store shows this state; short pieces lie over what long ones left.
+/// Whether the store shows this state, where short pieces overwrite the start of earlier long ones.
 async fn holds(store: &Store, state: &State, before: &[State]) -> bool {
     for slot in state.keys() {
         let found = read(store, &key(1, 0), slot * 60_000, 60_000).await;
         let mut found = found.unwrap();
-        // A fork that is too short must not pass for one that has the bytes.
+        // Else a fork that is too short would compare equal.
         found.resize(60_000, 0);
         let mut expected = vec![0; 60_000];
         let mut last = None;

@@ -66,8 +66,8 @@ async fn exercise(folder: &Path, reach: IoBackend) {
     store.close().await.unwrap();
     drop(store);
     let store = reopen(folder, reach, &index).await;
-    let asked: Vec<FileId> = (0..1000).map(FileId).collect();
-    assert_eq!(store.deleted_of(&asked), [FileId(7)]);
+    let files: Vec<FileId> = (0..1000).map(FileId).collect();
+    assert_eq!(store.deleted_of(&files), [FileId(7)]);
     store
         .write(vec![write(&key(7, 0), 4096, 0, &b"x"[..])], now())
         .await
@@ -75,7 +75,7 @@ async fn exercise(folder: &Path, reach: IoBackend) {
     assert!(!folder.join("log.000000000099").exists());
 }
 
-/// The folder is free once the background task has let go of the last store.
+/// Opens the folder again once the background task has released it.
 async fn reopen(folder: &Path, reach: IoBackend, index: &Arc<CrashKv>) -> Store {
     for _ in 0..500 {
         match config(folder, reach, index) {

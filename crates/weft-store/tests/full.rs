@@ -1,5 +1,6 @@
-//! A small disk that is filled again and again: what does not fit is refused before it changes
-//! anything, what makes room works, and a crash at any write leaves one of the states in between.
+//! A small disk that is filled again and again: a write that does not fit is refused before it
+//! changes anything, operations that free space succeed, and a crash at any write leaves an allowed
+//! state.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -32,8 +33,8 @@ enum Op {
 }
 
 impl Op {
-    /// It makes room, so a full disk is no reason to refuse it.
-    fn makes_room(self) -> bool {
+    /// It frees space, so a full disk is no reason to refuse it.
+    fn frees_space(self) -> bool {
         matches!(self, Op::Truncate(..) | Op::Drop(..) | Op::Delete(_))
     }
 }
@@ -130,7 +131,7 @@ async fn observe(store: &Store, last: u64) -> Model {
     model
 }
 
-/// The store's own bound, or that of the file system below it.
+/// A store whose disk is bounded by its configuration, or by the file system.
 fn config(machine: &Machine, by_system: bool) -> StoreConfig {
     let mut config = machine.config();
     config.growth_bytes = 200_000;
@@ -143,7 +144,8 @@ fn config(machine: &Machine, by_system: bool) -> StoreConfig {
     config
 }
 
-/// Fills and empties until the process dies or `count` operations are done; how often it was full.
+/// Fills and empties the disk until the process dies or `count` operations are done; returns the
+/// number of disk operations and how often the disk was full.
 async fn fill(seed: u64, count: u64, death: Option<(u64, bool)>) -> (u64, u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut machine = Machine::new(seed);
@@ -154,7 +156,7 @@ async fn fill(seed: u64, count: u64, death: Option<(u64, bool)>) -> (u64, u64) {
     if let Some((at, _)) = death {
         machine.disk.die_at(machine.disk.operations() + at);
     }
-    let (mut filled, mut under_way) = (false, false);
+    let (mut filled, mut in_flight) = (false, false);
     for n in 1..=count {
         let op = states.last().unwrap().choose(&mut rng, filled);
         let mut state = states.last().unwrap().clone();
@@ -162,13 +164,13 @@ async fn fill(seed: u64, count: u64, death: Option<(u64, bool)>) -> (u64, u64) {
         match perform(&store, n, op).await {
             Ok(()) => {
                 states.push(state);
-                filled &= !op.makes_room() || rng.random_bool(0.7);
+                filled &= !op.frees_space() || rng.random_bool(0.7);
                 if matches!(op, Op::Sync) {
                     synced = states.len() - 1;
                 }
             }
             Err(StoreError::NoSpace { .. }) if !machine.disk.is_dead() => {
-                assert!(!op.makes_room(), "seed {seed}, {n}: {op:?} was refused");
+                assert!(!op.frees_space(), "seed {seed}, {n}: {op:?} was refused");
                 full += 1;
                 filled = true;
                 if full % 8 == 1 {
@@ -179,7 +181,7 @@ async fn fill(seed: u64, count: u64, death: Option<(u64, bool)>) -> (u64, u64) {
             Err(error) => {
                 assert!(machine.disk.is_dead(), "seed {seed}, {n}: {op:?}: {error}");
                 states.push(state);
-                under_way = true;
+                in_flight = true;
                 break;
             }
         }
@@ -198,25 +200,25 @@ async fn fill(seed: u64, count: u64, death: Option<(u64, bool)>) -> (u64, u64) {
     let from = if power {
         synced
     } else {
-        states.len() - 1 - usize::from(under_way)
+        states.len() - 1 - usize::from(in_flight)
     };
     let allowed = states[from..].contains(&found);
     assert!(allowed, "seed {seed}, death {death:?}");
-    // Everything can be deleted, and then as much fits as at first.
+    // Everything can be deleted, and then as much fits as at the start.
     for file in found.files.keys() {
         store.delete_file(FileId(*file)).await.unwrap();
     }
     store.reclaim().await.unwrap();
     assert_eq!(store.usage().used, 0, "seed {seed}, death {death:?}");
-    let room = store.usage().available;
-    assert!(room > 900_000, "seed {seed}, death {death:?}: {room}");
+    let free = store.usage().available;
+    assert!(free > 900_000, "seed {seed}, death {death:?}: {free}");
     let large = write(&key(9999, 0), CHUNK, 0, pattern(1, 800_000));
     store.write(vec![large], now()).await.unwrap();
     (operations, full)
 }
 
 #[test]
-fn a_disk_filled_again_and_again_refuses_only_what_does_not_fit() {
+fn a_disk_filled_again_and_again_refuses_only_writes_that_do_not_fit() {
     for seed in 0..6 {
         let (_, full) = run(fill(seed, 400, None));
         assert!(full > 5, "seed {seed} was full {full} times");
@@ -238,7 +240,7 @@ fn a_crash_at_any_write_of_a_full_disk_leaves_an_allowed_state() {
 }
 
 #[test]
-fn a_log_that_cannot_begin_another_segment_goes_back_behind_nothing_that_was_applied() {
+fn a_log_without_space_for_a_segment_never_falls_behind_the_index() {
     run(async {
         let machine = Machine::new(5);
         let store = machine.open().await.unwrap();
@@ -246,7 +248,8 @@ fn a_log_that_cannot_begin_another_segment_goes_back_behind_nothing_that_was_app
         for n in 1..=3 {
             store.write(put(n), now()).await.unwrap();
         }
-        // The next segment is there, none after it fits: then only what makes room is taken.
+        // The next segment is there, but no other fits: then only calls that free space are
+        // admitted.
         machine.disk.set_capacity(1);
         store.apply().await.unwrap();
         perform(&store, 0, Op::Delete(1)).await.unwrap();

@@ -1,5 +1,5 @@
-//! What is said of full disks. In a process of its own: who listens to one thread's warnings hears
-//! nothing of those that another thread, to which nobody listens, was the first to make.
+//! Warnings about full disks. A separate program, because a subscriber of one thread misses
+//! warnings whose call site another thread without a subscriber reached first.
 #![allow(missing_docs)]
 
 mod common;
@@ -39,8 +39,8 @@ impl Subscriber for Warnings {
     fn exit(&self, _: &Id) {}
 }
 
-/// Writes blocks, each of a file of its own, until there is no room for one; how many.
-async fn to_the_brim(store: &Store, from: u64) -> u64 {
+/// Writes blocks, each to a new file, until the disks are full; returns how many.
+async fn fill_up(store: &Store, from: u64) -> u64 {
     for file in from.. {
         let one = vec![write(&key(file, 0), 4096, 0, pattern(file, 4096))];
         match store.write(one, now()).await {
@@ -49,11 +49,11 @@ async fn to_the_brim(store: &Store, from: u64) -> u64 {
             Err(error) => panic!("{error}"),
         }
     }
-    unreachable!("disks have an end")
+    unreachable!("disks are bounded")
 }
 
 #[test]
-fn a_disk_without_room_is_said_to_be_full_until_something_on_it_was_freed() {
+fn a_full_disk_is_reported_once_until_blocks_on_it_are_freed() {
     for more in [&[][..], &[("a", 700_000_u64), ("b", 2_000_000)]] {
         let warnings = Warnings::default();
         let _guard = tracing::subscriber::set_default(warnings.clone());
@@ -76,20 +76,20 @@ fn a_disk_without_room_is_said_to_be_full_until_something_on_it_was_freed() {
             let states = |store: &Store| -> Vec<DiskState> {
                 store.disks().iter().map(|d| d.state).collect()
             };
-            let said = || warnings.0.lock().clone();
+            let warned = || warnings.0.lock().clone();
             assert_eq!(states(&store), vec![DiskState::InUse; count]);
-            let written = to_the_brim(&store, 0).await;
+            let written = fill_up(&store, 0).await;
             assert!(written > 600, "{written} blocks");
             assert_eq!(states(&store), vec![DiskState::Full; count]);
-            assert_eq!(said(), vec!["a disk is full"; count]);
-            // It is said once, however often somebody asks.
+            assert_eq!(warned(), vec!["a disk is full"; count]);
+            // One warning for each disk, however many writes are refused.
             for n in 0..3 {
-                assert_eq!(to_the_brim(&store, 10_000 + n).await, 0);
+                assert_eq!(fill_up(&store, 10_000 + n).await, 0);
                 store.sync().await.unwrap();
             }
             store.apply().await.unwrap();
             assert_eq!(states(&store), vec![DiskState::Full; count]);
-            assert_eq!(said().len(), count, "{:?}", said());
+            assert_eq!(warned().len(), count, "{:?}", warned());
             for file in 0..written {
                 store.delete_file(FileId(file)).await.unwrap();
             }
@@ -99,9 +99,9 @@ fn a_disk_without_room_is_said_to_be_full_until_something_on_it_was_freed() {
                 store.sync().await.unwrap();
             }
             assert_eq!(states(&store), vec![DiskState::InUse; count]);
-            let again = said().split_off(count);
+            let again = warned().split_off(count);
             assert_eq!(again, vec!["a disk that was full has room again"; count]);
-            assert!(to_the_brim(&store, 30_000).await > 600);
+            assert!(fill_up(&store, 30_000).await > 600);
         });
     }
 }

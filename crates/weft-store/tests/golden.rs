@@ -1,10 +1,10 @@
-//! Whole stores as earlier versions left them: every later version opens them, and every byte is
-//! there.
+//! Images of whole stores as earlier versions left them: every later version opens them and finds
+//! every byte.
 //!
-//! `golden/NAME.store` is a packed folder (`golden/packed.rs`): below `store`, `index` and `disk`
-//! the files of a store, and below `holds` what it must hold: `forks` in words, and under its name
-//! the bytes of each fork and of each checkpoint. An image that is there is never changed.
-//! `docs/format.md` says when one is added.
+//! `golden/NAME.store` is a packed folder (`golden/packed.rs`). Below `store`, `index` and `disk`
+//! are the files of a store. Below `holds` is what it must hold: `forks` in words, and the bytes of
+//! each fork and checkpoint under its name. An image is never changed. `docs/format.md` says when
+//! one is added.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -32,7 +32,7 @@ use weft_store::{
     repair_closed,
 };
 
-/// Files that an image may have have numbers below this.
+/// The files of an image have numbers below this.
 const FILES: u64 = 64;
 const BOOT: &str = "the boot of the image";
 
@@ -55,10 +55,10 @@ fn all() -> Vec<(String, Tree)> {
     found
 }
 
-/// An index that can be told to die: from then on nothing is written.
+/// An index that can stop: from then on it writes nothing.
 struct Index {
     engine: FjallKv,
-    /// Syncs that it still does.
+    /// How many syncs it still does.
     left: AtomicI64,
 }
 
@@ -125,7 +125,7 @@ async fn config(folder: &Path, index: Arc<Index>, boot: &str, new: bool) -> Stor
     config
 }
 
-/// A folder is free once the background of the last store has let go of it.
+/// Opens a folder once the background task of the last store has released it.
 async fn unlocked(path: &Path) -> FolderStorage {
     for _ in 0..500 {
         match FolderStorage::open(path) {
@@ -138,8 +138,7 @@ async fn unlocked(path: &Path) -> FolderStorage {
     panic!("{} stays locked", path.display());
 }
 
-/// What a store holds: bytes by name, and `holds/forks`, which says everything else of files and
-/// forks.
+/// What a store holds: bytes by name, and in `holds/forks` everything else about files and forks.
 async fn observe(store: &Store) -> Tree {
     let (mut holds, mut words) = (Tree::new(), String::new());
     for file in 0..FILES {
@@ -161,8 +160,8 @@ async fn observe(store: &Store) -> Tree {
         for (number, made) in store.checkpoints(FileId(file)).unwrap() {
             writeln!(words, "file {file}: checkpoint {number}, made {}", made.0).unwrap();
             for (key, status) in store.checkpoint_forks(FileId(file), number).unwrap() {
-                let parts = store.read_checkpoint(&key, number, CellOffset(0), 1 << 22);
-                let bytes = parts.await.unwrap().concat();
+                let slices = store.read_checkpoint(&key, number, CellOffset(0), 1 << 22);
+                let bytes = slices.await.unwrap().concat();
                 assert_eq!(bytes.len() as u64, status.length, "{key} at {number}");
                 holds.insert(name_of(&key, Some(number)), bytes);
             }
@@ -185,35 +184,35 @@ fn assert_holds(found: &Tree, wanted: &Tree, what: &str) {
     }
 }
 
-/// Looks at everything: nothing is wrong.
+/// Asserts that a check with data finds nothing.
 async fn assert_sound(store: &Store, what: &str) {
     let mut pass = store.check_begin().await.unwrap();
     let mut chunks = 0;
     loop {
-        let part = store.check(&mut pass, true, false).await.unwrap();
-        assert_eq!(part.findings, [], "{what}");
-        chunks += part.chunks;
-        if part.done {
+        let step = store.check(&mut pass, true, false).await.unwrap();
+        assert_eq!(step.findings, [], "{what}");
+        chunks += step.chunks;
+        if step.done {
             break;
         }
     }
-    assert!(chunks > 10, "{what}: {chunks} chunks were looked at");
+    assert!(chunks > 10, "{what}: {chunks} chunks were checked");
 }
 
 #[tokio::test]
-async fn every_image_opens_and_every_byte_is_there() {
+async fn every_image_opens_with_every_byte() {
     let images = all();
     assert!(images.len() >= 4, "images are missing");
     for (name, image) in images {
         let mut wanted = image.clone();
         wanted.retain(|name, _| name.starts_with("holds/"));
-        assert!(wanted.len() > 10, "{name}: an image of next to nothing");
-        // As after a kill, and as after a loss of power that cost nothing.
+        assert!(wanted.len() > 10, "{name}: the image is almost empty");
+        // As after a kill, and as after a power loss that lost no bytes.
         for boot in [BOOT, "another boot"] {
             let what = format!("{name}, {boot}");
             let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-            for part in ["store/", "index/", "disk/"] {
-                scatter(&image, part, folder.path());
+            for folder_name in ["store/", "index/", "disk/"] {
+                scatter(&image, folder_name, folder.path());
             }
             let index = Index::open(folder.path());
             let store = Store::open(config(folder.path(), index, boot, false).await).await;
@@ -223,7 +222,7 @@ async fn every_image_opens_and_every_byte_is_there() {
             assert_sound(&store, &what).await;
             store.drop_cache();
             assert_holds(&observe(&store).await, &wanted, &what);
-            // It goes on from there.
+            // It can be written to.
             let key = fork(FILES - 1, 0, "data");
             let new = vec![write(&key, 4096, 0, pattern(1, 60_000))];
             store.write(new, now()).await.unwrap();
@@ -301,16 +300,16 @@ fn every_kind_of_record_is_in_an_image() {
 /// How the store of an image ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Much of it in the log, some of that not synced.
+    /// Much of it is in the log, some of that not synced.
     Killed,
-    /// While a dropped checkpoint's space came back: a chunk went from fork to fork.
+    /// While a dropped checkpoint's space was freed: a chunk moved from fork to fork.
     Merging,
-    /// The same, where a fork without chunks was gone.
+    /// The same, after a fork without chunks was merged.
     Merged,
     Closed,
 }
 
-/// Writes an image of today's format; refuses to replace one.
+/// Writes an image of the current format; refuses to replace one.
 async fn write_image(name: &str, end: End) {
     let path = images().join(format!("{name}.store"));
     assert!(!path.exists(), "an image is never replaced");
@@ -318,37 +317,37 @@ async fn write_image(name: &str, end: End) {
     let index = Index::open(folder.path());
     let config = config(folder.path(), Arc::clone(&index), BOOT, true).await;
     let store = Store::open(config).await.unwrap();
-    let mut told = Story::new(&store);
-    told.tell(1).await;
-    let (dropped, _) = told.kept_twice(20).await;
+    let mut history = Story::new(&store);
+    history.run(1).await;
+    let (dropped, _) = history.with_two_checkpoints(20).await;
     // Between these two nothing was written.
-    told.checkpoint(20).await;
-    let empty = told.checkpoint(20).await;
+    history.checkpoint(20).await;
+    let empty = history.checkpoint(20).await;
     store.set_note("scrub", &[3, 1, 2]).unwrap();
     store.apply().await.unwrap();
     match end {
         End::Killed => {
-            told.drop_checkpoint(20, dropped).await;
+            history.drop_checkpoint(20, dropped).await;
             store.reclaim().await.unwrap();
-            told.tell(30).await;
+            history.run(30).await;
             store.sync().await.unwrap();
-            told.tell(40).await;
-            // What others share stays, and belongs to no checkpoint. The background, which looks
-            // after it, applies nothing.
+            history.run(40).await;
+            // A fork that others derive from stays, and belongs to no checkpoint. The background
+            // task, which would merge it, cannot apply anything.
             index.left.store(0, Ordering::Relaxed);
-            let shared = told.first_of(46);
-            told.drop_checkpoint(46, shared).await;
+            let shared = history.first_of(46);
+            history.drop_checkpoint(46, shared).await;
         }
         End::Merging | End::Merged => {
             let number = if end == End::Merging { dropped } else { empty };
-            // The next application is the last: what it was made for stays in the log.
+            // The next application is the last one: the change that caused it stays in the log.
             index.left.store(1, Ordering::Relaxed);
-            told.drop_checkpoint(20, number).await;
+            history.drop_checkpoint(20, number).await;
             store.reclaim().await.unwrap_err();
         }
         End::Closed => store.close().await.unwrap(),
     }
-    let mut holds = told.holds();
+    let mut holds = history.holds();
     let found = observe(&store).await;
     holds.insert("holds/forks".into(), found["holds/forks"].clone());
     assert_holds(&found, &holds, name);
@@ -363,14 +362,14 @@ async fn write_repaired_image(name: &str) {
     let index = Index::open(folder.path());
     let of = async |new| config(folder.path(), Arc::clone(&index), BOOT, new).await;
     let store = Store::open(of(true).await).await.unwrap();
-    let mut told = Story::new(&store);
-    told.tell(1).await;
-    told.kept_twice(20).await;
+    let mut history = Story::new(&store);
+    history.run(1).await;
+    history.with_two_checkpoints(20).await;
     store.apply().await.unwrap();
-    told.tell(30).await;
+    history.run(30).await;
     store.sync().await.unwrap();
-    told.tell(40).await;
-    drop(told);
+    history.run(40).await;
+    drop(history);
     let last = fork(FILES - 2, 0, "data");
     for at in 0..5 {
         let new = vec![write(&last, 4096, at * 1000, pattern(at, 500))];
@@ -378,17 +377,18 @@ async fn write_repaired_image(name: &str) {
     }
     drop(store);
     damage_last_frames(&folder.path().join("store"));
-    let told = repair_closed(&of(false).await, true).await.unwrap();
-    assert!(told.iter().any(|o| o.finding.is_some()), "{told:?}");
+    let obstacles = repair_closed(&of(false).await, true).await.unwrap();
+    let named = obstacles.iter().any(|o| o.finding.is_some());
+    assert!(named, "{obstacles:?}");
     let store = Store::open(of(false).await).await.unwrap();
-    // Nothing is applied: the log has it all.
+    // Nothing is applied any more: everything stays in the log.
     index.left.store(0, Ordering::Relaxed);
     store.accept_unproven().await.unwrap();
     let holds = observe(&store).await;
     save(&path, folder.path(), holds).await;
 }
 
-/// Writes an image of an older copy that was accepted, as a whole and then byte for byte.
+/// Writes an image of an older copy of a store whose unproven bytes were accepted.
 async fn write_older_image(name: &str) {
     let path = images().join(format!("{name}.store"));
     assert!(!path.exists(), "an image is never replaced");
@@ -396,8 +396,8 @@ async fn write_older_image(name: &str) {
     let index = Index::open(folder.path());
     let config = config(folder.path(), Arc::clone(&index), BOOT, true).await;
     let store = Store::open(config).await.unwrap();
-    let mut told = Story::new(&store);
-    told.tell(1).await;
+    let mut history = Story::new(&store);
+    history.run(1).await;
     store.apply().await.unwrap();
     store.doubt_older(FileId(FILES)).await.unwrap();
     store.accept_unproven().await.unwrap();
@@ -405,7 +405,7 @@ async fn write_older_image(name: &str) {
     save(&path, folder.path(), holds).await;
 }
 
-/// Damages the frame before the last three of a log: nothing says what it touched.
+/// Damages the frame before the last three of a log: it is unknown what it touched.
 fn damage_last_frames(store: &Path) {
     let names = fs::read_dir(store)
         .unwrap()
@@ -433,10 +433,10 @@ fn damage_last_frames(store: &Path) {
 }
 
 async fn save(path: &Path, folder: &Path, mut image: Tree) {
-    // Whatever is under way comes to its end.
+    // Work in flight ends.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    for part in ["store", "index", "disk"] {
-        gather(&folder.join(part), part, &mut image);
+    for name in ["store", "index", "disk"] {
+        gather(&folder.join(name), name, &mut image);
     }
     let packed = pack(&image);
     assert!(unpack(&packed) == image);
@@ -444,7 +444,7 @@ async fn save(path: &Path, folder: &Path, mut image: Tree) {
     fs::write(path, packed).unwrap();
 }
 
-/// For a new version of the format: give the images its number first.
+/// For a new version of the format: change the number in the images' names first.
 #[tokio::test]
 #[ignore = "writes new images"]
 async fn write_images_of_this_version() {

@@ -1,4 +1,5 @@
-//! What only shows at size: contiguity of files that grow side by side, and the time of a restart.
+//! Properties that only show at size: contiguity of files that grow side by side, and the time of a
+//! restart.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -26,7 +27,7 @@ fn config(folder: &Path) -> Result<StoreConfig, StoreError> {
     Ok(config)
 }
 
-/// Eight files appended to in turn, 64 KiB at a time; the mean run on the disk, in bytes.
+/// Appends to eight files in turn, 64 KiB at a time; returns the mean run on the disk, in bytes.
 async fn side_by_side(each: u64) -> u64 {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = Store::open(config(folder.path()).unwrap()).await.unwrap();
@@ -67,7 +68,7 @@ async fn a_store_of_a_million_chunks_opens_after_a_kill_in_two_seconds() {
     let chunks: u64 = std::env::var("WEFT_CHUNKS").map_or(1_000_000, |n| n.parse().unwrap());
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = Store::open(config(folder.path()).unwrap()).await.unwrap();
-    // The smallest chunks, so that there are many of them in few bytes.
+    // The smallest chunks, to have many of them in few bytes.
     let data = Bytes::from(vec![7; 1 << 20]);
     let started = Instant::now();
     for n in 0..chunks / 256 {
@@ -94,7 +95,7 @@ async fn a_log_of_small_writes_is_replayed_in_two_seconds() {
     for (size, batch, count) in [(64_u64, 1024, 1 << 20), (4096, 16, 1 << 16)] {
         let data = Bytes::from(vec![3; size as usize]);
         for n in (0..count).step_by(batch as usize) {
-            // An odd factor: blocks in no order.
+            // An odd factor makes the order of blocks random.
             let at = |i: u64| (i * 40_503) % count * size * 2;
             let piece = |i| write(&key(size, 0), 262_144, at(i), data.clone());
             let pieces = (n..n + batch).map(piece).collect();
@@ -108,7 +109,7 @@ async fn a_log_of_small_writes_is_replayed_in_two_seconds() {
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
-/// Opens a store that was dropped; the time of the index, of all, and the store.
+/// Opens a store that was dropped; returns the time of the index, the whole time, and the store.
 async fn reopen(folder: &Path) -> (Duration, Duration, Store) {
     let deadline = Instant::now() + Duration::from_secs(30);
     let (config, started) = loop {

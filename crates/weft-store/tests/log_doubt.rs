@@ -1,6 +1,5 @@
-//! After a repair of a damaged log no read shows bytes that are not what was acknowledged last:
-//! they are that, or an error, until they are written anew or accepted. Checkpoints stay as they
-//! were made.
+//! After a repair of a damaged log, a read returns the bytes that were acknowledged last or an
+//! error, until they are written again or accepted. Checkpoints stay as they were made.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -22,7 +21,7 @@ const CHUNK: u32 = 65536;
 fn damage(machine: &Machine, rng: &mut SmallRng) {
     let all = frames(machine);
     if all.is_empty() {
-        // Just applied, and all of it in tables.
+        // The log was just applied, and all of it is in tables.
         return;
     }
     let (name, at, body) = all[rng.random_range(0..all.len())].clone();
@@ -42,18 +41,18 @@ fn damage(machine: &Machine, rng: &mut SmallRng) {
     });
 }
 
-/// What reads of a store gave, compared with what was acknowledged.
+/// The outcomes of reads: right as acknowledged, or refused.
 #[derive(Debug, Default)]
-struct Seen {
+struct ReadOutcomes {
     right: u64,
     refused: u64,
-    kept_right: u64,
-    kept_refused: u64,
+    checkpoint_right: u64,
+    checkpoint_refused: u64,
 }
 
-/// Compares all that a store gives with a model; what it does not give must be an error.
-async fn compare(store: &Store, model: &Model, what: &str) -> Seen {
-    let mut seen = Seen::default();
+/// Compares all bytes that a store returns with a model.
+async fn compare(store: &Store, model: &Model, what: &str) -> ReadOutcomes {
+    let mut seen = ReadOutcomes::default();
     for file in FILES {
         for slot in 0..SLOTS {
             let key = oracle::key(file, slot);
@@ -72,7 +71,7 @@ async fn compare(store: &Store, model: &Model, what: &str) -> Seen {
                 Err(StoreError::Stale { .. }) if model.deleted.contains(&file) => {}
                 Err(_) => seen.refused += 1,
             }
-            // Part by part, as what was written since is readable.
+            // In small pieces, because bytes written since are readable.
             for at in (0..wanted.len()).step_by(1000) {
                 let end = wanted.len().min(at + 1000);
                 if let Ok(found) = read(store, &key, at as u64, 1000).await {
@@ -88,17 +87,17 @@ async fn compare(store: &Store, model: &Model, what: &str) -> Seen {
         for slot in 0..SLOTS {
             let key = oracle::key(*file, slot);
             let wanted = slots.get(&slot).cloned().unwrap_or_default();
-            let parts = store.read_checkpoint(&key, *number, CellOffset(0), 1 << 22);
-            match parts.await {
-                Ok(parts) => {
-                    let found = parts.concat();
+            let read = store.read_checkpoint(&key, *number, CellOffset(0), 1 << 22);
+            match read.await {
+                Ok(slices) => {
+                    let found = slices.concat();
                     assert!(
                         found == wanted,
                         "{what}: checkpoint {number} of file {file}, slot {slot}"
                     );
-                    seen.kept_right += u64::from(!wanted.is_empty());
+                    seen.checkpoint_right += u64::from(!wanted.is_empty());
                 }
-                Err(StoreError::Unproven { .. }) => seen.kept_refused += 1,
+                Err(StoreError::Unproven { .. }) => seen.checkpoint_refused += 1,
                 Err(_) => {}
             }
         }
@@ -122,11 +121,11 @@ fn file_of(op: &Op) -> Option<u64> {
     }
 }
 
-/// Some operations; those that the store refuses did not happen.
+/// Performs some operations; those that the store refuses do not reach the model.
 async fn go_on(store: &Store, machine: &Machine, model: &mut Model, rng: &mut SmallRng, base: u64) {
     for n in base..base + 12 {
         let op = model.choose(op(rng, FILES));
-        // Nobody has a name of a file that was deleted, also where its server forgot that it was.
+        // No client knows a deleted file, even if the server forgot the deletion.
         if matches!(op, Op::Scrub) || file_of(&op).is_some_and(|f| model.deleted.contains(&f)) {
             continue;
         }
@@ -160,13 +159,13 @@ async fn one(seed: u64, total: &mut Total) {
     machine.kill(seed);
     damage(&machine, &mut rng);
     if let Ok(store) = machine.open().await {
-        // The index has what that frame said.
+        // The index has what the damaged frame said.
         let found = compare(&store, &model, &format!("seed {seed}, not needed")).await;
         assert_eq!(found.refused, 0);
         return;
     }
-    let told = repair_closed(&machine.config(), true).await.unwrap();
-    let any = told
+    let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+    let any = obstacles
         .iter()
         .any(|o| o.reason.contains("nothing says which files"));
     let mut config = machine.config();
@@ -175,7 +174,7 @@ async fn one(seed: u64, total: &mut Total) {
     let what = format!("seed {seed}, any {any}");
     let found = compare(&store, &model, &format!("{what}, repaired")).await;
     assert_eq!(
-        found.kept_refused, 0,
+        found.checkpoint_refused, 0,
         "{what}: a checkpoint's bytes are in doubt"
     );
     total.repaired += 1;
@@ -183,7 +182,7 @@ async fn one(seed: u64, total: &mut Total) {
     if !any {
         total.right += found.right;
         total.refused += found.refused;
-        total.kept += found.kept_right;
+        total.kept += found.checkpoint_right;
     }
     go_on(&store, &machine, &mut model, &mut rng, 1000).await;
     compare(&store, &model, &format!("{what}, afterwards")).await;
@@ -206,7 +205,7 @@ async fn one(seed: u64, total: &mut Total) {
 }
 
 #[test]
-fn no_read_after_a_repair_shows_what_was_not_acknowledged_last() {
+fn reads_after_a_log_repair_return_the_last_acknowledged_bytes_or_an_error() {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let from = number("WEFT_SEED").unwrap_or(0);
     let mut total = Total::default();
@@ -230,8 +229,8 @@ async fn put(store: &Store, file: u64, at: u64, length: usize) {
     store.write(vec![one], common::now()).await.unwrap();
 }
 
-/// Three files in the log, each synced; the frames of the second are damaged. Returns what the
-/// repair told.
+/// Three files in the log, each synced; a frame of the second is damaged. Returns what the repair
+/// reports.
 async fn with_a_hole(machine: &Machine) -> Vec<weft_store::Obstacle> {
     let store = machine.open().await.unwrap();
     for file in 1..=3 {
@@ -255,13 +254,13 @@ async fn with_a_hole(machine: &Machine) -> Vec<weft_store::Obstacle> {
 }
 
 #[test]
-fn files_that_the_lost_frames_did_not_touch_stay_readable_and_others_are_named() {
+fn a_log_repair_names_the_touched_files_and_leaves_others_readable() {
     run(async {
         let machine = Machine::new(1);
-        let told = with_a_hole(&machine).await;
-        let named = told.iter().filter_map(|o| o.finding.as_ref());
+        let obstacles = with_a_hole(&machine).await;
+        let named = obstacles.iter().filter_map(|o| o.finding.as_ref());
         let named: Vec<u64> = named.map(|f| f.key.file.0).collect();
-        assert_eq!(named, [2, 3, 4], "{told:?}");
+        assert_eq!(named, [2, 3, 4], "{obstacles:?}");
         let store = machine.open().await.unwrap();
         let of = |file| common::key(file, 0);
         assert_eq!(
@@ -270,10 +269,7 @@ fn files_that_the_lost_frames_did_not_touch_stay_readable_and_others_are_named()
         );
         for (file, length) in [(2, 300), (3, 300), (4, 10)] {
             let status = store.status(&of(file)).await.unwrap().unwrap();
-            assert_eq!(
-                status.length, length,
-                "the length that was acknowledged is known"
-            );
+            assert_eq!(status.length, length, "the acknowledged length is known");
             let error = read(&store, &of(file), 5, 1).await.unwrap_err();
             let StoreError::Unproven { range, .. } = &error else {
                 panic!("file {file}: {error}");
@@ -293,7 +289,7 @@ fn files_that_the_lost_frames_did_not_touch_stay_readable_and_others_are_named()
             more: false,
         };
         assert_eq!(store.losses().unwrap(), lost);
-        // Written anew in part.
+        // Some bytes are written again.
         put(&store, 2, 100, 50).await;
         assert_eq!(
             read(&store, &of(2), 100, 50).await.unwrap(),
@@ -301,7 +297,7 @@ fn files_that_the_lost_frames_did_not_touch_stay_readable_and_others_are_named()
         );
         assert!(read(&store, &of(2), 99, 2).await.is_err());
         assert!(read(&store, &of(2), 150, 1).await.is_err());
-        // Accepted: what was there when the log was cut.
+        // Accepted: the bytes of the truncated log.
         let accepted = store.accept_losses(FileId(3)).await.unwrap();
         assert_eq!((accepted.ranges, accepted.bytes), (1, 300));
         assert_eq!(read(&store, &of(3), 0, 4096).await.unwrap(), vec![0; 300]);
@@ -330,7 +326,7 @@ fn files_that_the_lost_frames_did_not_touch_stay_readable_and_others_are_named()
     });
 }
 
-/// As earlier versions wrote it: without what frames touched.
+/// Changes the log to what earlier versions wrote, which did not record what frames touch.
 fn forget_touched(machine: &Machine) -> usize {
     let mut count = 0;
     for (name, at, body) in frames(machine) {
@@ -342,8 +338,7 @@ fn forget_touched(machine: &Machine) -> usize {
             machine.disk.damage(&name, |bytes| {
                 let sum = |bytes: &[u8]| crc(bytes).to_le_bytes();
                 let (start, end) = (at + 32, at + 32 + body.len());
-                // Many `Operation` items of a file that nobody has, or fewer bytes, would do: the
-                // item becomes one that says "any".
+                // The item becomes one that says "any".
                 bytes[start + 18] = 1;
                 let of_body = sum(&bytes[start..end]);
                 bytes[at + 16..at + 20].copy_from_slice(&of_body);
@@ -360,7 +355,7 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn where_nothing_says_what_the_lost_frames_touched_every_file_is_in_doubt_until_it_is_accepted() {
+fn lost_frames_that_may_have_touched_any_file_put_every_file_in_doubt_until_accepted() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -381,11 +376,12 @@ fn where_nothing_says_what_the_lost_frames_touched_every_file_is_in_doubt_until_
         let all = frames(&machine);
         let (name, at, _) = &all[all.len() - 3];
         machine.disk.damage(name, |bytes| bytes[at + 60] ^= 1);
-        let told = repair_closed(&machine.config(), true).await.unwrap();
+        let obstacles = repair_closed(&machine.config(), true).await.unwrap();
         assert!(
-            told.iter()
+            obstacles
+                .iter()
                 .any(|o| o.done.contains("no file of the server")),
-            "{told:?}"
+            "{obstacles:?}"
         );
         let store = machine.open().await.unwrap();
         let of = |file| common::key(file, 0);
@@ -439,7 +435,7 @@ fn where_nothing_says_what_the_lost_frames_touched_every_file_is_in_doubt_until_
 }
 
 #[test]
-fn a_repair_that_dies_anywhere_leaves_the_log_damaged_or_all_of_the_doubt() {
+fn a_log_repair_that_is_killed_anywhere_leaves_the_log_damaged_or_every_doubt_recorded() {
     let (mut unrepaired, mut done) = (0, 0);
     for power in [false, true] {
         let (mut at, mut alive) = (0, false);
@@ -466,14 +462,14 @@ fn a_repair_that_dies_anywhere_leaves_the_log_damaged_or_all_of_the_doubt() {
                 } else {
                     machine.kill(at);
                 }
-                let mut told = Vec::new();
+                let mut obstacles = Vec::new();
                 if let Err(error) = machine.open().await {
                     assert!(
                         matches!(error, StoreError::LogDamaged { .. }),
                         "{what}: {error}"
                     );
                     unrepaired += 1;
-                    told = repair_closed(&machine.config(), true).await.unwrap();
+                    obstacles = repair_closed(&machine.config(), true).await.unwrap();
                 } else {
                     done += 1;
                     machine.kill(at);
@@ -490,7 +486,10 @@ fn a_repair_that_dies_anywhere_leaves_the_log_damaged_or_all_of_the_doubt() {
                         Err(error) => panic!("{what}: {error}"),
                     }
                 }
-                assert!(whole > 10 && whole < 40, "{what}: {whole} files, {told:?}");
+                assert!(
+                    whole > 10 && whole < 40,
+                    "{what}: {whole} files, {obstacles:?}"
+                );
             });
         }
     }
@@ -498,7 +497,7 @@ fn a_repair_that_dies_anywhere_leaves_the_log_damaged_or_all_of_the_doubt() {
 }
 
 #[test]
-fn what_was_touched_costs_a_sync_some_ten_bytes_for_each_file() {
+fn recording_touched_files_costs_a_sync_about_ten_bytes_for_each_file() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -514,8 +513,8 @@ fn what_was_touched_costs_a_sync_some_ten_bytes_for_each_file() {
             let synced = store.counters();
             put(&store, 1, 0, 1).await;
             let after = store.counters();
-            // The `Synced` frame goes out with the next frame, which has 64 bytes, and had 56
-            // without the item.
+            // The `Synced` frame goes out with the next frame, which has 64 bytes; it has 56
+            // without a `Touched` item.
             let bytes = after.log_bytes - synced.log_bytes;
             assert_eq!(synced.syncs - before.syncs, 1);
             grew.push((files, bytes));

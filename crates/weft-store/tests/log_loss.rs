@@ -1,5 +1,5 @@
-//! A log that lost frames which it had, or holds what is no frame: never zeros without an error,
-//! told with its file and place, and a repair goes on without what cannot be read.
+//! A log that lost frames or holds bytes that are not frames: reads never return zeros without an
+//! error, the error names file and place, and a repair drops what cannot be read.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -16,7 +16,7 @@ const LENGTH: usize = 20_000;
 async fn filled(machine: &Machine) {
     let store = machine.open().await.unwrap();
     for file in 0..FILES {
-        // Parts of blocks: bytes for the log.
+        // Incomplete blocks go through the log.
         for at in (0..LENGTH).step_by(1000) {
             let data = pattern(file, LENGTH)[at..at + 1000].to_vec();
             let one = write(&key(file, 0), CHUNK, at as u64, data);
@@ -45,8 +45,8 @@ fn segments(machine: &Machine) -> Vec<String> {
         .collect()
 }
 
-/// Files that are as they were written, from the first on, and whether the rest is empty or a
-/// beginning of what was written.
+/// How many files, from the first on, are as they were written; asserts that each other one is a
+/// prefix of what was written.
 async fn whole(store: &Store) -> u64 {
     let mut count = 0;
     for file in 0..FILES {
@@ -58,7 +58,10 @@ async fn whole(store: &Store) -> u64 {
             "wrong bytes in file {file}"
         );
         if found.len() == LENGTH {
-            assert_eq!(count, file, "files behind one that lost bytes lose theirs");
+            assert_eq!(
+                count, file,
+                "files after one that lost bytes lose theirs, too"
+            );
             count += 1;
         }
     }
@@ -84,10 +87,10 @@ const DAMAGES: [(&str, bool, Damage); 7] = [
     ("the last segment is gone", false, |m| {
         m.disk.remove(segments(m).last().unwrap()).unwrap();
     }),
-    ("the first segment is cut", true, |m| {
+    ("the first segment is truncated", true, |m| {
         change(m, 0, |bytes| bytes.truncate(bytes.len() / 2));
     }),
-    ("the last segment is cut", false, |m| {
+    ("the last segment is truncated", false, |m| {
         let last = segments(m).len() - 1;
         change(m, last, |bytes| {
             let held = bytes.iter().rposition(|b| *b != 0).unwrap();
@@ -103,17 +106,17 @@ const DAMAGES: [(&str, bool, Damage); 7] = [
 ];
 
 #[test]
-fn what_a_log_lacks_is_told_and_nothing_changed_until_a_repair_goes_on_without() {
+fn a_damaged_log_is_reported_and_left_unchanged_until_it_is_repaired() {
     for (what, synced, damage) in DAMAGES {
         for power in [false, true] {
             if power && !synced {
-                // What was not synced may go with the power.
+                // Unsynced frames may be lost with the power.
                 continue;
             }
             run(async {
                 let machine = Machine::new(5);
                 filled(&machine).await;
-                assert!(segments(&machine).len() >= 2, "one segment is too easy");
+                assert!(segments(&machine).len() >= 2, "one segment is too few");
                 damage(&machine);
                 if power {
                     machine.lose_power_but_no_bytes();
@@ -129,17 +132,20 @@ fn what_a_log_lacks_is_told_and_nothing_changed_until_a_repair_goes_on_without()
                     assert!(error.to_string().contains("--offline"), "{what}: {error}");
                     assert!(machine.disk.names().is_superset(&names), "{what}");
                 }
-                let looked = repair_closed(&machine.config(), false).await.unwrap();
+                let found = repair_closed(&machine.config(), false).await.unwrap();
                 assert!(
-                    !looked.is_empty() && looked.iter().all(|o| !o.repaired),
+                    !found.is_empty() && found.iter().all(|o| !o.repaired),
                     "{what}"
                 );
                 assert!(
                     machine.open().await.is_err(),
-                    "{what}: looking changes nothing"
+                    "{what}: a check changes nothing"
                 );
-                let told = repair_closed(&machine.config(), true).await.unwrap();
-                assert!(told.iter().all(|o| o.repaired), "{what}: {told:?}");
+                let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+                assert!(
+                    obstacles.iter().all(|o| o.repaired),
+                    "{what}: {obstacles:?}"
+                );
                 assert_eq!(
                     repair_closed(&machine.config(), true).await.unwrap(),
                     [],
@@ -147,8 +153,8 @@ fn what_a_log_lacks_is_told_and_nothing_changed_until_a_repair_goes_on_without()
                 );
                 let store = machine.open().await.unwrap();
                 assert!(whole(&store).await < FILES, "{what}");
-                let anew = write(&key(1, 0), CHUNK, 0, pattern(9, 100));
-                store.write(vec![anew], now()).await.unwrap();
+                let again = write(&key(1, 0), CHUNK, 0, pattern(9, 100));
+                store.write(vec![again], now()).await.unwrap();
                 store.sync().await.unwrap();
                 drop(store);
                 machine.kill(4);
@@ -161,15 +167,15 @@ fn what_a_log_lacks_is_told_and_nothing_changed_until_a_repair_goes_on_without()
 }
 
 #[test]
-fn the_files_are_named_that_frames_wrote_to_which_go() {
+fn a_log_repair_names_the_files_that_dropped_frames_wrote_to() {
     run(async {
         let machine = Machine::new(5);
         filled(&machine).await;
         change(&machine, 0, |bytes| bytes[50_000] ^= 4);
         let before = machine.disk.bytes(&segments(&machine)[0]).unwrap();
         let name = segments(&machine)[0].clone();
-        let told = repair_closed(&machine.config(), true).await.unwrap();
-        let named = told.iter().filter_map(|o| o.finding.as_ref());
+        let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+        let named = obstacles.iter().filter_map(|o| o.finding.as_ref());
         let files: Vec<u64> = named.map(|f| f.key.file.0).collect();
         assert!(
             files.contains(&(FILES - 1)) && !files.contains(&0),
@@ -181,11 +187,11 @@ fn the_files_are_named_that_frames_wrote_to_which_go() {
     });
 }
 
-/// Where a repair can die: before the log is cut, and between the removal of `reached` and the end
-/// of the cut.
+/// A repair can die before the truncation of the log, and between the removal of `reached` and the
+/// end of the truncation.
 #[test]
-fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
-    let (mut uncut, mut unfinished) = (0, 0);
+fn a_log_repair_that_is_killed_anywhere_is_completed_by_the_next() {
+    let (mut untruncated, mut unfinished) = (0, 0);
     for power in [false, true] {
         let (mut at, mut alive) = (0, false);
         while !alive {
@@ -210,14 +216,14 @@ fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
                     .names()
                     .iter()
                     .any(|n| n.starts_with("damaged."));
-                // What is left of the first segment, and a new one that says what is in doubt.
-                let is_cut = machine.disk.bytes(&names[0]).unwrap().len() < before.len()
+                // The rest of the first segment, and a new one that says what is in doubt.
+                let is_truncated = machine.disk.bytes(&names[0]).unwrap().len() < before.len()
                     && segments(&machine).len() == 2;
                 let forgotten = !machine.disk.names().contains("reached");
-                uncut += u64::from(copied && !is_cut);
-                unfinished += u64::from(forgotten && !is_cut);
-                let mut said = Vec::new();
-                if !is_cut {
+                untruncated += u64::from(copied && !is_truncated);
+                unfinished += u64::from(forgotten && !is_truncated);
+                let mut obstacles = Vec::new();
+                if !is_truncated {
                     let held = segments(&machine);
                     let error = machine.open().await.err();
                     let error = error.unwrap_or_else(|| panic!("{what}: {held:?}, {names:?}"));
@@ -225,12 +231,11 @@ fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
                         matches!(error, StoreError::LogDamaged { .. }),
                         "{what}: {error}"
                     );
-                    let told = repair_closed(&machine.config(), true).await.unwrap();
+                    obstacles = repair_closed(&machine.config(), true).await.unwrap();
                     assert!(
-                        !told.is_empty() && told.iter().all(|o| o.repaired),
-                        "{what}: {told:?}"
+                        !obstacles.is_empty() && obstacles.iter().all(|o| o.repaired),
+                        "{what}: {obstacles:?}"
                     );
-                    said = told;
                 }
                 let kept = machine.disk.bytes(&format!("damaged.{}", names[0]));
                 let kept = [kept, machine.disk.bytes(&format!("damaged.{}-1", names[0]))];
@@ -238,25 +243,28 @@ fn a_repair_that_dies_anywhere_is_made_again_by_the_next() {
                     .iter()
                     .flatten()
                     .any(|k| k.len() > 50_000 && before.starts_with(k));
-                assert!(kept, "{what}: nothing is beside the log of what it was");
+                assert!(kept, "{what}: there is no copy of the damaged segment");
                 let store = machine.open().await.expect(&what);
                 let whole = whole(&store).await;
-                // What frames that were not synced said of others may have gone with the power:
-                // then every file is in doubt.
+                // Unsynced frames that say what others touched may be lost with the power: then
+                // every file is in doubt.
                 let any = |o: &weft_store::Obstacle| o.reason.contains("nothing says which files");
-                let doubted = power && said.iter().any(any);
+                let doubted = power && obstacles.iter().any(any);
                 assert!(
                     (whole > 0 || doubted) && whole < FILES,
-                    "{what}: {whole}, {said:?}"
+                    "{what}: {whole}, {obstacles:?}"
                 );
             });
         }
     }
-    assert!(uncut > 0 && unfinished > 0, "{uncut}, {unfinished}");
+    assert!(
+        untruncated > 0 && unfinished > 0,
+        "{untruncated}, {unfinished}"
+    );
 }
 
 #[test]
-fn what_was_not_synced_may_go_with_the_power_and_a_clean_close_needs_no_log() {
+fn power_loss_may_drop_unsynced_frames_and_a_clean_close_needs_no_log() {
     for seed in 0..20 {
         run(async {
             let machine = Machine::new(seed);
@@ -273,7 +281,7 @@ fn what_was_not_synced_may_go_with_the_power_and_a_clean_close_needs_no_log() {
 }
 
 #[test]
-fn a_data_file_that_is_gone_after_a_kill_costs_what_lay_in_it() {
+fn a_data_file_missing_after_a_kill_costs_only_its_blocks() {
     run(async {
         let machine = Machine::new(5);
         let store = machine.open().await.unwrap();
@@ -286,20 +294,20 @@ fn a_data_file_that_is_gone_after_a_kill_costs_what_lay_in_it() {
         }
         let small = write(&key(7, 0), CHUNK, 0, pattern(7, 100));
         store.write(vec![small], now()).await.unwrap();
-        // Parts of blocks that are gone.
+        // Small pieces of blocks that are gone.
         for file in [1, 2] {
-            let part = write(&key(file, 0), CHUNK, 10, pattern(8, 100));
-            store.write(vec![part], now()).await.unwrap();
+            let piece = write(&key(file, 0), CHUNK, 10, pattern(8, 100));
+            store.write(vec![piece], now()).await.unwrap();
         }
         drop(store);
         machine.kill(1);
         machine.disk.remove("data").unwrap();
         assert!(machine.open().await.is_err());
-        let told = repair_closed(&machine.config(), true).await.unwrap();
-        assert!(!told.is_empty() && told.iter().all(|o| o.repaired));
+        let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+        assert!(!obstacles.is_empty() && obstacles.iter().all(|o| o.repaired));
         assert!(
             machine.open().await.is_err(),
-            "what the log has of a block is not given up by itself"
+            "bytes that the log has of a block are not dropped silently"
         );
         let mut config = machine.config();
         config.accept_loss = true;
@@ -319,7 +327,7 @@ fn a_data_file_that_is_gone_after_a_kill_costs_what_lay_in_it() {
 }
 
 #[test]
-fn without_room_for_a_segment_what_is_applied_is_not_set_back() {
+fn without_space_for_a_segment_applied_changes_stay_applied() {
     run(async {
         let machine = Machine::new(6);
         let put = async |store: &Store, file: u64| {
@@ -337,8 +345,8 @@ fn without_room_for_a_segment_what_is_applied_is_not_set_back() {
         assert!(!machine.disk.names().contains(&first));
         drop(store);
         machine.kill(1);
-        // Of the removals of two segments only the second one reached the disk, and nothing that
-        // came after the last sync.
+        // Only the second of two removals of segments reached the disk, and nothing after the last
+        // sync.
         for name in segments(&machine) {
             machine.disk.damage(&name, |bytes| bytes.fill(0));
         }

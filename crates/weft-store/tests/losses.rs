@@ -1,4 +1,4 @@
-//! What is lost stays lost, and is said, until it is written anew, removed or accepted.
+//! Lost bytes stay lost and are reported until they are written again, removed or accepted.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -9,7 +9,7 @@ use weft_store::{Losses, Store, StoreError};
 
 const CHUNK: u32 = 16384;
 const LENGTH: u64 = 40_000;
-const OF_ONE: Losses = Losses {
+const ONE_LOSS: Losses = Losses {
     files: 1,
     ranges: 1,
     bytes: 8192,
@@ -26,7 +26,7 @@ async fn put(store: &Store, file: u64) {
     store.write(all, now()).await.unwrap();
 }
 
-/// Two files; of the first, two blocks of the second chunk were given up.
+/// Two files; two blocks of the first are lost, in its second chunk.
 async fn with_a_loss(machine: &Machine) -> Store {
     let store = machine.open().await.unwrap();
     put(&store, 1).await;
@@ -40,7 +40,7 @@ async fn with_a_loss(machine: &Machine) -> Store {
         assert!(machine.disk.flip("data", block * 4096 + 7, 1));
     }
     repair(&store).await;
-    assert_eq!(store.losses().unwrap(), OF_ONE);
+    assert_eq!(store.losses().unwrap(), ONE_LOSS);
     store
 }
 
@@ -61,7 +61,7 @@ async fn is_lost(store: &Store, at: u64) -> bool {
 }
 
 #[test]
-fn a_read_of_what_is_lost_names_the_file_and_the_whole_range() {
+fn a_read_of_lost_bytes_names_the_file_and_the_whole_range() {
     run(async {
         let machine = Machine::new(1);
         let store = with_a_loss(&machine).await;
@@ -85,26 +85,26 @@ fn a_read_of_what_is_lost_names_the_file_and_the_whole_range() {
 }
 
 #[test]
-fn a_loss_is_known_after_a_kill_a_loss_of_power_and_a_clean_close() {
+fn a_loss_is_remembered_after_a_kill_a_power_loss_and_a_clean_close() {
     run(async {
         let machine = Machine::new(2);
         let store = with_a_loss(&machine).await;
         machine.kill(1);
         let store = (drop(store), machine.open().await.unwrap()).1;
-        assert_eq!(store.losses().unwrap(), OF_ONE);
+        assert_eq!(store.losses().unwrap(), ONE_LOSS);
         store.sync().await.unwrap();
         machine.lose_power(2);
         let store = (drop(store), machine.open().await.unwrap()).1;
-        assert_eq!(store.losses().unwrap(), OF_ONE);
+        assert_eq!(store.losses().unwrap(), ONE_LOSS);
         store.close().await.unwrap();
         let store = (drop(store), machine.open().await.unwrap()).1;
-        assert_eq!(store.losses().unwrap(), OF_ONE);
+        assert_eq!(store.losses().unwrap(), ONE_LOSS);
         assert!(is_lost(&store, 20_480).await);
     });
 }
 
 #[test]
-fn what_is_written_anew_cut_off_cleared_or_removed_is_lost_no_more() {
+fn rewriting_truncating_clearing_or_removing_lost_bytes_ends_the_loss() {
     for how in 0..4 {
         run(async {
             let machine = Machine::new(3);
@@ -135,7 +135,7 @@ fn what_is_written_anew_cut_off_cleared_or_removed_is_lost_no_more() {
                     None
                 }
             };
-            let expected = left.map(|bytes| Losses { bytes, ..OF_ONE });
+            let expected = left.map(|bytes| Losses { bytes, ..ONE_LOSS });
             assert_eq!(
                 store.losses().unwrap(),
                 expected.unwrap_or_default(),
@@ -153,7 +153,7 @@ fn what_is_written_anew_cut_off_cleared_or_removed_is_lost_no_more() {
 }
 
 #[test]
-fn going_back_to_a_checkpoint_that_has_the_bytes_ends_a_loss() {
+fn a_rollback_to_a_checkpoint_with_the_bytes_ends_a_loss() {
     run(async {
         let machine = Machine::new(4);
         let store = machine.open().await.unwrap();
@@ -169,7 +169,7 @@ fn going_back_to_a_checkpoint_that_has_the_bytes_ends_a_loss() {
             assert!(machine.disk.flip("data", block * 4096 + 7, 1));
         }
         repair(&store).await;
-        assert_eq!(store.losses().unwrap(), OF_ONE);
+        assert_eq!(store.losses().unwrap(), ONE_LOSS);
         assert!(is_lost(&store, 20_480).await);
         store.roll_back(FileId(1), 1, 5, now()).await.unwrap();
         assert!(!is_lost(&store, 20_480).await);
@@ -179,7 +179,7 @@ fn going_back_to_a_checkpoint_that_has_the_bytes_ends_a_loss() {
     });
 }
 
-/// What a file is whose loss was accepted.
+/// The contents of a file whose loss was accepted.
 fn accepted() -> Vec<u8> {
     let mut right = pattern(1, LENGTH as usize);
     right[20_480..28_672].fill(0);
@@ -187,7 +187,7 @@ fn accepted() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_accepted_reads_as_zeros_in_the_file_and_its_checkpoints() {
+fn accepted_losses_read_as_zeros_in_the_file_and_its_checkpoints() {
     run(async {
         let machine = Machine::new(5);
         let store = machine.open().await.unwrap();
@@ -195,7 +195,7 @@ fn what_is_accepted_reads_as_zeros_in_the_file_and_its_checkpoints() {
         store.apply().await.unwrap();
         let blocks = machine.disk.blocks("data");
         store.checkpoint(FileId(1), 1, now()).await.unwrap();
-        // The living fork has an entry of its own, which shares what is lost.
+        // The current fork has a private entry, which shares the lost blocks.
         let near = vec![write(&key(1, 0), CHUNK, 16_384, pattern(8, 4096))];
         store.write(near, now()).await.unwrap();
         store.apply().await.unwrap();
@@ -210,7 +210,7 @@ fn what_is_accepted_reads_as_zeros_in_the_file_and_its_checkpoints() {
             Losses {
                 ranges: 2,
                 bytes: 16_384,
-                ..OF_ONE
+                ..ONE_LOSS
             }
         );
         assert_eq!(
@@ -240,7 +240,7 @@ fn what_is_accepted_reads_as_zeros_in_the_file_and_its_checkpoints() {
 }
 
 #[test]
-fn a_crash_while_a_loss_is_accepted_leaves_the_loss_or_zeros() {
+fn a_crash_during_the_acceptance_of_a_loss_leaves_the_loss_or_zeros() {
     for power in [false, true] {
         let mut at = 1;
         let mut seen = [false; 2];
@@ -259,12 +259,12 @@ fn a_crash_while_a_loss_is_accepted_leaves_the_loss_or_zeros() {
                 }
                 let store = machine.open().await.unwrap();
                 let zeros = !is_lost(&store, 20_480).await;
-                assert!(zeros || !done, "operation {at}: it was answered");
+                assert!(zeros || !done, "operation {at}: the call succeeded");
                 assert_eq!(store.losses().unwrap() == Losses::default(), zeros);
                 if zeros {
                     assert!(read(&store, &key(1, 0), 0, LENGTH).await.unwrap() == accepted());
                 } else {
-                    assert_eq!(store.losses().unwrap(), OF_ONE);
+                    assert_eq!(store.losses().unwrap(), ONE_LOSS);
                 }
                 (died, zeros)
             });

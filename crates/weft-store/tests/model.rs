@@ -1,19 +1,20 @@
-//! Random operations, crashes and reopenings against an oracle that knows which states are allowed.
+//! Random operations, crashes and reopenings, compared with an oracle that knows which states are
+//! allowed.
 //!
-//! The oracle keeps the state after every operation. After a kill the store must hold the state
-//! after the last acknowledged one, or after the one that was under way; after a loss of power the
-//! state after some operation between the last sync and that.
+//! The oracle keeps the state after every operation. After a kill, the store must hold the state
+//! after the last acknowledged operation, or after the one in flight. After a power loss, it must
+//! hold the state after the last sync or after some later operation.
 #![allow(missing_docs)]
 
 use crate::common;
+#[path = "model/coverage.rs"]
+pub mod coverage;
 #[path = "model/history.rs"]
 pub mod history;
 #[path = "model/oracle.rs"]
 pub mod oracle;
 #[path = "model/real.rs"]
 pub mod real;
-#[path = "model/seen.rs"]
-pub mod seen;
 
 use common::{Machine, run};
 use history::{History, difference};
@@ -23,8 +24,9 @@ use rand::{Rng, SeedableRng};
 use real::observe;
 use weft_layout::FileId;
 
-/// One machine, several lives: operations, a crash, recovery (perhaps with a crash of its own).
-async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
+/// One machine, several processes: each runs operations and crashes, and its store recovers,
+/// perhaps with another crash. Returns the number of disk operations.
+async fn run_lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
     const FILES: std::ops::Range<u64> = 0..4;
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut machine = Machine::new(seed);
@@ -37,7 +39,7 @@ async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
         machine.disk.die_at(machine.disk.operations() + die_at);
         match machine.open().await {
             Ok(store) => {
-                // Opening syncs: nothing before it can be lost any more.
+                // Opening syncs: nothing before it can be lost.
                 history = History::new(history.states.pop().unwrap());
                 history
                     .go(&store, &mut rng, base, count, FILES, &machine)
@@ -51,7 +53,7 @@ async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
         }
         base += count;
         operations = machine.disk.operations();
-        seen::log(&machine);
+        coverage::add_log(&machine);
         if power {
             machine.lose_power(rng.random());
         } else {
@@ -65,7 +67,7 @@ async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
             Err(error) => panic!("{what}: power {power}: cannot reopen: {error}"),
         };
         let found = history.check(observe(&store, FILES).await, power, &what);
-        // Go on for a while: what recovery got wrong would show here.
+        // More operations show what recovery got wrong.
         history = History::new(found);
         history.go(&store, &mut rng, base, 6, FILES, &machine).await;
         base += 6;
@@ -91,12 +93,12 @@ async fn lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
             machine.kill(rng.random());
         }
     }
-    seen::end(&machine);
+    coverage::add_machine(&machine);
     operations
 }
 
-/// Seeds of a test: `count` of them where `WEFT_CASES` does not ask for others; it is how many
-/// [`MANY`] are.
+/// The seeds of a test: `count` of them by default. `WEFT_CASES` scales that; its default is
+/// [`MANY`].
 fn seeds(from: u64, count: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let from = from + number("WEFT_SEED").unwrap_or(0);
@@ -104,44 +106,44 @@ fn seeds(from: u64, count: u64) -> std::ops::Range<u64> {
     from..from + (count * cases).div_ceil(MANY)
 }
 
-/// Runs of many lives.
+/// Runs of the test with many crashes.
 const MANY: u64 = 150;
 
 #[test]
-fn without_a_crash_the_store_is_the_model() {
+fn without_a_crash_the_store_equals_the_model() {
     for seed in seeds(0, 20) {
-        run(lives(seed, &[(u64::MAX / 2, false)], 120));
+        run(run_lives(seed, &[(u64::MAX / 2, false)], 120));
     }
 }
 
 #[test]
 fn a_crash_at_every_storage_operation_leaves_an_allowed_state() {
     for seed in seeds(100, 4) {
-        let total = run(lives(seed, &[(u64::MAX / 2, false)], 25));
+        let total = run(run_lives(seed, &[(u64::MAX / 2, false)], 25));
         for at in 1..=total {
             for power in [false, true] {
-                run(lives(seed, &[(at, power)], 25));
+                run(run_lives(seed, &[(at, power)], 25));
             }
         }
     }
-    seen::assert_deaths();
+    coverage::assert_deaths();
 }
 
 #[test]
-fn crashes_of_many_lives_leave_allowed_states() {
+fn repeated_crashes_leave_allowed_states() {
     for seed in seeds(1000, MANY) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let deaths: Vec<(u64, bool)> = (0..6)
             .map(|_| (rng.random_range(1..160), rng.random_bool(0.5)))
             .collect();
-        run(lives(seed, &deaths, 60));
+        run(run_lives(seed, &deaths, 60));
     }
-    seen::assert_deaths();
-    seen::assert_everything();
+    coverage::assert_deaths();
+    coverage::assert_everything();
 }
 
 #[test]
-fn concurrent_writers_of_their_own_files_each_keep_a_prefix() {
+fn concurrent_writers_each_keep_a_prefix_of_their_file() {
     for seed in seeds(2000, 60) {
         run(async {
             let mut rng = SmallRng::seed_from_u64(seed);
@@ -181,20 +183,20 @@ fn concurrent_writers_of_their_own_files_each_keep_a_prefix() {
     }
 }
 
-/// The smallest failing run of one life without a crash, to look at with `SHOW=1`.
+/// Finds the smallest failing run without a crash; `SHOW=1` prints its operations.
 #[test]
 #[ignore = "a tool for finding the smallest failing run"]
 fn smallest() {
     for count in 1..90 {
         for seed in 0..20 {
             println!("seed {seed} count {count}");
-            run(lives(seed, &[(u64::MAX / 2, false)], count));
+            run(run_lives(seed, &[(u64::MAX / 2, false)], count));
         }
     }
 }
 
 #[test]
-fn without_checkpoints_a_store_holds_what_its_files_hold_and_no_more() {
+fn without_checkpoints_a_store_uses_only_the_blocks_of_its_files() {
     for seed in seeds(3000, 60) {
         run(async {
             let mut rng = SmallRng::seed_from_u64(seed);

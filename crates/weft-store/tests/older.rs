@@ -1,5 +1,5 @@
-//! A store that is an older copy of one that had acknowledged more, and was accepted: all that it
-//! has is in doubt, except what was made later (`docs/design/0022-older-copies.md`).
+//! An older copy of a store that had acknowledged more, once it is accepted: everything in it is in
+//! doubt, except files made later (`docs/design/0022-older-copies.md`).
 #![allow(missing_docs)]
 
 use crate::common;
@@ -8,7 +8,7 @@ use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::{CellOffset, FileId};
 use weft_store::{Losses, Store, StoreError, repair_closed};
 
-/// Files from this one on were made after the acceptance.
+/// Files from this one on are made after the acceptance.
 const NEW: FileId = FileId(5);
 
 async fn put(store: &Store, file: u64, at: u64) {
@@ -37,13 +37,13 @@ async fn accepted(machine: &Machine) -> Store {
 }
 
 #[test]
-fn an_accepted_older_copy_is_in_doubt_until_it_is_written_anew_or_accepted() {
+fn an_older_copy_is_in_doubt_until_it_is_rewritten_or_accepted() {
     run(async {
         let machine = Machine::new(1);
         let mut store = accepted(&machine).await;
-        // At once, after a loss of power, and once the index has it.
+        // At once, after a power loss, and once the index has it.
         for round in 0..3 {
-            // 3 and 4 are not there, and may have been.
+            // Files 3 and 4 are not there, and may have been.
             for file in 1..=4 {
                 assert!(
                     is_in_doubt(&store, file).await,
@@ -66,7 +66,7 @@ fn an_accepted_older_copy_is_in_doubt_until_it_is_written_anew_or_accepted() {
             }
             store = machine.open().await.unwrap();
         }
-        // A hole of a file that was made later is one.
+        // A hole of a later file is not in doubt.
         put(&store, 6, 5000).await;
         assert_eq!(read(&store, &key(6, 0), 0, 9).await.unwrap(), [0; 9]);
         assert_eq!(read(&store, &key(6, 0), 5300, 9).await.unwrap(), []);

@@ -1,4 +1,4 @@
-//! Where a store says data is.
+//! The data ranges that a store reports.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use weft_layout::{CellOffset, FileId};
 use weft_store::{ForkKey, Store, StoreError};
 
-/// All runs from `from` on, asked for in steps of `limit`; runs that touch are joined.
+/// All runs from `from` on, read in steps of `limit`; adjacent runs are joined.
 async fn runs(store: &Store, key: &ForkKey, from: u64, limit: usize) -> Vec<Range<u64>> {
     let (mut out, mut from): (Vec<Range<u64>>, _) = (Vec::new(), CellOffset(from));
     loop {
@@ -34,7 +34,7 @@ async fn runs(store: &Store, key: &ForkKey, from: u64, limit: usize) -> Vec<Rang
 }
 
 #[test]
-fn runs_tell_data_and_leave_out_holes_of_any_size() {
+fn data_runs_skip_holes_of_any_size() {
     run(async {
         let machine = Machine::new(31);
         let store = machine.open().await.unwrap();
@@ -73,7 +73,7 @@ fn runs_tell_data_and_leave_out_holes_of_any_size() {
 }
 
 #[test]
-fn runs_agree_with_the_blocks_that_were_written() {
+fn data_runs_equal_the_written_blocks() {
     run(async {
         let machine = Machine::new(32);
         let mut store = machine.open().await.unwrap();
@@ -90,7 +90,7 @@ fn runs_agree_with_the_blocks_that_were_written() {
                     .unwrap();
                 let end = offset + bytes as u64;
                 length = length.max(end);
-                // Blocks begin with their chunk.
+                // Blocks are counted from their chunk's start.
                 let floor = |x: u64| x / size * size + x % size / 4096 * 4096;
                 let last = floor(end - 1);
                 written.push(floor(offset)..(last + 4096).min((last / size + 1) * size));

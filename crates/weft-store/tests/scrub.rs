@@ -1,4 +1,5 @@
-//! The scrub: exactly what was damaged is found, nothing stops it, and it goes on where it stopped.
+//! The scrub: it finds exactly the damaged blocks, no damage stops it, and it continues where it
+//! stopped.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -9,7 +10,7 @@ use weft_store::{Fault, Finding, ScrubPosition, Store, StoreError};
 
 const CHUNK: u32 = 16384;
 
-/// Three files of ten chunks, one after the other on the disk, in the index and out of the cache.
+/// Three files of ten chunks, consecutive on the disk, in the index and not in the cache.
 async fn filled(machine: &Machine) -> Store {
     let store = machine.open().await.unwrap();
     for file in 1..4 {
@@ -21,37 +22,38 @@ async fn filled(machine: &Machine) -> Store {
     store
 }
 
-/// A whole pass in parts; also how many parts.
-async fn pass(store: &Store, part: u64) -> (Vec<Finding>, u64, u64) {
+/// A whole pass in steps; returns the findings, the bytes read and the number of steps.
+async fn pass(store: &Store, step: u64) -> (Vec<Finding>, u64, u64) {
     store.scrub_begin().await.unwrap();
-    let (mut findings, mut bytes, mut parts) = (Vec::new(), 0, 0);
+    let (mut findings, mut bytes, mut steps) = (Vec::new(), 0, 0);
     let mut at = Some(ScrubPosition::default());
     while let Some(from) = at {
-        let done = store.scrub(&from, part).await.unwrap();
+        let done = store.scrub(&from, step).await.unwrap();
         findings.extend(done.findings);
-        (bytes, parts) = (bytes + done.bytes, parts + 1);
+        (bytes, steps) = (bytes + done.bytes, steps + 1);
         at = done.next;
     }
-    (findings, bytes, parts)
+    (findings, bytes, steps)
 }
 
-/// What a block of the disk belongs to, as the typed error of a read says it.
-async fn said(store: &Store, file: u64) -> Vec<(u64, u32, u64)> {
-    let mut said = Vec::new();
+/// The bad blocks of a file, as the errors of reads name them: chunk, block of the chunk, block of
+/// the disk.
+async fn bad_blocks(store: &Store, file: u64) -> Vec<(u64, u32, u64)> {
+    let mut bad = Vec::new();
     for block in 0..40 {
         match read(store, &key(file, 0), block * 4096, 4096).await {
             Ok(_) => {}
             Err(StoreError::BadChecksum {
                 chunk, at, block, ..
-            }) => said.push((chunk, at, block)),
+            }) => bad.push((chunk, at, block)),
             Err(error) => panic!("{error}"),
         }
     }
-    said
+    bad
 }
 
 #[test]
-fn exactly_the_damaged_blocks_are_found_and_reads_name_the_same() {
+fn a_scrub_finds_exactly_the_damaged_blocks_and_reads_name_the_same() {
     run(async {
         let machine = Machine::new(1);
         let store = filled(&machine).await;
@@ -63,10 +65,10 @@ fn exactly_the_damaged_blocks_are_found_and_reads_name_the_same() {
             }
         }));
         store.drop_cache();
-        for part in [1, 4096, 40_000, 1 << 20] {
-            let (findings, bytes, parts) = pass(&store, part).await;
+        for step in [1, 4096, 40_000, 1 << 20] {
+            let (findings, bytes, steps) = pass(&store, step).await;
             assert_eq!(bytes, 3 * (160 << 10));
-            assert!(parts > 1 || part == 1 << 20);
+            assert!(steps > 1 || step == 1 << 20);
             assert!(findings.iter().all(|f| f.fault == Fault::Checksum));
             let found: Vec<_> = findings
                 .iter()
@@ -74,11 +76,11 @@ fn exactly_the_damaged_blocks_are_found_and_reads_name_the_same() {
                 .collect();
             assert_eq!(found, [(1, 0, 3..4, 3), (1, 1, 0..1, 4), (2, 2, 2..4, 50)]);
         }
-        assert_eq!(said(&store, 1).await, [(0, 3, 3), (1, 0, 4)]);
-        assert_eq!(said(&store, 2).await, [(2, 2, 50), (2, 3, 51)]);
-        assert_eq!(said(&store, 3).await, []);
+        assert_eq!(bad_blocks(&store, 1).await, [(0, 3, 3), (1, 0, 4)]);
+        assert_eq!(bad_blocks(&store, 2).await, [(2, 2, 50), (2, 3, 51)]);
+        assert_eq!(bad_blocks(&store, 3).await, []);
         assert_eq!(store.counters().scrub_bad_blocks, 4 * 4);
-        // Written anew, they are good again; a deleted file has nothing bad.
+        // Blocks that are written again are good; a deleted file has no bad blocks.
         let all = vec![write(&key(1, 0), CHUNK, 0, pattern(9, 160 << 10))];
         store.write(all, now()).await.unwrap();
         store.delete_file(FileId(2)).await.unwrap();
@@ -87,11 +89,11 @@ fn exactly_the_damaged_blocks_are_found_and_reads_name_the_same() {
 }
 
 #[test]
-fn what_the_disk_does_not_give_is_a_finding_and_its_neighbours_are_not() {
+fn an_unreadable_block_is_a_finding_and_its_neighbours_are_not() {
     run(async {
         let machine = Machine::new(2);
         let store = filled(&machine).await;
-        // The last chunk has blocks 116..120: its read fails, two of its blocks can be read.
+        // The last chunk has blocks 116..120: its read fails, but two of its blocks can be read.
         let cut = |bytes: &mut Vec<u8>| bytes.truncate(118 * 4096);
         assert!(machine.disk.damage("data", cut));
         let (findings, _, _) = pass(&store, 1 << 20).await;
@@ -109,7 +111,7 @@ fn what_the_disk_does_not_give_is_a_finding_and_its_neighbours_are_not() {
 }
 
 #[test]
-fn a_damaged_entry_is_a_finding_and_the_pass_goes_on() {
+fn a_damaged_entry_is_a_finding_and_the_pass_continues() {
     run(async {
         let machine = Machine::new(3);
         let store = filled(&machine).await;
@@ -157,11 +159,11 @@ fn files_that_change_during_a_pass_are_never_found_bad() {
 }
 
 #[test]
-fn a_pass_needs_no_log_behind_the_index() {
+fn a_scrub_moves_the_index_off_its_journal_and_releases_the_log() {
     run(async {
         let machine = Machine::new(3);
         let store = filled(&machine).await;
-        let kept = |machine: &Machine| {
+        let segments = |machine: &Machine| {
             let names = machine.disk.names().into_iter();
             let logs = names.filter(|name| name.starts_with("log."));
             logs.filter(|name| {
@@ -172,14 +174,14 @@ fn a_pass_needs_no_log_behind_the_index() {
             })
             .collect::<Vec<_>>()
         };
-        // What was brought into the index, which has it in its journal only.
-        let before = kept(&machine);
+        // The retained segment: the index has its contents only in the journal.
+        let before = segments(&machine);
         let [segment] = &before[..] else {
             panic!("{before:?}")
         };
         assert!(machine.disk.damage(segment, |bytes| bytes[40] ^= 1));
         assert_eq!(pass(&store, 1 << 20).await.0, []);
-        assert_eq!(kept(&machine), Vec::<String>::new());
+        assert_eq!(segments(&machine), Vec::<String>::new());
         drop(store);
         machine.kill(1);
         machine.index.lose_journal(0);

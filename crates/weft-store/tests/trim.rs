@@ -1,4 +1,4 @@
-//! Free space goes back to the host, and nothing else goes with it.
+//! Free space goes back to the host, and no data goes with it.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -39,7 +39,7 @@ async fn expect(store: &Store, file: u64, when: &str) {
     );
 }
 
-/// Twelve files, of which four stay.
+/// Writes twelve files and deletes eight of them.
 async fn fill_and_delete(store: &Store) {
     for file in 1..=12 {
         put(store, file).await.unwrap();
@@ -56,8 +56,8 @@ async fn expect_rest(store: &Store, when: &str) {
     }
 }
 
-/// What the host may hold of the data: what is stored, a twentieth, what is kept for the next
-/// writes.
+/// The most bytes that the host may hold: those stored, a twentieth of them, and the spare for the
+/// next writes.
 fn bound(store: &Store) -> u64 {
     let used = store.usage().used;
     used + used / 20 + SPARE
@@ -68,12 +68,12 @@ fn held(machine: &Machine) -> u64 {
 }
 
 #[test]
-fn a_minute_after_the_last_change_the_host_has_what_is_free() {
+fn free_blocks_are_back_at_the_host_a_minute_after_the_last_change() {
     run(async {
         let machine = Machine::new(1);
         let store = open(&machine).await;
         fill_and_delete(&store).await;
-        assert!(held(&machine) > 24 * MIB, "nothing was there to give back");
+        assert!(held(&machine) > 24 * MIB, "there was nothing to give back");
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(store.usage().used, 4 * LENGTH);
         let held = held(&machine);
@@ -90,7 +90,7 @@ fn a_minute_after_the_last_change_the_host_has_what_is_free() {
 }
 
 #[test]
-fn trim_gives_back_at_once_what_is_free() {
+fn trim_returns_free_blocks_at_once() {
     run(async {
         let machine = Machine::new(2);
         let store = open(&machine).await;
@@ -106,11 +106,11 @@ fn trim_gives_back_at_once_what_is_free() {
 }
 
 #[test]
-fn free_pieces_that_are_small_go_back_too_where_they_are_many() {
+fn many_small_free_extents_go_back_too() {
     run(async {
         let machine = Machine::new(8);
         let store = open(&machine).await;
-        // Blocks of two files by turns, so that no two of one lie side by side.
+        // Blocks of two files in turns, so that no two of one file are adjacent.
         for at in 0..512 {
             for file in [1, 2] {
                 let data = pattern(at, 32 << 10);
@@ -126,7 +126,7 @@ fn free_pieces_that_are_small_go_back_too_where_they_are_many() {
 }
 
 #[test]
-fn what_was_given_back_counts_as_room_only_while_the_host_has_it() {
+fn returned_blocks_count_as_available_only_while_the_host_has_space() {
     run(async {
         let machine = Machine::new(3);
         machine.disk.set_capacity(64 * MIB);
@@ -140,7 +140,7 @@ fn what_was_given_back_counts_as_room_only_while_the_host_has_it() {
             after.capacity.abs_diff(before.capacity) <= MIB,
             "{before:?} {after:?}"
         );
-        // Others take the host's room.
+        // Other programs take the host's space.
         machine.disk.set_capacity(held(&machine) + 2 * MIB);
         assert!(
             store.usage().available <= SPARE + 3 * MIB,
@@ -165,15 +165,15 @@ fn what_was_given_back_counts_as_room_only_while_the_host_has_it() {
     });
 }
 
-/// Ends a life at an operation of a trim, or of the writes into what it gave back; false: there was
-/// no such operation.
+/// Dies at an operation of a trim, or of the writes into the blocks that it gave back; returns
+/// false if there was no such operation.
 async fn crash_at(at: u64, power: bool) -> bool {
     let machine = Machine::new(1000 + at);
     let store = open(&machine).await;
     fill_and_delete(&store).await;
     let begun = machine.disk.operations();
     machine.disk.die_at(begun + at);
-    // Either fails where the process dies.
+    // Either fails once the process is dead.
     let mut written = Vec::new();
     if store.trim().await.is_ok() {
         for file in 21..=24 {
@@ -222,7 +222,7 @@ fn a_crash_at_every_operation_of_a_trim_loses_nothing() {
 }
 
 #[test]
-fn a_store_that_was_trimmed_opens_with_the_room_that_it_had() {
+fn a_trimmed_store_opens_with_the_same_available_space() {
     run(async {
         let machine = Machine::new(5);
         machine.disk.set_capacity(64 * MIB);
@@ -235,8 +235,8 @@ fn a_store_that_was_trimmed_opens_with_the_room_that_it_had() {
         let store = open(&machine).await;
         let after = store.usage();
         assert_eq!(after.used, before.used);
-        let room = after.available.abs_diff(before.available);
-        assert!(room <= MIB, "{before:?} {after:?}");
+        let difference = after.available.abs_diff(before.available);
+        assert!(difference <= MIB, "{before:?} {after:?}");
         assert!(held(&machine) <= bound(&store));
         expect_rest(&store, "opened again").await;
         for file in 21..=32 {
@@ -247,7 +247,7 @@ fn a_store_that_was_trimmed_opens_with_the_room_that_it_had() {
 }
 
 #[test]
-fn a_cut_and_pages_have_room_on_a_host_that_is_full_when_the_store_is_opened() {
+fn a_truncation_and_dirty_pages_find_blocks_when_the_host_is_full_at_opening() {
     run(async {
         let machine = Machine::new(6);
         let store = open(&machine).await;
@@ -268,7 +268,7 @@ fn a_cut_and_pages_have_room_on_a_host_that_is_full_when_the_store_is_opened() {
             .truncate(FileId(6), vec![(key(6, 0), 1_000_001)], 1, now())
             .await
             .unwrap();
-        let cut = read(&store, &key(6, 0), 0, 1_000_001).await.unwrap();
-        assert!(cut == pattern(6, LENGTH as usize)[..1_000_001]);
+        let found = read(&store, &key(6, 0), 0, 1_000_001).await.unwrap();
+        assert!(found == pattern(6, LENGTH as usize)[..1_000_001]);
     });
 }

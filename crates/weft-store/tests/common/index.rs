@@ -17,25 +17,24 @@ pub struct CrashKv {
     now: Mutex<Arc<Map>>,
     /// State at the last sync, and every batch since.
     durable: Mutex<(Arc<Map>, Vec<Batch>)>,
-    /// State that is in tables, and every batch since: what a journal has.
+    /// State in tables, and every batch since: the contents of the journal.
     settled: Mutex<(Arc<Map>, Vec<Batch>)>,
-    /// Batches that went with journals.
+    /// Batches that were lost with journals.
     unread: AtomicU64,
     deaths: Mutex<BTreeMap<&'static str, u64>>,
-    /// Which operations of the machine were the index's.
+    /// The operations of the machine that were writes and syncs of the index.
     steps: Mutex<Vec<u64>>,
     unreadable: AtomicBool,
     full: AtomicBool,
-    /// How often it still says that there is room for what brings some back, and whether it did the
-    /// last time.
-    last_room: AtomicU64,
+    /// How often it still grants the reserve, and whether it did the last time.
+    reserve: AtomicU64,
     granted: AtomicBool,
     panics: AtomicBool,
-    /// How many operations it still does before it refuses one for now.
+    /// How many operations it still does before it refuses one.
     refuses: AtomicI64,
 }
 
-fn put(map: &mut Map, batch: &Batch) {
+fn apply(map: &mut Map, batch: &Batch) {
     for (space, key, value) in &batch.changes {
         match value {
             Some(value) => map.insert((*space, key.clone()), value.clone()),
@@ -88,7 +87,7 @@ impl OrderedKv for CrashKv {
         unimplemented!("the store only writes batches")
     }
     fn write(&self, batch: Batch) -> Result<(), KvError> {
-        put(Arc::make_mut(&mut self.now.lock()), &batch);
+        apply(Arc::make_mut(&mut self.now.lock()), &batch);
         self.settled.lock().1.push(batch.clone());
         self.durable.lock().1.push(batch);
         Ok(())
@@ -106,15 +105,15 @@ impl OrderedKv for CrashKv {
     }
 }
 
-/// The index as one life of a process has it: what it does is counted with what the disks do, can
-/// be the last thing that the process does, and ends with it.
-pub struct Living {
+/// The index as one process has it: its operations are counted with those of the disks, the process
+/// can die at one of them, and none takes effect after that.
+pub struct LiveKv {
     index: Arc<CrashKv>,
     disk: SimStorage,
     life: u64,
 }
 
-impl Living {
+impl LiveKv {
     pub fn new(index: &Arc<CrashKv>, disk: &SimStorage) -> Arc<Self> {
         Arc::new(Self {
             index: Arc::clone(index),
@@ -123,8 +122,8 @@ impl Living {
         })
     }
 
-    /// An operation of which nothing takes effect where it is the last one: the process dies before
-    /// it.
+    /// Counts an operation. If it is the last one of the process, it does not take effect: the
+    /// process dies before it.
     fn step(&self, doing: &'static str) -> Result<(), KvError> {
         let failed = |reason: String| KvError::Engine { doing, reason };
         let done = self.disk.step(self.life);
@@ -140,7 +139,7 @@ impl Living {
     }
 }
 
-impl OrderedKv for Living {
+impl OrderedKv for LiveKv {
     fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError> {
         if self.index.unreadable.load(Ordering::Relaxed) {
             return Err(KvError::Engine {
@@ -170,17 +169,17 @@ impl OrderedKv for Living {
         match self.check_space() {
             Err(full) => {
                 let less = |left: u64| left.checked_sub(1);
-                let left = &self.index.last_room;
+                let left = &self.index.reserve;
                 let left = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
                 self.index.granted.store(left.is_ok(), Ordering::Relaxed);
                 left.map(drop).map_err(|_| full)
             }
-            asked => asked,
+            done => done,
         }
     }
     fn write(&self, batch: Batch) -> Result<(), KvError> {
         let panics = self.index.panics.swap(false, Ordering::Relaxed);
-        assert!(!panics, "the simulated index panics, as it was told");
+        assert!(!panics, "the simulated index panics, as the test wants it");
         let granted = self.index.granted.load(Ordering::Relaxed);
         if self.check_space().is_err() && !granted {
             return Err(KvError::Engine {
@@ -213,12 +212,13 @@ impl OrderedKv for Living {
 }
 
 impl CrashKv {
-    /// How often a process died before it wrote or synced the index, by which.
+    /// How often a process died before an operation of the index, by operation.
     pub fn deaths(&self) -> BTreeMap<&'static str, u64> {
         self.deaths.lock().clone()
     }
 
-    /// Operations of the machine, from the `from`th on, that were writes and syncs of the index.
+    /// The operations of the machine, from number `from` on, that were writes and syncs of the
+    /// index.
     pub fn steps(&self, from: u64) -> Vec<u64> {
         let steps = self.steps.lock();
         steps.iter().copied().filter(|n| *n >= from).collect()
@@ -229,22 +229,22 @@ impl CrashKv {
         self.unreadable.store(unreadable, Ordering::Relaxed);
     }
 
-    /// From now on the disk of the index is full, or has room.
+    /// From now on the disk of the index is full, or has space.
     pub fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::Relaxed);
     }
 
-    /// A full disk has room for what brings some back, so many times.
-    pub fn set_last_room(&self, times: u64) {
-        self.last_room.store(times, Ordering::Relaxed);
+    /// A full disk grants the reserve so many times.
+    pub fn set_reserve(&self, times: u64) {
+        self.reserve.store(times, Ordering::Relaxed);
     }
 
-    /// After so many writes and syncs one is refused, as the system may refuse it what it needs.
+    /// After so many writes and syncs one is refused, as for lack of a resource of the system.
     pub fn refuse_after(&self, operations: i64) {
         self.refuses.store(operations + 1, Ordering::Relaxed);
     }
 
-    /// Whether that is still to come.
+    /// Whether that refusal is still to come.
     pub fn refuse_is_due(&self) -> bool {
         self.refuses.load(Ordering::Relaxed) > 0
     }
@@ -263,14 +263,14 @@ impl CrashKv {
         self.durable.lock().1.len()
     }
 
-    /// Loses a tail of the batches that were not synced.
+    /// Loses the last of the batches that were not synced.
     pub fn lose_power(&self, seed: u64) {
         let mut durable = self.durable.lock();
         let keep = (seed % (durable.1.len() as u64 + 1)) as usize;
         let mut map = (*durable.0).clone();
         let lost = durable.1.len() - keep;
         for batch in durable.1.drain(..).take(keep) {
-            put(&mut map, &batch);
+            apply(&mut map, &batch);
         }
         *self.now.lock() = Arc::new(map);
         durable.0 = Arc::clone(&self.now.lock());
@@ -278,8 +278,8 @@ impl CrashKv {
         journal.truncate(journal.len() - lost);
     }
 
-    /// Its journal cannot be read from some batch on, synced or not: it goes back to what it was
-    /// before that.
+    /// Makes the journal unreadable from some batch on, synced or not: the index is as it was
+    /// before that batch.
     pub fn lose_journal(&self, seed: u64) {
         let mut settled = self.settled.lock();
         let keep = (seed % (settled.1.len() as u64 + 1)) as usize;
@@ -288,14 +288,14 @@ impl CrashKv {
         settled.1.truncate(keep);
         let mut map = (*settled.0).clone();
         for batch in &settled.1 {
-            put(&mut map, batch);
+            apply(&mut map, batch);
         }
         let map = Arc::new(map);
         *self.now.lock() = Arc::clone(&map);
         *self.durable.lock() = (map, Vec::new());
     }
 
-    /// Batches that went with journals so far.
+    /// Batches that were lost with journals so far.
     pub fn unread(&self) -> u64 {
         self.unread.load(Ordering::Relaxed)
     }
@@ -311,7 +311,7 @@ impl CrashKv {
         true
     }
 
-    /// As [`CrashKv::damage`], of the `n`th value of a space; those of all spaces in order.
+    /// As [`CrashKv::damage`], of the `n`th value of all spaces in order; returns its space.
     pub fn damage_nth(&self, n: usize, change: impl FnOnce(&mut Vec<u8>)) -> &'static str {
         let mut now = self.now.lock();
         let map = Arc::make_mut(&mut now);

@@ -1,5 +1,5 @@
-//! What the store's tests share: an index that can crash, and stores on simulated disks.
-#![allow(dead_code, missing_docs)] // Each test file uses its own part.
+//! Shared by the store's tests: an index that can crash, and stores on simulated disks.
+#![allow(dead_code, missing_docs)] // No test file uses all of it.
 
 mod index;
 
@@ -12,13 +12,13 @@ use weft_kv::OrderedKv;
 use weft_layout::{CellIndex, CellOffset, FileId};
 use weft_store::{ForkKey, ForkName, SimStorage, Store, StoreConfig, StoreError, Timestamp, Write};
 
-pub use index::{CrashKv, Living};
+pub use index::{CrashKv, LiveKv};
 
 /// A disk and an index that outlive the stores on them.
 pub struct Machine {
     pub disk: SimStorage,
     pub index: Arc<CrashKv>,
-    /// How many chunks a cut empties at one moment.
+    /// Most chunks that one step of a truncation empties.
     pub truncate_chunks: u32,
     boots: Mutex<u64>,
 }
@@ -34,7 +34,7 @@ impl Machine {
     }
 
     pub fn config(&self) -> StoreConfig {
-        let index: Arc<dyn OrderedKv> = Living::new(&self.index, &self.disk);
+        let index: Arc<dyn OrderedKv> = LiveKv::new(&self.index, &self.disk);
         let mut config = StoreConfig::new(
             Arc::new(self.disk.this_life()),
             index,
@@ -59,7 +59,7 @@ impl Machine {
         self.disk.crash(false, seed);
     }
 
-    /// The machine was started anew, and its disk happened to have everything.
+    /// The machine starts again, and its disk happens to have everything.
     pub fn lose_power_but_no_bytes(&self) {
         *self.boots.lock() += 1;
     }
@@ -71,7 +71,7 @@ impl Machine {
     }
 }
 
-/// Frames of a machine's log: segment, where it begins, how long its body is.
+/// Frames of a machine's log: segment, offset, length of the body.
 pub fn frames(machine: &Machine) -> Vec<(String, usize, usize)> {
     let names = machine.disk.names().into_iter();
     let mut found = Vec::new();
@@ -113,7 +113,7 @@ pub fn write(key: &ForkKey, chunk: u32, offset: u64, data: impl Into<Bytes>) -> 
     }
 }
 
-/// Bytes that tell their place and their writer apart.
+/// Bytes that differ for each mark and at each place.
 pub fn pattern(mark: u64, length: usize) -> Vec<u8> {
     let mut state = mark.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut out = Vec::with_capacity(length + 8);

@@ -1,5 +1,4 @@
-//! Records that say whose things are: labels and records of disks, the store's own, what is kept
-//! beside it.
+//! Damage to labels and records of disks, to the store's record and to notes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use super::common::{Machine, key, now, pattern, run, write};
 use super::{NOTE, agrees, blocks, config, history, open};
 use weft_store::{DiskConfig, DiskState, Store, StoreConfig, StoreError, repair_closed};
 
-/// Three labelled disks beside the folder's own.
+/// Three labelled disks beside the store's folder.
 fn three(machine: &Machine, new: bool) -> StoreConfig {
     let mut config = machine.config();
     config.owner = "server-1 of volume 07".into();
@@ -53,7 +52,7 @@ async fn assert_whole(store: &Store, what: &str) {
 }
 
 #[test]
-fn a_label_that_cannot_be_read_is_written_anew_where_it_can_be_told_which_disk_it_is() {
+fn an_unreadable_label_is_rewritten_if_the_disk_can_be_identified() {
     let label = run(async {
         let machine = Machine::new(1);
         filled(&machine).await;
@@ -73,12 +72,16 @@ fn a_label_that_cannot_be_read_is_written_anew_where_it_can_be_told_which_disk_i
                 .expect(&what);
             assert!(matches!(refused, StoreError::Disk { .. }), "{refused}");
             assert!(refused.to_string().contains("--repair"), "{refused}");
-            let looked = repair_closed(&three(&machine, false), false).await.unwrap();
-            assert_eq!((looked.len(), looked[0].repaired), (1, false), "{looked:?}");
-            assert!(looked[0].reason.contains("it is disk 2"), "{looked:?}");
-            assert_eq!(b.bytes("label"), bad, "looking changes nothing");
-            let told = repair_closed(&three(&machine, false), true).await.unwrap();
-            assert_eq!((told.len(), told[0].repaired), (1, true), "{told:?}");
+            let found = repair_closed(&three(&machine, false), false).await.unwrap();
+            assert_eq!((found.len(), found[0].repaired), (1, false), "{found:?}");
+            assert!(found[0].reason.contains("it is disk 2"), "{found:?}");
+            assert_eq!(b.bytes("label"), bad, "a check changes nothing");
+            let obstacles = repair_closed(&three(&machine, false), true).await.unwrap();
+            assert_eq!(
+                (obstacles.len(), obstacles[0].repaired),
+                (1, true),
+                "{obstacles:?}"
+            );
             assert_eq!(b.bytes("label").unwrap(), label, "{what}");
             assert_eq!(
                 repair_closed(&three(&machine, false), true).await.unwrap(),
@@ -90,9 +93,9 @@ fn a_label_that_cannot_be_read_is_written_anew_where_it_can_be_told_which_disk_i
     }
 }
 
-/// In each case nothing is written to a disk of which it is not known which one it is.
+/// In each case nothing is written to a disk that is not identified.
 #[test]
-fn a_label_is_not_guessed() {
+fn the_label_of_an_unidentified_disk_is_never_rewritten() {
     type Case = (&'static str, fn(&Machine) -> bool, &'static str);
     let cases: [Case; 3] = [
         (
@@ -123,19 +126,19 @@ fn a_label_is_not_guessed() {
             b.damage("label", |bytes| bytes[9] ^= 1);
             assert!(change(&machine));
             let bad = b.bytes("label");
-            let told = repair_closed(&three(&machine, false), true).await.unwrap();
+            let obstacles = repair_closed(&three(&machine, false), true).await.unwrap();
             assert!(
-                !told.is_empty() && told.iter().all(|o| !o.repaired),
-                "{what}: {told:?}"
+                !obstacles.is_empty() && obstacles.iter().all(|o| !o.repaired),
+                "{what}: {obstacles:?}"
             );
-            assert!(told[0].reason.contains(why), "{what}: {told:?}");
+            assert!(obstacles[0].reason.contains(why), "{what}: {obstacles:?}");
             assert!(
-                told[0].reason.contains("take the disk out"),
-                "{what}: {told:?}"
+                obstacles[0].reason.contains("take the disk out"),
+                "{what}: {obstacles:?}"
             );
             assert_eq!(b.bytes("label"), bad, "{what}");
             assert!(Store::open(three(&machine, false)).await.is_err(), "{what}");
-            // What is advised: everything else can be read.
+            // The advice works: everything else can be read.
             if what != "two labels" {
                 let mut without = three(&machine, false);
                 without.disks.remove(1);
@@ -147,7 +150,7 @@ fn a_label_is_not_guessed() {
 }
 
 #[test]
-fn a_repair_of_a_label_that_dies_anywhere_is_made_again_by_the_next() {
+fn a_label_repair_that_is_killed_anywhere_is_completed_by_the_next() {
     let (mut at, mut alive) = (0, false);
     while !alive {
         at += 1;
@@ -175,9 +178,9 @@ fn a_repair_of_a_label_that_dies_anywhere_is_made_again_by_the_next() {
     assert!(at > 3, "{at} operations");
 }
 
-/// A bit of each value of the index, one after the other.
+/// Flips a bit in each value of the index, one after the other.
 #[test]
-fn each_record_of_the_index_is_proven_before_it_is_believed() {
+fn each_record_of_the_index_is_verified_before_use() {
     let (mut n, mut count, mut seen) = (0, 1, BTreeSet::new());
     while n < count {
         run(async {
@@ -210,11 +213,11 @@ fn each_record_of_the_index_is_proven_before_it_is_believed() {
                         "{what}: {error}"
                     );
                     let named = error.to_string();
-                    let told = repair_closed(&config(&machine, false), true).await.unwrap();
-                    assert!(!told.is_empty(), "{what}");
+                    let obstacles = repair_closed(&config(&machine, false), true).await.unwrap();
+                    assert!(!obstacles.is_empty(), "{what}");
                     let mut store = open(&machine).await.ok();
                     if store.is_none() {
-                        // Of a block that is lost the log may have a part: then that goes, too.
+                        // The log may have bytes of a lost block: then they are lost, too.
                         let mut config = config(&machine, false);
                         config.accept_loss = true;
                         store = Store::open(config).await.ok();

@@ -1,4 +1,4 @@
-//! Bytes that change in the server's own memory, between the steps of writing and reading.
+//! Bytes that change in the server's memory, between the steps of writing and reading.
 
 #![allow(unsafe_code)] // Memory that changes by itself cannot be expressed safely.
 
@@ -11,18 +11,18 @@ use super::{CHUNK, LENGTH};
 
 const MIB: usize = 1 << 20;
 
-/// Flips a bit of a byte that is in the store's cache: what was read shares the memory.
+/// Flips a bit in the store's cache, whose memory the read bytes share.
 fn flip(bytes: &Bytes, at: usize) {
     let place = bytes[at..].as_ptr().cast_mut();
-    // SAFETY: the byte lives as long as `bytes`; nobody else looks at it now, on a runtime of one
-    // thread.
+    // SAFETY: the byte lives as long as `bytes`; on a runtime of one thread nothing else accesses
+    // it now.
     unsafe { place.write_volatile(place.read_volatile() ^ 16) };
 }
 
 async fn cached(store: &Store, file: u64, offset: u64) -> Bytes {
     let key = key(file, 0);
-    let parts = store.read_slices(&key, None, CellOffset(offset), 4096);
-    parts.await.unwrap()[0].bytes().clone()
+    let slices = store.read_slices(&key, None, CellOffset(offset), 4096);
+    slices.await.unwrap()[0].bytes().clone()
 }
 
 fn scattered(file: u64, offset: u64, data: &[u8]) -> Vec<Scattered> {
@@ -31,7 +31,7 @@ fn scattered(file: u64, offset: u64, data: &[u8]) -> Vec<Scattered> {
 }
 
 #[test]
-fn a_cached_block_that_changed_is_read_again_from_the_disk() {
+fn a_cached_block_that_changed_in_memory_is_read_again_from_the_disk() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -41,7 +41,7 @@ fn a_cached_block_that_changed_is_read_again_from_the_disk() {
         let held = cached(&store, 0, 8192).await;
         flip(&held, 100);
         assert_ne!(held, data[8192..][..4096]);
-        // Parts of the block as well as all of it.
+        // A read of some bytes of the block as well as one of all of it.
         assert_eq!(
             read(&store, &key(0, 0), 8292, 3).await.unwrap(),
             data[8292..8295]
@@ -51,22 +51,21 @@ fn a_cached_block_that_changed_is_read_again_from_the_disk() {
             data
         );
         assert_eq!(store.counters().memory_faults, 1);
-        // The sum that goes with them is the one of what was stored, whatever became of the bytes
-        // since.
+        // The sum of the slice is that of the stored bytes, even after the bytes changed.
         let offset = CellOffset(8192);
-        let parts = store
+        let slices = store
             .read_slices(&key(0, 0), None, offset, 4096)
             .await
             .unwrap();
-        flip(parts[0].bytes(), 7);
-        assert_eq!(parts[0].sum(0..4096), weft_sum::of(&data[8192..][..4096]));
-        assert_ne!(weft_sum::of(parts[0].bytes()), parts[0].sum(0..4096));
-        assert!(!store.verify(&parts, false).unwrap());
+        flip(slices[0].bytes(), 7);
+        assert_eq!(slices[0].sum(0..4096), weft_sum::of(&data[8192..][..4096]));
+        assert_ne!(weft_sum::of(slices[0].bytes()), slices[0].sum(0..4096));
+        assert!(!store.verify(&slices, false).unwrap());
     });
 }
 
 #[test]
-fn a_block_that_just_came_from_the_disk_is_looked_at_again_unless_it_leaves_under_its_sum() {
+fn a_freshly_read_block_is_verified_again_unless_it_is_sent_under_its_sum() {
     run(async {
         let machine = Machine::new(4);
         let store = machine.open().await.unwrap();
@@ -79,34 +78,34 @@ fn a_block_that_just_came_from_the_disk_is_looked_at_again_unless_it_leaves_unde
         for (whole, again) in [(true, false), (false, false), (true, true)] {
             store.drop_cache();
             let read = async || {
-                let parts = store.read_slices(&place, None, CellOffset(8192), 4096);
-                parts.await.unwrap()
+                let slices = store.read_slices(&place, None, CellOffset(8192), 4096);
+                slices.await.unwrap()
             };
             if again {
                 read().await;
             }
-            let parts = read().await;
-            flip(parts[0].bytes(), 7);
-            // Whoever gets the block gets the sum of what was stored, which the bytes do not have.
-            assert_eq!(parts[0].sum(0..4096), stored);
-            assert_ne!(weft_sum::of(parts[0].bytes()), stored);
+            let slices = read().await;
+            flip(slices[0].bytes(), 7);
+            // The receiver gets the sum of the stored bytes, which these bytes do not have.
+            assert_eq!(slices[0].sum(0..4096), stored);
+            assert_ne!(weft_sum::of(slices[0].bytes()), stored);
             if !whole {
-                parts[0].mark_used(100..200);
+                slices[0].mark_used(100..200);
             }
             let spared = whole && !again;
-            assert_eq!(store.verify_used(&parts, false), Ok(spared));
-            let parts = read().await;
-            parts[0].sum(0..4096);
-            // By now it was read anew, or is looked at.
-            assert_eq!(store.verify_used(&parts, false), Ok(!spared));
-            let parts = read().await;
-            assert_eq!(parts[0].bytes(), &data[8192..][..4096]);
+            assert_eq!(store.verify_used(&slices, false), Ok(spared));
+            let slices = read().await;
+            slices[0].sum(0..4096);
+            // By now the block was read again, or is checked.
+            assert_eq!(store.verify_used(&slices, false), Ok(!spared));
+            let slices = read().await;
+            assert_eq!(slices[0].bytes(), &data[8192..][..4096]);
         }
     });
 }
 
 #[test]
-fn memory_that_changes_bytes_again_and_again_is_an_error_with_names() {
+fn bytes_that_keep_changing_in_memory_are_an_error_that_names_the_place() {
     run(async {
         let machine = Machine::new(2);
         let store = machine.open().await.unwrap();
@@ -114,12 +113,12 @@ fn memory_that_changes_bytes_again_and_again_is_an_error_with_names() {
         store.write(all, now()).await.unwrap();
         for tries in 1..=READ_ATTEMPTS {
             let offset = CellOffset(5 * 4096);
-            let parts = store
+            let slices = store
                 .read_slices(&key(0, 0), None, offset, 4096)
                 .await
                 .unwrap();
-            flip(parts[0].bytes(), 0);
-            let verified = store.verify(&parts, tries == READ_ATTEMPTS);
+            flip(slices[0].bytes(), 0);
+            let verified = store.verify(&slices, tries == READ_ATTEMPTS);
             if tries < READ_ATTEMPTS {
                 assert_eq!(verified, Ok(false));
                 continue;
@@ -135,15 +134,15 @@ fn memory_that_changes_bytes_again_and_again_is_an_error_with_names() {
                 }
             ));
             let text = error.to_string();
-            for part in ["file 0", "cell 0", "chunk 1", "block 1"] {
-                assert!(text.contains(part), "{text} lacks {part}");
+            for name in ["file 0", "cell 0", "chunk 1", "block 1"] {
+                assert!(text.contains(name), "{text} lacks {name}");
             }
         }
     });
 }
 
 #[test]
-fn a_dirty_block_that_changed_is_neither_shown_nor_stored_and_the_log_brings_it_back() {
+fn a_dirty_block_that_changed_in_memory_is_never_returned_or_stored_and_the_log_restores_it() {
     run(async {
         for flushed in [false, true] {
             let machine = Machine::new(3);
@@ -155,7 +154,7 @@ fn a_dirty_block_that_changed_is_neither_shown_nor_stored_and_the_log_brings_it_
             let error = if flushed {
                 store.apply().await.unwrap_err()
             } else {
-                // A write beside the place makes nothing right.
+                // A write beside the changed byte does not hide the fault.
                 let beside = vec![write(&key(0, 0), CHUNK, 0, vec![9; 50])];
                 store.write(beside, now()).await.unwrap();
                 read(&store, &key(0, 0), 0, 4096).await.unwrap_err()
@@ -178,7 +177,7 @@ fn a_dirty_block_that_changed_is_neither_shown_nor_stored_and_the_log_brings_it_
 }
 
 #[test]
-fn what_changed_between_arrival_and_store_is_refused() {
+fn bytes_that_changed_between_arrival_and_store_are_refused() {
     run(async {
         for (offset, length) in [
             (0, MIB),
@@ -208,7 +207,7 @@ fn what_changed_between_arrival_and_store_is_refused() {
             assert_eq!(
                 *closes,
                 length < 32 << 10,
-                "only what takes effect before it is proven closes the store"
+                "only a batch that takes effect before it is checked closes the store"
             );
             if *closes {
                 assert!(read(&store, &key(0, 0), offset, 3).await.is_err());

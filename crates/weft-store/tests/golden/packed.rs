@@ -1,9 +1,9 @@
-//! Folders packed into one file, runs of equal bytes as their length: what a store preallocates is
+//! Folders packed into one file, with runs of equal bytes as a count, because a store preallocates
 //! zeros.
 //!
-//! A packed folder is, for each file in the order of names: length of the path 2 (little-endian),
-//! path, length of the file, then until that many bytes are there: count of literal bytes, these,
-//! count of equal bytes, their value. Counts are LEB128.
+//! A packed folder is, for each file in the order of names: the length of the path (2 bytes,
+//! little-endian), the path, the length of the file; then, until the file is complete: a count of
+//! literal bytes, those bytes, a count of equal bytes, their value. Counts are LEB128.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// Files by path, folders between slashes.
 pub type Tree = BTreeMap<String, Vec<u8>>;
 
-/// As few equal bytes as are worth a run.
+/// The smallest number of equal bytes that is packed as a run.
 const RUN_MIN: usize = 6;
 
 /// Reads all files of a folder.
@@ -45,7 +45,7 @@ pub fn scatter(tree: &Tree, prefix: &str, folder: &Path) {
     }
 }
 
-fn put_count(out: &mut Vec<u8>, mut count: usize) {
+fn write_count(out: &mut Vec<u8>, mut count: usize) {
     while count >= 128 {
         out.push(count as u8 | 128);
         count >>= 7;
@@ -77,13 +77,13 @@ pub fn pack(tree: &Tree) -> Vec<u8> {
     for (name, bytes) in tree {
         out.extend_from_slice(&(name.len() as u16).to_le_bytes());
         out.extend_from_slice(name.as_bytes());
-        put_count(&mut out, bytes.len());
+        write_count(&mut out, bytes.len());
         let mut from = 0;
         while from < bytes.len() {
             let (start, run) = next_run(bytes, from);
-            put_count(&mut out, start - from);
+            write_count(&mut out, start - from);
             out.extend_from_slice(&bytes[from..start]);
-            put_count(&mut out, run);
+            write_count(&mut out, run);
             out.push(bytes.get(start).copied().unwrap_or(0));
             from = start + run;
         }
@@ -91,7 +91,7 @@ pub fn pack(tree: &Tree) -> Vec<u8> {
     out
 }
 
-/// Where the next run begins, and its length; at the end, 0.
+/// Where the next run begins, and its length; 0 at the end.
 fn next_run(bytes: &[u8], from: usize) -> (usize, usize) {
     let mut start = from;
     while start < bytes.len() {

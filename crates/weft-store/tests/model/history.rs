@@ -1,4 +1,4 @@
-//! The states that a run goes through, and which of them are allowed after its end.
+//! The states that a run goes through, and which of them are allowed after a crash.
 
 use std::fmt::Write as _;
 
@@ -6,17 +6,17 @@ use rand::rngs::SmallRng;
 use weft_store::{Store, StoreError};
 
 use super::common::Machine;
+use super::coverage;
 use super::oracle::{Model, Op, op};
 use super::real::perform;
-use super::seen;
 
-/// The states a run went through.
+/// The states that a run went through.
 pub struct History {
     pub states: Vec<Model>,
     /// Index of the state that the last sync covers.
     synced: usize,
-    /// The operation under way when the process died took effect at most once.
-    under_way: bool,
+    /// The last operation was in flight when the process died; it took effect at most once.
+    in_flight: bool,
 }
 
 impl History {
@@ -24,7 +24,7 @@ impl History {
         Self {
             states: vec![state],
             synced: 0,
-            under_way: false,
+            in_flight: false,
         }
     }
 
@@ -44,15 +44,15 @@ impl History {
                 println!("{n}: {op:?}");
             }
             if matches!(op, Op::Apply | Op::Reclaim | Op::Scrub) {
-                // These remove what the log has.
-                seen::log(machine);
+                // These remove frames from the log.
+                coverage::add_log(machine);
             }
             let mut state = self.states.last().unwrap().clone();
             state.apply(n, &op);
             match perform(store, machine, n, &op).await {
                 Ok(()) => {
                     self.states.push(state);
-                    seen::operation(&op);
+                    coverage::add_operation(&op);
                     if matches!(op, Op::Sync | Op::Apply | Op::Reclaim | Op::Scrub) {
                         self.synced = self.states.len() - 1;
                     }
@@ -64,20 +64,20 @@ impl History {
                         "operation {n} failed: {error}: {op:?}"
                     );
                     self.states.push(state);
-                    self.under_way = true;
+                    self.in_flight = true;
                     return;
                 }
             }
         }
     }
 
-    /// The state found must be one that is allowed; it is returned.
+    /// Asserts that a state is allowed, and returns it.
     pub fn check(&self, found: Model, power: bool, what: &str) -> Model {
         let last = self.states.len() - 1;
         let from = if power {
             self.synced
         } else {
-            last - usize::from(self.under_way)
+            last - usize::from(self.in_flight)
         };
         if !self.states[from..].contains(&found) {
             let near = self.states.iter().rposition(|s| *s == found);

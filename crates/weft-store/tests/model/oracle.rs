@@ -1,4 +1,4 @@
-//! What can be done to a store, and what it should hold then.
+//! Random operations on a store, and what it must hold after them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use weft_store::{ForkKey, ForkName};
 
 use super::common::pattern;
 
-/// What a store should hold.
+/// What a store must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
     /// By file and slot.
@@ -35,7 +35,7 @@ pub enum Op {
     Drop(u64, u64),
     Reclaim,
     Delete(u64),
-    /// `(file, slot)`: a fork without bytes, if there is none.
+    /// `(file, slot)`: an empty fork, if there is none.
     Create(u64, u32),
     Scrub,
     Sync,
@@ -44,7 +44,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Its kind, in a word.
+    /// The name of its kind.
     pub fn kind(&self) -> String {
         let shown = format!("{self:?}");
         let word = shown.split(|c: char| !c.is_alphanumeric()).next();
@@ -52,7 +52,7 @@ impl Op {
     }
 }
 
-/// A file's forks: two of each name, in two cells.
+/// The forks of a file: two of each name, in two cells.
 pub const SLOTS: u32 = 4;
 const NAMES: [&str; 2] = ["data", "a fork's name"];
 
@@ -71,7 +71,7 @@ pub fn slot_of(key: &ForkKey) -> u32 {
     key.cell.0 + 2 * name.expect("no other name was given") as u32
 }
 
-/// Odd sizes, small and large, one for each file.
+/// Chunk sizes, one for each file: odd, small and large ones.
 const CHUNKS: [u32; 5] = [4096, 5000, 16384, 65536, 70_000];
 
 pub fn chunk(file: u64) -> u32 {
@@ -133,7 +133,8 @@ pub fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
 }
 
 impl Model {
-    /// Rolling back and dropping mean one of the checkpoints there are; without any, one is made.
+    /// Makes a rollback or drop refer to an existing checkpoint; without any, it becomes a
+    /// checkpoint.
     pub fn choose(&self, op: Op) -> Op {
         let pick = |file: u64, any: u64| {
             let there = self.checkpoints.keys().filter(|(f, _)| *f == file);

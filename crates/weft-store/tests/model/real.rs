@@ -1,4 +1,4 @@
-//! The same done to a store, and what that holds.
+//! Performing the operations on a store, and observing what it holds.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use weft_store::{Run, Scattered, ScrubPosition, Store, StoreError, Timestamp, Wr
 use super::common::{Machine, pattern, read, write};
 use super::oracle::{Model, Op, chunk, key, slot_of};
 
-/// The same write as two combs, one in the gaps of the other, and a rest.
+/// The same write as two strided runs, one in the gaps of the other, and a rest.
 fn combed(write: Write) -> Scattered {
     let (offset, bytes) = (write.offset.0, &write.data);
     let tooth = (bytes.len() / 9).max(1);
@@ -98,21 +98,21 @@ pub async fn perform(store: &Store, machine: &Machine, n: u64, op: &Op) -> Resul
     }
 }
 
-/// A whole pass, which finds nothing.
+/// Runs a whole pass; asserts that it finds nothing.
 async fn scrub(store: &Store, machine: &Machine, n: u64) -> Result<(), StoreError> {
     store.scrub_begin().await?;
     let mut at = Some(ScrubPosition::default());
     while let Some(from) = at {
-        let part = store.scrub(&from, 1 << (12 + n % 10)).await?;
-        // A dead disk gives nothing.
-        let nothing = part.findings.is_empty() || machine.disk.is_dead();
-        assert!(nothing, "operation {n}: {:?}", part.findings);
-        at = part.next;
+        let step = store.scrub(&from, 1 << (12 + n % 10)).await?;
+        // A dead disk cannot be read.
+        let nothing = step.findings.is_empty() || machine.disk.is_dead();
+        assert!(nothing, "operation {n}: {:?}", step.findings);
+        at = step.next;
     }
     Ok(())
 }
 
-/// What a store really holds of some files.
+/// What a store holds of some files.
 pub async fn observe(store: &Store, files: std::ops::Range<u64>) -> Model {
     let mut model = Model::default();
     for file in files {
@@ -140,8 +140,8 @@ pub async fn observe(store: &Store, files: std::ops::Range<u64>) -> Model {
 async fn observe_checkpoint(store: &Store, file: u64, number: u64) -> BTreeMap<u32, Vec<u8>> {
     let mut slots = BTreeMap::new();
     for (key, status) in store.checkpoint_forks(FileId(file), number).unwrap() {
-        let parts = store.read_checkpoint(&key, number, CellOffset(0), 1 << 22);
-        let bytes = parts.await.unwrap().concat();
+        let slices = store.read_checkpoint(&key, number, CellOffset(0), 1 << 22);
+        let bytes = slices.await.unwrap().concat();
         assert_eq!(bytes.len() as u64, status.length);
         slots.insert(slot_of(&key), bytes);
     }

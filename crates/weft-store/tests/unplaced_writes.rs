@@ -1,5 +1,5 @@
-//! Small writes that have no place on the disks yet, because there is none: they stay what was
-//! acknowledged, whatever becomes of the forks that they are of.
+//! Small writes that have no block on the disks yet because none is free: they stay as they were
+//! acknowledged, whatever happens to their forks.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -30,8 +30,7 @@ fn small(machine: &Machine) -> StoreConfig {
     config
 }
 
-/// A store on a disk without a free block, with files whose last blocks are nowhere but on the
-/// disk.
+/// A store on a disk without a free block, with files whose last blocks are only on the disk.
 async fn full(machine: &Machine) -> Store {
     let store = Store::open(small(machine)).await.unwrap();
     for file in 1..=FILES {
@@ -48,7 +47,7 @@ async fn full(machine: &Machine) -> Store {
 }
 
 #[test]
-fn what_was_cut_on_a_full_disk_stays_cut_when_a_checkpoint_is_dropped() {
+fn a_truncation_on_a_full_disk_outlives_a_dropped_checkpoint() {
     for power in [false, true] {
         run(async {
             let machine = Machine::new(1);
@@ -94,7 +93,7 @@ fn what_was_cut_on_a_full_disk_stays_cut_when_a_checkpoint_is_dropped() {
 }
 
 #[test]
-fn what_a_failed_disk_left_without_a_place_outlives_a_dropped_checkpoint() {
+fn writes_left_without_a_block_by_a_failed_disk_outlive_a_dropped_checkpoint() {
     run(async {
         let machine = Machine::new(2);
         let config = |new| {
@@ -114,12 +113,11 @@ fn what_a_failed_disk_left_without_a_place_outlives_a_dropped_checkpoint() {
         put(&store, 900, 400_000).await.unwrap();
         store.apply().await.unwrap();
         store.drop_cache();
-        // Parts of blocks: for the log, with promises of more blocks than one disk has.
+        // Incomplete blocks: they go to the log, and reserve more blocks than one disk has.
         for file in 1..=FILES {
             put(&store, file, 5_000).await.unwrap();
         }
-        // A block that it does not give: it gets no new data any more, and its free blocks are
-        // nobody's.
+        // A failed read: the disk gets no new data any more, and its free blocks cannot be used.
         machine.disk.disk("a").set_broken(true);
         read(&store, &key(900, 0), 0, 1 << 20).await.unwrap_err();
         machine.disk.disk("a").set_broken(false);
@@ -150,11 +148,12 @@ fn what_a_failed_disk_left_without_a_place_outlives_a_dropped_checkpoint() {
 }
 
 #[test]
-fn a_cut_for_which_there_is_no_block_is_refused_and_changes_nothing_and_what_needs_none_is_done() {
+fn a_truncation_that_needs_a_missing_block_is_refused_unchanged_and_others_succeed() {
     run(async {
         let machine = Machine::new(3);
         let store = full(&machine).await;
-        // Each keeps the old block for the checkpoint and wants a new one: more than are held back.
+        // Each keeps the old block for the checkpoint and needs a new one: more than the reserve
+        // has.
         for file in 1..=FILES {
             store.checkpoint(FileId(file), 1, now()).await.unwrap();
         }
@@ -174,7 +173,7 @@ fn a_cut_for_which_there_is_no_block_is_refused_and_changes_nothing_and_what_nee
         }
         assert!((1..FILES).contains(&refused), "{refused}");
         for file in 1..=FILES {
-            // At a block's border, then all of it, then the file with its checkpoint.
+            // A length at a block's boundary needs no block.
             truncate(&store, file, 0, 3).await.unwrap();
             assert_eq!(read(&store, &key(file, 0), 0, 100).await.unwrap(), []);
         }

@@ -1,4 +1,5 @@
-//! What the runs of a test met: rare kinds must come, else nothing is said of them.
+//! Coverage: which kinds of operations, items and deaths occurred. Without the rare ones a test
+//! would prove nothing about them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,13 +15,13 @@ thread_local! {
     static UNREAD: Cell<u64> = Cell::default();
 }
 
-/// An operation was done.
-pub fn operation(op: &Op) {
+/// Counts an operation.
+pub fn add_operation(op: &Op) {
     OPERATIONS.with_borrow_mut(|seen| *seen.entry(op.kind()).or_default() += 1);
 }
 
-/// What the log of a machine has now.
-pub fn log(machine: &Machine) {
+/// Counts the kinds of items in the log of a machine.
+pub fn add_log(machine: &Machine) {
     let names = machine.disk.names();
     let segments = names.iter().filter(|name| name.starts_with("log."));
     let kinds = segments.flat_map(|name| item_kinds(&machine.disk.bytes(name).unwrap()));
@@ -32,8 +33,8 @@ pub fn log(machine: &Machine) {
     });
 }
 
-/// A machine is not needed any more.
-pub fn end(machine: &Machine) {
+/// Counts the deaths of a machine, and the lost batches of its index.
+pub fn add_machine(machine: &Machine) {
     UNREAD.set(UNREAD.get() + machine.index.unread());
     DEATHS.with_borrow_mut(|seen| {
         for (doing, count) in machine.index.deaths() {
@@ -42,8 +43,7 @@ pub fn end(machine: &Machine) {
     });
 }
 
-/// Deaths before the index was written, and before it was synced; and losses of what its journal
-/// had.
+/// Asserts deaths before writes and before syncs of the index, and losses of its journal.
 pub fn assert_deaths() {
     DEATHS.with_borrow(|seen| {
         let both = ["sync", "write"]
@@ -54,7 +54,7 @@ pub fn assert_deaths() {
     assert!(UNREAD.get() > 100, "{} batches of journals", UNREAD.get());
 }
 
-/// Every kind of operation, and every kind of item that `docs/format.md` lists.
+/// Asserts every kind of operation, and every kind of item that `docs/format.md` lists.
 pub fn assert_everything() {
     let kinds = [
         "Apply",
@@ -82,7 +82,7 @@ pub fn assert_everything() {
     let listed: BTreeSet<u8> = rows
         .filter_map(|row| row.split(' ').next()?.parse().ok())
         .collect();
-    // `Doubt`, `DoubtAll` and `Trust` come after repairs only: `log_doubt.rs`.
+    // `Doubt`, `DoubtAll` and `Trust` occur only after repairs: `log_doubt.rs`.
     let listed: BTreeSet<u8> = listed.into_iter().filter(|kind| *kind < 21).collect();
     ITEMS.with_borrow(|seen| {
         assert!(seen.keys().eq(listed.iter()), "items of logs: {seen:?}");

@@ -1,4 +1,5 @@
-//! Cuts of files of many chunks: one moment for whoever looks, and work in parts.
+//! Truncations of files of many chunks: they take effect at one moment, and the chunks are emptied
+//! in steps.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -14,7 +15,7 @@ use weft_store::{Store, StoreError};
 const CHUNK: u32 = 4096;
 const CHUNKS: u64 = 300;
 
-/// A machine whose cuts are of few chunks at a time.
+/// A machine whose truncations empty few chunks in a step.
 fn machine(seed: u64) -> Machine {
     let mut machine = Machine::new(seed);
     machine.truncate_chunks = 16;
@@ -33,14 +34,14 @@ async fn fill(store: &Store, mark: u64, chunks: u64) -> Result<(), StoreError> {
 
 /// What [`fill`] writes.
 fn filled(mark: u64, chunks: u64) -> Vec<u8> {
-    let parts = (0..chunks).step_by(50).map(|n| {
+    let pieces = (0..chunks).step_by(50).map(|n| {
         let count = (chunks - n).min(50) as usize;
         pattern(mark + n, count * CHUNK as usize)
     });
-    parts.collect::<Vec<_>>().concat()
+    pieces.collect::<Vec<_>>().concat()
 }
 
-async fn cut(store: &Store, length: u64, op: u64) -> Result<(), StoreError> {
+async fn truncate(store: &Store, length: u64, op: u64) -> Result<(), StoreError> {
     let lengths = vec![(key(1, 0), length)];
     store.truncate(FileId(1), lengths, op, now()).await
 }
@@ -50,21 +51,24 @@ async fn whole(store: &Store) -> Vec<u8> {
 }
 
 #[test]
-fn a_long_cut_is_seen_at_once_and_the_space_comes_back_in_the_background() {
+fn a_long_truncation_is_visible_at_once_and_its_space_is_freed_in_the_background() {
     run(async {
         let machine = machine(1);
         let store = machine.open().await.unwrap();
         fill(&store, 1, CHUNKS).await.unwrap();
         store.apply().await.unwrap();
         store.drop_cache();
-        cut(&store, 10_000, 1).await.unwrap();
+        truncate(&store, 10_000, 1).await.unwrap();
         let used = store.usage().used;
-        assert!(used > 100 * u64::from(CHUNK), "{used}: it was done at once");
+        assert!(
+            used > 100 * u64::from(CHUNK),
+            "{used}: nothing was deferred"
+        );
         assert!(whole(&store).await == filled(1, CHUNKS)[..10_000]);
         let runs = store.data_runs(&key(1, 0), None, CellOffset(0), 1000).await;
         let runs = runs.unwrap().runs;
         assert!(runs.len() == 1 && runs[0] == (0..10_000), "{runs:?}");
-        // Whoever makes it longer finds zeros, however much of it is still owed.
+        // An extension shows zeros, although the truncation is deferred.
         store
             .extend(&key(1, 0), CHUNK, 800_000, now())
             .await
@@ -76,7 +80,7 @@ fn a_long_cut_is_seen_at_once_and_the_space_comes_back_in_the_background() {
         assert_eq!(store.usage().used, 3 * u64::from(CHUNK));
 
         fill(&store, 2, CHUNKS).await.unwrap();
-        cut(&store, 5_000, 2).await.unwrap();
+        truncate(&store, 5_000, 2).await.unwrap();
         tokio::time::sleep(Duration::from_secs(5)).await;
         store.apply().await.unwrap();
         assert_eq!(store.usage().used, 2 * u64::from(CHUNK));
@@ -84,17 +88,17 @@ fn a_long_cut_is_seen_at_once_and_the_space_comes_back_in_the_background() {
 }
 
 #[test]
-fn a_checkpoint_made_while_a_cut_is_owed_is_of_what_was_cut() {
+fn a_checkpoint_during_a_deferred_truncation_is_of_the_truncated_file() {
     run(async {
         let machine = machine(2);
         let store = machine.open().await.unwrap();
         fill(&store, 1, CHUNKS).await.unwrap();
         store.checkpoint(FileId(1), 1, now()).await.unwrap();
-        cut(&store, 9_000, 2).await.unwrap();
+        truncate(&store, 9_000, 2).await.unwrap();
         store.checkpoint(FileId(1), 3, now()).await.unwrap();
         fill(&store, 2, CHUNKS).await.unwrap();
-        cut(&store, 600_000, 4).await.unwrap();
-        cut(&store, 700_000, 5).await.unwrap();
+        truncate(&store, 600_000, 4).await.unwrap();
+        truncate(&store, 700_000, 5).await.unwrap();
         let check = async |store: &Store| {
             let kept = async |number| {
                 let fork = key(1, 0);
@@ -128,7 +132,8 @@ fn a_checkpoint_made_while_a_cut_is_owed_is_of_what_was_cut() {
     });
 }
 
-/// Cuts, grows and cuts again, until the process dies at an operation; the states it went through.
+/// Truncates, extends and truncates again until the process dies at operation `at`; returns the
+/// states, the index of the last synced one, and whether it died.
 async fn story(machine: &Machine, at: u64) -> (Vec<Vec<u8>>, usize, bool) {
     let store = machine.open().await.unwrap();
     let mut states = vec![filled(1, 120)];
@@ -142,7 +147,7 @@ async fn story(machine: &Machine, at: u64) -> (Vec<Vec<u8>>, usize, bool) {
         let done = match step {
             0 => {
                 next.truncate(10_000);
-                cut(&store, 10_000, 1).await
+                truncate(&store, 10_000, 1).await
             }
             1 => store.sync().await,
             2 => store.apply().await,
@@ -155,7 +160,7 @@ async fn story(machine: &Machine, at: u64) -> (Vec<Vec<u8>>, usize, bool) {
             }
             4 => {
                 next.truncate(3_000);
-                cut(&store, 3_000, 2).await
+                truncate(&store, 3_000, 2).await
             }
             _ => {
                 next.resize(400_000, 0);
@@ -175,7 +180,7 @@ async fn story(machine: &Machine, at: u64) -> (Vec<Vec<u8>>, usize, bool) {
 }
 
 #[test]
-fn a_crash_at_any_operation_of_a_long_cut_leaves_it_made_or_not() {
+fn a_crash_at_any_operation_of_a_long_truncation_leaves_all_of_it_or_none() {
     for power in [false, true] {
         for at in 1.. {
             let machine = machine(at);
@@ -195,7 +200,7 @@ fn a_crash_at_any_operation_of_a_long_cut_leaves_it_made_or_not() {
                 };
                 let what = format!("at {at}, power {power}");
                 assert!(states[from..].contains(&found), "{what}");
-                // Beyond are zeros, and nothing stays behind.
+                // Beyond the length are zeros, and no block leaks.
                 store
                     .extend(&key(1, 0), CHUNK, 600_000, now())
                     .await
@@ -203,7 +208,7 @@ fn a_crash_at_any_operation_of_a_long_cut_leaves_it_made_or_not() {
                 let mut longer = found.clone();
                 longer.resize(600_000, 0);
                 assert!(whole(&store).await == longer, "{what}");
-                cut(&store, 0, 9).await.unwrap();
+                truncate(&store, 0, 9).await.unwrap();
                 store.reclaim().await.unwrap();
                 assert_eq!(store.usage().used, 0, "{what}");
                 died
@@ -218,7 +223,7 @@ fn a_crash_at_any_operation_of_a_long_cut_leaves_it_made_or_not() {
 
 /// A cache that holds fewer entries than the file has, and readers that evict them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_cut_of_more_chunks_than_the_cache_holds_comes_to_its_end_beside_readers() {
+async fn a_truncation_of_more_chunks_than_the_cache_holds_ends_beside_readers() {
     let machine = Machine::new(4);
     let mut config = machine.config();
     config.cache_bytes = 1 << 20;
@@ -242,13 +247,16 @@ async fn a_cut_of_more_chunks_than_the_cache_holds_comes_to_its_end_beside_reade
             })
         })
         .collect();
-    let cut = tokio::time::timeout(Duration::from_mins(1), cut(&store, 5_000, 1));
-    cut.await.expect("the cut comes to no end").unwrap();
+    let truncated = tokio::time::timeout(Duration::from_mins(1), truncate(&store, 5_000, 1));
+    truncated.await.expect("the truncation never ends").unwrap();
     assert!(whole(&store).await == filled(1, 50)[..5_000]);
     let fork = key(1, 0);
     let grown = store.extend(&fork, CHUNK, 1 << 20, now());
     let grown = tokio::time::timeout(Duration::from_mins(2), grown);
-    grown.await.expect("the tail comes to no end").unwrap();
+    grown
+        .await
+        .expect("the deferred truncation never ends")
+        .unwrap();
     stop.store(true, Ordering::Relaxed);
     for reader in readers {
         reader.await.unwrap();

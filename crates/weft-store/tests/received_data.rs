@@ -1,5 +1,5 @@
-//! What was received into the store's own memory: large pieces of it are not copied, and nothing
-//! else is different.
+//! Data that was received in the store's memory: large pieces of it are written without a copy, and
+//! nothing else differs.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -14,17 +14,17 @@ use weft_sum::Sums;
 const MIB: usize = 1 << 20;
 const CHUNK: u32 = 256 << 10;
 
-/// As a connection receives it: `skip` bytes, then the data.
+/// Receives data as a connection does: `skip` bytes, then the data.
 fn received(store: &Store, skip: usize, data: &[u8]) -> Bytes {
     let Some(mut landing) = store.memory().receive_buffer(skip + data.len()) else {
-        assert!(skip + data.len() < 32 << 10, "there is room for a row");
+        assert!(skip + data.len() < 32 << 10, "the pool has memory for this");
         return Bytes::copy_from_slice(data);
     };
     landing.bytes_mut()[skip..].copy_from_slice(data);
     landing.freeze().slice(skip..)
 }
 
-/// How many bytes a write of received ones copies.
+/// How many bytes a write of received data copies.
 async fn copied(store: &Store, offset: u64, skip: usize, data: &[u8]) -> u64 {
     let before = store.counters().copied_bytes;
     let bytes = received(store, skip, data);
@@ -38,22 +38,22 @@ async fn copied(store: &Store, offset: u64, skip: usize, data: &[u8]) -> u64 {
 }
 
 #[test]
-fn what_begins_in_a_page_as_in_memory_is_not_copied() {
+fn data_aligned_in_memory_as_in_its_page_is_not_copied() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
         let (one, two) = (pattern(1, MIB), pattern(2, MIB));
         assert_eq!(copied(&store, 0, 0, &one).await, 0);
         assert_eq!(copied(&store, 8 << 16, 0, &two).await, 0);
-        // Ends in a page: seven whole blocks more are less than half of it, and a hundred bytes go
-        // through the log.
+        // The end lies inside a page: the last seven whole blocks are less than half of it, and a
+        // hundred bytes go through the log.
         let end = (1 << 16) + 7 * 4096 + 100;
         let some = copied(&store, 4 << 20, 0, &one[..end]).await;
         assert_eq!(some, 7 * 4096 + 100);
-        // Lies otherwise in memory than in its pages.
+        // Aligned differently in memory than in its pages.
         assert_eq!(copied(&store, 4 << 20, 4096, &two).await, MIB as u64);
         assert_eq!(copied(&store, (4 << 20) + 4096, 0, &one).await, MIB as u64);
-        // As in its pages again, though not from a page's beginning.
+        // Aligned as in its pages again, but not at a page's beginning.
         let some = copied(&store, (8 << 20) + 28_672, 28_672, &one).await;
         assert_eq!(some, 7 * 4096, "the end of it");
         store.close().await.unwrap();
@@ -64,7 +64,7 @@ fn what_begins_in_a_page_as_in_memory_is_not_copied() {
 }
 
 #[test]
-fn what_was_received_does_not_change_when_its_place_is_written_again() {
+fn received_bytes_do_not_change_when_their_place_is_overwritten() {
     run(async {
         let machine = Machine::new(2);
         let store = machine.open().await.unwrap();
@@ -84,14 +84,14 @@ fn what_was_received_does_not_change_when_its_place_is_written_again() {
                 let all = store.read(&key(1, 0), CellOffset(0), 4 << 16).await;
                 all.unwrap()
                     .iter()
-                    .map(|part| part.as_ptr().addr())
+                    .map(|slice| slice.as_ptr().addr())
                     .collect::<Vec<_>>()
             };
             let before = places().await;
             let small = write(&key(1, 0), CHUNK, 70_000, pattern(3, 5));
             store.write(vec![small], now()).await.unwrap();
-            // The first page was copied above, when a reader had it, and nobody has by now; the
-            // second one if somebody keeps what was received.
+            // The first page was copied above, when a reader held it, and is not held now. The
+            // second one is copied if the received bytes are still held.
             assert_eq!(places().await == before, !keeps);
             let mut expected = data.clone();
             expected[10_000..10_005].copy_from_slice(&pattern(3, 5));
@@ -104,13 +104,13 @@ fn what_was_received_does_not_change_when_its_place_is_written_again() {
 }
 
 #[test]
-fn the_same_memory_written_to_several_places_is_each_ones_own() {
+fn memory_written_to_several_places_stays_independent() {
     run(async {
         let machine = Machine::new(5);
         let store = machine.open().await.unwrap();
         let data = pattern(1, 4 << 16);
         let bytes = received(&store, 0, &data);
-        // Two forks, two places of one, and a third that overlaps the second.
+        // Two forks, two places in one of them, and a third that overlaps the second.
         let places = [(1, 0), (2, 0), (2, 8 << 16), (2, 9 << 16)];
         let writes = places.map(|(file, at)| write(&key(file, 0), CHUNK, at, bytes.clone()));
         store.write(writes.to_vec(), now()).await.unwrap();
@@ -130,12 +130,12 @@ fn the_same_memory_written_to_several_places_is_each_ones_own() {
 }
 
 #[test]
-fn memory_that_changed_between_arrival_and_write_is_refused() {
+fn received_memory_that_changed_before_the_write_is_refused() {
     run(async {
         let machine = Machine::new(3);
         let store = machine.open().await.unwrap();
         let bytes = received(&store, 0, &pattern(1, MIB));
-        // As if a bit had turned after it was summed.
+        // As if a bit had flipped after it was summed.
         let sum = weft_sum::of(&bytes) ^ 1;
         let piece = write(&key(1, 0), CHUNK, 0, bytes);
         let written = store.write_summed(vec![Scattered::from(piece)], sum, now());
@@ -150,9 +150,9 @@ fn memory_that_changed_between_arrival_and_write_is_refused() {
 }
 
 /// Blocks that stay where they were received are stored under the sums that they had at arrival, so
-/// no read takes for right what became of them meanwhile.
+/// reads detect any change since.
 #[test]
-fn memory_that_changed_after_its_blocks_were_summed_is_told_by_every_read() {
+fn received_memory_that_changed_after_its_blocks_were_summed_fails_every_read() {
     run(async {
         let machine = Machine::new(5);
         let store = machine.open().await.unwrap();
@@ -162,14 +162,14 @@ fn memory_that_changed_after_its_blocks_were_summed_is_told_by_every_read() {
         let piece = write(&key(1, 0), CHUNK, 0, received(&store, 0, &changed));
         let written = store.write_summed(vec![Scattered::from(piece)], Sums::of(&arrived), now());
         written.await.unwrap();
-        let told = read(&store, &key(1, 0), 0, MIB as u64).await;
-        assert!(matches!(told, Err(StoreError::BadChecksum { .. })));
+        let refused = read(&store, &key(1, 0), 0, MIB as u64).await;
+        assert!(matches!(refused, Err(StoreError::BadChecksum { .. })));
         let rest = read(&store, &key(1, 0), 1 << 18, 3 << 18).await;
         assert!(rest.unwrap() == arrived[1 << 18..]);
         store.close().await.unwrap();
         let store = machine.open().await.unwrap();
-        let told = read(&store, &key(1, 0), 98_304, 4096).await;
-        assert!(matches!(told, Err(StoreError::BadChecksum { .. })));
+        let refused = read(&store, &key(1, 0), 98_304, 4096).await;
+        assert!(matches!(refused, Err(StoreError::BadChecksum { .. })));
     });
 }
 
@@ -177,7 +177,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn received_or_not_the_same_bytes_are_there(
+    fn received_and_copied_data_read_the_same(
         size in prop::sample::select(vec![4096_u32, 100_000, 65_536, 262_144]),
         writes in prop::collection::vec(
             (0_u64..40, 0_u64..5000, 1_usize..300_000, 0_usize..20, prop::bool::ANY, prop::bool::ANY),
