@@ -38,7 +38,7 @@ fn make_tree(root: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn duplicates_of_a_tree_are_those_that_are_there() {
+fn duplicates_finds_exactly_the_equal_blocks_of_a_tree() {
     let volume = TestVolume::start(4);
     let tree = tempfile::tempdir().unwrap();
     let contents = make_tree(tree.path());
@@ -109,7 +109,7 @@ fn duplicates_of_a_tree_are_those_that_are_there() {
 }
 
 #[test]
-fn what_cannot_be_read_is_skipped_and_what_cannot_be_done_is_refused() {
+fn unreadable_files_are_skipped_and_bad_requests_refused() {
     let volume = TestVolume::start(2);
     let tree = tempfile::tempdir().unwrap();
     std::fs::write(tree.path().join("a"), random(1, 5000)).unwrap();
@@ -138,7 +138,7 @@ fn what_cannot_be_read_is_skipped_and_what_cannot_be_done_is_refused() {
 }
 
 #[test]
-fn a_grid_is_drawn_with_its_servers() {
+fn a_grid_is_drawn_with_its_cells_and_servers() {
     let volume = TestVolume::start(3);
     let data = random(1, 10_000);
     volume.ok(&["create", "/g", "--cells", "5", "--bsu", "100"]);

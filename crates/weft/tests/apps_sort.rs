@@ -157,7 +157,7 @@ fn cells_can_be_kept_and_sorted_again() {
 }
 
 #[test]
-fn what_a_file_has_besides_its_data_is_kept() {
+fn a_sort_keeps_forks_attributes_and_modes() {
     let volume = TestVolume::start(2);
     let data = random(6, 640);
     volume.put("/full", &["--cells", "2", "--bsu", "64"], &data);
@@ -228,7 +228,7 @@ fn workers(leader: &Child) -> Vec<Pid> {
 }
 
 #[test]
-fn a_result_that_no_name_can_take_is_refused_before_anything_is_sorted() {
+fn an_impossible_output_path_is_refused_before_sorting() {
     let volume = TestVolume::start(2);
     volume.put("/records", &["--cells", "2"], &random(4, 160));
     volume.ok(&["mkdir", "/there"]);
@@ -238,7 +238,7 @@ fn a_result_that_no_name_can_take_is_refused_before_anything_is_sorted() {
 }
 
 #[test]
-fn a_killed_worker_leaves_the_file_as_it_was() {
+fn a_killed_worker_leaves_the_file_unchanged() {
     let volume = TestVolume::start(4);
     let data = random(8, 48 << 20);
     volume.put("/big", &["--cells", "4", "--bsu", "65536"], &data);
@@ -265,7 +265,7 @@ fn a_killed_worker_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn an_interrupted_sort_cleans_up_and_a_killed_one_is_told_of() {
+fn an_interrupted_sort_cleans_up_and_a_killed_one_is_reported_by_the_next() {
     let volume = TestVolume::start(2);
     let data = random(9, 32 << 20);
     volume.put("/big", &["--cells", "4", "--bsu", "65536"], &data);

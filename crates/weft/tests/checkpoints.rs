@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use files_support::{Volume, bytes};
 
 #[test]
-fn checkpoints_are_made_listed_read_rolled_back_to_and_deleted() {
+fn checkpoints_can_be_created_listed_read_rolled_back_to_and_deleted() {
     let volume = Volume::up();
     let states: Vec<Vec<u8>> = (0..3_u64)
         .map(|i| bytes(i, 3_000_000 + 500_000 * i as usize))
@@ -51,7 +51,7 @@ fn checkpoints_are_made_listed_read_rolled_back_to_and_deleted() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_and_changes_nothing() {
+fn impossible_checkpoint_requests_fail_and_change_nothing() {
     let volume = Volume::up();
     volume.feed("put /file", b"content");
     volume.text("checkpoint create /file c");
@@ -86,7 +86,7 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
 }
 
 #[test]
-fn a_tree_is_kept_looked_into_rolled_back_and_deleted() {
+fn a_checkpoint_of_a_tree_can_be_read_rolled_back_to_and_deleted() {
     let volume = Volume::up();
     let (big, small) = (bytes(1, 3_000_000), bytes(2, 100));
     volume.text("mkdir -p /t/d/e");

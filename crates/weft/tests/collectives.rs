@@ -21,7 +21,7 @@ fn ended(child: Child) -> (bool, String) {
 }
 
 #[test]
-fn a_member_that_is_killed_leaves_its_place_to_another_process() {
+fn the_number_of_a_killed_member_is_free_for_another_process() {
     let volume = Volume::up();
     volume.feed("put /file", b"");
     let first = volume.start(&line(0), &[b'0'; 1000]);
@@ -62,7 +62,7 @@ fn a_member_that_is_killed_and_not_replaced_is_named_to_the_others() {
 }
 
 #[test]
-fn what_is_no_group_says_why() {
+fn impossible_groups_explain_why() {
     let volume = Volume::up();
     volume.feed("put /file", b"some bytes");
     for (line, word) in [

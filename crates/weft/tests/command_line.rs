@@ -22,7 +22,7 @@ fn shape(value: &serde_json::Value) -> Vec<String> {
 }
 
 #[test]
-fn what_nobody_hears_is_said_by_the_exit_code() {
+fn the_exit_code_reports_failures_if_standard_error_is_closed() {
     let volume = Volume::up();
     for (line, code) in [("cat /missing", 1), ("rm /missing", 1), ("cat", 2)] {
         let mut command = volume.command(line.split_whitespace());
@@ -38,7 +38,7 @@ fn what_nobody_hears_is_said_by_the_exit_code() {
 }
 
 #[test]
-fn help_that_nobody_got_is_a_failure() {
+fn help_that_cannot_be_written_is_a_failure() {
     for option in ["--help", "--version", "help"] {
         let status = weft().arg(option).stdout(full()).status().unwrap();
         assert_eq!(status.code(), Some(1), "{option}");
@@ -159,7 +159,7 @@ fn status(volume: &Volume) -> serde_json::Value {
 }
 
 #[test]
-fn what_cannot_be_a_size_here_is_misuse() {
+fn a_size_that_is_out_of_range_is_misuse() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("v");
     let up = format!("up {} --capacity 0", place.display());
@@ -173,7 +173,7 @@ fn what_cannot_be_a_size_here_is_misuse() {
 }
 
 #[test]
-fn a_key_that_may_not_be_read_is_said_to_be_that() {
+fn an_unreadable_key_is_reported_as_such() {
     if rustix::process::geteuid().is_root() {
         // Root may read everything; `ConnectOptions` has a test of its own words.
         return;
@@ -229,7 +229,7 @@ fn servers_have_local_sockets_unless_the_configuration_says_no() {
 }
 
 #[test]
-fn a_volume_that_is_up_is_told_so_and_may_still_be_mounted() {
+fn up_of_a_running_volume_says_so_and_can_mount_it() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     let dir = folder.to_str().unwrap();

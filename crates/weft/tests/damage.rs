@@ -90,7 +90,7 @@ fn a_namespace_damaged_after_its_service_was_killed_is_refused() {
 }
 
 #[test]
-fn nothing_is_only_in_journals_once_a_volume_was_stopped() {
+fn a_stopped_volume_has_empty_journals() {
     let volume = Volume::up();
     volume.put(0..12);
     volume.run(&["fsck"]);
@@ -107,7 +107,7 @@ fn nothing_is_only_in_journals_once_a_volume_was_stopped() {
 
 /// What an application put into the index is in the log until it is in tables.
 #[test]
-fn an_index_that_lost_its_journal_is_made_good_by_the_log() {
+fn an_index_that_lost_its_journal_is_recovered_from_the_log() {
     let volume = Volume::up();
     volume.put(0..12);
     // Brings the log into the index.
@@ -136,7 +136,7 @@ fn an_index_that_lost_its_journal_is_made_good_by_the_log() {
 }
 
 #[test]
-fn a_log_that_does_not_reach_back_to_what_is_left_of_the_index_is_told() {
+fn a_log_that_starts_after_the_rest_of_the_index_is_reported() {
     let volume = Volume::up();
     volume.put(0..6);
     volume.run(&["fsck"]);
@@ -189,7 +189,7 @@ fn damage_a_write(store: &Path, of: &[u8]) {
 }
 
 #[test]
-fn what_a_damaged_log_lost_is_an_error_and_is_said_until_it_is_accepted() {
+fn bytes_lost_with_a_damaged_log_are_errors_until_they_are_accepted() {
     let volume = Volume::up();
     volume.put(0..4);
     volume.run(&["fsck"]);

@@ -100,7 +100,7 @@ fn good(output: &Output) {
 }
 
 #[test]
-fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
+fn a_lost_disk_costs_only_its_data_and_another_can_be_added() {
     let folder = TempDir::new().unwrap();
     let device = folder.path().join("device");
     File::create(&device).unwrap().set_len(100_000_000).unwrap();
@@ -193,7 +193,7 @@ fn a_lost_disk_costs_what_lay_on_it_and_another_is_added() {
 }
 
 #[test]
-fn a_disk_is_one_servers_and_once() {
+fn a_disk_belongs_to_one_server_and_is_named_once() {
     let volume = Volume(TempDir::new().unwrap());
     for name in ["a", "b"] {
         fs::create_dir(volume.path(name)).unwrap();
@@ -240,7 +240,7 @@ fn a_disk_is_one_servers_and_once() {
 }
 
 #[test]
-fn a_disk_of_which_a_part_is_there_costs_what_is_not() {
+fn a_truncated_disk_costs_only_the_missing_data() {
     let volume = Volume(TempDir::new().unwrap());
     for name in ["a", "b", "mnt"] {
         fs::create_dir(volume.path(name)).unwrap();
@@ -359,7 +359,7 @@ impl Drop for Loop {
 }
 
 #[test]
-fn a_block_device_is_a_disk_that_one_server_has_alone() {
+fn a_block_device_is_used_by_one_server_only() {
     if !Path::new("/dev/loop-control").exists() || !rustix::process::geteuid().is_root() {
         println!("SKIPPED: this needs root and /dev/loop-control");
         return;

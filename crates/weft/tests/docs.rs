@@ -32,7 +32,7 @@ fn cited(page: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn every_test_that_a_page_cites_is_there() {
+fn every_test_that_a_page_cites_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut there = BTreeSet::new();
     for source in below(&root.join("crates"), "rs") {

@@ -164,7 +164,7 @@ fn attributes_change() {
 }
 
 #[test]
-fn bad_input_is_told_what_to_do() {
+fn bad_input_is_refused_with_advice() {
     let volume = Volume::up();
     volume.feed("put /a --cells 2 --bsu 4", b"12345678");
     for (line, code, word) in [

@@ -270,7 +270,7 @@ fn a_file_that_is_one_hole_is_not_read() {
 }
 
 #[test]
-fn a_file_that_is_cut_while_it_is_copied_is_no_success() {
+fn a_file_truncated_while_it_is_copied_is_a_failure() {
     let volume = Volume::up();
     let tree = volume.path("tree");
     fs::create_dir(&tree).unwrap();
@@ -311,7 +311,7 @@ fn a_file_that_is_cut_while_it_is_copied_is_no_success() {
 }
 
 #[test]
-fn files_that_the_kernel_makes_are_copied_to_their_end() {
+fn files_of_proc_and_sys_are_copied_to_their_end() {
     let volume = Volume::up();
     let copied = |from: &Path, to: &str| {
         let summary: serde_json::Value = serde_json::from_slice(&volume.run([
@@ -341,7 +341,7 @@ fn files_that_the_kernel_makes_are_copied_to_their_end() {
 }
 
 #[test]
-fn targets_are_understood_as_cp_understands_them() {
+fn targets_mean_the_same_as_for_cp() {
     let volume = Volume::up();
     let (a, b) = (volume.path("a"), volume.path("b"));
     fs::write(&a, b"a").unwrap();
@@ -371,7 +371,7 @@ fn targets_are_understood_as_cp_understands_them() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_said_and_the_rest_is_copied() {
+fn failures_are_reported_and_the_rest_is_copied() {
     let volume = Volume::up();
     let tree = volume.path("tree");
     fs::create_dir(&tree).unwrap();
@@ -421,7 +421,7 @@ fn what_cannot_be_copied_is_said_and_the_rest_is_copied() {
 }
 
 #[test]
-fn a_copy_that_finds_no_room_leaves_no_part_of_a_file() {
+fn a_copy_without_space_leaves_no_partial_file() {
     let volume = Volume::up();
     volume.text("mkdir /from");
     volume.feed("put /from/big", &bytes(1, 9 << 20));
@@ -455,7 +455,7 @@ fn a_copy_that_finds_no_room_leaves_no_part_of_a_file() {
 }
 
 #[test]
-fn many_failures_for_lack_of_room_end_a_copy_and_are_counted() {
+fn repeated_failures_for_lack_of_space_stop_a_copy_and_are_counted() {
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: only root sets quotas");
         return;

@@ -94,7 +94,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_interrupted_transfer_keeps_what_it_copied_and_says_how_to_go_on() {
+fn an_interrupted_transfer_keeps_its_progress_and_says_how_to_continue() {
     let volume = Volume::up();
     let (source, copy) = (volume.path("source"), volume.path("copy"));
     let data = bytes(1, 24 << 20);
@@ -133,7 +133,7 @@ fn an_interrupted_transfer_keeps_what_it_copied_and_says_how_to_go_on() {
 }
 
 #[test]
-fn an_interrupted_copy_leaves_whole_files_and_no_part_of_one() {
+fn an_interrupted_copy_leaves_only_complete_files() {
     let volume = Volume::up();
     volume.text("mkdir /tree");
     for n in 0..6 {
@@ -210,7 +210,7 @@ fn an_interrupted_removal_says_what_is_left() {
 }
 
 #[test]
-fn input_that_does_not_come_does_not_hold_a_command() {
+fn missing_input_does_not_keep_a_command_from_ending() {
     let volume = Volume::up();
     volume.feed("put /file", b"what was there before");
     let mut child = start(&volume, "put /file");
@@ -254,7 +254,7 @@ fn a_signal_that_a_command_was_started_to_ignore_stays_ignored() {
 }
 
 #[test]
-fn a_put_that_gets_no_input_leaves_the_file_as_it_was() {
+fn a_put_without_input_leaves_the_file_unchanged() {
     let volume = Volume::up();
     volume.feed("put /file", b"what was there before");
     for line in ["put /file", "put /file --cell 0 --truncate", "put /new"] {
@@ -281,7 +281,7 @@ fn a_put_that_gets_no_input_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn of_a_put_to_a_new_file_nothing_is_said_to_be_gone() {
+fn an_interrupted_put_to_a_new_file_reports_no_lost_data() {
     let volume = Volume::up();
     let mut child = start(&volume, "put /new");
     let mut input = child.stdin.take().unwrap();

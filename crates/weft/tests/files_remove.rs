@@ -70,7 +70,7 @@ fn deep(root: &Path, levels: usize, make: bool) -> OwnedFd {
 }
 
 #[test]
-fn a_tree_deeper_than_a_path_is_long_goes_in_and_out_and_away() {
+fn a_tree_deeper_than_the_longest_path_is_copied_in_and_out_and_removed() {
     // Two bytes each; a path has 4096 at most.
     const LEVELS: usize = 2200;
     let volume = Volume::up();

@@ -56,7 +56,7 @@ fn option(f: Subfile) -> String {
 }
 
 #[test]
-fn subfiles_print_what_the_model_says_and_together_restore_the_file() {
+fn subfiles_equal_the_model_and_together_restore_the_file() {
     let volume = Volume::up();
     let file = bytes(1, 1003);
     volume.feed("put /a --cells 5 --bsu 7", &file);
@@ -91,7 +91,7 @@ fn subfiles_print_what_the_model_says_and_together_restore_the_file() {
 }
 
 #[test]
-fn partitions_cells_and_ranges_print_and_write_their_bytes_only() {
+fn partitions_cells_and_ranges_read_and_write_only_their_bytes() {
     let volume = Volume::up();
     let mut file = bytes(2, 5000);
     volume.feed("put /a --cells 5 --bsu 7", &file);
@@ -197,7 +197,7 @@ fn forks_grow_on_their_own() {
 }
 
 #[test]
-fn a_stream_of_many_requests_arrives_whole() {
+fn a_stream_of_many_requests_arrives_completely() {
     let volume = Volume::up();
     let file = bytes(3, (37 << 20) + 11);
     volume.feed("put /big --bsu 64K", &file);
@@ -210,7 +210,7 @@ fn a_stream_of_many_requests_arrives_whole() {
 }
 
 #[test]
-fn explain_says_what_a_call_takes() {
+fn explain_reports_the_cost_of_a_call() {
     let volume = Volume::up();
     volume.feed("put /a --cells 6 --bsu 64K", &vec![1; 1 << 20]);
     let plan = volume.json("explain /a --json");

@@ -26,7 +26,7 @@ fn forget(folder: &Path, file: u64, name: &str) {
 }
 
 #[test]
-fn a_sound_volume_has_no_findings_and_misuse_is_told() {
+fn a_sound_volume_has_no_findings_and_misuse_is_reported() {
     let volume = Volume::up();
     volume.text("mkdir /d");
     volume.feed("put /d/file", &bytes(1, 3 << 20));
@@ -49,7 +49,7 @@ fn a_sound_volume_has_no_findings_and_misuse_is_told() {
 }
 
 #[test]
-fn cells_that_nothing_names_come_back_whole() {
+fn cells_without_a_name_are_recovered_completely() {
     let volume = Volume::up();
     let content = bytes(2, 5_000_000);
     volume.feed("put /file", &content);
@@ -89,7 +89,7 @@ fn cells_that_nothing_names_come_back_whole() {
 }
 
 #[test]
-fn cells_that_a_server_lost_are_missed_and_the_file_stays_readable() {
+fn cells_lost_by_a_server_are_reported_and_the_file_stays_readable() {
     let volume = Volume::up();
     volume.feed("put /file", &bytes(4, 3 << 20));
     let file = id(&volume, "/file");
@@ -117,7 +117,7 @@ fn cells_that_a_server_lost_are_missed_and_the_file_stays_readable() {
 }
 
 #[test]
-fn what_a_server_held_that_was_formatted_anew_is_never_read_as_zeros() {
+fn data_of_a_reformatted_server_never_reads_as_zeros() {
     let volume = Volume::up();
     let content = bytes(9, 5 << 19);
     volume.feed("put /file", &content);
@@ -207,7 +207,7 @@ fn what_a_server_held_that_was_formatted_anew_is_never_read_as_zeros() {
 }
 
 #[test]
-fn a_store_that_refuses_to_open_is_opened_again_and_never_gives_wrong_bytes() {
+fn a_store_that_does_not_open_is_repaired_and_never_returns_wrong_bytes() {
     let volume = Volume::up();
     volume.feed("put /file", &bytes(5, 3 << 20));
     let folder = volume.path("volume");
@@ -247,7 +247,7 @@ fn a_store_that_refuses_to_open_is_opened_again_and_never_gives_wrong_bytes() {
 }
 
 #[test]
-fn a_journal_of_which_nothing_can_be_read_stays_as_it_is_until_a_repair_goes_on_without() {
+fn an_unreadable_journal_is_kept_until_a_repair_drops_it() {
     let volume = Volume::up();
     volume.feed("put /file", &bytes(5, 3 << 20));
     let folder = volume.path("volume");
@@ -284,7 +284,7 @@ fn a_journal_of_which_nothing_can_be_read_stays_as_it_is_until_a_repair_goes_on_
 }
 
 #[test]
-fn checkpoints_that_are_not_listed_are_listed_again() {
+fn unlisted_checkpoints_are_listed_again() {
     let volume = Volume::up();
     volume.feed("put /file", &bytes(7, 1 << 20));
     volume.text("checkpoint create /file first");
@@ -302,7 +302,7 @@ fn checkpoints_that_are_not_listed_are_listed_again() {
 }
 
 #[test]
-fn a_repair_that_is_killed_is_taken_up_again() {
+fn a_killed_repair_can_be_continued() {
     let volume = Volume::up();
     let contents: Vec<Vec<u8>> = (0..24).map(|i| bytes(100 + i, 300_000)).collect();
     for (i, content) in contents.iter().enumerate() {
@@ -380,7 +380,7 @@ fn a_volume_in_use_gives_no_false_alarm() {
 }
 
 #[test]
-fn wrong_counts_in_the_namespace_are_set_right_beside_a_living_volume() {
+fn wrong_counts_in_the_namespace_are_corrected_while_the_volume_runs() {
     let volume = Volume::up();
     volume.feed("put /file", &bytes(9, 1 << 20));
     let file = id(&volume, "/file");

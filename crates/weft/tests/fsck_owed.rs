@@ -57,7 +57,7 @@ fn nothing_is_owed(volume: &Volume) {
 }
 
 #[test]
-fn a_rollback_to_what_a_server_lost_is_refused_and_nothing_stays_owed() {
+fn a_rollback_to_lost_data_is_refused_and_leaves_nothing_pending() {
     let volume = Volume::up();
     let content = bytes(1, 3 << 20);
     for name in ["/file", "/other"] {
@@ -106,7 +106,7 @@ fn a_tree_is_rolled_back_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_a_server_lost_of_a_trees_checkpoint_is_found_and_the_rest_can_be_used() {
+fn lost_data_of_a_trees_checkpoint_is_found_and_the_rest_stays_usable() {
     let volume = Volume::up();
     let content = bytes(2, 3 << 20);
     volume.text("mkdir /d");
@@ -194,7 +194,7 @@ fn without_its_disk(volume: &Volume, files: usize) {
 }
 
 #[test]
-fn a_cut_on_a_lost_disk_is_told_of_its_own_file_and_taken_back_by_a_repair() {
+fn a_truncation_on_a_lost_disk_is_reported_for_its_file_and_undone_by_a_repair() {
     let mut volume = Volume::up();
     without_its_disk(&volume, 3);
     volume = volume.at("disks");

@@ -43,7 +43,7 @@ fn change_inode(folder: &Path, file: u64, change: impl FnOnce(&mut InodeRecord))
 }
 
 #[test]
-fn a_cell_that_no_place_of_its_file_is_for_goes_to_lost_and_found() {
+fn a_cell_outside_its_files_layout_goes_to_lost_and_found() {
     let volume = Volume::up();
     let content = bytes(5, 3 << 20);
     volume.feed("put /file", &content);
@@ -99,7 +99,7 @@ fn a_cell_that_no_place_of_its_file_is_for_goes_to_lost_and_found() {
 }
 
 #[test]
-fn a_layout_that_most_cells_are_against_is_given_up() {
+fn a_layout_that_most_cells_contradict_is_replaced() {
     let volume = Volume::up();
     let content = bytes(8, 3 << 20);
     for name in ["/servers", "/chunk", "/one"] {
@@ -149,7 +149,7 @@ fn flip(path: &Path) {
 }
 
 #[test]
-fn files_of_an_engine_are_put_back_from_their_copies_and_told() {
+fn files_of_an_engine_are_restored_from_their_copies_and_reported() {
     let volume = Volume::up();
     let content = bytes(1, 3 << 20);
     volume.feed("put /file", &content);

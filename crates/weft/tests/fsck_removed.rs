@@ -65,7 +65,7 @@ fn paths(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn names_of_files_that_their_servers_have_deleted_are_told_and_taken_away() {
+fn names_of_files_deleted_on_their_servers_are_reported_and_removed() {
     let volume = Volume::up();
     let content = bytes(1, 3 << 20);
     volume.text("mkdir /d");
@@ -102,7 +102,7 @@ fn names_of_files_that_their_servers_have_deleted_are_told_and_taken_away() {
 }
 
 #[test]
-fn a_stopped_volume_that_was_not_stopped_cleanly_is_rid_of_them_too() {
+fn an_unclean_stopped_volume_loses_such_names_too() {
     let volume = Volume::up();
     volume.feed("put /gone", &bytes(1, 3 << 20));
     undone(&volume, || drop(volume.text("rm /gone")));
@@ -121,7 +121,7 @@ fn a_stopped_volume_that_was_not_stopped_cleanly_is_rid_of_them_too() {
 }
 
 #[test]
-fn what_a_server_still_holds_of_a_removed_file_stays_until_the_user_removes_it() {
+fn remains_of_a_removed_file_stay_until_the_user_removes_them() {
     let volume = Volume::up();
     let content = bytes(2, 3 << 20);
     volume.feed("put --cells 3 /file", &content);
@@ -163,7 +163,7 @@ fn what_a_server_still_holds_of_a_removed_file_stays_until_the_user_removes_it()
 }
 
 #[test]
-fn bytes_that_lie_with_the_metadata_get_an_id_under_which_they_can_grow() {
+fn inline_files_get_a_new_id_under_which_they_can_grow() {
     let volume = Volume::up();
     let content = bytes(3, 3 << 20);
     for name in ["/small", "/empty"] {
@@ -217,7 +217,7 @@ fn bytes_that_lie_with_the_metadata_get_an_id_under_which_they_can_grow() {
 }
 
 #[test]
-fn a_checkpoint_of_a_tree_whose_file_is_gone_ends_no_repair() {
+fn a_missing_file_of_a_trees_checkpoint_does_not_stop_a_repair() {
     let volume = Volume::up();
     volume.text("mkdir /d");
     volume.feed("put /d/file", &bytes(4, 3 << 20));
@@ -234,7 +234,7 @@ fn a_checkpoint_of_a_tree_whose_file_is_gone_ends_no_repair() {
 }
 
 #[test]
-fn a_check_after_the_service_died_finds_what_it_found_before() {
+fn a_check_after_a_service_crash_has_the_same_findings() {
     let volume = Volume::up();
     stopped(&volume, |folder| {
         copy(&folder.join("server-1"), &volume.path("away"));

@@ -118,7 +118,7 @@ fn a_sync_after_servers_came_back_without_acknowledged_bytes_fails_once_for_each
 }
 
 #[test]
-fn killed_processes_have_lost_nothing_and_no_sync_says_so() {
+fn no_sync_fails_after_processes_were_only_killed() {
     let Some(m) = Mounted::new() else { return };
     let path = m.file("f");
     let file = File::create(&path).unwrap();

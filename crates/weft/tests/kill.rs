@@ -267,7 +267,7 @@ async fn verify(volume: &Volume, file: &File, manifest: &Manifest, round: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_kill_nine_of_any_processes() {
+async fn acknowledged_writes_survive_kill_nine_of_any_processes() {
     let number = |name: &str| Some(std::env::var(name).ok()?.parse::<u64>().unwrap());
     let rounds = number("WEFT_KILL_ROUNDS").unwrap_or(20);
     let seed = number("WEFT_SEED").unwrap_or_else(|| u64::from(std::process::id()));

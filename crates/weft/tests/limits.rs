@@ -1,75 +1,52 @@
-//! What the system refuses a volume for a while, or for good: descriptors, threads, memory, room
-//! for logs. The volume serves on, and needs no restart.
+//! A volume under limits of the system, temporary or permanent: descriptors, threads, memory, space
+//! for logs. It keeps serving and needs no restart.
 
 mod cgroup_support;
 mod files_support;
+mod one_server;
 
 use std::fs;
 use std::io::Write;
 use std::net::{TcpStream, ToSocketAddrs};
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cgroup_support::Group;
 use files_support::weft;
+use one_server::{OneServer, said};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tempfile::TempDir;
 use weft_layout::{Request, ViewOffset};
 use weft_net::{BufferPool, Connection, Env, Identity, VolumeKey, Wire};
 use weft_proto::io::{Access, Pattern, WriteRequest};
 use weft_proto::session::Role;
 
-/// A volume of one server that a shell starts after some words of its own.
-struct Volume {
-    folder: TempDir,
+/// The volume of a test.
+struct Volume(OneServer);
+
+impl Deref for Volume {
+    type Target = OneServer;
+
+    fn deref(&self) -> &OneServer {
+        &self.0
+    }
 }
 
 impl Volume {
     fn up(before: &str) -> Volume {
-        let volume = Volume {
-            folder: TempDir::new().unwrap(),
-        };
-        volume.start(before);
-        volume
+        Volume(OneServer::up(before))
     }
 
-    fn start(&self, before: &str) {
-        let script = format!("{before} exec \"$0\" \"$@\"");
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &script, env!("CARGO_BIN_EXE_weft"), "up"]);
-        shell.arg(self.path()).args(["--servers", "1"]);
-        let up = shell.output().unwrap();
-        assert!(up.status.success(), "{}", said(&up));
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("volume")
-    }
-
+    /// Runs a command line of plain words.
     fn weft(&self, line: &str) -> Output {
         let mut command = weft();
         command
             .env("WEFT_VOLUME", self.path())
             .args(line.split(' '));
         command.stdin(Stdio::null()).output().unwrap()
-    }
-
-    fn down(&self) {
-        let down = weft().arg("down").arg(self.path()).output().unwrap();
-        assert!(down.status.success(), "{}", said(&down));
-    }
-
-    /// The processes of its nodes.
-    fn nodes(&self) -> Vec<i32> {
-        let locks = ["meta", "server-0"].map(|node| self.path().join(node).join("weft-node.lock"));
-        let pid = |lock: PathBuf| {
-            let text = fs::read_to_string(lock).unwrap();
-            text.lines().next().unwrap().parse().unwrap()
-        };
-        locks.map(pid).to_vec()
     }
 
     fn log(&self, node: &str) -> PathBuf {
@@ -82,17 +59,7 @@ impl Volume {
     }
 }
 
-impl Drop for Volume {
-    fn drop(&mut self) {
-        let _ = weft().arg("down").arg(self.path()).output();
-    }
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// All that this process may have.
+/// Raises the limit of this process to its maximum.
 fn raise_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let most = Rlimit {
@@ -103,7 +70,7 @@ fn raise_descriptors() {
 }
 
 #[test]
-fn silent_connections_take_no_descriptor_that_the_service_needs() {
+fn silent_connections_do_not_exhaust_the_descriptors_of_the_service() {
     raise_descriptors();
     let volume = Volume::up("ulimit -Hn 1024; ulimit -n 1024;");
     let nodes = volume.nodes();
@@ -121,7 +88,7 @@ fn silent_connections_take_no_descriptor_that_the_service_needs() {
         });
         let mut silent = Vec::new();
         for _ in 0..1500 {
-            // Some are turned away at once.
+            // Some are refused at once.
             silent.extend(TcpStream::connect_timeout(&address, Duration::from_secs(5)));
         }
         assert!(silent.len() > 1000, "{}", silent.len());
@@ -142,7 +109,7 @@ fn silent_connections_take_no_descriptor_that_the_service_needs() {
 }
 
 #[test]
-fn a_volume_that_gets_no_more_threads_serves_on() {
+fn a_volume_without_new_threads_keeps_serving() {
     let Some(group) = Group::new("pids") else {
         return;
     };
@@ -160,15 +127,15 @@ fn a_volume_that_gets_no_more_threads_serves_on() {
             assert!(done.status.success(), "{line}: {}", said(&done));
         }
     }
-    // What needs a thread of its own says so, and nobody waits.
+    // A command that needs a new thread fails with a message and does not hang.
     let begun = Instant::now();
     let checked = volume.weft("fsck");
     assert!(begun.elapsed() < Duration::from_mins(1));
     assert!(!checked.status.success());
-    let told = said(&checked) + &String::from_utf8_lossy(&checked.stdout);
+    let reported = said(&checked) + &String::from_utf8_lossy(&checked.stdout);
     assert!(
-        told.contains("cannot start a thread"),
-        "{told} {}",
+        reported.contains("cannot start a thread"),
+        "{reported} {}",
         checked.status
     );
     group.set(["pids.max", "pids.max"], "max");
@@ -178,7 +145,7 @@ fn a_volume_that_gets_no_more_threads_serves_on() {
 }
 
 #[test]
-fn a_volume_in_a_small_container_takes_what_that_allows() {
+fn a_volume_in_a_small_container_stays_within_its_memory() {
     const LIMIT: u64 = 150 << 20;
     let Some(group) = Group::new("memory") else {
         return;
@@ -220,7 +187,7 @@ fn resident(pid: i32) -> u64 {
     kib << 10
 }
 
-/// A connection of one who has the key.
+/// A connection with the volume's key.
 async fn connect(address: &str, key: VolumeKey, client: u64) -> Connection {
     let identity = Identity {
         key,
@@ -235,12 +202,11 @@ async fn connect(address: &str, key: VolumeKey, client: u64) -> Connection {
 }
 
 #[test]
-fn payloads_that_many_sent_in_part_take_bounded_memory_and_give_it_back() {
+fn partial_payloads_of_many_clients_take_bounded_memory_and_free_it() {
     const CONNECTIONS: u64 = 200;
-    // More than that is not taken from all together, whatever they send; and what tasks and sockets
-    // cost.
+    // The bound on payloads of all connections, plus the cost of tasks and sockets.
     const BOUND: u64 = (128 << 20) + CONNECTIONS * (256 << 10);
-    // The store has what arrived, and keeps this much of it in memory.
+    // The store keeps this much of the received data in memory.
     const CACHE: u64 = 32 << 20;
     raise_descriptors();
     let volume = Volume {
@@ -352,7 +318,7 @@ fn a_flood_of_connections_writes_little_to_the_log() {
 }
 
 #[test]
-fn a_log_that_has_grown_is_turned_over() {
+fn a_large_log_is_rotated() {
     let volume = Volume::up("");
     volume.down();
     let log = volume.log("server-0");

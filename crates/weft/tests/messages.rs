@@ -19,7 +19,7 @@ fn complaint<S: AsRef<OsStr>>(volume: &Volume, args: &[S]) -> String {
 }
 
 #[test]
-fn names_in_what_is_said_command_no_terminal() {
+fn names_in_messages_cannot_control_a_terminal() {
     let volume = Volume::shared();
     volume.text("mkdir /names");
     let names: [&[u8]; 4] = [
@@ -58,7 +58,7 @@ fn names_in_what_is_said_command_no_terminal() {
 }
 
 #[test]
-fn tables_and_logs_command_no_terminal() {
+fn tables_and_logs_cannot_control_a_terminal() {
     let volume = Volume::shared();
     volume.text("mkdir /tables");
     volume.feed("put /tables/f", b"x");
@@ -89,7 +89,7 @@ fn errors_name_the_file_by_its_path() {
 }
 
 #[test]
-fn what_does_not_exist_is_not_called_something_else() {
+fn a_missing_file_is_reported_as_missing() {
     let volume = Volume::shared();
     volume.text("mkdir /there");
     volume.feed("put /there/f", b"abc");
@@ -105,7 +105,7 @@ fn what_does_not_exist_is_not_called_something_else() {
 }
 
 #[test]
-fn a_path_is_said_once() {
+fn a_message_names_a_path_once() {
     let volume = Volume::shared();
     assert_eq!(
         volume.fails("cat /nowhere", 1),
@@ -114,7 +114,7 @@ fn a_path_is_said_once() {
 }
 
 #[test]
-fn what_is_not_there_is_named_with_where_to_look() {
+fn a_missing_thing_is_named_with_where_to_look() {
     let volume = Volume::shared();
     volume.text("mkdir /look");
     volume.feed("put /look/f", b"abc");
@@ -178,7 +178,7 @@ fn times_in_json_are_rfc_3339() {
 }
 
 #[test]
-fn one_of_a_thing_is_singular() {
+fn a_count_of_one_is_singular() {
     let volume = Volume::shared();
     volume.text("mkdir /one");
     volume.text("create /one/f --cells 1");
@@ -212,7 +212,7 @@ fn the_kind_of_a_call_is_a_label_of_its_metric() {
 }
 
 #[test]
-fn misuse_is_told_in_words_that_help() {
+fn misuse_is_reported_with_help() {
     let folder = tempfile::tempdir().unwrap();
     let said = |line: &str| {
         let output = weft()
@@ -245,7 +245,7 @@ fn misuse_is_told_in_words_that_help() {
 }
 
 #[test]
-fn an_address_needs_a_key_that_is_there() {
+fn an_address_needs_an_existing_key() {
     let said = |args: &[&str], code| {
         let output = weft().args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{args:?}");
@@ -274,7 +274,7 @@ fn an_address_needs_a_key_that_is_there() {
 }
 
 #[test]
-fn an_empty_variable_is_none() {
+fn an_empty_environment_variable_counts_as_unset() {
     let folder = tempfile::tempdir().unwrap();
     let said = |variable: &str| {
         let mut command = weft();
@@ -291,7 +291,7 @@ fn an_empty_variable_is_none() {
 }
 
 #[test]
-fn a_file_that_is_no_volume_is_told_so() {
+fn a_file_in_place_of_a_volume_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, b"x").unwrap();

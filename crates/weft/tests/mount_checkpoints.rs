@@ -65,7 +65,7 @@ fn checkpoints_are_read_only_directories_beside_the_files() {
 }
 
 #[test]
-fn a_file_s_own_checkpoints_are_files_there() {
+fn checkpoints_of_a_file_are_files_beside_it() {
     let Some(m) = Mounted::new() else { return };
     let here = &m.path;
     sh(here, "mkdir d; seq 1 100000 > d/f; echo other > d/g");
@@ -90,7 +90,7 @@ fn a_file_s_own_checkpoints_are_files_there() {
 }
 
 #[test]
-fn who_has_a_file_open_sees_it_rolled_back() {
+fn an_open_descriptor_sees_a_rollback() {
     let Some(m) = Mounted::new() else { return };
     for (path, of) in [("t/file", "/t/file"), ("u/file", "/u")] {
         sh(
@@ -142,7 +142,7 @@ fn holes_of_a_checkpoint_are_holes() {
 }
 
 #[test]
-fn a_directory_that_keeps_checkpoints_stays_and_can_be_rolled_back() {
+fn a_directory_with_checkpoints_cannot_be_removed_and_can_be_rolled_back() {
     let Some(m) = Mounted::new() else { return };
     let here = &m.path;
     sh(here, "mkdir -p t/d u; echo content > t/d/file");

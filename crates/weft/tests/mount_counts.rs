@@ -65,7 +65,7 @@ fn cost(
 }
 
 #[test]
-fn small_files_cost_as_many_calls_as_they_need() {
+fn small_files_cost_the_documented_number_of_calls() {
     let Some(m) = Mounted::new() else { return };
     // From its second question on the watch is live.
     wait_until("the watch is live", || {
@@ -144,7 +144,7 @@ fn small_files_cost_as_many_calls_as_they_need() {
 }
 
 #[test]
-fn a_write_that_is_synced_is_one_request_to_the_server_that_has_it() {
+fn a_synced_write_is_one_request_to_one_server() {
     let Some(m) = Mounted::new() else { return };
     let name = m.file("large");
     let file = File::create_new(&name).unwrap();

@@ -166,7 +166,7 @@ fn seek_back(directory: &Path, count: u32) {
 }
 
 #[test]
-fn each_place_of_a_directory_is_found_again_whatever_order_it_is_asked_in() {
+fn every_position_of_a_directory_can_be_sought_in_any_order() {
     let Some(m) = Mounted::new() else { return };
     let directory = m.file("d");
     fs::create_dir(&directory).unwrap();
@@ -202,12 +202,12 @@ fn memory(pid: i32) -> u64 {
 }
 
 #[test]
-fn what_is_open_and_was_removed_still_has_attributes() {
+fn an_open_removed_file_keeps_its_attributes() {
     removed_while_open("");
 }
 
 #[test]
-fn what_is_open_and_was_removed_still_has_attributes_on_strict_mounts() {
+fn an_open_removed_file_keeps_its_attributes_on_strict_mounts() {
     removed_while_open("strict");
 }
 
@@ -268,7 +268,7 @@ fn removed_while_open(options: &str) {
 }
 
 #[test]
-fn who_stays_is_listed_exactly_once_while_others_come_and_go() {
+fn names_that_stay_are_listed_exactly_once_while_others_change() {
     let Some(m) = Mounted::new() else { return };
     let count = thousands() * 1000;
     let directory = m.file("d");

@@ -13,7 +13,7 @@ use mount_support::{Mounted, kill, wait_until, weft, weft_ok};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
-fn a_mount_whose_process_was_killed_is_taken_away_by_the_next() {
+fn the_next_mount_replaces_one_whose_process_was_killed() {
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("f"), b"closed").unwrap();
     // The kernel remembers the attributes for a while, also those of a dead mount.
@@ -32,7 +32,7 @@ fn a_mount_whose_process_was_killed_is_taken_away_by_the_next() {
 }
 
 #[test]
-fn a_dead_volume_gives_errors_soon_and_nobody_hangs() {
+fn a_dead_volume_gives_errors_soon_and_no_program_hangs() {
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("f"), b"x").unwrap();
     for pid in m.nodes() {
@@ -122,7 +122,7 @@ fn a_program_that_waits_for_a_dead_volume_can_be_killed() {
 }
 
 #[test]
-fn a_program_that_waits_for_a_volume_that_stands_still_can_be_killed_whatever_it_waits_for() {
+fn a_program_waiting_for_a_frozen_volume_can_be_killed_in_any_call() {
     let Some(m) = Mounted::new() else { return };
     let programs = [
         "stat missing",
@@ -173,7 +173,7 @@ fn stop(pids: &[i32], still: bool) {
 }
 
 #[test]
-fn what_was_believed_ends_when_the_service_stands_still() {
+fn cached_attributes_expire_while_the_service_is_frozen() {
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("f"), b"x").unwrap();
     let known = || fs::metadata(m.file("f"));
@@ -195,7 +195,7 @@ fn what_was_believed_ends_when_the_service_stands_still() {
 }
 
 #[test]
-fn a_service_that_starts_again_is_waited_for() {
+fn programs_wait_for_a_restarting_service() {
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("f"), b"x").unwrap();
     for pid in m.nodes() {
@@ -229,7 +229,7 @@ fn took<T>(call: impl FnOnce() -> T) -> (T, Duration) {
 /// seconds, whatever it is, all others at once; other services are waited for all the same; and all
 /// is well a second after it is back.
 #[test]
-fn a_server_that_is_away_is_waited_for_once_and_back_within_a_second() {
+fn an_unavailable_server_delays_one_call_and_is_used_within_a_second_of_its_return() {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
 
@@ -322,7 +322,7 @@ fn starting(volume: &Path) -> Child {
 /// What programs have open goes on over a service's new life: files with cells, small ones, one
 /// without a name, and a directory.
 #[test]
-fn what_is_open_outlives_a_restart_of_the_service_of_the_servers_and_of_all() {
+fn open_files_survive_restarts_of_the_service_the_servers_and_both() {
     use std::io::Write;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
@@ -399,7 +399,7 @@ fn what_is_open_outlives_a_restart_of_the_service_of_the_servers_and_of_all() {
 
 /// A table of mounts of its own, in which there is no device, or one that is none.
 #[test]
-fn without_the_device_a_mount_says_what_is_missing() {
+fn a_mount_without_the_fuse_device_says_so() {
     let Some(m) = Mounted::new() else { return };
     let path = m.beside("here");
     let folder = m.beside("empty");
@@ -428,7 +428,7 @@ fn without_the_device_a_mount_says_what_is_missing() {
 }
 
 #[test]
-fn a_busy_mount_says_who_uses_it() {
+fn a_busy_mount_names_the_processes_that_use_it() {
     let Some(m) = Mounted::new() else { return };
     let file = fs::File::create(m.file("f")).unwrap();
     let output = weft(&["unmount", m.path.to_str().unwrap()]);
@@ -443,7 +443,7 @@ fn a_busy_mount_says_who_uses_it() {
 }
 
 #[test]
-fn a_volume_does_not_stop_under_a_mount_but_takes_its_own_along() {
+fn down_refuses_foreign_mounts_and_unmounts_its_own() {
     let Some(m) = Mounted::new() else { return };
     let (volume, path) = (m.volume.to_str().unwrap(), m.path.to_str().unwrap());
     let output = weft(&["down", volume]);
@@ -463,7 +463,7 @@ fn a_volume_does_not_stop_under_a_mount_but_takes_its_own_along() {
 }
 
 #[test]
-fn a_volume_does_not_stop_under_a_mount_by_whatever_name_or_address() {
+fn down_refuses_a_mount_by_any_name_or_address() {
     let Some(m) = Mounted::new() else { return };
     let (volume, path) = (m.volume.to_str().unwrap(), m.path.to_str().unwrap());
     m.unmount();
@@ -572,7 +572,7 @@ fn a_mount_by_address_has_a_log_that_names_the_server_it_waits_for() {
 }
 
 #[test]
-fn what_cannot_be_mounted_says_why() {
+fn impossible_mounts_explain_why() {
     let Some(m) = Mounted::new() else { return };
     let volume = m.volume.to_str().unwrap();
     let beside = m.beside("dir");
@@ -599,7 +599,7 @@ fn what_cannot_be_mounted_says_why() {
 }
 
 #[test]
-fn a_strict_mount_shows_at_once_what_another_wrote() {
+fn a_strict_mount_sees_writes_of_another_at_once() {
     use std::io::Write;
     let Some(m) = Mounted::with_options("strict") else {
         return;
@@ -622,7 +622,7 @@ fn a_strict_mount_shows_at_once_what_another_wrote() {
 /// Every program that a program starts closes what it has open, and does not look at what close
 /// says.
 #[test]
-fn a_loss_that_a_child_heard_of_is_still_told_by_fsync() {
+fn a_loss_reported_to_a_childs_close_is_still_reported_by_fsync() {
     use std::os::unix::fs::FileExt;
 
     let Some(m) = Mounted::new() else { return };

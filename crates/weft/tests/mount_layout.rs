@@ -22,7 +22,7 @@ fn set(path: &Path, name: &str, value: &str) -> Result<(), Errno> {
 }
 
 #[test]
-fn an_empty_file_gets_another_layout_and_one_with_data_keeps_its_own() {
+fn the_layout_of_an_empty_file_can_change_and_that_of_a_file_with_data_cannot() {
     let Some(m) = Mounted::new() else { return };
     let path = m.file("f");
     let lay_out = |text: &str| set(&path, "user.weft.layout", text);
@@ -106,7 +106,7 @@ fn an_empty_file_open_in_another_mount_keeps_its_layout() {
 }
 
 #[test]
-fn names_that_weft_keeps_for_itself_are_refused() {
+fn reserved_names_are_refused() {
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("f"), b"x").unwrap();
     for name in ["user.weft.colour", "user.weft.process", "user.weft."] {

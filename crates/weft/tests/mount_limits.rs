@@ -72,7 +72,7 @@ fn names_have_255_bytes_and_paths_4096() {
 }
 
 #[test]
-fn what_a_volume_does_not_have_is_refused_with_the_errno_that_programs_expect() {
+fn unsupported_calls_fail_with_the_errno_that_programs_expect() {
     let Some(m) = Mounted::new() else { return };
     let unnamed = openat(CWD, &m.path, OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR);
     assert_eq!(
@@ -91,7 +91,7 @@ fn what_a_volume_does_not_have_is_refused_with_the_errno_that_programs_expect() 
 }
 
 #[test]
-fn statfs_tells_sizes_that_make_sense() {
+fn statfs_reports_plausible_sizes() {
     let Some(m) = Mounted::new() else { return };
     let before = rustix::fs::statvfs(&m.path).unwrap();
     assert_eq!(before.f_namemax, 255);
@@ -161,7 +161,7 @@ fn read_all(file: &fs::File, buffer: &mut [u8]) -> usize {
 }
 
 #[test]
-fn data_and_holes_of_a_sparse_file_are_where_they_were_made() {
+fn data_and_holes_of_a_sparse_file_are_where_they_were_written() {
     let Some(m) = Mounted::new() else { return };
     let file = open(&m.file("sparse"));
     let islands: Vec<u64> = [1_u64, 5, 6, 900, 4000].iter().map(|i| i << 20).collect();
@@ -435,7 +435,7 @@ fn a_mount_keeps_quotas_and_shows_them() {
 
 /// A file that runs as somebody else, and what an unprivileged program does to it.
 #[test]
-fn changed_bytes_take_the_bits_and_capabilities_of_a_program() {
+fn writing_a_program_clears_its_set_id_bits_and_capabilities() {
     for options in ["", "strict"] {
         let Some(m) = Mounted::with_options(options) else {
             return;
@@ -502,7 +502,7 @@ fn a_file_is_emptied_by_an_open_for_reading_and_attributes_that_cannot_be_set_ar
 
 /// The one that wrote is closed first: the last one closed does not know how long the file is.
 #[test]
-fn whoever_closes_last_a_file_is_charged_for_what_was_written() {
+fn a_file_is_charged_for_all_writes_whichever_descriptor_is_closed_last() {
     let Some(m) = Mounted::new() else { return };
     fs::create_dir(m.file("d")).unwrap();
     let volume = m.volume.to_str().unwrap();

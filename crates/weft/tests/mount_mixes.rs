@@ -131,23 +131,23 @@ fn mixes(options: &str, (by, kept): (By, bool), share: u64) {
 }
 
 #[test]
-fn threads_that_mix_whatever_changes_a_file_they_made_find_it_as_on_a_local_file_system() {
+fn threads_mixing_operations_on_a_file_they_made_match_a_local_file_system() {
     mixes("", (By::Threads, true), 1);
 }
 
 #[test]
-fn threads_that_mix_whatever_changes_a_file_they_found_find_it_as_on_a_local_file_system() {
+fn threads_mixing_operations_on_an_existing_file_match_a_local_file_system() {
     mixes("", (By::Threads, false), 1);
 }
 
 #[test]
-fn processes_that_mix_whatever_changes_a_file_find_it_as_on_a_local_file_system() {
+fn processes_mixing_operations_on_a_file_match_a_local_file_system() {
     mixes("", (By::Processes, true), 3);
     mixes("", (By::Processes, false), 3);
 }
 
 #[test]
-fn threads_of_a_strict_mount_that_mix_whatever_changes_a_file_find_it_as_on_a_local_file_system() {
+fn threads_mixing_operations_on_a_strict_mount_match_a_local_file_system() {
     mixes("strict", (By::Threads, true), 6);
 }
 

@@ -23,7 +23,7 @@ fn append(path: &Path, what: &[u8]) {
 }
 
 #[test]
-fn an_open_small_file_shows_what_another_mount_appends_and_never_anything_else() {
+fn an_open_small_file_shows_exactly_what_another_mount_appends() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     fs::write(m.file("f"), "once\n").unwrap();
@@ -65,7 +65,7 @@ fn an_open_small_file_shows_what_another_mount_appends_and_never_anything_else()
 }
 
 #[test]
-fn who_opens_a_file_that_another_mount_just_made_longer_reads_all_of_it() {
+fn opening_a_file_that_another_mount_extended_reads_all_of_it() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     for round in 0..60 {
@@ -119,7 +119,7 @@ fn an_open_small_file_shows_a_truncate_by_its_path() {
 
 /// By one program, at once: after some milliseconds the service itself would have told.
 #[test]
-fn what_was_read_ahead_does_not_outlive_a_truncate_by_the_path() {
+fn read_ahead_does_not_outlive_a_truncate_by_path() {
     const PROGRAM: &str = "
 import os, time
 SIZE, PART = 16 << 20, 128 << 10
@@ -220,7 +220,7 @@ fn a_strict_mount_and_the_command_line_see_each_others_writes_at_once() {
 }
 
 #[test]
-fn the_command_line_writes_a_file_that_is_open_on_a_mount_and_the_other_way_round() {
+fn a_mount_and_the_command_line_can_write_a_file_that_the_other_has_open() {
     let Some(m) = Mounted::new() else { return };
     for size in [100, LARGE] {
         fs::write(m.file("f"), vec![b'.'; size]).unwrap();

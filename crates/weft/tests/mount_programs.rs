@@ -56,7 +56,7 @@ fn trees_are_copied_moved_listed_and_removed() {
 }
 
 #[test]
-fn what_was_written_is_there_after_unmounting_and_for_the_command_line() {
+fn written_data_is_visible_after_unmounting_and_to_the_command_line() {
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("small"), b"hello").unwrap();
     let data: Vec<u8> = (0..5_000_001_u32).map(|i| (i * 7 % 251) as u8).collect();
@@ -70,7 +70,7 @@ fn what_was_written_is_there_after_unmounting_and_for_the_command_line() {
 }
 
 #[test]
-fn an_unlinked_open_file_goes_on_working() {
+fn an_unlinked_open_file_keeps_working() {
     let Some(m) = Mounted::new() else { return };
     let file = fs::File::options()
         .read(true)
@@ -89,7 +89,7 @@ fn an_unlinked_open_file_goes_on_working() {
 }
 
 #[test]
-fn names_are_exchanged_replaced_and_kept_as_renameat2_says() {
+fn renameat2_flags_exchange_replace_and_keep_names() {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("a"), b"A").unwrap();
@@ -113,7 +113,7 @@ fn names_are_exchanged_replaced_and_kept_as_renameat2_says() {
 }
 
 #[test]
-fn attributes_are_set_as_chmod_chown_touch_and_truncate_ask() {
+fn chmod_chown_touch_and_truncate_set_attributes() {
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("f"), b"0123456789").unwrap();
     sh(
@@ -138,7 +138,7 @@ fn attributes_are_set_as_chmod_chown_touch_and_truncate_ask() {
 }
 
 #[test]
-fn set_id_bits_go_when_somebody_else_writes() {
+fn a_write_by_another_user_clears_set_id_bits() {
     let Some(m) = Mounted::new() else { return };
     fs::write(m.file("f"), b"x").unwrap();
     fs::set_permissions(m.file("f"), fs::Permissions::from_mode(0o6777)).unwrap();
@@ -150,7 +150,7 @@ fn set_id_bits_go_when_somebody_else_writes() {
 }
 
 #[test]
-fn a_large_directory_is_listed_once_and_whole_also_while_it_is_emptied() {
+fn a_large_directory_is_listed_completely_while_it_is_emptied() {
     let Some(m) = Mounted::new() else { return };
     sh(
         &m.path,
@@ -188,7 +188,7 @@ fn a_large_directory_is_listed_once_and_whole_also_while_it_is_emptied() {
 }
 
 #[test]
-fn attributes_of_ones_own_are_kept() {
+fn user_attributes_are_kept() {
     let Some(m) = Mounted::new() else { return };
     sh(
         &m.path,
@@ -308,7 +308,7 @@ fn bytes_pass_through_a_fifo_of_a_mount() {
 }
 
 #[test]
-fn room_is_asked_for_only_where_the_file_gets_longer() {
+fn preallocation_requests_space_only_beyond_the_end_of_the_file() {
     let Some(m) = Mounted::new() else { return };
     let space = rustix::fs::statvfs(&m.path).unwrap();
     let more = space.f_bavail * space.f_frsize + (1 << 30);
@@ -325,7 +325,7 @@ fn room_is_asked_for_only_where_the_file_gets_longer() {
 }
 
 #[test]
-fn holes_are_found_and_room_is_made() {
+fn holes_are_found_and_space_is_preallocated() {
     use rustix::fs::{FallocateFlags, SeekFrom};
     let Some(m) = Mounted::new() else { return };
     let file = fs::File::create(m.file("f")).unwrap();
@@ -376,7 +376,7 @@ fn two_mounts_agree_after_close_and_open() {
 }
 
 #[test]
-fn a_time_set_by_hand_stays_when_the_file_is_closed() {
+fn a_time_set_explicitly_survives_the_close() {
     use rustix::fs::{Timespec, Timestamps, futimens};
     let Some(m) = Mounted::new() else { return };
     let old = Timespec {

@@ -265,7 +265,7 @@ fn bytes_are_locked_between_mounts_until_any_descriptor_is_closed() {
 }
 
 #[test]
-fn what_another_mount_changes_is_seen_though_names_and_attributes_are_believed_for_long() {
+fn changes_of_another_mount_are_seen_despite_long_cache_timeouts() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     let (here, there) = (|name: &str| m.file(name), |name: &str| other.join(name));
@@ -315,7 +315,7 @@ fn what_another_mount_changes_is_seen_though_names_and_attributes_are_believed_f
 }
 
 #[test]
-fn a_name_made_elsewhere_in_a_directory_of_this_mount_is_there_at_once() {
+fn a_name_created_elsewhere_in_a_directory_of_this_mount_is_visible_at_once() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     for i in 0..10 {
@@ -358,7 +358,7 @@ fn close_to_open_holds_for_files_that_keep_their_size_and_their_time() {
 }
 
 #[test]
-fn a_mount_believes_nothing_of_before_when_the_service_was_away() {
+fn a_mount_drops_its_caches_after_an_outage_of_the_service() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     let names: Vec<_> = (0..20).map(|i| format!("f{i}")).collect();

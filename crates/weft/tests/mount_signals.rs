@@ -47,7 +47,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 ";
 
 #[test]
-fn signals_in_passing_fail_no_call_that_waits_for_the_volume() {
+fn handled_signals_do_not_fail_calls_that_wait_for_the_volume() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     for what in ["chmod", "stat", "rename", "append"] {
@@ -93,7 +93,7 @@ fn signals_in_passing_fail_no_call_that_waits_for_the_volume() {
 }
 
 #[test]
-fn what_a_killed_program_began_is_carried_to_its_end_and_leaves_nothing_open() {
+fn calls_of_a_killed_program_complete_and_leave_nothing_open() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     let programs = [

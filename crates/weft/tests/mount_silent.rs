@@ -50,7 +50,7 @@ fn soon(arguments: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn unmount_and_down_say_that_a_stopped_mount_does_not_answer() {
+fn unmount_and_down_report_a_stopped_mount() {
     let Some(m) = Mounted::new() else { return };
     let (path, volume) = (m.path.to_str().unwrap(), m.volume.to_str().unwrap());
     fs::write(m.file("f"), b"written").unwrap();
@@ -91,7 +91,7 @@ fn unmount_and_down_say_that_a_stopped_mount_does_not_answer() {
 }
 
 #[test]
-fn down_takes_no_mount_along_that_is_stopped_and_goes_on_when_the_path_was_taken_away() {
+fn down_refuses_a_stopped_mount_and_works_once_it_is_detached() {
     let Some(m) = Mounted::new() else { return };
     let (path, volume) = (m.path.to_str().unwrap(), m.volume.to_str().unwrap());
     m.unmount();

@@ -128,7 +128,7 @@ impl Model {
 }
 
 #[test]
-fn two_strict_mounts_show_one_file_as_if_there_were_one() {
+fn two_strict_mounts_show_the_same_file() {
     let Some(m) = Mounted::with_options("strict") else {
         return;
     };

@@ -161,7 +161,7 @@ fn an_older_copy_of_a_server_is_refused_until_it_is_accepted() {
 }
 
 #[test]
-fn what_an_accepted_copy_has_is_not_shown_until_it_is_accepted_too() {
+fn data_of_an_accepted_server_is_hidden_until_it_is_accepted_too() {
     older_copy(End::Accepted);
 }
 
@@ -310,7 +310,7 @@ fn folders_of_other_servers_and_of_other_volumes_do_not_start() {
 }
 
 #[test]
-fn a_folder_that_runs_twice_serves_once() {
+fn a_copied_folder_is_served_only_once() {
     let v = aged(&bytes(1, LENGTH), &bytes(2, LENGTH));
     copy(&volume_folder(&v).join("server-1"), &v.path("twin"));
     assert!(turn(&v, "up").0);

@@ -84,7 +84,7 @@ fn open_everything(path: &Path) {
 }
 
 #[test]
-fn no_other_user_finds_a_byte_in_a_volumes_folder_whatever_the_umask() {
+fn other_users_cannot_read_a_volumes_folder_whatever_the_umask() {
     if !rustix::process::geteuid().is_root() {
         // Only root can be another user for a moment.
         return;
@@ -159,7 +159,7 @@ fn a_key_that_others_can_read_is_not_used_and_the_message_says_what_to_do() {
 /// A FIFO in the place of the key made `weft up` wait for ever, and left processes that `weft down`
 /// did not know.
 #[test]
-fn a_key_or_configuration_that_is_no_file_is_refused_at_once_and_leaves_nothing_running() {
+fn a_key_or_configuration_that_is_not_a_file_is_refused_at_once() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     let folder_name = folder.to_str().unwrap();

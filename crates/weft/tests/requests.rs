@@ -28,7 +28,7 @@ fn examples() -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_examples_of_the_page_do_what_it_says() {
+fn the_examples_of_the_page_work_as_documented() {
     let volume = Volume::up();
     let binary = weft().get_program().to_owned();
     let folder = Path::new(&binary).parent().unwrap();
@@ -55,7 +55,7 @@ fn the_examples_of_the_page_do_what_it_says() {
 }
 
 #[test]
-fn what_is_no_request_says_why() {
+fn malformed_requests_explain_why() {
     let volume = Volume::up();
     volume.feed("put /file", b"some bytes");
     for (line, word) in [

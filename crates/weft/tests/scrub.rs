@@ -86,7 +86,7 @@ fn damaged() -> (Volume, u64) {
 }
 
 #[test]
-fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
+fn a_scrub_finds_exactly_the_damaged_blocks_and_names_the_file() {
     let (volume, block) = damaged();
     for _ in 0..2 {
         let (report, code) = scrub(&volume);
@@ -126,7 +126,7 @@ fn a_scrub_finds_exactly_what_was_damaged_and_names_the_file() {
 }
 
 #[test]
-fn what_a_repair_gives_up_is_lost_and_said_to_be_until_it_is_accepted() {
+fn blocks_dropped_by_a_repair_are_reported_as_lost_until_they_are_accepted() {
     let (volume, _) = damaged();
     let dir = volume.path("volume");
     let dir = dir.to_str().unwrap();
@@ -220,7 +220,7 @@ fn what_a_repair_gives_up_is_lost_and_said_to_be_until_it_is_accepted() {
 }
 
 #[test]
-fn an_interrupted_scrub_goes_on_where_it_was() {
+fn an_interrupted_scrub_continues_where_it_stopped() {
     let volume = Volume::up();
     volume.feed("put /file", &bytes(1, 24 << 20));
     let mut child = volume

@@ -64,7 +64,7 @@ fn wait_for(volume: &Volume, wanted: u64) {
 }
 
 #[test]
-fn a_volume_takes_what_it_stores_and_little_more() {
+fn a_volume_takes_little_more_space_than_it_stores() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     for n in 0..FILES {

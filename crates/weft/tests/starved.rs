@@ -1,55 +1,52 @@
-//! Processes that get no more descriptors or threads, from the next one on, the one after that, and
-//! so on: wherever one is wanted, it is refused once. What is asked meanwhile is done or fails with
-//! a reason; when there are some again, everything works as before, in the same processes, and what
-//! was acknowledged is there.
+//! Processes without free descriptors or threads. Each round leaves one more than the last, so
+//! every place that needs one is refused once. Requests meanwhile succeed or fail with a reason;
+//! afterwards everything works as before, in the same processes, and acknowledged data exists.
 
 mod cgroup_support;
 mod files_support;
+mod one_server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use cgroup_support::Group;
 use files_support::{bytes, weft};
+use one_server::OneServer;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use tempfile::TempDir;
 
-/// Descriptors, or threads, that a process still gets: each from none on.
+/// Rounds: each leaves a process so many descriptors or threads, from 0 on.
 const ROUNDS: u64 = 10;
-/// How long a command may take that fails.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// How long what was refused may be felt when it is there again.
-const PASSES: Duration = Duration::from_secs(10);
-/// Of a file that has cells.
+/// A command must end within this time, also if it fails.
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
+/// The volume must work again within this time after the limit is lifted.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Length of a file that has cells.
 const LENGTH: usize = 300_000;
 
 /// A volume of one server, and a mount of it.
-struct Volume {
-    folder: TempDir,
+struct Volume(OneServer);
+
+impl Deref for Volume {
+    type Target = OneServer;
+
+    fn deref(&self) -> &OneServer {
+        &self.0
+    }
 }
 
 impl Volume {
     fn up() -> Volume {
-        let volume = Volume {
-            folder: TempDir::new().unwrap(),
-        };
-        let mut up = weft();
-        up.arg("up").arg(volume.path()).args(["--servers", "1"]);
-        let up = up.output().unwrap();
-        assert!(up.status.success(), "{up:?}");
-        volume
+        Volume(OneServer::up(""))
     }
 
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("volume")
-    }
-
+    /// Mounts it. Returns the path and the process of the mount.
     fn mount(&self) -> (PathBuf, i32) {
-        let at = self.folder.path().join("mnt");
+        let at = self.folder().join("mnt");
         fs::create_dir(&at).unwrap();
         let mounted = self.ask(&["mount", at.to_str().unwrap()], b"");
         assert!(mounted.status.success(), "{mounted:?}");
@@ -66,24 +63,14 @@ impl Volume {
         (at, pid.unwrap())
     }
 
-    /// The processes of its nodes.
-    fn nodes(&self) -> Vec<i32> {
-        let locks = ["meta", "server-0"].map(|node| self.path().join(node).join("weft-node.lock"));
-        let pid = |lock: PathBuf| {
-            let text = fs::read_to_string(lock).unwrap();
-            text.lines().next().unwrap().parse().unwrap()
-        };
-        locks.map(pid).to_vec()
-    }
-
-    /// A command, which must end in time.
+    /// Runs a command, which must end in time.
     fn ask(&self, words: &[&str], input: &[u8]) -> Output {
         let mut command = weft();
         command.env("WEFT_VOLUME", self.path()).args(words);
         ended(command, words, input)
     }
 
-    /// Every sort of work; what of it was acknowledged is added.
+    /// Does all kinds of work. Adds what was acknowledged to `kept`.
     fn work(&self, round: &str, kept: &mut BTreeMap<String, Vec<u8>>) {
         for (name, length) in [("large", LENGTH), ("small", 100)] {
             let path = format!("/{name}-{round}");
@@ -121,7 +108,8 @@ impl Volume {
         }
     }
 
-    /// All is as it should be; an engine that was refused something tries again within two seconds.
+    /// Checks that everything works; an engine that was refused something retries within two
+    /// seconds.
     fn is_well(&self, round: &str, kept: &BTreeMap<String, Vec<u8>>) {
         for (path, content) in kept {
             let read = self.ask(&["cat", path], b"");
@@ -136,7 +124,10 @@ impl Volume {
                 if done.status.success() {
                     break;
                 }
-                assert!(begun.elapsed() < PASSES, "{round}, {words:?}: {done:?}");
+                assert!(
+                    begun.elapsed() < RECOVERY_TIMEOUT,
+                    "{round}, {words:?}: {done:?}"
+                );
                 std::thread::sleep(Duration::from_millis(100));
             }
         }
@@ -145,12 +136,11 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // A test that failed has not unmounted, and a volume that is mounted stays up.
-        let at = self.folder.path().join("mnt");
+        // A failed test has not unmounted, and a mounted volume cannot be stopped.
+        let at = self.folder().join("mnt");
         if at.exists() {
             let _ = weft().arg("unmount").arg(at).output();
         }
-        let _ = weft().arg("down").arg(self.path()).output();
     }
 }
 
@@ -163,19 +153,19 @@ fn ended(mut command: Command, words: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that was refused does not read.
+    // A command that fails does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input);
     let ended = output(child);
-    assert!(begun.elapsed() < PATIENCE, "{words:?}: {ended:?}");
+    assert!(begun.elapsed() < COMMAND_TIMEOUT, "{words:?}: {ended:?}");
     ended
 }
 
-/// What a child says, which is killed when it takes too long.
+/// The output of a child, which is killed if it takes too long.
 fn output(child: Child) -> Output {
     let pid = Pid::from_child(&child);
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let guard = std::thread::spawn(move || {
-        if ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        if ended.recv_timeout(COMMAND_TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     });
@@ -185,7 +175,7 @@ fn output(child: Child) -> Output {
     output
 }
 
-/// Lets a process open so many descriptors more; `None`: all that it could.
+/// Limits a process to so many more descriptors; `None`: to its maximum.
 fn descriptors(pid: i32, more: Option<u64>) {
     let process = Pid::from_raw(pid).unwrap();
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
@@ -195,7 +185,7 @@ fn descriptors(pid: i32, more: Option<u64>) {
     let line = limits.lines().find(|l| l.starts_with("Max open files"));
     let hard = line.unwrap().split_whitespace().nth(4).unwrap();
     let maximum = hard.parse().unwrap();
-    // The lowest number that is free is taken.
+    // The kernel assigns the lowest free number.
     let free = |more| (0..).filter(|n| !open.contains(n)).nth(more);
     let current = more.map_or(maximum, |more| free(more as usize).unwrap());
     let limit = Rlimit {
@@ -206,7 +196,7 @@ fn descriptors(pid: i32, more: Option<u64>) {
 }
 
 #[test]
-fn nodes_without_descriptors_serve_on_when_there_are_some() {
+fn nodes_without_descriptors_recover_when_descriptors_are_available() {
     let volume = Volume::up();
     let nodes = volume.nodes();
     let mut kept = BTreeMap::new();
@@ -220,18 +210,18 @@ fn nodes_without_descriptors_serve_on_when_there_are_some() {
         }
         volume.is_well(&format!("{more} descriptors"), &kept);
     }
-    assert_eq!(volume.nodes(), nodes, "none was started anew");
+    assert_eq!(volume.nodes(), nodes, "none was restarted");
     assert!(!kept.is_empty());
 }
 
-/// Threads that there are of a process.
+/// The number of threads of a process.
 fn threads(pid: i32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     tasks.count() as u64
 }
 
 #[test]
-fn nodes_and_a_mount_without_threads_go_on_when_there_are_some() {
+fn nodes_and_a_mount_without_threads_recover_when_threads_are_available() {
     let Some(group) = Group::new("pids") else {
         return;
     };
@@ -254,13 +244,13 @@ fn nodes_and_a_mount_without_threads_go_on_when_there_are_some() {
             assert!(fs::read(path).unwrap() == *content, "{}", path.display());
         }
     }
-    assert_eq!(volume.nodes(), all[..2], "none was started anew");
+    assert_eq!(volume.nodes(), all[..2], "none was restarted");
     assert!(!kept.is_empty() && !seen.is_empty());
     let unmounted = volume.ask(&["unmount", at.to_str().unwrap()], b"");
     assert!(unmounted.status.success(), "{unmounted:?}");
 }
 
-/// What programs do on a mount; what was synced is added.
+/// Does what programs do on a mount. Adds what was synced to `kept`.
 fn use_mount(at: &Path, round: u64, kept: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for (name, length) in [("large", LENGTH), ("small", 100)] {
         let path = at.join(format!("mounted-{name}-{round}"));
@@ -287,7 +277,7 @@ fn use_mount(at: &Path, round: u64, kept: &mut BTreeMap<PathBuf, Vec<u8>>) {
 }
 
 #[test]
-fn a_mount_without_descriptors_goes_on_when_there_are_some() {
+fn a_mount_without_descriptors_recovers_when_descriptors_are_available() {
     if !rustix::process::geteuid().is_root() {
         return;
     }

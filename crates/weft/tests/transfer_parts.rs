@@ -80,7 +80,7 @@ fn attributes_size(stat: &serde_json::Value) -> u64 {
 }
 
 #[test]
-fn holes_stay_holes_and_what_was_there_before_goes() {
+fn holes_stay_holes_and_old_data_is_removed() {
     const SIZE: u64 = 96 << 20;
     let volume = Volume::up();
     let (source, copy) = (volume.path("sparse"), volume.path("copy"));
@@ -189,7 +189,7 @@ fn a_part_does_not_hide_that_the_bytes_of_another_are_gone() {
 }
 
 #[test]
-fn what_cannot_be_transferred_says_why() {
+fn impossible_transfers_explain_why() {
     let volume = Volume::up();
     let (file, fifo) = (volume.path("file"), volume.path("fifo"));
     fs::write(&file, b"text").unwrap();

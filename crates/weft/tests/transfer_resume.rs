@@ -71,7 +71,7 @@ fn killed_import(volume: &Volume, from: &Path, to: &str) -> u64 {
 }
 
 #[test]
-fn a_killed_import_goes_on_where_it_was_synced() {
+fn a_killed_import_continues_from_its_last_sync() {
     let volume = Volume::up();
     let (source, data) = (volume.path("source"), bytes(1, SIZE));
     fs::write(&source, &data).unwrap();
@@ -101,7 +101,7 @@ fn a_killed_import_goes_on_where_it_was_synced() {
 }
 
 #[test]
-fn a_killed_export_goes_on_where_it_was_synced() {
+fn a_killed_export_continues_from_its_last_sync() {
     let volume = Volume::up();
     let data = bytes(2, SIZE);
     volume.feed("put /big", &data);
@@ -125,7 +125,7 @@ fn a_killed_export_goes_on_where_it_was_synced() {
 }
 
 #[test]
-fn one_of_several_parts_is_killed_and_goes_on_alone() {
+fn a_killed_part_continues_without_the_others() {
     let volume = Volume::up();
     let (source, data) = (volume.path("source"), bytes(5, SIZE));
     fs::write(&source, &data).unwrap();
@@ -190,7 +190,7 @@ fn verifying_finds_one_flipped_byte() {
 }
 
 #[test]
-fn a_source_that_changes_meanwhile_is_no_success() {
+fn a_source_that_changes_during_a_transfer_is_a_failure() {
     let volume = Volume::up();
     let (source, data) = (volume.path("source"), bytes(4, SIZE));
     fs::write(&source, &data).unwrap();
@@ -226,7 +226,7 @@ fn killed_export(volume: &Volume, from: &str, to: &Path) {
 }
 
 #[test]
-fn progress_is_not_taken_for_bytes_that_are_gone() {
+fn progress_does_not_count_for_lost_bytes() {
     let volume = Volume::up();
     let (data, copy) = (bytes(6, SIZE), volume.path("copy"));
     volume.feed("put /big", &data);

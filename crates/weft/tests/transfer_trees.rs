@@ -74,7 +74,7 @@ fn parts_of_a_tree_are_disjoint_and_together_the_tree() {
 }
 
 #[test]
-fn a_tree_is_replaced_only_when_asked_for_and_what_is_the_same_is_left_alone() {
+fn a_tree_is_replaced_only_on_request_and_equal_files_are_skipped() {
     let volume = Volume::up();
     let source = volume.path("source");
     tree(&source);
@@ -116,7 +116,7 @@ fn cell(content: &[u8], cell: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_view_is_one_of_every_file_of_a_tree() {
+fn a_view_applies_to_every_file_of_a_tree() {
     let volume = Volume::up();
     let source = volume.path("source");
     tree(&source);
@@ -218,7 +218,7 @@ fn comparing_trees_finds_every_difference_and_copies_nothing() {
 }
 
 #[test]
-fn many_files_that_are_there_are_counted_and_what_to_do_is_said_once() {
+fn many_existing_files_are_counted_with_one_piece_of_advice() {
     let volume = Volume::up();
     let source = volume.path("source");
     fs::create_dir(&source).unwrap();

@@ -40,7 +40,7 @@ fn option(view: [usize; 4], index: usize) -> String {
 }
 
 #[test]
-fn exported_subfiles_are_what_the_formula_says_and_imported_they_make_the_file_again() {
+fn exported_subfiles_equal_the_formula_and_importing_them_restores_the_file() {
     let volume = Volume::up();
     let grid = grid();
     volume.feed("put /grid --cells 6 --bsu 1000", &grid);
@@ -111,7 +111,7 @@ fn a_view_is_exported_and_imported_in_parts_from_an_offset() {
 }
 
 #[test]
-fn columns_first_is_one_access_and_comes_back_as_it_went() {
+fn column_order_is_one_access_and_round_trips() {
     let volume = Volume::up();
     let grid = grid();
     volume.feed("put /grid --cells 6 --bsu 1000", &grid);
@@ -134,7 +134,7 @@ fn columns_first_is_one_access_and_comes_back_as_it_went() {
 }
 
 #[test]
-fn what_falls_on_ghosts_is_said_and_not_counted() {
+fn bytes_on_ghosts_are_reported_and_not_counted() {
     let volume = Volume::up();
     // Two cells, and a subfile of four: every second BSU of the row falls on a ghost.
     let source = volume.path("source");

@@ -89,7 +89,7 @@ fn serving(volume: &Volume) -> usize {
 }
 
 #[test]
-fn two_that_start_a_stopped_volume_at_once_both_succeed() {
+fn two_concurrent_starts_of_a_stopped_volume_both_succeed() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     for round in 0..4 {
@@ -117,7 +117,7 @@ fn two_that_start_a_stopped_volume_at_once_both_succeed() {
 }
 
 #[test]
-fn two_that_make_a_volume_at_once_make_one() {
+fn two_concurrent_creations_of_a_volume_make_one() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("new");
     let start = || -> Child {
@@ -135,7 +135,7 @@ fn two_that_make_a_volume_at_once_make_one() {
 }
 
 #[test]
-fn a_volume_that_cannot_be_made_leaves_nothing() {
+fn a_failed_creation_of_a_volume_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("new");
     let output = weft()
@@ -158,7 +158,7 @@ fn a_volume_that_cannot_be_made_leaves_nothing() {
 }
 
 #[test]
-fn a_changed_configuration_of_a_running_volume_is_told_and_not_taken() {
+fn a_changed_configuration_of_a_running_volume_is_reported_and_refused() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     let before = edit(&volume, |config| {
@@ -181,7 +181,7 @@ fn a_changed_configuration_of_a_running_volume_is_told_and_not_taken() {
 }
 
 #[test]
-fn options_that_disagree_with_a_volume_that_is_there_are_told() {
+fn options_that_disagree_with_an_existing_volume_are_reported() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     let with = |options: &[&str]| {
@@ -203,7 +203,7 @@ fn options_that_disagree_with_a_volume_that_is_there_are_told() {
 }
 
 #[test]
-fn a_server_that_the_volume_does_not_have_is_refused_before_anything_starts() {
+fn an_unknown_server_is_refused_before_any_node_starts() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     let before = edit(&volume, with_a_fourth);
@@ -259,7 +259,7 @@ fn a_volume_of_an_earlier_version_learns_its_servers_when_it_is_served() {
 }
 
 #[test]
-fn down_stops_what_runs_whatever_the_configuration_says() {
+fn down_stops_running_nodes_whatever_the_configuration_says() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     for broken in ["this is [not legal", "", "[volume]\nname = \"x\"\n"] {
@@ -286,7 +286,7 @@ fn down_stops_what_runs_whatever_the_configuration_says() {
 }
 
 #[test]
-fn down_says_what_is_wrong_with_a_key_that_no_node_could_start_with() {
+fn down_reports_an_unusable_key() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     let (key, kept) = (folder.join("volume.key"), volume.path("kept.key"));
@@ -305,7 +305,7 @@ fn down_says_what_is_wrong_with_a_key_that_no_node_could_start_with() {
 }
 
 #[test]
-fn down_finds_a_node_whose_folder_lies_elsewhere() {
+fn down_finds_a_node_whose_folder_is_elsewhere() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     succeeded(&down(&folder));
@@ -343,7 +343,7 @@ fn down_of_a_copy_leaves_the_original_alone() {
 }
 
 #[test]
-fn down_ends_no_process_that_does_not_hold_the_lock() {
+fn down_signals_only_processes_that_hold_the_lock() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     succeeded(&down(&folder));
@@ -361,7 +361,7 @@ fn down_ends_no_process_that_does_not_hold_the_lock() {
 }
 
 #[test]
-fn a_server_whose_folder_was_replaced_under_it_is_stopped_too() {
+fn down_stops_a_server_whose_folder_was_replaced() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     volume.feed("put /f", b"bytes");

@@ -120,7 +120,7 @@ fn log(nodes: &Nodes) -> String {
 }
 
 #[test]
-fn a_volume_is_plain_by_its_administrators_word_only() {
+fn connections_are_plain_only_if_configured() {
     let nodes = Nodes::up(&[]);
     assert!(
         !nodes.read("weft.toml").contains("wire"),
@@ -157,7 +157,7 @@ fn a_volume_is_plain_by_its_administrators_word_only() {
 }
 
 #[test]
-fn a_new_volume_is_as_protected_as_asked() {
+fn a_new_volume_has_the_requested_protection() {
     let nodes = Nodes::up(&["--wire", "encrypted"]);
     assert!(nodes.read("weft.toml").contains("wire = \"encrypted\""));
     assert_eq!(nodes.read("volume.wire").trim(), "encrypted");

@@ -89,7 +89,7 @@ fn find<'a>(rows: &'a [Value], is: &[(&str, &str)]) -> &'a Value {
 }
 
 #[test]
-fn one_strided_call_of_a_client_is_one_message_for_each_server() {
+fn a_strided_call_sends_one_message_to_each_server() {
     let (servers, clients) = (3, 2);
     // Of 1.3 MiB each client's share lies on all servers, whatever the pattern.
     let rows = scaled(
@@ -126,7 +126,7 @@ fn one_strided_call_of_a_client_is_one_message_for_each_server() {
 }
 
 #[test]
-fn partitions_that_match_ask_one_server_those_that_do_not_ask_all() {
+fn matching_partitions_use_one_server_and_mismatched_ones_all() {
     let rows = smallest(
         "pvfs",
         &[
@@ -157,7 +157,7 @@ fn partitions_that_match_ask_one_server_those_that_do_not_ask_all() {
 }
 
 #[test]
-fn views_of_vesta() {
+fn the_vesta_views_case_reports_every_view() {
     let rows = smallest("vesta-views", &["--record", "4K"]);
     let messages = |pattern: &str| {
         let row = find(&rows, &[("pattern", pattern), ("op", "write")]);
@@ -186,7 +186,7 @@ fn views_of_vesta() {
 }
 
 #[test]
-fn scaling_transfers_and_tiles() {
+fn the_scale_transfer_and_tile_cases_report_their_points() {
     let scale = smallest("vesta-scale", &["--servers", "1,2"]);
     let proportion = find(&scale, &[("pattern", "in-proportion"), ("op", "read")]);
     assert_eq!(proportion["servers"], proportion["clients"]);
@@ -205,7 +205,7 @@ fn scaling_transfers_and_tiles() {
 }
 
 #[test]
-fn the_sort_is_that_of_the_binary() {
+fn the_sort_case_runs_weft_sort() {
     let rows = smallest("sort", &["--servers", "2", "--clients", "2"]);
     assert_eq!(rows.len(), 1);
     assert_eq!(

@@ -8,7 +8,7 @@ use crate::apps_common::{TestVolume, random, text};
 use crate::{assert_empty, folder, rows, scaled, weft};
 
 #[test]
-fn rows_become_pictures() {
+fn rows_become_plots() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let row = |servers: u32, op: &str| {
@@ -72,7 +72,7 @@ fn two_files_of_the_same_points_make_two_lines() {
 }
 
 #[test]
-fn a_mounted_path_stands_in_the_same_table() {
+fn a_mounted_path_gives_rows_of_the_same_shape() {
     let folder = folder();
     let path = folder.path().to_str().unwrap();
     let rows = rows(&[
@@ -106,7 +106,7 @@ fn a_mounted_path_stands_in_the_same_table() {
 }
 
 #[test]
-fn a_standing_volume_is_left_as_it_was() {
+fn an_existing_volume_is_left_unchanged() {
     let volume = TestVolume::start(2);
     volume.put("/mine", &[], &random(1, 5000));
     let before = volume.names("/");
@@ -127,7 +127,7 @@ fn a_standing_volume_is_left_as_it_was() {
 }
 
 #[test]
-fn interrupted_it_takes_everything_with_it() {
+fn an_interrupted_benchmark_leaves_nothing_behind() {
     let folder = folder();
     let child = Command::new(env!("CARGO_BIN_EXE_weft"))
         .args([
@@ -163,7 +163,7 @@ fn interrupted_it_takes_everything_with_it() {
 }
 
 #[test]
-fn links_limit_what_servers_move() {
+fn links_limit_the_throughput_of_servers() {
     let rate = 8.0;
     let rows = scaled(
         "0.1",

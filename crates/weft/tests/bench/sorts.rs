@@ -100,7 +100,7 @@ fn start(args: &[&str]) -> Child {
 }
 
 #[test]
-fn a_killed_worker_leaves_the_file_of_a_path_as_it_was() {
+fn a_killed_worker_leaves_the_file_on_a_path_unchanged() {
     let folder = folder();
     let path = folder.path().join("records");
     let data = random(8, 48 << 20);
@@ -117,7 +117,7 @@ fn a_killed_worker_leaves_the_file_of_a_path_as_it_was() {
 }
 
 #[test]
-fn an_interrupted_benchmark_takes_the_sort_that_runs_with_it() {
+fn an_interrupted_benchmark_stops_its_sort() {
     let folder = folder();
     let path = folder.path().to_str().unwrap();
     let bench = start(&["bench", "sort", "--path", path, "--runs", "1000"]);

@@ -33,7 +33,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn names_made_and_removed_ahead_are_seen_by_other_mounts_at_once() {
+fn unreported_names_and_removals_are_seen_by_other_mounts_at_once() {
     let Some(m) = Mounted::new() else { return };
     live(&m);
     let other = m.further("other", "");
@@ -97,7 +97,7 @@ fn names_made_and_removed_ahead_are_seen_by_other_mounts_at_once() {
 }
 
 #[test]
-fn a_mount_that_is_killed_has_told_what_was_synced_and_what_was_closed_with_bytes() {
+fn a_killed_mount_has_reported_synced_names_and_closed_files_with_data() {
     let Some(m) = Mounted::new() else { return };
     live(&m);
     let directory = m.file("d");
@@ -117,7 +117,7 @@ fn a_mount_that_is_killed_has_told_what_was_synced_and_what_was_closed_with_byte
 }
 
 #[test]
-fn names_made_ahead_outlive_a_service_that_starts_again() {
+fn unreported_names_survive_a_restart_of_the_service() {
     let Some(m) = Mounted::new() else { return };
     live(&m);
     let directory = m.file("d");
@@ -180,7 +180,7 @@ fn quota(m: &Mounted, words: &[&str]) {
 }
 
 #[test]
-fn a_name_that_is_refused_after_it_was_made_is_told_by_the_next_sync_and_gone() {
+fn a_name_refused_after_its_creation_disappears_and_fails_the_next_sync() {
     let Some(m) = Mounted::new() else { return };
     live(&m);
     let other = m.further("other", "");

@@ -19,7 +19,7 @@ fn append(path: &Path, what: &[u8]) {
 /// The kernel tells a mount of a close when the program has gone on: the next open comes before the
 /// end of the last.
 #[test]
-fn what_is_appended_right_after_a_close_is_at_the_end() {
+fn an_append_right_after_a_close_goes_to_the_end() {
     let Some(m) = Mounted::new() else { return };
     for round in 0..400_usize {
         let length = [10, 9_000, 17_000, 600_000][round % 4];
@@ -68,7 +68,7 @@ fn processes_that_open_for_each_append_lose_nothing() {
 
 /// A cut takes back where the next append goes, for small files as for those in cells.
 #[test]
-fn an_append_after_a_cut_is_at_the_new_end() {
+fn an_append_after_a_truncate_goes_to_the_new_end() {
     let Some(m) = Mounted::new() else { return };
     for (length, kept) in [(100, 0), (9_000, 40), (600_000, 0), (600_000, 70_000)] {
         let path = m.file(&format!("f{length}.{kept}"));
@@ -92,7 +92,7 @@ fn an_append_after_a_cut_is_at_the_new_end() {
 
 /// Nor does a close remember what was written behind the cut, when a small file moves to its cells.
 #[test]
-fn a_file_that_was_cut_is_no_longer_again_when_it_is_closed() {
+fn closing_a_truncated_file_does_not_extend_it_again() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     let path = m.file("f");
@@ -116,7 +116,7 @@ fn a_file_that_was_cut_is_no_longer_again_when_it_is_closed() {
 
 /// Room that one mount makes cuts nothing off that the other writes, which it may not know of yet.
 #[test]
-fn room_that_is_made_beside_a_writer_loses_nothing() {
+fn preallocation_beside_a_writer_loses_nothing() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     let create = |path: &Path| {

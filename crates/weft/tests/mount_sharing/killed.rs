@@ -15,7 +15,7 @@ const GRACE: Duration = Duration::from_secs(20);
 const SILENT: Duration = Duration::from_secs(5);
 
 #[test]
-fn locks_of_a_mount_that_was_killed_end() {
+fn locks_of_a_killed_mount_are_released() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     fs::write(m.file("f"), vec![0; 1000]).unwrap();

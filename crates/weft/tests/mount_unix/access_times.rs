@@ -124,7 +124,7 @@ fn access_times_follow_the_options_of_a_mount_as_on_a_local_file_system() {
 }
 
 #[test]
-fn what_was_read_is_known_after_the_mount_and_elsewhere() {
+fn access_times_survive_an_unmount_and_are_seen_elsewhere() {
     let Some(m) = Mounted::new() else { return };
     sh(
         &m.path,

@@ -131,7 +131,7 @@ fn change(path: &Path, seed: u64, blocks: u64, steps: u32) {
 }
 
 #[test]
-fn holes_are_exact_to_the_block_whatever_has_made_them() {
+fn holes_are_exact_to_the_block_for_every_way_of_making_them() {
     let Some(m) = Mounted::new() else { return };
     // Small ones that lie with their metadata, those that have just grown out of it, and large
     // ones.
@@ -143,7 +143,7 @@ fn holes_are_exact_to_the_block_whatever_has_made_them() {
 }
 
 #[test]
-fn holes_of_a_local_file_system_are_found_where_they_are_there() {
+fn holes_match_those_of_a_local_file_system() {
     let Some(m) = Mounted::new() else { return };
     let plain = m.beside("plain");
     // What programs take for the size of a block they find by trying: it must be the same wherever

@@ -117,11 +117,11 @@ fn stay_private(options: &str) {
 }
 
 #[test]
-fn what_is_written_to_a_private_map_stays_there() {
+fn writes_to_a_private_map_stay_private() {
     stay_private("");
 }
 
 #[test]
-fn what_is_written_to_a_private_map_of_a_strict_mount_stays_there() {
+fn writes_to_a_private_map_of_a_strict_mount_stay_private() {
     stay_private("strict");
 }

@@ -136,7 +136,7 @@ fn a_list_grants_and_denies_on_every_mount() {
 }
 
 #[test]
-fn what_is_made_in_a_directory_gets_its_default_list() {
+fn new_entries_inherit_the_default_access_list() {
     let Some(m) = Mounted::new() else { return };
     fs::set_permissions(&m.path, Permissions::from_mode(0o755)).unwrap();
     let directory = m.file("d");
@@ -177,7 +177,7 @@ fn what_is_made_in_a_directory_gets_its_default_list() {
 }
 
 #[test]
-fn a_supplementary_group_gives_its_rights_and_the_lack_of_it_none() {
+fn supplementary_groups_grant_their_rights_and_no_others() {
     let Some(m) = Mounted::new() else { return };
     fs::set_permissions(&m.path, Permissions::from_mode(0o755)).unwrap();
     made(&m.file("f"), 0o640);
@@ -215,7 +215,7 @@ fn a_supplementary_group_gives_its_rights_and_the_lack_of_it_none() {
 }
 
 #[test]
-fn views_and_checkpoints_are_for_everybody_whom_the_file_allows() {
+fn views_and_checkpoints_follow_the_permissions_of_their_file() {
     let Some(m) = Mounted::new() else { return };
     fs::set_permissions(&m.path, Permissions::from_mode(0o755)).unwrap();
     made(&m.file("f"), 0o666);

@@ -9,7 +9,7 @@ use crate::mount_support::{Mounted, sh, weft, weft_ok};
 use crate::starts::in_a_world_with_the_helper;
 
 #[test]
-fn a_mount_becomes_read_only_and_writable_again_as_others_do() {
+fn a_remount_makes_a_mount_read_only_and_writable_again() {
     let Some(m) = Mounted::new() else { return };
     m.unmount();
     let (volume, path) = (m.volume.display(), m.path.display());
@@ -61,7 +61,7 @@ fn a_mount_becomes_read_only_and_writable_again_as_others_do() {
 }
 
 #[test]
-fn a_mount_that_began_read_only_can_be_written_after_a_remount_by_the_system_call() {
+fn a_read_only_mount_becomes_writable_by_the_remount_system_call() {
     let Some(m) = Mounted::with_options("ro") else {
         return;
     };

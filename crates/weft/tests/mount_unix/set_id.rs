@@ -105,7 +105,7 @@ fn modes(directory: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-fn set_id_bits_go_and_stay_as_on_a_local_file_system() {
+fn set_id_bits_are_cleared_and_kept_as_on_a_local_file_system() {
     let Some(m) = Mounted::new() else { return };
     let plain = m.beside("plain");
     let trees = [&m.path, &plain];

@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use crate::mount_support::{Mounted, sh};
 
 #[test]
-fn programs_meet_at_a_socket_until_its_name_goes() {
+fn programs_connect_by_a_socket_until_its_name_is_removed() {
     let Some(m) = Mounted::new() else { return };
     let (first, name) = (m.file("first"), m.file("socket"));
     let listener = UnixListener::bind(&first).unwrap();
@@ -46,7 +46,7 @@ fn programs_meet_at_a_socket_until_its_name_goes() {
 }
 
 #[test]
-fn datagrams_reach_a_socket_of_those_who_may_write_it() {
+fn datagrams_reach_a_socket_that_the_sender_may_write() {
     let Some(m) = Mounted::new() else { return };
     fs::set_permissions(&m.path, Permissions::from_mode(0o755)).unwrap();
     let socket = UnixDatagram::bind(m.file("s")).unwrap();

@@ -143,7 +143,7 @@ fn ends(child: &mut Child) -> ExitStatus {
 }
 
 #[test]
-fn a_mount_in_the_foreground_ends_by_a_signal_with_all_that_was_written_told() {
+fn a_foreground_mount_ends_by_a_signal_after_reporting_all_writes() {
     let Some(m) = Mounted::new() else { return };
     let path = m.beside("foreground").canonicalize().unwrap();
     let volume = m.volume.to_str().unwrap();

@@ -73,7 +73,7 @@ async fn run_until_cut(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_synced_survives_the_loss_of_power() {
+async fn synced_writes_survive_power_loss() {
     let rounds = from_environment("WEFT_CASES").unwrap_or(3);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = from_environment("WEFT_SEED").unwrap_or(now.as_nanos() as u64);
@@ -115,7 +115,7 @@ async fn what_was_synced_survives_the_loss_of_power() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "shows that a disk that does not flush is found out"]
-async fn a_disk_that_says_flushed_and_did_not_is_found_out() {
+async fn a_disk_that_lies_about_flushes_is_detected() {
     let mut random = SmallRng::seed_from_u64(1);
     let Some(mut machine) = Machine::new() else {
         return;
