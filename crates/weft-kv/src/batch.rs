@@ -1,34 +1,34 @@
 //! A batch of the engine's journal, read as the engine reads it.
 //!
-//! What is relied upon of fjall 3.1: a journal is batches `1 count(4) sequence(8)`, items
+//! This relies on fjall 3.1: a journal is batches `1 count(4) sequence(8)`, items
 //! `2 type(1) compression(1) keyspace(8) key length(2) value length(4) stored length(4) key value`
-//! or `4 keyspace(8)`, and `3 checksum(8) "FJL" 3`; behind them zeros. The checksum is XXH3 of the
-//! items' bytes: count and sequence are not under it. Sequences ascend.
+//! or `4 keyspace(8)`, and `3 checksum(8) "FJL" 3`; zeros follow. The checksum is XXH3 of the
+//! items' bytes; it does not cover count and sequence. Sequences ascend.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The key of the number; no space's keys begin with a zero byte.
+/// The key of the commit's number; no space has keys that begin with a zero byte.
 pub(crate) const NUMBER_KEY: &[u8] = b"\0number";
-/// What every batch ends with.
+/// The last bytes of every batch.
 const TRAILER: &[u8] = b"FJL\x03";
 /// Bytes before the first item.
 const START: usize = 13;
-/// The engine keeps the highest bit of a sequence for itself.
+/// The engine reserves the highest bit of a sequence.
 const SEQUENCE_MAX: u64 = (1 << 63) - 1;
 
-/// A whole batch whose checksum is right.
+/// A complete batch with a correct checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Batch {
-    /// Bytes of the journal.
+pub(crate) struct JournalBatch {
+    /// Its bytes in the journal.
     pub(crate) length: usize,
-    /// The engine's own number of it.
+    /// The number that the engine gave it.
     pub(crate) sequence: u64,
     /// The commit's number, if it has one.
     pub(crate) number: Option<u64>,
 }
 
-/// The batch at the front; `None` where there is none that the engine could read.
-pub(crate) fn batch(bytes: &[u8]) -> Option<Batch> {
+/// Reads the batch at the front; `None` where there is none that the engine could read.
+pub(crate) fn read_batch(bytes: &[u8]) -> Option<JournalBatch> {
     let mut rest = Fields(bytes);
     if rest.u8()? != 1 {
         return None;
@@ -42,25 +42,22 @@ pub(crate) fn batch(bytes: &[u8]) -> Option<Batch> {
     if rest.u8()? != 3 || rest.u64()? != xxh3_64(items) || sequence > SEQUENCE_MAX {
         return None;
     }
-    (rest.take(TRAILER.len())? == TRAILER).then(|| Batch {
+    (rest.take(TRAILER.len())? == TRAILER).then(|| JournalBatch {
         length: bytes.len() - rest.0.len(),
         sequence,
         number,
     })
 }
 
-/// Passes an item; the commit's number if that is what it holds.
-#[expect(
-    clippy::option_option,
-    reason = "the outer one says that it is no item"
-)]
+/// Skips an item; returns the commit's number if it holds that.
+#[expect(clippy::option_option, reason = "the outer `None` means no item")]
 fn item(rest: &mut Fields<'_>) -> Option<Option<u64>> {
     match rest.u8()? {
         2 => {
             let (_, compression, _) = (rest.u8()?, rest.u8()?, rest.u64()?);
             let (key, value, stored) = (rest.u16()?, rest.u32()?, rest.u32()?);
             // fjall's checksum does not cover the first of the two lengths, and its debug build
-            // panics.
+            // panics where they differ.
             if compression == 0 && value != stored {
                 return None;
             }
@@ -125,16 +122,16 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_read_and_any_of_its_beginnings_is_none() {
+    fn a_batch_is_read_and_no_proper_prefix_of_it_is_one() {
         let bytes = golden();
-        let whole = Batch {
+        let whole = JournalBatch {
             length: bytes.len(),
             sequence: 9,
             number: Some(7),
         };
-        assert_eq!(batch(&bytes), Some(whole));
+        assert_eq!(read_batch(&bytes), Some(whole));
         for end in 0..bytes.len() {
-            assert_eq!(batch(&bytes[..end]), None, "{end}");
+            assert_eq!(read_batch(&bytes[..end]), None, "{end}");
         }
     }
 
@@ -150,9 +147,9 @@ mod tests {
         assert_eq!(xxh3_64(&items.concat()), 0x6650_f84e_a289_5309);
     }
 
-    /// What is relied upon of the engine's files: another version of it may have others.
+    /// The form of the engine's files that this module relies on: a new version may change it.
     #[test]
-    fn every_byte_of_a_journal_is_a_batch_with_its_number() {
+    fn a_journal_is_read_as_numbered_batches_to_its_last_byte() {
         let folder = tempfile::tempdir().unwrap();
         let database = fjall::Database::builder(folder.path()).open().unwrap();
         let keyspace = database.keyspace("keys", fjall::KeyspaceCreateOptions::default);
@@ -169,7 +166,7 @@ mod tests {
         database.persist(fjall::PersistMode::SyncAll).unwrap();
         let bytes = std::fs::read(folder.path().join("0.jnl")).unwrap();
         let (mut rest, mut numbers) = (&bytes[..], Vec::new());
-        while let Some(batch) = batch(rest) {
+        while let Some(batch) = read_batch(rest) {
             rest = &rest[batch.length..];
             numbers.extend(batch.number);
         }
@@ -184,7 +181,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = whole.clone();
                 bytes[at] ^= 1 << bit;
-                assert_eq!(batch(&bytes), None, "byte {at}, bit {bit}");
+                assert_eq!(read_batch(&bytes), None, "byte {at}, bit {bit}");
             }
         }
     }

@@ -1,23 +1,22 @@
-//! The incarnations of something that counts its commits: an engine, or a store's log.
+//! The incarnations of a database that counts its commits: an engine, or a store's log.
 //!
-//! A process that opens such a thing begins an *incarnation*: it draws a random number, notes up to
-//! which commit it found the thing, and makes that note durable before it acknowledges anything. A
-//! position, `(incarnation, sequence)`, then names one commit for ever, although numbers are used
-//! again after a loss of power took the last ones.
+//! A process that opens a database begins an *incarnation*: it draws a random number, records the
+//! last commit that it found, and makes that record durable before it acknowledges anything. A
+//! position, `(incarnation, sequence)`, then names one commit for ever, although numbers are reused
+//! after a power loss took the last ones.
 //!
-//! Whether a commit is still there follows from the notes alone: it is, if its incarnation is known
-//! and no later one began below it. A process that was only killed lost nothing, so the next
-//! incarnation begins above all that was acknowledged. A loss of power takes the commits since the
+//! The records alone tell whether a commit is still there: it is, if its incarnation is known and
+//! no later one began below it. A process that was only killed lost nothing, so the next
+//! incarnation begins above all that was acknowledged. A power loss takes the commits since the
 //! last sync, and the next incarnation begins where recovery ended. An older copy of the whole
-//! thing has older notes as well, which do not know the incarnation, or begin the next one below
-//! the position.
+//! database has older records as well: they do not know the incarnation, or begin the next one
+//! below the position.
 //!
 //! Deliberately absent: clocks. The time of an opening is kept for messages to people only.
 
-/// Incarnations that a history keeps: a position of an older one counts as lost.
-pub const INCARNATIONS_KEPT: usize = 128;
+use crate::limits::INCARNATIONS_KEPT;
 
-/// A commit, for ever: which process made it, and its number.
+/// A commit, for ever: the process that made it, and its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The process's number; 0 is none's.
@@ -45,9 +44,9 @@ pub struct History(Vec<Incarnation>);
 const ENTRY_BYTES: usize = 24;
 
 impl History {
-    /// Begins an incarnation that found the thing as of commit `found`.
+    /// Begins an incarnation that found `found` as the last commit.
     ///
-    /// A `number` of 0, and one that is taken, is replaced by one that is not.
+    /// A `number` that is 0 or taken is replaced by one that is free.
     pub fn begin(&mut self, number: u64, found: u64, began: i64) -> Incarnation {
         let taken = |n: u64| n == 0 || self.0.iter().any(|one| one.number == n);
         let mut number = number;
@@ -71,14 +70,14 @@ impl History {
         self.0.last()
     }
 
-    /// Whether what was committed at a position is still there, if the thing now has commits up to
-    /// `reached`. If not, the incarnation that began without it.
+    /// Whether the commit at a position is still there, if the database now has commits up to
+    /// `reached`.
     ///
     /// # Errors
-    /// The incarnation that lacks it; none, if the history is empty.
+    /// The incarnation that began without it; none, if the history is empty.
     pub fn holds(&self, at: Position, reached: u64) -> Result<(), Option<Incarnation>> {
         let Some(index) = self.0.iter().position(|one| one.number == at.incarnation) else {
-            // Of all that are known the oldest began without it, as far as anybody can tell.
+            // As far as can be told, the oldest known incarnation began without it.
             return Err(self.0.first().copied());
         };
         let later = self.0[index + 1..].iter();
@@ -96,8 +95,7 @@ impl History {
         &self.0
     }
 
-    /// The bytes to keep it in, at most 3 KiB: a count, then number, found and began of each,
-    /// little-endian.
+    /// Encodes it in at most 3 KiB: a count, then number, found and began of each, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = (self.0.len() as u32).to_le_bytes().to_vec();
         for one in &self.0 {
@@ -108,7 +106,7 @@ impl History {
         out
     }
 
-    /// The history in these bytes, if they are one.
+    /// Decodes it; `None` where the bytes are no history.
     pub fn decode(bytes: &[u8]) -> Option<History> {
         let (count, rest) = bytes.split_first_chunk::<4>()?;
         let count = u32::from_le_bytes(*count) as usize;
@@ -184,7 +182,7 @@ mod tests {
         assert_eq!(restored.holds(at(7, 20), 20), Ok(()));
         assert_eq!(restored.holds(at(7, 40), 20), Err(Some(again)));
         assert!(restored.holds(at(8, 41), 20).is_err());
-        // A copy of a thing that is open: nothing began since, but it does not reach as far.
+        // A copy of an open database: nothing began since, but it does not reach as far.
         let open = History(restored.0[..1].to_vec());
         assert!(open.holds(at(7, 30), 20).is_err());
     }

@@ -2,8 +2,8 @@
 //! with an embedded engine (`FjallKv`) and an in-memory twin (`MemKv`).
 //!
 //! The trait is blocking: the embedded engine answers from memory in microseconds, and a
-//! distributed engine would run its operations on threads of its own. Scans visit instead of
-//! returning iterators, so that no engine's lifetimes leak.
+//! distributed engine would run its operations on its threads. Scans visit instead of returning
+//! iterators, so that no engine's lifetimes leak.
 //!
 //! Invariants:
 //! 1. Transactions are serializable; one that returned `Ok` survives kill −9 of the process.
@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod files;
 mod history;
+mod limits;
 mod mem;
 mod overlay;
 mod traits;
@@ -32,9 +33,9 @@ pub use files::Decoder;
 pub use files::EngineFile;
 pub use files::Remedy;
 pub use history::History;
-pub use history::INCARNATIONS_KEPT;
 pub use history::Incarnation;
 pub use history::Position;
+pub use limits::INCARNATIONS_KEPT;
 pub use mem::MemKv;
 pub use traits::Batch;
 pub use traits::OrderedKv;

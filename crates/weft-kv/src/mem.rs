@@ -1,13 +1,13 @@
 //! `MemKv`: the in-memory twin of the embedded engine, for tests and simulation.
 //!
-//! Each key keeps the versions that some live snapshot can still see, so that a snapshot costs a
-//! counter and never blocks a writer. Rejected: copying a space's map when it is written under a
-//! snapshot (one write would cost the whole space), and a read lock for the life of a snapshot (a
-//! thread that writes while it reads would wait for itself).
+//! Each key keeps the versions that some live snapshot can still see, so a snapshot costs a counter
+//! and never blocks a writer. Rejected: copying a space's map when it is written under a snapshot
+//! (one write would cost the whole space), and a read lock for the life of a snapshot (a thread
+//! that writes while it reads would wait for itself).
 //!
 //! It also knows what was synced: each commit since the last sync keeps what it replaced, and
-//! [`MemKv::crash_power_loss`] takes commits back from the newest. That list grows until the next
-//! sync; this is an engine for tests.
+//! [`MemKv::crash_power_loss`] rolls commits back from the newest. That list grows until the next
+//! sync, which is fine for tests.
 //!
 //! Invariants:
 //! 1. One transaction at a time: the writer lock is held from its first read to its commit.
@@ -20,31 +20,34 @@ use std::ops::{Bound, ControlFlow};
 use parking_lot::{Mutex, RwLock};
 
 use crate::KvError;
-use crate::overlay::{Layered, Overlay, is_empty_range};
+use crate::limits::MEM_SCAN_PAGE;
+use crate::overlay::{Overlay, is_empty_range};
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 
 /// A value and the commit that set it; `None` is a removal that some snapshot does not see yet.
 type Version = (u64, Option<Vec<u8>>);
+/// The versions of the keys of a space, oldest first.
+type Versions = BTreeMap<Vec<u8>, Vec<Version>>;
 /// A key and what it held before a commit.
 type Before = (Space, Vec<u8>, Option<Vec<u8>>);
 
 #[derive(Debug, Default)]
-struct State {
-    spaces: BTreeMap<Space, BTreeMap<Vec<u8>, Vec<Version>>>,
+struct MemState {
+    spaces: BTreeMap<Space, Versions>,
     commit: u64,
-    /// The last commit that is there: commits that were taken back do not count.
+    /// The number of the last commit; commits that were rolled back do not count.
     number: u64,
     /// Keys that keep more than their newest value because of a snapshot.
     crowded: Vec<(Space, Vec<u8>)>,
     /// What each commit since the last sync replaced, oldest first.
     unsynced: Vec<Vec<Before>>,
-    /// The same since the engine settled last, where that is asked for: what its journal has.
+    /// The same since the last flush, if the engine can lose its journal.
     journal: Option<Vec<Vec<Before>>>,
 }
 
-impl State {
-    /// Takes commits back, the newest first.
-    fn take_back(&mut self, undone: impl Iterator<Item = Vec<Before>>) {
+impl MemState {
+    /// Rolls commits back, given what they replaced, newest first.
+    fn roll_back(&mut self, undone: impl Iterator<Item = Vec<Before>>) {
         for before in undone {
             self.number -= 1;
             for (space, key, before) in before {
@@ -63,7 +66,7 @@ impl State {
 #[derive(Debug, Default)]
 pub struct MemKv {
     writer: Mutex<()>,
-    state: RwLock<State>,
+    state: RwLock<MemState>,
     /// Live snapshots by the commit they see.
     live: Mutex<BTreeMap<u64, usize>>,
 }
@@ -81,19 +84,15 @@ impl MemKv {
         kv
     }
 
-    /// Goes back to what it was before some commit since it settled last, synced or not, as an
-    /// engine does whose journal is damaged there; `seed` says before which. Snapshots must not be
-    /// alive.
+    /// Rolls back to before some commit since the last flush, synced or not, as an engine does
+    /// whose journal is damaged there; `seed` selects the commit. No snapshot may be alive.
     pub fn lose_journal(&self, seed: u64) {
         let _writer = self.writer.lock();
         let mut state = self.state.write();
-        assert!(
-            self.live.lock().is_empty(),
-            "a snapshot outlived the crash of its engine"
-        );
+        self.assert_no_snapshot();
         if let Some(mut journal) = state.journal.take() {
             let keep = (seed % (journal.len() as u64 + 1)) as usize;
-            state.take_back(journal.drain(keep..).rev());
+            state.roll_back(journal.drain(keep..).rev());
             state.journal = Some(journal);
         }
         state.unsynced.clear();
@@ -104,29 +103,33 @@ impl MemKv {
         self.state.read().unsynced.len()
     }
 
-    /// Power loss: forgets every commit since the last sync. Snapshots must not be alive.
+    /// Power loss: rolls back every commit since the last sync. No snapshot may be alive.
     pub fn crash_power_loss(&self) {
         self.crash_power_loss_keeping(0);
     }
 
-    /// Power loss that happened to spare the first `keep` commits since the last sync: a log is
-    /// written in order, so any prefix of it may have reached the disk. The spared count as synced.
+    /// Power loss that spares the first `keep` commits since the last sync: a log is written in
+    /// order, so any prefix of it may have reached the disk. The spared commits count as synced.
     pub fn crash_power_loss_keeping(&self, keep: usize) {
         let _writer = self.writer.lock();
         let mut state = self.state.write();
-        assert!(
-            self.live.lock().is_empty(),
-            "a snapshot outlived the crash of its engine"
-        );
+        self.assert_no_snapshot();
         let mut unsynced = std::mem::take(&mut state.unsynced);
         let lost = unsynced.len().saturating_sub(keep);
-        state.take_back(unsynced.drain(unsynced.len() - lost..).rev());
+        state.roll_back(unsynced.drain(unsynced.len() - lost..).rev());
         if let Some(journal) = &mut state.journal {
             journal.truncate(journal.len() - lost);
         }
     }
 
-    /// Another engine with what is synced here: what a machine finds after its power comes back.
+    fn assert_no_snapshot(&self) {
+        assert!(
+            self.live.lock().is_empty(),
+            "a snapshot outlived the crash of its engine"
+        );
+    }
+
+    /// Another engine with what is synced here: what a machine finds after a power loss.
     #[must_use]
     pub fn clone_synced(&self) -> MemKv {
         let _writer = self.writer.lock();
@@ -147,10 +150,10 @@ impl MemKv {
                 !versions.is_empty()
             });
         }
-        let state = State {
+        let state = MemState {
             spaces,
             number: state.number - state.unsynced.len() as u64,
-            ..State::default()
+            ..MemState::default()
         };
         MemKv {
             state: RwLock::new(state),
@@ -183,10 +186,7 @@ impl MemKv {
             let versions = keys.entry(key.clone()).or_default();
             let before = versions.last().and_then(|(_, value)| value.clone());
             versions.push((commit, value));
-            prune(versions, oldest);
-            if versions.is_empty() {
-                keys.remove(&key);
-            } else if versions.len() > 1 || versions[0].1.is_none() {
+            if prune_key(keys, &key, oldest) {
                 state.crowded.push((space, key.clone()));
             }
             undo.push((space, key, before));
@@ -197,8 +197,8 @@ impl MemKv {
         state.unsynced.push(undo);
     }
 
-    /// Drops what only the snapshots before `oldest` could see.
-    fn thin(&self) {
+    /// Drops versions that no live snapshot can see.
+    fn prune_crowded(&self) {
         let mut state = self.state.write();
         let state = &mut *state;
         let oldest = self.live.lock().keys().next().copied();
@@ -207,17 +207,25 @@ impl MemKv {
             let Some(keys) = state.spaces.get_mut(&space) else {
                 continue;
             };
-            let Some(versions) = keys.get_mut(&key) else {
-                continue;
-            };
-            prune(versions, oldest);
-            if versions.is_empty() {
-                keys.remove(&key);
-            } else if versions.len() > 1 || versions[0].1.is_none() {
+            if prune_key(keys, &key, oldest) {
                 state.crowded.push((space, key));
             }
         }
     }
+}
+
+/// Prunes the versions of a key, and the key with its last one. Returns whether the key keeps more
+/// than its newest value.
+fn prune_key(keys: &mut Versions, key: &[u8], oldest: u64) -> bool {
+    let Some(versions) = keys.get_mut(key) else {
+        return false;
+    };
+    prune(versions, oldest);
+    if versions.is_empty() {
+        keys.remove(key);
+        return false;
+    }
+    versions.len() > 1 || versions[0].1.is_none()
 }
 
 /// Keeps the newest version that `oldest` sees and all newer ones; a lone removal goes too.
@@ -252,7 +260,7 @@ impl Drop for Snapshot<'_> {
             *count == 0 && live.remove(&self.commit).is_some() && was_oldest
         };
         if was_oldest && !self.kv.state.read().crowded.is_empty() {
-            self.kv.thin();
+            self.kv.prune_crowded();
         }
     }
 }
@@ -296,7 +304,6 @@ impl Reader for Snapshot<'_> {
 
 impl Snapshot<'_> {
     fn page(&self, space: Space, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
-        const PAGE: usize = 64;
         let state = self.kv.state.read();
         let Some(keys) = state.spaces.get(&space) else {
             return Vec::new();
@@ -306,7 +313,7 @@ impl Snapshot<'_> {
                 let value = visible(versions, self.commit)?;
                 Some((key.clone(), value.clone()))
             })
-            .take(PAGE)
+            .take(MEM_SCAN_PAGE)
             .collect()
     }
 }
@@ -321,14 +328,7 @@ impl OrderedKv for MemKv {
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
     ) -> Result<(), KvError> {
         let _writer = self.writer.lock();
-        let mut layered = Layered {
-            overlay: Overlay::default(),
-            base: self.open_snapshot(),
-        };
-        work(&mut layered)?;
-        let Layered { overlay, base } = layered;
-        drop(base);
-        self.commit(overlay);
+        self.commit(Overlay::of_transaction(self.open_snapshot(), work)?);
         Ok(())
     }
 

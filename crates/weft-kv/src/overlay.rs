@@ -1,8 +1,8 @@
 //! The uncommitted writes of one transaction, laid over a consistent state.
 //!
-//! Both engines use it, so a transaction reads its own writes in the same way on either. An engine
-//! only has to read a state and apply the changes that [`Overlay::into_changes`] yields: at most
-//! one per key, in key order per space.
+//! Both engines use it, so a transaction reads its writes in the same way on either. An engine only
+//! has to read a state and apply the changes that [`Overlay::into_changes`] yields: at most one per
+//! key, in key order per space.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -15,7 +15,7 @@ type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// Writes that are not committed yet; the last one on a key counts.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
-    // A handful of spaces: a search of a short list beats hashing.
+    // There are a handful of spaces: searching a short list beats hashing.
     spaces: Vec<(Space, Changes)>,
 }
 
@@ -26,6 +26,22 @@ impl Overlay {
             overlay.of_mut(space).insert(key, value);
         }
         overlay
+    }
+
+    /// The writes of a transaction whose reads see `base` below them.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub(crate) fn of_transaction<R: Reader>(
+        base: R,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
+    ) -> Result<Overlay, KvError> {
+        let mut layered = Layered {
+            overlay: Overlay::default(),
+            base,
+        };
+        work(&mut layered)?;
+        Ok(layered.overlay)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -56,9 +72,9 @@ impl Overlay {
 }
 
 /// A transaction: an overlay and the state below it.
-pub(crate) struct Layered<R> {
-    pub(crate) overlay: Overlay,
-    pub(crate) base: R,
+struct Layered<R> {
+    overlay: Overlay,
+    base: R,
 }
 
 impl<R: Reader> Reader for Layered<R> {
@@ -126,7 +142,7 @@ impl<R: Reader> Transaction for Layered<R> {
     }
 }
 
-/// True where no key can lie between the bounds; `BTreeMap::range` panics on such.
+/// True where no key can lie between the bounds; `BTreeMap::range` panics on such bounds.
 pub(crate) fn is_empty_range(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     match (from, to) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,

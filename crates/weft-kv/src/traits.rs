@@ -30,7 +30,7 @@ pub trait Transaction: Reader {
     /// Sets the value under `key`.
     fn put(&mut self, space: Space, key: &[u8], value: &[u8]);
 
-    /// Removes `key`; removing what is not there is no error.
+    /// Removes `key`; removing a missing key is no error.
     fn delete(&mut self, space: Space, key: &[u8]);
 }
 
@@ -59,8 +59,8 @@ pub trait OrderedKv: Send + Sync {
     /// Commits a batch of blind writes; durable as [`OrderedKv::transact`].
     fn write(&self, batch: Batch) -> Result<(), KvError>;
 
-    /// Whether the engine has room to grow. Asked before what makes it larger; what makes it
-    /// smaller is committed as long as the disk takes it.
+    /// Whether the disk has space for the engine to grow. Call it before changes that make the
+    /// engine larger; deletions are committed as long as the disk accepts them.
     ///
     /// # Errors
     /// [`KvError::NoSpace`].
@@ -68,8 +68,8 @@ pub trait OrderedKv: Send + Sync {
         Ok(())
     }
 
-    /// As [`OrderedKv::check_space`], but for commits of so many bytes together that bring more
-    /// room back, in the engine or elsewhere: for those the last of the room is kept.
+    /// As [`OrderedKv::check_space`], for commits of so many bytes together that free more space,
+    /// in the engine or elsewhere: the last of the space is kept for them.
     ///
     /// # Errors
     /// [`KvError::NoSpace`].
@@ -78,7 +78,7 @@ pub trait OrderedKv: Send + Sync {
         Ok(())
     }
 
-    /// The files that the engine has now, and the copies of them: for [`OrderedKv::verify`].
+    /// The engine's files at the moment, and their copies, for [`OrderedKv::verify`].
     ///
     /// # Errors
     /// When its folders cannot be read.
@@ -86,8 +86,8 @@ pub trait OrderedKv: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Verifies one of [`OrderedKv::files`], which may be gone by now: how many bytes were read,
-    /// and what is wrong with it.
+    /// Verifies one of [`OrderedKv::files`], which may be deleted by now. Returns the bytes read
+    /// and the damage found.
     ///
     /// Cost: reads the file, some 64 MiB.
     /// # Errors
@@ -97,25 +97,25 @@ pub trait OrderedKv: Send + Sync {
         Ok((0, None))
     }
 
-    /// Brings everything committed before the call out of journals, of which there is one copy,
-    /// into tables, which are copied some seconds later. Tables always hold what was committed up
-    /// to some moment, and nothing of what came later.
+    /// Writes everything committed before the call to tables. Journals have one copy, tables get a
+    /// second one some seconds later. Tables always hold all commits up to some moment, and none
+    /// after it.
     ///
-    /// Cost: what was committed since the last time is written once more.
+    /// Cost: everything committed since the last flush is written once more.
     /// # Errors
-    /// [`KvError::Engine`]; journals have everything then, as before.
+    /// [`KvError::Engine`]; everything is still in journals then.
     fn flush(&self) -> Result<(), KvError> {
         self.sync()
     }
 
-    /// The number of the last commit: each transaction or batch that changes something has the next
-    /// one. An engine that lost its last commits counts on from the last one that it has.
+    /// The number of the last commit: each transaction or batch that changes something gets the
+    /// next one. An engine that lost its last commits continues after the last one that it has.
     fn committed(&self) -> u64;
 
     /// Blocks until everything committed before the call is on stable storage.
     ///
     /// # Errors
     /// [`KvError::Poisoned`] from the disk's first failure on; another error where the sync could
-    /// not be begun.
+    /// not begin.
     fn sync(&self) -> Result<(), KvError>;
 }

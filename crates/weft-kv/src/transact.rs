@@ -1,11 +1,11 @@
-//! Conveniences over [`OrderedKv`] and [`Reader`] that any engine gets for nothing.
+//! Conveniences over [`OrderedKv`] and [`Reader`] that work with any engine.
 
 use std::ops::{Bound, ControlFlow};
 
 use crate::{KvError, OrderedKv, Reader, Space, Transaction};
 
-/// Runs `work` in one transaction whose result and error are the caller's own types; `Err` rolls
-/// back and comes out unchanged.
+/// Runs `work` in one transaction with the caller's result and error types; an `Err` rolls back and
+/// is returned unchanged.
 ///
 /// `work` may run again where an engine finds a conflict, so it must not have other effects.
 ///

@@ -1,7 +1,7 @@
-//! Damage of tables costs nothing where their copy is good, and is never believed where it is not.
+//! Damage to tables costs nothing where their copy is good, and is always detected where it is not.
 //!
-//! The oracle: an engine that opens holds every commit that was synced; one that does not changed
-//! nothing.
+//! The oracle: an engine that opens has every commit that was synced; one that does not open
+//! changes nothing.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -46,7 +46,7 @@ fn write(kv: &FjallKv, numbers: std::ops::Range<u64>) {
     kv.sync().unwrap();
 }
 
-/// Looks at each by itself and at all together.
+/// Reads each pair by itself and all in one scan.
 fn holds(kv: &FjallKv, count: u64) {
     let snapshot = kv.snapshot().unwrap();
     for number in 0..count {
@@ -83,7 +83,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// What is wrong with the files of an engine that is open.
+/// The damaged files of an open engine.
 fn verify(kv: &FjallKv) -> Vec<DamagedFile> {
     let files = kv.files().unwrap();
     files
@@ -101,7 +101,7 @@ fn restore(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// The files of the tables; not lists that do not count any more.
+/// The files of the tables, without outdated lists.
 fn copied(folder: &Path) -> Vec<PathBuf> {
     let counts = |path: &Path| {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -117,7 +117,7 @@ fn copied(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Also of an engine that is open, whose other files come and go.
+/// Also for an open engine, whose other files change meanwhile.
 fn tables(folder: &Path) -> Vec<PathBuf> {
     let tables = Path::new("keyspaces/1/tables");
     let Ok(entries) = std::fs::read_dir(folder.join(tables)) else {
@@ -149,9 +149,9 @@ fn sample(folder: &Path) {
     }
 }
 
-/// Two blocks of a table have changed places: each by itself is as it was written.
+/// Swaps two blocks of a table: each block is as it was written.
 fn exchange_blocks(bytes: &mut [u8]) {
-    // A block begins with a mark of its own; two of equal length can change places.
+    // A block begins with a magic number; two blocks of equal length can be swapped.
     let mark = bytes[..4].to_vec();
     let starts: Vec<usize> = (0..bytes.len() - 4)
         .filter(|at| bytes[*at..*at + 4] == mark)
@@ -167,7 +167,7 @@ fn exchange_blocks(bytes: &mut [u8]) {
 }
 
 #[test]
-fn whatever_is_damaged_is_put_back_and_kept() {
+fn every_damaged_file_is_restored_and_quarantined() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path());
     let whole = files(folder.path());
@@ -222,7 +222,7 @@ fn whatever_is_damaged_is_put_back_and_kept() {
 }
 
 #[test]
-fn blocks_that_changed_places_are_not_believed() {
+fn blocks_that_changed_places_are_detected() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path());
     let table = folder.path().join(&tables(folder.path())[0]);
@@ -231,7 +231,7 @@ fn blocks_that_changed_places_are_not_believed() {
     std::fs::write(&table, &bytes).unwrap();
     let damaged = files(folder.path());
     holds(&open(folder.path()).unwrap(), COUNT);
-    // Without the copy: neither is the engine opened, nor is anything changed.
+    // Without the copy the engine is not opened, and nothing is changed.
     restore(folder.path(), &damaged);
     std::fs::remove_dir_all(folder.path().join("weft.copies")).unwrap();
     let before = files(folder.path());
@@ -247,7 +247,7 @@ fn blocks_that_changed_places_are_not_believed() {
         "{error}"
     );
     assert!(files(folder.path()) == before, "something was changed");
-    // Whoever goes on without a copy is not given pairs in another order.
+    // An opening that accepts the damage does not return pairs in the wrong order.
     let accepting = FjallOptions {
         loss: OnLoss::Skip,
         ..options()
@@ -285,14 +285,14 @@ fn flip(path: &Path) {
 }
 
 #[test]
-fn what_is_damaged_while_the_engine_is_open_is_found_and_copies_are_made_anew() {
+fn damage_to_an_open_engine_is_found_and_damaged_copies_are_made_again() {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("engine");
     sample(&folder);
     let kv = open(&folder).unwrap();
     kv.copy_tables().unwrap();
     assert_eq!(verify(&kv), []);
-    // Other people's files of that name.
+    // Foreign files of that name.
     let others = [
         outer.path().join("current"),
         folder.join("weft.copies/current"),
@@ -324,7 +324,7 @@ fn what_is_damaged_while_the_engine_is_open_is_found_and_copies_are_made_anew() 
         (bad.len(), &bad[0].path, bad[0].remedy),
         (1, &own, Remedy::RestoreCopy)
     );
-    // The next opening looks at all tables, and is the only one that does.
+    // Only the next opening verifies all tables.
     assert!(folder.join("weft.suspect").exists());
     drop(kv);
     let kv = open(&folder).unwrap();
@@ -334,7 +334,7 @@ fn what_is_damaged_while_the_engine_is_open_is_found_and_copies_are_made_anew() 
 }
 
 #[test]
-fn a_folder_is_mended_without_being_opened() {
+fn a_folder_is_repaired_without_opening_the_engine() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sample(folder);
@@ -353,7 +353,7 @@ fn a_folder_is_mended_without_being_opened() {
 }
 
 #[test]
-fn a_list_comes_back_with_the_tables_that_it_names() {
+fn a_list_is_restored_with_the_tables_that_it_names() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sample(folder);
@@ -368,13 +368,13 @@ fn a_list_comes_back_with_the_tables_that_it_names() {
         for table in tables(folder) {
             std::fs::remove_file(folder.join(table)).unwrap();
         }
-        // They are as if merged since into others that no list names: no damage of their own.
+        // They look as if merged since into tables that no list names: that is no damage.
         let told = FjallKv::verify_folder(folder).unwrap();
         let paths: Vec<_> = told.iter().map(|bad| bad.path.clone()).collect();
         assert_eq!(paths, [folder.join("keyspaces/1/current")]);
         holds(&open(folder).unwrap(), COUNT);
     }
-    // A version that nothing else is of is damage.
+    // A version number that no other file agrees with is damage.
     for said in [b"FJL\x02", b"FJL\x13", b"FJL\x09"] {
         restore(folder, &whole);
         std::fs::write(folder.join("version"), said).unwrap();
@@ -390,7 +390,7 @@ fn a_list_comes_back_with_the_tables_that_it_names() {
 }
 
 #[test]
-fn a_table_that_rots_before_it_is_copied_does_not_keep_others_from_being() {
+fn a_table_that_rots_before_it_is_copied_does_not_stop_the_copying_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sample(folder);
@@ -400,7 +400,7 @@ fn a_table_that_rots_before_it_is_copied_does_not_keep_others_from_being() {
     flip(&folder.join(&all[0]));
     let error = kv.copy_tables().unwrap_err();
     assert!(
-        error.to_string().contains("is not what its list says"),
+        error.to_string().contains("does not match its list"),
         "{error}"
     );
     let copied: Vec<bool> = all
@@ -423,20 +423,20 @@ fn copies_follow_the_tables() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path());
     let kv = open(folder.path()).unwrap();
-    // Tables come and go meanwhile.
+    // Tables are written and deleted meanwhile.
     for round in 1..6 {
         write(&kv, round * COUNT..(round + 1) * COUNT);
         kv.copy_tables().unwrap();
     }
     holds(&kv, 6 * COUNT);
     drop(kv);
-    // Nobody writes tables any more: the copies are those, and no others.
+    // No table is written any more: the copies are exactly those.
     let kv = open(folder.path()).unwrap();
     kv.copy_tables().unwrap();
     drop(kv);
     let second = folder.path().join("weft.copies");
     let (mut own, theirs) = (copied(folder.path()), copied(&second));
-    // What never changes needs no copy.
+    // The version file never changes and needs no copy.
     own.retain(|path| path != Path::new("version"));
     assert_eq!(own, theirs);
     for path in own {
@@ -446,12 +446,12 @@ fn copies_follow_the_tables() {
 }
 
 #[test]
-fn an_engine_that_was_open_for_a_moment_has_its_copy_when_it_is_closed() {
+fn closing_an_engine_completes_the_copy_of_its_tables() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write(&open(folder).unwrap(), 0..COUNT);
     let current = |folder: &Path| std::fs::read(folder.join("keyspaces/1/current")).ok();
-    // The engine may write one more table while it is closed; the next closing has that.
+    // The engine may write one more table while it is being closed; the next closing copies it.
     let whole = (0..8).any(|_| {
         drop(open(folder).unwrap());
         !tables(folder).is_empty() && current(folder) == current(&folder.join("weft.copies"))
@@ -465,18 +465,18 @@ fn an_engine_that_was_open_for_a_moment_has_its_copy_when_it_is_closed() {
 }
 
 #[test]
-fn a_list_that_is_too_old_is_not_taken_for_the_newest() {
+fn an_outdated_list_does_not_pass_for_the_newest() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path());
     let old = files(folder.path());
     let kv = open(folder.path()).unwrap();
-    // More than the journals keep.
+    // More than the journals hold.
     for round in 1..20 {
         write(&kv, round * COUNT..(round + 1) * COUNT);
     }
     drop(kv);
     let gone = !folder.path().join("0.jnl").exists();
-    // The copies are as they were long ago.
+    // The copies are old.
     std::fs::remove_dir_all(folder.path().join("weft.copies")).unwrap();
     for (path, bytes) in old
         .iter()
@@ -490,7 +490,7 @@ fn a_list_that_is_too_old_is_not_taken_for_the_newest() {
     std::fs::write(folder.path().join("keyspaces/1/current"), b"?").unwrap();
     match open(folder.path()) {
         Ok(kv) => {
-            assert!(!gone, "nobody has what the first journal held");
+            assert!(!gone, "no other file has the commits of the first journal");
             holds(&kv, 20 * COUNT);
         }
         Err(error) => {
@@ -511,9 +511,9 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-    /// A flip, zeros or two runs that change places, anywhere in any of the files.
+    /// A flipped bit, a run of zeros or two swapped runs, anywhere in any of the files.
     #[test]
-    fn damage_anywhere_in_the_tables_is_mended(
+    fn damage_anywhere_in_the_tables_is_repaired(
         file in any::<usize>(), place in any::<usize>(), other in any::<usize>(), how in 0..3_u8, length in 1..9000_usize
     ) {
         thread_local!(static SAMPLE: BTreeMap<PathBuf, Vec<u8>> = {

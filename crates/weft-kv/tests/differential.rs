@@ -1,7 +1,7 @@
-//! Random operations on both engines at once: after every step they answer alike.
+//! Random operations on both engines: after every step their answers are equal.
 //!
-//! The embedded engine is closed and opened again on the way, so that its recovery is compared
-//! too; snapshots are kept open across later commits.
+//! The embedded engine is closed and reopened in between, so that its recovery is compared too;
+//! snapshots stay open across later commits.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -31,7 +31,7 @@ fn bound(rng: &mut SmallRng) -> Bound<Vec<u8>> {
     }
 }
 
-/// What one generator seed reads: gets and scans, some of them stopped early.
+/// The results of the reads of one seed: gets and scans, some of them stopped early.
 fn look(reader: &dyn Reader, seed: u64) -> Looked {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut gets = Vec::new();

@@ -1,7 +1,7 @@
-//! kill −9: what a process was told is committed is there after it was killed.
+//! kill −9: acknowledged commits survive the kill of the process.
 //!
-//! The test starts itself as a child that commits and acknowledges on standard output; the parent
-//! kills it while it works, opens the engine and looks for everything acknowledged.
+//! The test runs itself as a child that commits and acknowledges on standard output; the parent
+//! kills the child, opens the engine and looks for everything acknowledged.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ const KEYS: Space = Space("keys");
 const TWINS: Space = Space("twins");
 
 fn value(number: u64) -> Vec<u8> {
-    // From short to some KiB, so that journal entries cross its buffer.
+    // From short to some KiB, so that journal entries cross the journal's buffer.
     vec![number as u8; (number % 97) as usize * 61]
 }
 
@@ -94,7 +94,7 @@ fn acknowledged_commits_survive_kill_9() {
                 "{number}"
             );
         }
-        // At most the commit that the kill caught is there without an acknowledgement, and whole.
+        // At most the commit that the kill interrupted is there unacknowledged, and it is complete.
         let key = next.to_be_bytes();
         let caught = snapshot.get(KEYS, &key).unwrap();
         assert_eq!(caught, snapshot.get(TWINS, &key).unwrap());

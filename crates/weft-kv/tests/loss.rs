@@ -1,6 +1,6 @@
-//! A journal that lost what was on stable storage is never opened as if nothing had happened.
+//! A journal that lost synced commits is never opened as if nothing had happened.
 //!
-//! The oracle: an engine that opens holds at least what was synced; one that does not changed
+//! The oracle: an engine that opens has at least what was synced; one that does not open changes
 //! nothing.
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ fn holds(kv: &FjallKv, numbers: std::ops::Range<u64>) -> bool {
 }
 
 #[test]
-fn a_journal_cut_before_what_was_synced_is_refused_and_left_as_it_is() {
+fn a_journal_truncated_before_synced_commits_is_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let path = journal(folder.path());
@@ -81,7 +81,7 @@ fn a_journal_cut_before_what_was_synced_is_refused_and_left_as_it_is() {
         before,
         "the damage is still there to look at"
     );
-    // Whoever wants to goes on without.
+    // A caller may accept the loss.
     let accept = FjallOptions {
         loss: OnLoss::Skip,
         ..FjallOptions::default()
@@ -95,7 +95,7 @@ fn a_journal_cut_before_what_was_synced_is_refused_and_left_as_it_is() {
     assert!(holds(&kv, 100..101));
 }
 
-/// The engine numbers its trees anew then.
+/// The engine then numbers its trees differently.
 #[test]
 fn an_engine_whose_first_opening_was_interrupted_is_healthy() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ fn an_engine_whose_first_opening_was_interrupted_is_healthy() {
         let kv = FjallKv::open(&path, FjallOptions::default()).unwrap();
         assert!(holds(&kv, 0..30));
     }
-    // What cannot be read is looked for in its tables.
+    // Commits that cannot be read in the journal are looked for in the tables.
     let journal = journal(&path);
     let bytes = std::fs::read(&journal).unwrap();
     std::fs::write(&journal, &bytes[..bytes.len().min(100)]).unwrap();
@@ -116,7 +116,7 @@ fn an_engine_whose_first_opening_was_interrupted_is_healthy() {
 }
 
 #[test]
-fn a_torn_end_behind_what_was_synced_is_no_damage() {
+fn a_torn_end_behind_the_synced_commits_is_no_damage() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let path = journal(folder.path());
@@ -124,7 +124,7 @@ fn a_torn_end_behind_what_was_synced_is_no_damage() {
     file.set_len(content(&path) - 30).unwrap();
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
     assert!(holds(&kv, 0..39) && !holds(&kv, 39..40));
-    // Numbers go on without a gap.
+    // Numbers continue without a gap.
     for number in 39..60 {
         commit(&kv, number);
     }
@@ -134,7 +134,7 @@ fn a_torn_end_behind_what_was_synced_is_no_damage() {
     assert!(holds(&kv, 0..60));
 }
 
-/// The journal as it is, cut after so many of its batches.
+/// Where the journal ends after so many of its batches.
 fn after_batches(bytes: &[u8], count: usize) -> usize {
     let trailers = bytes
         .windows(4)
@@ -143,7 +143,7 @@ fn after_batches(bytes: &[u8], count: usize) -> usize {
     trailers.map(|(at, _)| at + 4).nth(count - 1).unwrap()
 }
 
-/// All files of an engine but its lock, by name.
+/// All files of an engine except its lock, by name.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -165,9 +165,9 @@ fn accepting() -> FjallOptions {
     }
 }
 
-/// A loss is told by checking and by opening, neither of which changes anything, and whoever wants
-/// to goes on without.
-fn is_told_and_can_be_accepted(folder: &Path, what: &str) -> FjallKv {
+/// Checks that a check and an opening report the loss and change nothing, and that it can be
+/// accepted.
+fn is_reported_and_can_be_accepted(folder: &Path, what: &str) -> FjallKv {
     let before = files(folder);
     let checked = FjallKv::check(folder);
     assert!(
@@ -192,7 +192,7 @@ fn is_told_and_can_be_accepted(folder: &Path, what: &str) -> FjallKv {
 }
 
 #[test]
-fn a_journal_of_which_nothing_can_be_read_is_refused_and_left_as_it_is() {
+fn an_unreadable_journal_is_refused_and_not_changed() {
     type Damage = fn(&mut Vec<u8>);
     let damages: [(&str, Damage); 5] = [
         ("first byte", |bytes| bytes[0] = 9),
@@ -212,7 +212,7 @@ fn a_journal_of_which_nothing_can_be_read_is_refused_and_left_as_it_is() {
         let end = content(&path) as usize;
         damage(&mut bytes);
         std::fs::write(&path, &bytes).unwrap();
-        let kv = is_told_and_can_be_accepted(folder.path(), what);
+        let kv = is_reported_and_can_be_accepted(folder.path(), what);
         assert!(!holds(&kv, 0..1), "{what}");
         let kept = std::fs::read(path.with_extension("damaged")).unwrap_or_default();
         let end = end.min(bytes.len());
@@ -226,11 +226,11 @@ fn a_journal_of_which_nothing_can_be_read_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_journal_that_is_gone_is_missed() {
+fn a_deleted_journal_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     std::fs::remove_file(journal(folder.path())).unwrap();
-    is_told_and_can_be_accepted(folder.path(), "gone");
+    is_reported_and_can_be_accepted(folder.path(), "gone");
 }
 
 /// As [`killed`], with the last half of the commits in a second journal; the first.
@@ -245,26 +245,26 @@ fn killed_with_two_journals(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_first_of_two_journals_is_missed_and_the_second_is_read() {
+fn the_deletion_of_the_first_of_two_journals_is_noticed_and_the_second_is_read() {
     let folder = tempfile::tempdir().unwrap();
     killed_with_two_journals(folder.path());
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
     assert!(holds(&kv, 0..40), "two journals are as good as one");
-    // Another engine: this one brings its first journal into a table sooner or later.
+    // Another engine: this one writes its first journal to a table sooner or later.
     let folder = tempfile::tempdir().unwrap();
     let first = killed_with_two_journals(folder.path());
     std::fs::remove_file(first).unwrap();
-    let kv = is_told_and_can_be_accepted(folder.path(), "first of two");
+    let kv = is_reported_and_can_be_accepted(folder.path(), "first of two");
     assert!(holds(&kv, 20..40) && !holds(&kv, 0..1));
 }
 
 #[test]
-fn a_flipped_bit_in_a_whole_batch_costs_it_and_what_is_behind_it() {
+fn a_flipped_bit_costs_its_batch_and_those_behind_it() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let whole = std::fs::read(journal(folder.path())).unwrap();
     let (from, to) = (after_batches(&whole, 10), after_batches(&whole, 11));
-    // Its items, not what says how long they are.
+    // In its items, not in their lengths.
     for at in (to - 60..to - 15).step_by(7).chain([from + 5]) {
         let folder = tempfile::tempdir().unwrap();
         killed(folder.path());
@@ -274,7 +274,7 @@ fn a_flipped_bit_in_a_whole_batch_costs_it_and_what_is_behind_it() {
             bytes[at..at + 8].fill(0);
         }
         std::fs::write(journal(folder.path()), &bytes).unwrap();
-        let kv = is_told_and_can_be_accepted(folder.path(), &format!("byte {at}"));
+        let kv = is_reported_and_can_be_accepted(folder.path(), &format!("byte {at}"));
         assert!(holds(&kv, 0..10) && !holds(&kv, 10..11), "byte {at}");
     }
 }
@@ -286,7 +286,7 @@ fn going_back() -> FjallOptions {
     }
 }
 
-/// How many commits are there from the first on; none is behind one that is missing.
+/// The number of commits from the first on; none follows a missing one.
 fn prefix(kv: &FjallKv) -> u64 {
     let count = (0..40).take_while(|n| holds(kv, *n..n + 1)).count() as u64;
     let behind = (count..40).find(|n| holds(kv, *n..n + 1));
@@ -295,7 +295,7 @@ fn prefix(kv: &FjallKv) -> u64 {
 }
 
 #[test]
-fn whoever_goes_back_has_what_was_there_before_the_first_commit_that_is_missing_and_nothing_else() {
+fn a_rollback_keeps_exactly_the_commits_before_the_first_missing_one() {
     type Damage = fn(&Path, &mut Vec<u8>);
     let damages: [(&str, u64, Damage); 4] = [
         ("in the first of two journals", 10, |_, bytes| {
@@ -337,7 +337,7 @@ fn whoever_goes_back_has_what_was_there_before_the_first_commit_that_is_missing_
 }
 
 #[test]
-fn what_was_settled_needs_no_journal() {
+fn flushed_commits_need_no_journal() {
     let count = |damage: &dyn Fn(&mut Vec<u8>)| {
         let folder = tempfile::tempdir().unwrap();
         let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
@@ -364,7 +364,7 @@ fn what_was_settled_needs_no_journal() {
         let left = count(&|bytes| bytes[at] ^= 16);
         assert!(left >= 25, "a flip at {at} left {left}");
     }
-    // Settled once more before it ends, as a store does that is closed.
+    // Flushed once more before it is closed, as a store does.
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
@@ -382,7 +382,7 @@ fn what_was_settled_needs_no_journal() {
 }
 
 #[test]
-fn tables_are_seen_without_any_journal() {
+fn tables_are_read_without_any_journal() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
@@ -399,7 +399,7 @@ fn tables_are_seen_without_any_journal() {
     for round in 0..3 {
         let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
         assert_eq!(prefix(&kv), 40, "round {round}");
-        // What is new is above what tables hold.
+        // New commits are above those in the tables.
         kv.transact(&mut |txn| {
             txn.put(KEYS, &7_u64.to_be_bytes(), b"new");
             Ok(())
@@ -416,7 +416,7 @@ fn tables_are_seen_without_any_journal() {
 }
 
 #[test]
-fn an_engine_that_cannot_write_tables_says_so_and_nobody_waits() {
+fn an_engine_that_cannot_write_tables_reports_that_and_no_caller_waits() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
@@ -432,11 +432,11 @@ fn an_engine_that_cannot_write_tables_says_so_and_nobody_waits() {
     std::fs::remove_file(&tables).unwrap();
     std::fs::create_dir(&tables).unwrap();
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
-    assert_eq!(prefix(&kv), 40, "journals have everything, as before");
+    assert_eq!(prefix(&kv), 40, "journals still have everything");
     kv.flush().unwrap();
 }
 
-/// An engine with tables, and with more than one journal behind it.
+/// An engine with tables and more than one journal.
 fn long(folder: &Path) {
     let options = FjallOptions {
         memtable: 4 << 20,
@@ -456,14 +456,14 @@ fn long(folder: &Path) {
     kv.sync().unwrap();
 }
 
-/// A file of the tables; the newest where there are several.
+/// A file of the tables, the newest of several.
 fn table(folder: &Path) -> PathBuf {
     let tables = files(&folder.join("keyspaces/1/tables"));
     tables.into_keys().next_back().unwrap()
 }
 
 #[test]
-fn journals_that_are_gone_because_tables_have_what_they_held_are_not_missed() {
+fn journals_whose_commits_are_in_tables_may_be_deleted() {
     let folder = tempfile::tempdir().unwrap();
     long(folder.path());
     assert!(
@@ -473,27 +473,27 @@ fn journals_that_are_gone_because_tables_have_what_they_held_are_not_missed() {
     FjallKv::check(folder.path()).unwrap();
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
     assert!(holds(&kv, 0..1));
-    // Mostly in no table yet.
+    // Most of these are in no table yet.
     commit(&kv, 1);
     kv.sync().unwrap();
     drop(kv);
-    // What the rest of them held is missed all the same.
+    // The loss of the other journals is noticed all the same.
     for (path, _) in files(folder.path()) {
         if path.extension().is_some_and(|e| e == "jnl") {
             std::fs::write(path, b"").unwrap();
         }
     }
-    // Unless the engine had brought that into tables, too.
+    // Unless the engine had written those commits to tables, too.
     if FjallKv::check(folder.path()).is_ok() {
         let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
         assert!(holds(&kv, 0..2));
         return;
     }
-    is_told_and_can_be_accepted(folder.path(), "tables");
+    is_reported_and_can_be_accepted(folder.path(), "tables");
 }
 
 #[test]
-fn damage_of_anything_but_journals_is_said_with_its_folder_and_changes_nothing() {
+fn damage_to_other_files_than_journals_is_reported_with_its_folder_and_changes_nothing() {
     let first = tempfile::tempdir().unwrap();
     long(first.path());
     let newest = |folder: &Path| {
@@ -515,7 +515,7 @@ fn damage_of_anything_but_journals_is_said_with_its_folder_and_changes_nothing()
         let folder = tempfile::tempdir().unwrap();
         for (from, bytes) in files(first.path()) {
             let name = from.strip_prefix(first.path()).unwrap();
-            // What the copies are good for is shown elsewhere (`copies.rs`).
+            // `copies.rs` tests the copies.
             if name.starts_with("weft.copies") {
                 continue;
             }
@@ -558,9 +558,9 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-    /// A flip, a run of zeros, or a swap of two runs anywhere in the journal.
+    /// A flipped bit, a run of zeros, or two swapped runs, anywhere in the journal.
     #[test]
-    fn any_damage_is_refused_or_costs_only_what_was_not_synced(
+    fn any_damage_is_refused_or_costs_only_unsynced_commits(
         place in any::<u64>(), other in any::<u64>(), how in 0..3_u8, bit in 0..8_u32, length in 1..200_usize
     ) {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! One suite for both engines: what the trait promises holds on each of them.
+//! One suite for both engines: each keeps the promises of the trait.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -122,7 +122,7 @@ fn a_visitor_may_use_the_engine(kv: &dyn OrderedKv) {
     assert_eq!(keys(&*kv.snapshot().unwrap(), B).len(), 200);
 }
 
-fn bounds_and_breaks_are_kept(kv: &dyn OrderedKv) {
+fn scans_respect_bounds_and_breaks(kv: &dyn OrderedKv) {
     for i in 0..100_u8 {
         put(kv, A, &[1, i], &[i]);
         put(kv, B, &[i], &[i]);
@@ -254,7 +254,7 @@ on_both_engines! {
     an_error_rolls_everything_back
     a_snapshot_does_not_see_later_commits
     a_visitor_may_use_the_engine
-    bounds_and_breaks_are_kept
+    scans_respect_bounds_and_breaks
     spaces_do_not_mix
     the_last_change_of_a_batch_counts
     long_keys_and_values_are_kept
@@ -276,7 +276,7 @@ fn a_clean_close_loses_nothing() {
 }
 
 #[test]
-fn a_second_open_says_what_is_wrong() {
+fn a_second_open_says_that_the_engine_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let _first = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
     let second = FjallKv::open(folder.path(), FjallOptions::default());
@@ -286,7 +286,7 @@ fn a_second_open_says_what_is_wrong() {
 }
 
 #[test]
-fn power_loss_takes_what_was_not_synced_and_nothing_else() {
+fn power_loss_takes_unsynced_commits_and_nothing_else() {
     let kv = Arc::new(MemKv::new());
     put(&*kv, A, b"kept", b"1");
     put(&*kv, A, b"gone", b"1");

@@ -1,7 +1,8 @@
-//! Makes the second copy of the tables of an engine that is open (`copies.rs`).
+//! The background thread that keeps the second copy of the tables of an open engine (`copies.rs`).
 //!
-//! A pass copies the tables that are new, then the list that names them, then what says which list
-//! counts; tables that the copied list does not name go last. So the copy is whole at each moment.
+//! A pass copies the new tables, then the list that names them, then the file that says which list
+//! counts; last it removes tables that the copied list does not name. So the copy is complete at
+//! every moment.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,92 +14,90 @@ use std::{fs, io};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::room::Room;
-use super::shrink::{Looks, Shrinker};
+use super::compactor::{CompactionState, Compactor};
+use super::disk_reserve::DiskReserve;
 use crate::KvError;
 use crate::files::{
-    COPIES, CURRENT, Copied, DamagedFile, EngineFile, List, TABLES, Table, copies, copy, list, put,
-    sum_of, table_path, trees, whole_copy,
+    COPIES, CURRENT, CopyOutcome, DamagedFile, EngineFile, List, TABLES, Table, copy, forget_copy,
+    list, mark_suspect, sum_of, table_path, trees, verify, whole_copy, write_atomically,
+};
+use crate::limits::{
+    COPY_ATTEMPTS, COPY_CLOSE_TIMEOUT, COPY_INTERVAL, COPY_PIECE_BYTES, COPY_PIECE_TIME,
+    PARTIAL_PASSES_MAX,
 };
 
-/// How often it is looked whether there are new tables.
-const PERIOD: Duration = Duration::from_secs(2);
-/// Copying takes at least this long for each piece: 256 MiB/s.
-const PIECE: (usize, Duration) = (1 << 20, Duration::from_millis(4));
-/// How long the last pass may take, when the engine is closed.
-const LAST_MAX: Duration = Duration::from_secs(10);
-/// How often a list is read again because its tables went while they were copied.
-const TRIES: u32 = 8;
-/// After so many passes that came to no end this is said.
-const PARTIAL_MAX: u32 = 300;
-
-/// What a look for new tables came to.
+/// The outcome of a pass over the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
-    /// The copy is that of this moment.
+enum PassOutcome {
+    /// The copy is up to date.
     Complete,
-    /// Tables came and went too fast, there was no room, or it was stopped.
+    /// Tables changed too fast, the disk was short of space, or the pass was stopped.
     Partial,
 }
 
-/// What a pass knows from those before.
+/// What a pass knows from earlier ones.
 #[derive(Default)]
-struct Work {
-    /// Copies that have the checksum that they must, whether a list names them yet or not.
+struct CopyProgress {
+    /// Copies whose checksum was found right, whether a list names them yet or not.
     good: HashMap<PathBuf, u128>,
-    /// What was said last.
-    said: Option<String>,
-    /// Passes in a row that came to no end.
+    /// The warning that was logged last.
+    warned: Option<String>,
+    /// Incomplete passes in a row.
     partial: u32,
 }
 
-/// Copies new tables as long as it lives, and has them merged where there is no room.
+/// Copies new tables while it lives, and has tables compacted when the disk is short of space.
 pub(crate) struct Copier {
-    shared: Arc<Shared>,
+    task: Arc<CopyTask>,
     thread: Option<JoinHandle<()>>,
     abandoned: bool,
 }
 
-struct Shared {
+/// What the thread and its owner share.
+struct CopyTask {
     folder: PathBuf,
-    room: Arc<Room>,
-    /// Held for a pass.
-    work: Mutex<Work>,
-    /// Trees of which the copy is damaged, and the files of it that were told.
-    renew: Mutex<HashMap<PathBuf, HashSet<PathBuf>>>,
+    reserve: Arc<DiskReserve>,
+    /// Locked for the length of a pass.
+    progress: Mutex<CopyProgress>,
+    /// Trees whose copy is damaged, each with the files that were reported.
+    damaged: Mutex<HashMap<PathBuf, HashSet<PathBuf>>>,
     stopped: Mutex<bool>,
     stop: Condvar,
 }
 
 impl Copier {
-    /// For an engine that is open.
-    pub(crate) fn start(folder: &Path, room: Arc<Room>, shrinker: Shrinker) -> io::Result<Copier> {
-        let shared = Arc::new(Shared {
+    /// Starts the copier of an open engine.
+    pub(crate) fn start(
+        folder: &Path,
+        reserve: Arc<DiskReserve>,
+        compactor: Compactor,
+    ) -> io::Result<Copier> {
+        let task = Arc::new(CopyTask {
             folder: folder.to_path_buf(),
-            room,
-            work: Mutex::default(),
-            renew: Mutex::default(),
+            reserve,
+            progress: Mutex::default(),
+            damaged: Mutex::default(),
             stopped: Mutex::default(),
             stop: Condvar::default(),
         });
         let thread = std::thread::Builder::new().name("weft-kv-copies".into());
-        let work = Arc::clone(&shared);
+        let running = Arc::clone(&task);
         Ok(Copier {
-            thread: Some(thread.spawn(move || work.run(&shrinker))?),
-            shared,
+            thread: Some(thread.spawn(move || running.run(&compactor))?),
+            task,
             abandoned: false,
         })
     }
 
-    /// Makes no last pass when it is dropped.
+    /// Makes the drop skip the last pass.
     pub(crate) fn abandon(&mut self) {
         self.abandoned = true;
     }
 
-    /// Makes the copy that of now, at once.
+    /// Brings the copy up to date now.
     pub(crate) fn copy_now(&self) -> io::Result<()> {
-        for _ in 0..TRIES {
-            if self.shared.pass(&mut |_| true)? == Pass::Complete {
+        for _ in 0..COPY_ATTEMPTS {
+            if self.task.pass(&mut |_| true)? == PassOutcome::Complete {
                 return Ok(());
             }
         }
@@ -107,48 +106,46 @@ impl Copier {
         ))
     }
 
-    /// Verifies a file; a damaged copy is made anew soon, which is told once.
+    /// Verifies a file. A damaged copy is made again by the next pass and reported once.
     pub(crate) fn verify(&self, file: &EngineFile) -> Result<(u64, Option<DamagedFile>), KvError> {
-        let (read, bad) = copies::verify(&self.shared.folder, file)?;
-        let Some(found) = &bad else {
+        let (read, damage) = verify(&self.task.folder, file)?;
+        let Some(found) = &damage else {
             return Ok((read, None));
         };
         let Some(tree) = file.copied_tree() else {
-            copies::suspect(&self.shared.folder);
-            return Ok((read, bad));
+            mark_suspect(&self.task.folder);
+            return Ok((read, damage));
         };
-        let mut renew = self.shared.renew.lock();
-        let known = renew.entry(tree.to_owned()).or_default();
-        Ok((
-            read,
-            known.insert(found.path.clone()).then_some(bad).flatten(),
-        ))
+        let mut damaged = self.task.damaged.lock();
+        let reported = damaged.entry(tree.to_owned()).or_default();
+        let is_new = reported.insert(found.path.clone());
+        Ok((read, damage.filter(|_| is_new)))
     }
 }
 
 impl Drop for Copier {
     fn drop(&mut self) {
-        *self.shared.stopped.lock() = true;
-        self.shared.stop.notify_all();
+        *self.task.stopped.lock() = true;
+        self.task.stop.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic of it was said when it came.
+            // The thread logged its panic, if there was one.
             let _ = thread.join();
         }
-        if self.abandoned || !self.shared.folder.exists() {
+        if self.abandoned || !self.task.folder.exists() {
             return;
         }
-        // An engine that was open for seconds only has no copy yet, nor one that was busy of what
-        // came last.
-        let until = Instant::now() + LAST_MAX;
-        if let Err(error) = self.shared.pass(&mut |_| Instant::now() < until) {
-            let folder = self.shared.folder.display();
+        // An engine that was open for seconds only has no copy yet, and a busy one lacks the copy
+        // of its latest tables.
+        let until = Instant::now() + COPY_CLOSE_TIMEOUT;
+        if let Err(error) = self.task.pass(&mut |_| Instant::now() < until) {
+            let folder = self.task.folder.display();
             tracing::warn!(%error, %folder, "the key-value engine's tables are not copied");
         }
     }
 }
 
-impl Shared {
-    /// True when it is time to stop.
+impl CopyTask {
+    /// Waits; true when it is time to stop.
     fn wait(&self, time: Duration) -> bool {
         let mut stopped = self.stopped.lock();
         if !*stopped && !time.is_zero() {
@@ -157,60 +154,65 @@ impl Shared {
         *stopped
     }
 
-    fn run(&self, shrinker: &Shrinker) {
-        let mut looks = Looks::default();
-        while !self.wait(PERIOD) {
+    fn run(&self, compactor: &Compactor) {
+        let mut compaction = CompactionState::default();
+        while !self.wait(COPY_INTERVAL) {
             let mut piece_at = Instant::now();
             let mut go_on = |bytes: usize| {
-                let least = PIECE.1.mul_f64(bytes as f64 / PIECE.0 as f64);
+                let least = COPY_PIECE_TIME.mul_f64(bytes as f64 / COPY_PIECE_BYTES as f64);
                 let stopped = self.wait(least.saturating_sub(piece_at.elapsed()));
                 piece_at = Instant::now();
                 !stopped
             };
             let one = || {
-                // What is merged away is not copied.
-                shrinker.look(&mut looks, &|| *self.stopped.lock());
+                // Compaction comes first: tables that it removes need no copy.
+                compactor.run_if_needed(&mut compaction, &|| *self.stopped.lock());
                 self.pass(&mut go_on)
             };
-            // One that panics is not the last.
+            // A pass that panics is not the last one.
             let panicked = |_| Err(io::Error::other("it panicked"));
             let done = catch_unwind(AssertUnwindSafe(one)).unwrap_or_else(panicked);
-            let mut work = self.work.lock();
-            work.partial = match done {
-                Ok(Pass::Partial) => work.partial + 1,
-                _ => 0,
-            };
-            let trouble = match done {
-                Err(error) => Some(error.to_string()),
-                Ok(_) if work.partial >= PARTIAL_MAX => {
-                    Some("there is no room, or they come and go too fast".to_owned())
-                }
-                Ok(_) => None,
-            };
-            if let Some(error) = trouble.as_ref().filter(|_| trouble != work.said) {
-                let folder = self.folder.display();
-                tracing::warn!(%error, %folder, "the key-value engine's tables are not copied");
-            }
-            work.said = trouble;
+            self.note(done);
         }
     }
 
-    /// Makes the copy that of now, as long as `go_on` lets it and there is room: the last is not
-    /// for copies, unless there is more of them that goes then.
-    fn pass(&self, go_on: &mut dyn FnMut(usize) -> bool) -> io::Result<Pass> {
-        let mut work = self.work.lock();
-        let damaged = std::mem::take(&mut *self.renew.lock());
+    /// Counts incomplete passes, and logs a trouble when it begins.
+    fn note(&self, done: io::Result<PassOutcome>) {
+        let mut progress = self.progress.lock();
+        progress.partial = match done {
+            Ok(PassOutcome::Partial) => progress.partial + 1,
+            Ok(PassOutcome::Complete) | Err(_) => 0,
+        };
+        let trouble = match done {
+            Err(error) => Some(error.to_string()),
+            Ok(_) if progress.partial >= PARTIAL_PASSES_MAX => {
+                Some("the disk is short of space, or tables come and go too fast".to_owned())
+            }
+            Ok(_) => None,
+        };
+        if let Some(error) = trouble.as_ref().filter(|_| trouble != progress.warned) {
+            let folder = self.folder.display();
+            tracing::warn!(%error, %folder, "the key-value engine's tables are not copied");
+        }
+        progress.warned = trouble;
+    }
+
+    /// Brings the copy up to date, as long as `go_on` allows and the disk has space. The last of
+    /// the space is not for copies, unless a pass frees more than it takes.
+    fn pass(&self, go_on: &mut dyn FnMut(usize) -> bool) -> io::Result<PassOutcome> {
+        let mut progress = self.progress.lock();
+        let damaged = std::mem::take(&mut *self.damaged.lock());
         for tree in damaged.into_keys() {
-            copies::forget_copy(&self.folder, &tree)?;
+            forget_copy(&self.folder, &tree)?;
             let copy = self.folder.join(COPIES).join(&tree);
-            work.good.retain(|path, _| !path.starts_with(&copy));
+            progress.good.retain(|path, _| !path.starts_with(&copy));
         }
         fs::create_dir_all(self.folder.join(COPIES))?;
-        let (mut pass, mut failed) = (Pass::Complete, None);
+        let (mut pass, mut failed) = (PassOutcome::Complete, None);
         for tree in trees(&self.folder)? {
-            match self.copy_tree(&tree, &mut work.good, go_on) {
-                Ok(Pass::Complete) => {}
-                Ok(Pass::Partial) => pass = Pass::Partial,
+            match self.copy_tree(&tree, &mut progress.good, go_on) {
+                Ok(PassOutcome::Complete) => {}
+                Ok(PassOutcome::Partial) => pass = PassOutcome::Partial,
                 Err(error) => failed = Some(error),
             }
         }
@@ -222,111 +224,111 @@ impl Shared {
         tree: &Path,
         good: &mut HashMap<PathBuf, u128>,
         go_on: &mut dyn FnMut(usize) -> bool,
-    ) -> io::Result<Pass> {
-        let copies = self.folder.join(COPIES);
-        let (from, to) = (self.folder.join(tree), copies.join(tree));
-        let kept = whole_copy(&to);
-        for _ in 0..TRIES {
-            // Its file goes when there is a newer one.
+    ) -> io::Result<PassOutcome> {
+        let copy_folder = self.folder.join(COPIES);
+        let (from, to) = (self.folder.join(tree), copy_folder.join(tree));
+        let copied = whole_copy(&to);
+        for _ in 0..COPY_ATTEMPTS {
+            // The list's file is removed when there is a newer one.
             let Ok(now) = list(&from) else { continue };
             let Some(tables) = &now.tables else {
-                return Ok(Pass::Complete);
+                return Ok(PassOutcome::Complete);
             };
-            if kept.as_ref().is_some_and(|k| k.current == now.current) {
-                return Ok(Pass::Complete);
+            if copied.as_ref().is_some_and(|k| k.current == now.current) {
+                return Ok(PassOutcome::Complete);
             }
             fs::create_dir_all(to.join(TABLES))?;
-            // First what nobody needs: it may be the room that the others lack.
-            remove_others(&to, &[Some(&now), kept.as_ref()], good)?;
-            let (mut new, old) = weigh(&from, &to, tables, kept.as_ref(), good);
-            let gains = new < old;
+            // Unlisted copies go first: the new ones may need their space.
+            remove_unlisted(&to, &[Some(&now), copied.as_ref()], good)?;
+            let (mut new, old) = pending_bytes(&from, &to, tables, copied.as_ref(), good);
+            let frees = new < old;
             let mut go_on = |bytes: usize| {
-                let room = match self.room.check() {
-                    Err(_) if gains => self.room.check_last(new),
-                    asked => asked,
+                let space = match self.reserve.check_growth() {
+                    Err(_) if frees => self.reserve.check_reclaim(new),
+                    checked => checked,
                 };
                 new = new.saturating_sub(bytes as u64);
-                room.is_ok() && go_on(bytes)
+                space.is_ok() && go_on(bytes)
             };
             if !go_on(0) {
-                return Ok(Pass::Partial);
+                return Ok(PassOutcome::Partial);
             }
-            let (mut went, mut damaged) = (false, None);
+            let (mut vanished, mut damaged) = (false, None);
             for table in tables {
                 let (from, to) = (table_path(&from, table), table_path(&to, table));
-                if has(&to, table, kept.as_ref(), good) {
+                if is_copied(&to, table, copied.as_ref(), good) {
                     continue;
                 }
-                match copy(&copies, &from, &to, table.sum, &mut go_on) {
-                    Ok(Copied::Done) => drop(good.insert(to, table.sum)),
-                    Ok(Copied::Stopped) => return Ok(Pass::Partial),
-                    // The others are copied all the same.
-                    Ok(Copied::Damaged) => damaged = Some(from),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => went = true,
+                match copy(&copy_folder, &from, &to, table.sum, &mut go_on) {
+                    Ok(CopyOutcome::Done) => drop(good.insert(to, table.sum)),
+                    Ok(CopyOutcome::Stopped) => return Ok(PassOutcome::Partial),
+                    // The other tables are copied all the same.
+                    Ok(CopyOutcome::Damaged) => damaged = Some(from),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => vanished = true,
                     Err(error) => return Err(error),
                 }
             }
             let bytes = fs::read(from.join(&now.name));
-            let Some(bytes) = bytes.ok().filter(|_| !went) else {
+            let Some(bytes) = bytes.ok().filter(|_| !vanished) else {
                 continue;
             };
             if let Some(damaged) = damaged {
-                copies::suspect(&self.folder);
-                let what = format!("{} is not what its list says", damaged.display());
+                mark_suspect(&self.folder);
+                let what = format!("{} does not match its list", damaged.display());
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
-            put(&copies, &bytes, &to.join(&now.name))?;
-            put(&copies, &now.current, &to.join(CURRENT))?;
-            remove_others(&to, &[Some(&now)], good)?;
-            return Ok(Pass::Complete);
+            write_atomically(&copy_folder, &bytes, &to.join(&now.name))?;
+            write_atomically(&copy_folder, &now.current, &to.join(CURRENT))?;
+            remove_unlisted(&to, &[Some(&now)], good)?;
+            return Ok(PassOutcome::Complete);
         }
-        Ok(Pass::Partial)
+        Ok(PassOutcome::Partial)
     }
 }
 
 /// Bytes of tables of a tree.
-fn bytes<'a>(tree: &Path, tables: impl Iterator<Item = &'a Table>) -> u64 {
+fn total_bytes<'a>(tree: &Path, tables: impl Iterator<Item = &'a Table>) -> u64 {
     let lengths = tables.map(|table| fs::metadata(table_path(tree, table)).map_or(0, |m| m.len()));
     lengths.sum()
 }
 
-/// Bytes of tables that are not copied yet, and of copies that nobody needs once they are.
-fn weigh(
+/// Bytes of tables that are not copied yet, and of copies that become superfluous with them.
+fn pending_bytes(
     from: &Path,
     to: &Path,
     tables: &[Table],
-    kept: Option<&List>,
+    copied: Option<&List>,
     good: &mut HashMap<PathBuf, u128>,
 ) -> (u64, u64) {
     let new = tables
         .iter()
-        .filter(|table| !has(&table_path(to, table), table, kept, good));
-    let new = bytes(from, new);
-    let copied = kept.iter().flat_map(|kept| kept.tables.iter().flatten());
-    let old = copied.filter(|table| !tables.contains(table));
-    (new, bytes(to, old))
+        .filter(|table| !is_copied(&table_path(to, table), table, copied, good));
+    let new = total_bytes(from, new);
+    let listed = copied.iter().flat_map(|list| list.tables.iter().flatten());
+    let old = listed.filter(|table| !tables.contains(table));
+    (new, total_bytes(to, old))
 }
 
-/// Whether a table is copied. One that no list of copies names may be from a pass that did not end.
-fn has(
+/// Whether a table is copied. A copy that no list names may be left of an incomplete pass.
+fn is_copied(
     path: &PathBuf,
     table: &Table,
-    kept: Option<&List>,
+    copied: Option<&List>,
     good: &mut HashMap<PathBuf, u128>,
 ) -> bool {
-    let mut listed = kept.iter().flat_map(|kept| kept.tables.iter().flatten());
+    let mut listed = copied.iter().flat_map(|list| list.tables.iter().flatten());
     if listed.any(|known| known == table) || good.get(path) == Some(&table.sum) {
         return path.exists();
     }
-    let copied = path.exists() && sum_of(path, |_| Ok(())).is_ok_and(|sum| sum == table.sum);
-    if copied {
+    let is_right = path.exists() && sum_of(path, |_| Ok(())).is_ok_and(|sum| sum == table.sum);
+    if is_right {
         good.insert(path.clone(), table.sum);
     }
-    copied
+    is_right
 }
 
-/// Removes copies that none of these lists names, and other lists.
-fn remove_others(
+/// Removes copies of tables that none of these lists names, and all other lists.
+fn remove_unlisted(
     tree: &Path,
     lists: &[Option<&List>],
     good: &mut HashMap<PathBuf, u128>,

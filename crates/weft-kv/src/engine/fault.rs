@@ -1,79 +1,59 @@
-//! Failures of the engine: which of them pass, and what is refused until they have
+//! Failures of the engine: which are transient, and what is refused while they last
 //! (`docs/design/0029-engine-errors.md`).
 //!
-//! A failure passes if the system refused something before anything was changed: it had no
-//! descriptor, no memory, no thread or no room. Commits are refused then, and reads go on, until
-//! the engine was opened again behind everything that was committed. A sync that the disk failed
-//! never passes: the kernel may have dropped the bytes, so a later success would prove nothing.
+//! A failure is transient if the system refused something before anything was changed: it had no
+//! descriptor, no memory, no thread or no space. Then commits are refused and reads continue until
+//! the engine is reopened with everything that was committed. A sync that the disk failed is
+//! permanent: the kernel may have dropped the bytes, so a later success would prove nothing.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::io::Errno;
 
-use super::group::Group;
+use super::group::GroupCommit;
+use super::transient::is_transient;
 use crate::KvError;
+use crate::limits::{REOPEN_BACKOFF_MAX, REOPEN_BACKOFF_MIN};
 
-/// How long after a try that failed the next one comes: twice as long each time, up to the second.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-
-/// Whether the system may give later what it refuses now: descriptors, memory, threads, room.
-pub fn is_transient(error: &io::Error) -> bool {
-    let refusals = [
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOMEM,
-        Errno::NOSPC,
-        Errno::DQUOT,
-        Errno::INTR,
-        Errno::AGAIN,
-    ];
-    let number = error.raw_os_error();
-    // A simulated disk has no numbers.
-    error.kind() == io::ErrorKind::StorageFull
-        || number.is_some_and(|number| refusals.iter().any(|r| r.raw_os_error() == number))
-}
-
-/// Whether a commit that failed so may succeed later.
+/// Whether a commit that failed with this error may succeed later.
 fn commit_is_transient(error: &fjall::Error) -> bool {
     match error {
         fjall::Error::Io(error) | fjall::Error::Storage(lsm_tree::Error::Io(error)) => {
             is_transient(error)
         }
-        // A thread of the engine's failed, and does not say at what. Opening it again finds out
-        // whether it lasts, and writes anew what a sync of that thread may have lost.
+        // A thread of the engine failed and does not say why. Reopening finds out whether that
+        // lasts, and writes again what a sync of that thread may have lost.
         fjall::Error::Poisoned => true,
         _ => false,
     }
 }
 
-/// A failure that is expected to pass.
-struct Passing {
+/// A transient failure, and when the engine is reopened.
+struct Suspension {
     reason: String,
     next: Instant,
     backoff: Duration,
 }
 
-/// What has failed in an engine.
+/// The failure state of an engine.
 #[derive(Default)]
-pub(crate) struct Fault {
-    /// What lasts is kept there.
-    group: Group,
-    /// Said without a lock: whether `passing` holds something.
-    set: AtomicBool,
-    passing: Mutex<Option<Passing>>,
+pub(crate) struct EngineFault {
+    /// Holds a permanent failure.
+    group: GroupCommit,
+    /// Whether `suspension` is set, readable without a lock.
+    suspended: AtomicBool,
+    suspension: Mutex<Option<Suspension>>,
 }
 
-impl Fault {
-    pub(crate) fn group(&self) -> &Group {
+impl EngineFault {
+    pub(crate) fn group(&self) -> &GroupCommit {
         &self.group
     }
 
-    /// Whether commits are refused until something has passed.
-    pub(crate) fn is_passing(&self) -> bool {
-        self.set.load(Ordering::Acquire)
+    /// Whether a transient failure lasts and commits are refused.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended.load(Ordering::Acquire)
     }
 
     /// Whether the engine may commit.
@@ -82,23 +62,24 @@ impl Fault {
     /// [`KvError::Poisoned`], [`KvError::Suspended`].
     pub(crate) fn check(&self) -> Result<(), KvError> {
         self.group.check()?;
-        if self.is_passing() {
-            return Err(self.suspended());
+        if self.is_suspended() {
+            return Err(self.suspended_error());
         }
         Ok(())
     }
 
-    /// The error of whatever is refused meanwhile.
-    pub(crate) fn suspended(&self) -> KvError {
-        let passing = self.passing.lock();
-        let reason = passing.as_ref().map(|passing| passing.reason.clone());
+    /// The error of calls that are refused meanwhile.
+    pub(crate) fn suspended_error(&self) -> KvError {
+        let suspension = self.suspension.lock();
+        let reason = suspension
+            .as_ref()
+            .map(|suspension| suspension.reason.clone());
         KvError::Suspended {
             reason: reason.unwrap_or_default(),
         }
     }
 
-    /// A commit failed: it has not happened, and none is accepted before the engine was opened
-    /// again.
+    /// A commit failed: it has no effect, and none is accepted until the engine is reopened.
     pub(crate) fn commit_failed(&self, error: &fjall::Error) {
         if !commit_is_transient(error) {
             self.group.poison(format!("a commit failed: {error}"));
@@ -110,46 +91,50 @@ impl Fault {
         };
         tracing::error!(
             reason,
-            "the key-value engine refuses changes until this has passed"
+            "the key-value engine refuses changes until the system recovers"
         );
-        *self.passing.lock() = Some(Passing {
+        *self.suspension.lock() = Some(Suspension {
             reason,
             next: Instant::now(),
-            backoff: BACKOFF.0,
+            backoff: REOPEN_BACKOFF_MIN,
         });
-        self.set.store(true, Ordering::Release);
+        self.suspended.store(true, Ordering::Release);
     }
 
-    /// Whether it is time for the next try.
-    pub(crate) fn is_due(&self) -> bool {
-        let passing = self.passing.lock();
-        passing
+    /// Whether it is time for the next attempt to reopen.
+    pub(crate) fn retry_is_due(&self) -> bool {
+        let suspension = self.suspension.lock();
+        suspension
             .as_ref()
-            .is_some_and(|passing| passing.next <= Instant::now())
+            .is_some_and(|suspension| suspension.next <= Instant::now())
     }
 
-    /// A try has shown that it has not passed.
-    pub(crate) fn lasts_longer(&self, why: impl Into<String>) {
-        if let Some(passing) = &mut *self.passing.lock() {
-            passing.reason = why.into();
-            passing.next = Instant::now() + passing.backoff;
-            passing.backoff = (2 * passing.backoff).min(BACKOFF.1);
+    /// An attempt to reopen has failed.
+    pub(crate) fn retry_failed(&self, why: impl Into<String>) {
+        if let Some(suspension) = &mut *self.suspension.lock() {
+            suspension.reason = why.into();
+            suspension.next = Instant::now() + suspension.backoff;
+            suspension.backoff = (2 * suspension.backoff).min(REOPEN_BACKOFF_MAX);
         }
     }
 
-    /// It has passed.
-    pub(crate) fn passed(&self) {
-        *self.passing.lock() = None;
-        self.set.store(false, Ordering::Release);
+    /// The engine was reopened.
+    pub(crate) fn clear(&self) {
+        *self.suspension.lock() = None;
+        self.suspended.store(false, Ordering::Release);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
-    fn what_the_system_refuses_passes_and_what_the_disk_fails_lasts() {
+    fn refusals_of_the_system_are_transient_and_disk_failures_permanent() {
         for (errno, expected) in [
             (Errno::MFILE, true),
             (Errno::NOSPC, true),
@@ -159,7 +144,7 @@ mod tests {
         ] {
             let error = io::Error::from(errno);
             assert_eq!(is_transient(&error), expected, "{errno}");
-            let fault = Fault::default();
+            let fault = EngineFault::default();
             fault.commit_failed(&fjall::Error::Io(error));
             let refused = fault.check().unwrap_err();
             assert_eq!(
@@ -167,10 +152,10 @@ mod tests {
                 expected,
                 "{refused}"
             );
-            assert_eq!(fault.is_due(), expected);
-            fault.lasts_longer("as before");
-            assert!(!fault.is_due());
-            fault.passed();
+            assert_eq!(fault.retry_is_due(), expected);
+            fault.retry_failed("as before");
+            assert!(!fault.retry_is_due());
+            fault.clear();
             assert_eq!(fault.check().is_ok(), expected);
         }
     }

@@ -1,41 +1,43 @@
 //! Group commit: many callers share one sync of the disk.
 //!
 //! A sync that began before a caller arrived may miss that caller's commit, so the caller waits
-//! for the next one. Whoever finds no sync running runs it, for everybody who has arrived by then.
+//! for the next one. A caller that finds no sync running runs it, for all callers that have arrived
+//! by then.
 //!
-//! Invariant: once the disk has failed a sync nothing here reports success again. The kernel may
-//! have dropped the dirty pages, so a later success would prove nothing. A sync that was not begun,
-//! because there was no descriptor for it, is an error of its callers, and the next one may
-//! succeed.
+//! Invariant: once the disk has failed a sync, nothing here reports success again. The kernel may
+//! have dropped the dirty pages, so a later success would prove nothing. A sync that could not
+//! begin, for want of a descriptor say, fails its callers only; the next one may succeed.
 
 use std::io;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::transient::is_transient;
 use crate::KvError;
 
-/// Why a sync did not succeed.
+/// Why a sync failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
-    /// The disk failed it, or it cannot be known.
-    ForEver(String),
-    /// It was not begun, or only what is noted of it could not be written.
-    ForNow(String),
+pub(crate) enum SyncFailure {
+    /// The disk failed it, or the outcome is unknown.
+    Permanent(String),
+    /// It could not begin, or only the watermark could not be written.
+    Transient(String),
 }
 
-impl Failed {
-    pub(crate) fn of(error: &io::Error, passes: bool) -> Failed {
+impl SyncFailure {
+    /// Transient if the system may grant later what it refuses now.
+    pub(crate) fn of_refusal(error: &io::Error) -> SyncFailure {
         let reason = error.to_string();
-        if passes {
-            Failed::ForNow(reason)
+        if is_transient(error) {
+            SyncFailure::Transient(reason)
         } else {
-            Failed::ForEver(reason)
+            SyncFailure::Permanent(reason)
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SyncState {
     /// Syncs begun.
     begun: u64,
     /// Syncs that succeeded: all numbers up to this one.
@@ -46,14 +48,17 @@ struct State {
 
 /// The queue in front of one disk sync.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
-    state: Mutex<State>,
+pub(crate) struct GroupCommit {
+    state: Mutex<SyncState>,
     changed: Condvar,
 }
 
-impl Group {
+impl GroupCommit {
     /// Returns when a sync that began after this call has succeeded; `sync` runs one.
-    pub(crate) fn join(&self, sync: impl FnOnce() -> Result<(), Failed>) -> Result<(), KvError> {
+    pub(crate) fn join(
+        &self,
+        sync: impl FnOnce() -> Result<(), SyncFailure>,
+    ) -> Result<(), KvError> {
         let mut state = self.state.lock();
         let wanted = state.begun + 1;
         loop {
@@ -73,10 +78,10 @@ impl Group {
         state.begun += 1;
         let number = state.begun;
         drop(state);
-        // Also when it panics: others would wait for ever.
-        let ended = Ended(self);
+        // A panic must not leave other callers waiting for ever.
+        let guard = UnwindGuard(self);
         let outcome = sync();
-        std::mem::forget(ended);
+        std::mem::forget(guard);
         let mut state = self.state.lock();
         state.running = false;
         let result = match outcome {
@@ -84,18 +89,18 @@ impl Group {
                 state.done = number;
                 Ok(())
             }
-            Err(Failed::ForEver(reason)) => {
+            Err(SyncFailure::Permanent(reason)) => {
                 state.failed = Some(reason.clone());
                 Err(KvError::Poisoned { reason })
             }
-            Err(Failed::ForNow(reason)) => Err(KvError::NotSynced { reason }),
+            Err(SyncFailure::Transient(reason)) => Err(KvError::NotSynced { reason }),
         };
         drop(state);
         self.changed.notify_all();
         result
     }
 
-    /// The error of an earlier failure, if there was one.
+    /// Fails if a sync or commit has failed permanently.
     pub(crate) fn check(&self) -> Result<(), KvError> {
         match &self.state.lock().failed {
             None => Ok(()),
@@ -113,9 +118,9 @@ impl Group {
 }
 
 /// Ends a sync that panicked. What it did is unknown.
-struct Ended<'a>(&'a Group);
+struct UnwindGuard<'a>(&'a GroupCommit);
 
-impl Drop for Ended<'_> {
+impl Drop for UnwindGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.running = false;
@@ -135,7 +140,7 @@ mod tests {
 
     #[test]
     fn callers_that_arrive_during_a_sync_share_the_next_one() {
-        let group = Arc::new(Group::default());
+        let group = Arc::new(GroupCommit::default());
         let syncs = Arc::new(AtomicUsize::new(0));
         let entered = Arc::new(Barrier::new(2));
         let leave = Arc::new(Barrier::new(2));
@@ -176,9 +181,9 @@ mod tests {
 
     #[test]
     fn a_failed_sync_is_never_forgotten() {
-        let group = Group::default();
+        let group = GroupCommit::default();
         group.join(|| Ok(())).unwrap();
-        let failed = group.join(|| Err(Failed::ForEver("no more disk".into())));
+        let failed = group.join(|| Err(SyncFailure::Permanent("no more disk".into())));
         assert!(matches!(failed, Err(KvError::Poisoned { .. })));
         let later = group.join(|| Ok(()));
         assert!(matches!(later, Err(KvError::Poisoned { .. })));
@@ -186,17 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_that_could_not_be_begun_fails_its_callers_only() {
-        let group = Group::default();
-        let refused = group.join(|| Err(Failed::ForNow("too many open files".into())));
+    fn a_sync_that_could_not_begin_fails_only_its_callers() {
+        let group = GroupCommit::default();
+        let refused = group.join(|| Err(SyncFailure::Transient("too many open files".into())));
         assert!(matches!(refused, Err(KvError::NotSynced { .. })));
         group.check().unwrap();
         group.join(|| Ok(())).unwrap();
     }
 
     #[test]
-    fn a_sync_that_panics_leaves_nobody_waiting() {
-        let group = Arc::new(Group::default());
+    fn a_sync_that_panics_leaves_no_caller_waiting() {
+        let group = Arc::new(GroupCommit::default());
         let panicking = Arc::clone(&group);
         let panicked = std::thread::spawn(move || panicking.join(|| panic!("injected")));
         assert!(panicked.join().is_err());

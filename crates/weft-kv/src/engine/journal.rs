@@ -1,14 +1,14 @@
-//! Syncs fjall's journal through a file handle of our own, so that commits go on meanwhile.
+//! Syncs fjall's journal through a separate file handle, so that commits continue meanwhile.
 //!
-//! fjall's own `persist` holds the journal's lock while the disk works: every commit would wait for
-//! every sync. What is relied upon, of fjall 3.1: a commit with `PersistMode::Buffer` has written
-//! its bytes to the newest journal `N.jnl` when it returns; before `N.jnl` is created its
-//! predecessor was synced, and the folder is synced before anything is written to it; a journal is
-//! deleted only when its contents are in tables on stable storage.
+//! fjall's `persist` holds the journal's lock while the disk works: every commit would wait for
+//! every sync. This relies on fjall 3.1: a commit with `PersistMode::Buffer` has written its bytes
+//! to the newest journal `N.jnl` when it returns; before `N.jnl` is created its predecessor is
+//! synced, and the folder is synced before anything is written to it; a journal is deleted only
+//! when its contents are in tables on stable storage.
 //!
 //! So everything committed before a sync begins is in the newest journal that it finds, or safe
-//! already. The handle is kept between syncs: a write error that the kernel noted for the file is
-//! reported to it once.
+//! already. The handle is kept between syncs: the kernel reports a write error of the file to it
+//! once.
 
 use std::fs::File;
 use std::io;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use super::fault::is_transient;
-use super::group::Failed;
+use super::group::SyncFailure;
+use crate::limits::JOURNAL_ATTEMPTS;
 
 /// The journals of one engine.
 #[derive(Debug)]
@@ -25,9 +25,6 @@ pub(crate) struct Journals {
     folder: PathBuf,
     newest: Mutex<Option<(u64, File)>>,
 }
-
-/// Journals that may be deleted between being found and being opened, one after the other.
-const TRIES: usize = 16;
 
 impl Journals {
     pub(crate) fn new(folder: &Path) -> Journals {
@@ -38,25 +35,25 @@ impl Journals {
     }
 
     /// Everything written to the journals before the call is on stable storage on return.
-    pub(crate) fn sync(&self) -> Result<(), Failed> {
+    pub(crate) fn sync(&self) -> Result<(), SyncFailure> {
         let mut newest = self.newest.lock();
         self.find(&mut newest)
-            .map_err(|error| Failed::of(&error, is_transient(&error)))?;
+            .map_err(|error| SyncFailure::of_refusal(&error))?;
         // The journal is preallocated; fdatasync also writes the extents it needs to be read.
         let synced = newest.as_ref().map_or(Ok(()), |(_, file)| file.sync_data());
-        // Whatever the disk says: its pages may be gone.
-        synced.map_err(|error| Failed::of(&error, false))
+        // Whatever the error: the dirty pages may be gone.
+        synced.map_err(|error| SyncFailure::Permanent(error.to_string()))
     }
 
-    /// Makes `newest` the newest journal.
+    /// Opens the newest journal, if `newest` is another one.
     fn find(&self, newest: &mut Option<(u64, File)>) -> io::Result<()> {
-        for _ in 0..TRIES {
+        for _ in 0..JOURNAL_ATTEMPTS {
             let number = newest_in(&self.folder)?;
             if newest.as_ref().is_none_or(|(known, _)| *known != number) {
                 let path = self.folder.join(format!("{number}.jnl"));
                 match File::options().write(true).open(path) {
                     Ok(file) => *newest = Some((number, file)),
-                    // There is a newer one by now.
+                    // It was deleted: there is a newer one.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                     Err(error) => return Err(error),
                 }
@@ -89,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_journal_is_synced_by_number_also_after_the_old_one_is_gone() {
+    fn a_sync_opens_the_journal_with_the_highest_number_after_the_old_one_is_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let path = |n: u64| folder.path().join(format!("{n}.jnl"));
         let journals = Journals::new(folder.path());

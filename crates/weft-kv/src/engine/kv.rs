@@ -2,23 +2,22 @@
 //!
 //! All spaces lie in one fjall keyspace under `name ‖ 0 ‖ key`. One keyspace per space was
 //! rejected: fjall keeps its journals until every keyspace that wrote to them was flushed, so a
-//! space that is seldom written (settings) would hold back the space of all the others and slow
-//! down opening (fjall issues 261 and 288).
+//! space that is seldom written (settings) would keep the journals of all others and slow down
+//! opening (fjall issues 261 and 288).
 //!
-//! fjall's own transactions are not used: [`Layered`] is shared with the twin, and its batch is
-//! all that a commit needs. One writer at a time; readers use snapshots and never wait for it.
+//! fjall's transactions are not used: [`Overlay`] serves both engines, and a fjall batch is all
+//! that a commit needs. There is one writer at a time; readers use snapshots and never wait for it.
 //!
 //! Invariants:
 //! 1. A commit has handed its journal entry to the kernel when it returns: it survives kill −9.
-//! 2. After a commit or sync that the disk failed everything is refused until the engine is opened
-//!    again by another process: what the disk holds is unknown, and only recovery can find out.
-//! 3. After a commit that the system refused (`fault.rs`) nothing is committed until this one has
-//!    opened its engine again, behind all that was committed and nothing else.
+//! 2. After a commit or sync that the disk failed, everything is refused until another process
+//!    opens the engine: what the disk holds is unknown, and only recovery can find out.
+//! 3. After a commit that the system refused (`fault.rs`), nothing is committed until this process
+//!    has reopened the engine with all commits that succeeded and no other.
 //! 4. An engine whose journal lacks what was on stable storage is not opened (`loss.rs`).
-//! 5. Nor one with a table that is not what was written, unless there is a good copy of it
-//!    (`copies.rs`).
+//! 5. Nor is one with a damaged table, unless there is a good copy of it (`restore.rs`).
 //!
-//! A sync does not hold up commits: it goes past fjall's journal lock (`journal.rs`).
+//! A sync does not delay commits: it bypasses fjall's journal lock (`journal.rs`).
 
 use std::fs::File;
 use std::ops::{Bound, ControlFlow};
@@ -30,35 +29,28 @@ use std::time::{Duration, Instant};
 use fjall::{PersistMode, Readable};
 use parking_lot::{Mutex, RwLock};
 
-use super::fault::{Fault, is_transient};
-use super::group::Failed;
-use super::opening::{Around, Engine, lock, lost_error};
+use super::disk_reserve::DiskReserve;
+use super::fault::EngineFault;
+use super::group::SyncFailure;
+use super::instance::{Engine, EngineContext, lock, lost_error};
 use super::options::{FjallOptions, OnLoss};
-use super::room::Room;
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
-use crate::files::{DamagedFile, EngineFile, copies, loss};
-use crate::overlay::{Layered, Overlay, is_empty_range};
+use crate::files::{self, DamagedFile, EngineFile, Extent, OnDamage, loss};
+use crate::limits::{
+    COMMIT_COPIES, REOPEN_DESCRIPTORS, REOPEN_READERS_TIMEOUT, SYNC_ATTEMPTS, SYNC_RETRY_INTERVAL,
+};
+use crate::overlay::{Overlay, is_empty_range};
 use crate::traits::{Batch, OrderedKv, Reader, Space, Transaction};
 use crate::transact::prefix_end;
-
-/// Descriptors that must be free before the engine is opened again after a failure.
-const DESCRIPTORS: usize = 32;
-/// How long that waits for the reads under way.
-const READS: Duration = Duration::from_millis(200);
-/// How often a sync asks for what the system refuses, and how long after the last time.
-const SYNC_TRIES: (u32, Duration) = (20, Duration::from_millis(25));
-/// A commit is in the journal, in a table and, for a moment, in the table that this one is merged
-/// into.
-const TIMES: u64 = 3;
 
 /// The embedded engine.
 pub struct FjallKv {
     path: PathBuf,
     options: FjallOptions,
-    /// `None` only where it could not be opened again yet.
+    /// `None` only while it cannot be reopened.
     engine: RwLock<Option<Arc<Engine>>>,
-    around: Around,
+    context: EngineContext,
 }
 
 impl std::fmt::Debug for FjallKv {
@@ -78,70 +70,70 @@ impl FjallKv {
     /// [`KvError::Damaged`] when its other files are not what it wrote.
     pub fn open(path: impl AsRef<Path>, options: FjallOptions) -> Result<FjallKv, KvError> {
         let path = path.as_ref().to_path_buf();
-        let around = Around {
-            room: Arc::new(Room::new(&path, options.reserve)),
+        let context = EngineContext {
+            reserve: Arc::new(DiskReserve::new(&path, options.reserve)),
             writer: Arc::new(Mutex::new(())),
-            fault: Arc::new(Fault::default()),
+            fault: Arc::new(EngineFault::default()),
             committed: Arc::new(AtomicU64::new(0)),
         };
-        let (engine, number) = Engine::open(&path, options, &around)?;
-        around.committed.store(number, Ordering::Release);
+        let (engine, number) = Engine::open(&path, options, &context)?;
+        context.committed.store(number, Ordering::Release);
         Ok(FjallKv {
             path,
             options: FjallOptions {
-                // What is lost from now on is not to be lost.
+                // Only a loss that was there at this opening is accepted.
                 loss: OnLoss::Refuse,
                 ..options
             },
             engine: RwLock::new(Some(Arc::new(engine))),
-            around,
+            context,
         })
     }
 
-    /// Whether the journals in a folder have what they must; nothing is changed.
+    /// Checks that the journals in a folder have every commit that they must have. Changes nothing.
     ///
     /// # Errors
-    /// [`KvError::Lost`] where they have not; [`KvError::Damaged`] where that cannot be said,
-    /// because tables are damaged.
+    /// [`KvError::Lost`] where they lack some; [`KvError::Damaged`] where damaged tables prevent
+    /// the check.
     pub fn check(path: impl AsRef<Path>) -> Result<(), KvError> {
         let _lock = lock(path.as_ref())?;
-        let found = loss::find(path.as_ref())?;
+        let found = loss::scan(path.as_ref())?;
         found.loss.map_or(Ok(()), |loss| Err(lost_error(&loss)))
     }
 
-    /// Looks at each table and list of a folder of which no engine is open, and at their copies;
-    /// nothing is changed.
+    /// Verifies all tables and lists in the folder of a closed engine, and their copies. Changes
+    /// nothing.
     ///
     /// Cost: reads all of them.
     /// # Errors
-    /// When they cannot be looked for; what is damaged is told in the answer.
+    /// When the folder cannot be read. Damaged files are results, not errors.
     pub fn verify_folder(path: impl AsRef<Path>) -> Result<Vec<DamagedFile>, KvError> {
         let _lock = lock(path.as_ref())?;
-        copies::verify_all(path.as_ref())
+        files::verify_all(path.as_ref())
     }
 
-    /// Puts copies in the place of files of a folder that are not what was written, as an opening
-    /// does, but looks at all of them. Damaged copies are made anew when the engine is open.
+    /// Restores damaged files from their copies, as an opening does, but verifies all of them.
+    /// Damaged copies are made again when the engine is open.
     ///
     /// # Errors
     /// [`KvError::Damaged`] where there is no good copy; nothing is changed then.
     pub fn repair_folder(path: impl AsRef<Path>) -> Result<(), KvError> {
         let path = path.as_ref();
         let _lock = lock(path)?;
-        copies::heal(path, false, true)?;
-        for file in copies::files(path)? {
+        files::restore(path, OnDamage::Refuse, Extent::All)?;
+        for file in files::files(path)? {
             if let Some(tree) = file.copied_tree()
-                && copies::verify(path, &file)?.1.is_some()
+                && files::verify(path, &file)?.1.is_some()
             {
-                let forgotten = copies::forget_copy(path, tree);
+                let forgotten = files::forget_copy(path, tree);
                 forgotten.map_err(|error| KvError::open(path, &error))?;
             }
         }
         Ok(())
     }
 
-    /// Copies the tables that are not copied yet, which otherwise happens some seconds after they
-    /// were written.
+    /// Copies tables that have no copy yet. Without this call that happens some seconds after they
+    /// are written.
     ///
     /// # Errors
     /// [`KvError::Engine`].
@@ -159,70 +151,77 @@ impl FjallKv {
     }
 
     #[cfg(test)]
-    pub(crate) fn shrinker(&self, room: Arc<Room>) -> crate::engine::shrink::Shrinker {
+    pub(crate) fn compactor(
+        &self,
+        reserve: Arc<DiskReserve>,
+    ) -> crate::engine::compactor::Compactor {
         let engine = self.reading().unwrap();
-        let shrinker = self
-            .around
-            .shrinker(&self.path, engine.database(), engine.keyspace());
-        crate::engine::shrink::Shrinker { room, ..shrinker }
+        let compactor = self
+            .context
+            .compactor(&self.path, engine.database(), engine.keyspace());
+        crate::engine::compactor::Compactor {
+            reserve,
+            ..compactor
+        }
     }
 
-    /// The engine to read from: it goes on while commits are refused.
+    /// The engine to read from. Reads continue while commits are refused.
     fn reading(&self) -> Result<Arc<Engine>, KvError> {
-        self.around.fault.group().check()?;
-        if self.around.fault.is_passing()
-            && let Some(_writer) = self.around.writer.try_lock()
+        self.context.fault.group().check()?;
+        if self.context.fault.is_suspended()
+            && let Some(_writer) = self.context.writer.try_lock()
         {
-            self.open_again()?;
+            self.reopen()?;
         }
         let engine = self.engine.read().clone();
-        engine.ok_or_else(|| self.around.fault.suspended())
+        engine.ok_or_else(|| self.context.fault.suspended_error())
     }
 
-    /// The engine to commit to, for who holds the writer lock.
+    /// The engine to commit to. The caller holds the writer lock.
     fn writing(&self) -> Result<Arc<Engine>, KvError> {
-        self.around.fault.group().check()?;
-        if self.around.fault.is_passing() {
-            self.open_again()?;
-            self.around.fault.check()?;
+        self.context.fault.group().check()?;
+        if self.context.fault.is_suspended() {
+            self.reopen()?;
+            self.context.fault.check()?;
         }
         let engine = self.engine.read().clone();
-        engine.ok_or_else(|| self.around.fault.suspended())
+        engine.ok_or_else(|| self.context.fault.suspended_error())
     }
 
-    /// Opens the engine again after a failure, if that has passed, with all commits that succeeded
-    /// and none that failed. The caller holds the writer lock.
+    /// Reopens the engine after a transient failure, with all commits that succeeded and none that
+    /// failed. Where the failure still lasts, the next attempt is later. The caller holds the
+    /// writer lock.
     ///
     /// # Errors
-    /// [`KvError::Poisoned`] where the failure turns out to be one that lasts; none where it has
-    /// not passed yet.
-    fn open_again(&self) -> Result<(), KvError> {
-        let fault = &self.around.fault;
-        if !fault.is_due() {
+    /// [`KvError::Poisoned`] where the failure turns out to be permanent.
+    fn reopen(&self) -> Result<(), KvError> {
+        let fault = &self.context.fault;
+        if !fault.retry_is_due() {
             return Ok(());
         }
-        // All descriptors at a time, and before anything is closed: reads go on meanwhile.
-        let free: Result<Vec<File>, _> =
-            (0..DESCRIPTORS).map(|_| File::open("/dev/null")).collect();
+        // All descriptors at once, and before anything is closed: reads continue meanwhile.
+        let free: Result<Vec<File>, _> = (0..REOPEN_DESCRIPTORS)
+            .map(|_| File::open("/dev/null"))
+            .collect();
         if let Err(error) = free {
-            fault.lasts_longer(error.to_string());
+            fault.retry_failed(error.to_string());
             return Ok(());
         }
         drop(free);
-        if let Err(error) = self.around.room.check_last(0) {
-            fault.lasts_longer(error.to_string());
+        if let Err(error) = self.context.reserve.check_reclaim(0) {
+            fault.retry_failed(error.to_string());
             return Ok(());
         }
-        // Who reads from now on waits for the new one.
+        // Reads that begin from here on wait for the new engine.
         let mut slot = self.engine.write();
         if let Some(mut engine) = slot.take() {
             let started = Instant::now();
             loop {
                 match Arc::try_unwrap(engine) {
                     Ok(engine) => break engine.close(),
-                    Err(held) if started.elapsed() > READS => {
+                    Err(held) if started.elapsed() > REOPEN_READERS_TIMEOUT => {
                         *slot = Some(held);
-                        fault.lasts_longer("it is being read from");
+                        fault.retry_failed("reads keep the engine open");
                         return Ok(());
                     }
                     Err(held) => engine = held,
@@ -230,16 +229,16 @@ impl FjallKv {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        match self.opened_again() {
+        match self.open_at_commit() {
             Ok(engine) => {
                 *slot = Some(Arc::new(engine));
-                fault.passed();
+                fault.clear();
                 let folder = self.path.display();
-                tracing::warn!(%folder, "the key-value engine goes on: nothing that it acknowledged is lost");
+                tracing::warn!(%folder, "the key-value engine accepts changes again: nothing that it acknowledged is lost");
                 Ok(())
             }
             Err(KvError::Open { reason, .. } | KvError::Engine { reason, .. }) => {
-                fault.lasts_longer(reason);
+                fault.retry_failed(reason);
                 Ok(())
             }
             Err(error) => {
@@ -249,27 +248,24 @@ impl FjallKv {
         }
     }
 
-    fn opened_again(&self) -> Result<Engine, KvError> {
+    /// Opens the engine at the last commit that succeeded.
+    fn open_at_commit(&self) -> Result<Engine, KvError> {
         let unread = |error: std::io::Error| KvError::open(&self.path, &error);
-        let committed = self.around.committed.load(Ordering::Acquire);
+        let committed = self.context.committed.load(Ordering::Acquire);
         {
             let _lock = lock(&self.path)?;
-            // A commit that failed may be in the journal all the same, and its caller was told that
-            // it is not.
+            // The journal may hold a commit although its caller got an error.
             let beyond = loss::beyond(&self.path, committed).map_err(unread)?;
-            loss::trim(&beyond).map_err(unread)?;
+            loss::truncate(&beyond).map_err(unread)?;
         }
-        let (engine, number) = Engine::open(&self.path, self.options, &self.around)?;
+        let (engine, number) = Engine::open(&self.path, self.options, &self.context)?;
         if number != committed {
             return Err(KvError::Poisoned {
-                reason: format!("after a failure it holds {number} commits of {committed}"),
+                reason: format!("after a failure it has {number} of {committed} commits"),
             });
         }
-        // Written anew: what a failed sync left of the journal may be in memory only.
-        engine.flush().map_err(|reason| KvError::Engine {
-            doing: "write its tables",
-            reason,
-        })?;
+        // What a failed sync left of the journal may be in memory only: write it again, as tables.
+        engine.flush()?;
         Ok(engine)
     }
 
@@ -278,8 +274,8 @@ impl FjallKv {
         if overlay.is_empty() {
             return Ok(());
         }
-        // On a disk that others filled, this gives the reserve back before it is needed.
-        let _ = self.around.room.look();
+        // On a disk that others filled, this releases the reserve before it is needed.
+        let _ = self.context.reserve.refresh();
         let keyspace = engine.keyspace();
         let mut batch = engine.database().batch();
         batch = batch.durability(Some(PersistMode::Buffer));
@@ -290,17 +286,17 @@ impl FjallKv {
                 None => batch.remove(keyspace, key),
             }
         }
-        // Under the writer lock, so that numbers go on in the order of the journal.
-        let number = self.around.committed.load(Ordering::Acquire) + 1;
+        // Under the writer lock, so that numbers ascend in the journal.
+        let number = self.context.committed.load(Ordering::Acquire) + 1;
         batch.insert(keyspace, NUMBER_KEY, number.to_le_bytes());
         batch.commit().map_err(|error| {
-            self.around.fault.commit_failed(&error);
-            match self.around.fault.check() {
+            self.context.fault.commit_failed(&error);
+            match self.context.fault.check() {
                 Err(suspended @ KvError::Suspended { .. }) => suspended,
-                _ => failed("commit", &error),
+                Ok(()) | Err(_) => failed("commit", &error),
             }
         })?;
-        self.around.committed.store(number, Ordering::Release);
+        self.context.committed.store(number, Ordering::Release);
         Ok(())
     }
 }
@@ -314,34 +310,33 @@ impl OrderedKv for FjallKv {
         &self,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
     ) -> Result<(), KvError> {
-        let _writer = self.around.writer.lock();
+        let _writer = self.context.writer.lock();
         let engine = self.writing()?;
-        let mut layered = Layered {
-            overlay: Overlay::default(),
-            base: Snapshot::of(Arc::clone(&engine)),
-        };
-        work(&mut layered)?;
-        self.commit(&engine, layered.overlay)
+        let overlay = Overlay::of_transaction(Snapshot::of(Arc::clone(&engine)), work)?;
+        self.commit(&engine, overlay)
     }
 
     fn write(&self, batch: Batch) -> Result<(), KvError> {
-        let _writer = self.around.writer.lock();
+        let _writer = self.context.writer.lock();
         let engine = self.writing()?;
         self.commit(&engine, Overlay::from_batch(batch))
     }
 
     fn check_space(&self) -> Result<(), KvError> {
-        self.around.room.check()
+        self.context.reserve.check_growth()
     }
 
     fn check_reclaim_space(&self, bytes: u64) -> Result<(), KvError> {
-        // What is there for everybody is there for these, too.
-        let everybody = self.around.room.check();
-        everybody.or_else(|_| self.around.room.check_last(bytes.saturating_mul(TIMES)))
+        // Space for growth is space for these commits, too.
+        let reserve = &self.context.reserve;
+        let bytes = bytes.saturating_mul(COMMIT_COPIES);
+        reserve
+            .check_growth()
+            .or_else(|_| reserve.check_reclaim(bytes))
     }
 
     fn files(&self) -> Result<Vec<EngineFile>, KvError> {
-        copies::files(&self.path)
+        files::files(&self.path)
     }
 
     fn verify(&self, file: &EngineFile) -> Result<(u64, Option<DamagedFile>), KvError> {
@@ -349,27 +344,25 @@ impl OrderedKv for FjallKv {
     }
 
     fn flush(&self) -> Result<(), KvError> {
-        let engine = self.reading()?;
-        engine.flush().map_err(|reason| KvError::Engine {
-            doing: "write its tables",
-            reason,
-        })
+        self.reading()?.flush()
     }
 
     fn committed(&self) -> u64 {
-        self.around.committed.load(Ordering::Acquire)
+        self.context.committed.load(Ordering::Acquire)
     }
 
     fn sync(&self) -> Result<(), KvError> {
         let engine = self.reading()?;
-        self.around.fault.group().join(|| {
-            let number = self.around.committed.load(Ordering::Acquire);
-            let (mut tries, pause) = SYNC_TRIES;
+        self.context.fault.group().join(|| {
+            let number = self.context.committed.load(Ordering::Acquire);
+            let mut attempts = SYNC_ATTEMPTS;
             loop {
-                tries -= 1;
+                attempts -= 1;
                 let synced = engine.journals().sync();
                 match synced.and_then(|()| mark(&engine, number)) {
-                    Err(Failed::ForNow(_)) if tries > 0 => std::thread::sleep(pause),
+                    Err(SyncFailure::Transient(_)) if attempts > 0 => {
+                        std::thread::sleep(SYNC_RETRY_INTERVAL);
+                    }
                     done => return done,
                 }
             }
@@ -377,10 +370,10 @@ impl OrderedKv for FjallKv {
     }
 }
 
-/// Notes that everything up to this commit is on stable storage.
-fn mark(engine: &Engine, number: u64) -> Result<(), Failed> {
+/// Records that everything up to this commit is on stable storage.
+fn mark(engine: &Engine, number: u64) -> Result<(), SyncFailure> {
     let marked = engine.watermark().set(number);
-    marked.map_err(|error| Failed::of(&error, is_transient(&error)))
+    marked.map_err(|error| SyncFailure::of_refusal(&error))
 }
 
 struct Snapshot {

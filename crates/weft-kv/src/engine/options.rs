@@ -6,10 +6,9 @@ pub struct FjallOptions {
     /// Bytes of the block cache.
     pub cache: u64,
     /// Bytes of writes held in memory before they go to a table; the journal is kept until then.
-    /// What counts is the value when the engine was created; on a small file system it is less.
+    /// The value at the engine's creation counts; on a small file system it is less.
     pub memtable: u64,
-    /// Bytes of the disk kept for what makes the engine smaller when others have filled it; 0:
-    /// none.
+    /// Bytes of the disk kept for deletions when others have filled it; 0: none.
     pub reserve: u64,
     /// What becomes of an engine whose journals lack commits that were on stable storage.
     pub loss: OnLoss,
@@ -21,10 +20,10 @@ pub enum OnLoss {
     /// It is not opened, and nothing is changed.
     #[default]
     Refuse,
-    /// It goes on without what cannot be read, and keeps what later journals hold.
+    /// It skips commits that cannot be read, and keeps those in later journals.
     Skip,
-    /// It goes back to what it was before the first commit that is missing: for whoever can say
-    /// again what came after.
+    /// It rolls back to before the first missing commit, for a caller that can repeat what came
+    /// after.
     RollBack,
 }
 

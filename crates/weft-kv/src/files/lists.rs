@@ -1,9 +1,9 @@
-//! Which tables belong to a tree of the engine, and what they must be.
+//! Which tables belong to a tree of the engine, with their checksums.
 //!
-//! A tree is a folder. Its file `current` says which list of tables counts, and what the list's
-//! checksum is; the list names the tables, and the checksum of each. fjall looks at neither of the
-//! two: it believes the list, removes tables that it does not name, and verifies a table's blocks
-//! one by one, so that blocks that have changed places pass.
+//! A tree is a folder. Its file `current` says which list of tables counts, and has the list's
+//! checksum; the list names the tables and has the checksum of each. fjall checks neither: it
+//! trusts the list, deletes tables that it does not name, and verifies a table block by block, so
+//! it does not notice blocks that have changed places.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,20 +12,19 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::KvError;
+use crate::limits::READ_BYTES;
 
-/// The trees: number 0 has the names of the others. The one with all pairs is number 1, but where
-/// the first opening of the engine was interrupted.
+/// The folder of trees: number 0 has the names of the others. The one with all pairs is number 1,
+/// unless the first opening of the engine was interrupted.
 const TREES: &str = "keyspaces";
 /// Says which list counts.
 pub(crate) const CURRENT: &str = "current";
 /// The folder of a tree's tables.
 pub(crate) const TABLES: &str = "tables";
-/// Input/output error: what a disk says of a sector that it cannot read.
+/// Input/output error: the disk cannot read a sector.
 pub(crate) const EIO: i32 = 5;
-/// Bytes read at a time.
-const STEP: usize = 1 << 20;
 
-/// A table, as the list has it.
+/// A table, as its list names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) id: u64,
@@ -33,18 +32,18 @@ pub(crate) struct Table {
     pub(crate) sum: u128,
 }
 
-/// What belongs to a tree.
+/// The list of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List {
     /// The list's file.
     pub(crate) name: String,
     /// What `current` holds.
     pub(crate) current: Vec<u8>,
-    /// Nothing where the list is of another form than this code knows.
+    /// `None` where the list has a form that this code does not know.
     pub(crate) tables: Option<Vec<Table>>,
 }
 
-/// The trees of an engine that have tables, as paths in its folder; none where there are none yet.
+/// The trees of an engine that have tables, as paths relative to its folder.
 pub(crate) fn trees(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder.join(TREES)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -62,14 +61,14 @@ pub(crate) fn trees(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(trees)
 }
 
-/// Reads a tree's list; `current` is its number 8, its XXH3 16 and a zero.
+/// Reads a tree's list; `current` is its number (8 bytes), its XXH3 (16) and a zero.
 ///
 /// # Errors
-/// [`KvError::Damaged`] where it is not the one that was written.
+/// [`KvError::Damaged`] where it is not what was written.
 pub(crate) fn list(tree: &Path) -> Result<List, KvError> {
     let damaged = |what: &str| KvError::damaged(tree, what.to_owned());
     let unread = |error: io::Error| match error.raw_os_error() {
-        // A sector that the disk does not give.
+        // A sector that the disk cannot read.
         Some(EIO) => KvError::damaged(tree, error.to_string()),
         _ => KvError::of_file(tree, &error),
     };
@@ -82,11 +81,13 @@ pub(crate) fn list(tree: &Path) -> Result<List, KvError> {
         Some(EIO) => unread(error),
         _ => unread(io::Error::new(error.kind(), format!("{name}: {error}"))),
     })?;
-    // Another length, another version of the engine.
+    // Another version of the engine writes another length.
     let sum: Option<[u8; 17]> = current[8..].try_into().ok();
     let known = sum.filter(|sum| sum[16] == 0);
     if known.is_some_and(|sum| sum[..16] != xxh3_128(&bytes).to_le_bytes()) {
-        return Err(damaged(&format!("{name} is not what current says")));
+        return Err(damaged(&format!(
+            "{name} does not have the checksum in current"
+        )));
     }
     let tables = known.and_then(|_| tables(&path));
     Ok(List {
@@ -129,13 +130,13 @@ fn tables(path: &Path) -> Option<Vec<Table>> {
     rest.is_empty().then_some(tables)
 }
 
-/// The XXH3 of a file, handed on piece by piece to `each`.
+/// The XXH3 of a file; passes the file to `each` piece by piece.
 pub(crate) fn sum_of(
     path: &Path,
     mut each: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<u128> {
     let mut file = File::open(path)?;
-    let (mut sum, mut piece) = (Xxh3::new(), vec![0; STEP]);
+    let (mut sum, mut piece) = (Xxh3::new(), vec![0; READ_BYTES]);
     loop {
         let read = match file.read(&mut piece) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -156,14 +157,14 @@ mod tests {
 
     use super::*;
 
-    /// What is relied upon of the engine's files: another version of it may have others.
+    /// The form of the engine's files that this module relies on: a new version may change it.
     #[test]
-    fn a_list_says_what_the_engine_says_of_its_tables() {
+    fn a_list_names_the_tables_that_the_engine_uses() {
         let folder = tempfile::tempdir().unwrap();
         let database = Database::builder(folder.path()).open().unwrap();
         let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default);
         let keyspace = keyspace.unwrap();
-        // So few that the engine merges none of them.
+        // So few that the engine compacts none of them.
         for round in 0..3_u64 {
             for number in 0..100 {
                 let key = (round + number * 3).to_be_bytes();
@@ -173,14 +174,14 @@ mod tests {
         }
         let mut listed = list(keyspace.path()).unwrap().tables.unwrap();
         let version = keyspace.tree.current_version();
-        let told = version.iter_tables().map(|table| Table {
+        let reported = version.iter_tables().map(|table| Table {
             id: table.id(),
             sum: table.checksum().into_u128(),
         });
-        let mut told: Vec<Table> = told.collect();
+        let mut reported: Vec<Table> = reported.collect();
         listed.sort_by_key(|table| table.id);
-        told.sort_by_key(|table| table.id);
-        assert_eq!((told.len(), &listed), (3, &told));
+        reported.sort_by_key(|table| table.id);
+        assert_eq!((reported.len(), &listed), (3, &reported));
         for table in listed {
             let file = keyspace.path().join(TABLES).join(table.id.to_string());
             assert_eq!(sum_of(&file, |_| Ok(())).unwrap(), table.sum);

@@ -1,18 +1,18 @@
-//! Finding out that the engine's journal lost what it had promised.
+//! Detecting that the engine's journal lost commits that were on stable storage.
 //!
-//! fjall takes whatever it cannot read in a journal for the torn end of a crash: it cuts the file
-//! there, without a word, and everything behind is gone. After a crash of the process or the
-//! machine a torn end is legal, but only behind what was synced. So
+//! fjall takes whatever it cannot read in a journal for the torn end of a crash: it truncates the
+//! file there silently, and everything behind is gone. After a crash of the process or the machine
+//! a torn end is legal, but only behind what was synced. So
 //!
 //! - every commit carries its number, in a key that belongs to no space;
-//! - after every sync the number up to which it reached is written to the file `weft.synced` in the
-//!   engine's folder. That is not synced itself: after power loss it may say less than is true,
+//! - after every sync the number of the last synced commit is written to the file `weft.synced` in
+//!   the engine's folder. That file is not synced: after power loss it may say less than is true,
 //!   never more;
-//! - before fjall opens (and cuts) the journals they are read here (`batch.rs`). The numbers must
-//!   go on without a gap, from what the tables hold (`tables.rs`), and at least as far as
-//!   `weft.synced` says. Else the engine is not opened, and nothing is changed.
+//! - before fjall opens (and truncates) the journals they are read here (`batch.rs`). The numbers
+//!   must continue without a gap from those in the tables (`tables.rs`), and reach at least as far
+//!   as `weft.synced` says. Otherwise the engine is not opened, and nothing is changed.
 //!
-//! Tables are looked at only where journals alone do not suffice: where the oldest are gone, or
+//! Tables are read only where journals alone do not suffice: where the oldest are deleted, or
 //! something cannot be read.
 
 use std::fs::{File, OpenOptions};
@@ -21,10 +21,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::KvError;
-use crate::batch::batch;
+use crate::batch::read_batch;
 use crate::files::tables;
 
-/// Says up to which commit a sync has reached.
+/// The file with the number of the last synced commit.
 const SYNCED: &str = "weft.synced";
 /// First bytes of that file.
 const MAGIC: &[u8; 4] = b"WfS\x01";
@@ -34,15 +34,15 @@ const MAGIC: &[u8; 4] = b"WfS\x01";
 pub(crate) struct Loss {
     /// The journal.
     pub(crate) path: PathBuf,
-    /// Where what can be read of it ends.
+    /// Where its readable bytes end.
     pub(crate) at: u64,
-    /// The first commit that is missing.
+    /// The first missing commit.
     pub(crate) first: u64,
     /// The last that must be there.
     pub(crate) last: u64,
 }
 
-/// The file that says what was synced.
+/// The file with the number of the last synced commit.
 #[derive(Debug)]
 pub(crate) struct Watermark(File);
 
@@ -60,15 +60,15 @@ impl Watermark {
     }
 }
 
-/// Decodes bytes and encodes what they say; `None`: they were refused.
+/// Decodes bytes and encodes the value again; `None` where they are refused.
 pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// The decoders of bytes on a disk, for whoever feeds them anything; what they give is what they
-/// were given. Of a journal's batch only its length and its number are understood.
+/// The decoders of bytes on a disk, for fuzzing; their output is their input. Of a journal's batch
+/// only length and number are decoded.
 pub const DECODERS: &[(&str, Decoder)] = &[
     ("watermark", |bytes| Some(encode(decode(bytes)?).to_vec())),
     ("batch of a journal", |bytes| {
-        let length = batch(bytes)?.length;
+        let length = read_batch(bytes)?.length;
         Some([&bytes[..length], &bytes[length..]].concat())
     }),
 ];
@@ -82,12 +82,12 @@ fn encode(number: u64) -> [u8; 20] {
     let mut out = [0; 20];
     out[..4].copy_from_slice(MAGIC);
     out[4..12].copy_from_slice(&number.to_le_bytes());
-    // Its complement: a torn write says nothing.
+    // The complement: a torn write is recognised.
     out[12..].copy_from_slice(&(!number).to_le_bytes());
     out
 }
 
-/// What was synced for certain; 0 where nothing is known.
+/// The last commit that was certainly synced; 0 where none is known.
 pub(crate) fn synced(folder: &Path) -> io::Result<u64> {
     let bytes = match std::fs::read(folder.join(SYNCED)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -96,62 +96,62 @@ pub(crate) fn synced(folder: &Path) -> io::Result<u64> {
     Ok(decode(&bytes).unwrap_or(0))
 }
 
-/// Journals with bytes behind what can be read of them, and where these begin.
-pub(crate) type Torn = Vec<(PathBuf, u64)>;
+/// Journals, and where each is to be truncated.
+pub(crate) type TruncatePoints = Vec<(PathBuf, u64)>;
 
-/// What the journals of a folder are like.
+/// The state of the journals in a folder.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) torn: Torn,
-    /// Where in which journals what comes after the first missing commit begins.
-    pub(crate) behind: Torn,
-    /// What is missing of what was on stable storage.
+pub(crate) struct JournalScan {
+    /// Torn ends.
+    pub(crate) torn: TruncatePoints,
+    /// Everything after the first missing commit.
+    pub(crate) behind: TruncatePoints,
+    /// Commits that are missing although they were on stable storage.
     pub(crate) loss: Option<Loss>,
 }
 
-/// What can be read of a journal.
+/// The readable part of a journal.
 struct Journal {
     path: PathBuf,
     /// Numbers of its commits, and where they begin.
     numbers: Vec<(u64, u64)>,
-    /// Where what can be read ends.
+    /// Where the readable part ends.
     end: u64,
-    /// Something else than zeros is behind that.
+    /// Other bytes than zeros follow.
     torn: bool,
 }
 
 /// Reads all journals of a folder; changes nothing.
-pub(crate) fn find(folder: &Path) -> Result<Found, KvError> {
+pub(crate) fn scan(folder: &Path) -> Result<JournalScan, KvError> {
     let unread = |error: io::Error| KvError::open(folder, &error);
     let must = synced(folder).map_err(unread)?;
     if must > 0 {
-        tables::complete(folder)?;
+        tables::check_complete(folder)?;
     }
     let journals = read_all(folder).map_err(unread)?;
     let torn = journals.iter().filter(|j| j.torn);
-    let torn: Torn = torn.map(|j| (j.path.clone(), j.end)).collect();
+    let torn: TruncatePoints = torn.map(|j| (j.path.clone(), j.end)).collect();
     let mut loss = missing(folder, &journals, 0, must);
     if loss.is_some() || !torn.is_empty() {
-        // Where nobody can look, the tables are believed to have what is before the journals: the
-        // engine's own number is compared with what was synced once it is open.
+        // Where the tables cannot be read, they are assumed to have everything before the journals:
+        // once the engine is open, its last commit is compared with the watermark.
         let before = journals.iter().flat_map(|j| &j.numbers).next();
         let before = before.map_or(must, |(first, _)| first.saturating_sub(1));
-        let held = tables::number(folder)?.unwrap_or(before);
-        loss = missing(folder, &journals, held, must);
+        let in_tables = tables::last_commit(folder)?.unwrap_or(before);
+        loss = missing(folder, &journals, in_tables, must);
     }
-    let behind = loss.as_ref().map_or_else(Torn::new, |loss| {
+    let behind = loss.as_ref().map_or_else(TruncatePoints::new, |loss| {
         let from = journals.iter().skip_while(|j| j.path != loss.path);
         let first_at = |n: usize| if n == 0 { loss.at } else { 0 };
         let from = from.enumerate().map(|(n, j)| (j.path.clone(), first_at(n)));
         from.collect()
     });
-    Ok(Found { torn, behind, loss })
+    Ok(JournalScan { torn, behind, loss })
 }
 
-/// Where in which journals commits begin that have a higher number than this one, and are not to
-/// be.
-pub(crate) fn beyond(folder: &Path, committed: u64) -> io::Result<Torn> {
-    let mut beyond = Torn::new();
+/// Where commits with a higher number than this one begin, which must be truncated.
+pub(crate) fn beyond(folder: &Path, committed: u64) -> io::Result<TruncatePoints> {
+    let mut beyond = TruncatePoints::new();
     for journal in read_all(folder)? {
         let mut numbers = journal.numbers.iter();
         let first = numbers.find(|(number, _)| *number > committed);
@@ -164,10 +164,10 @@ pub(crate) fn beyond(folder: &Path, committed: u64) -> io::Result<Torn> {
     Ok(beyond)
 }
 
-/// Makes an empty journal for an engine that has none: fjall takes the numbers of commits from its
-/// tables only where it has a journal to read, and else begins anew below what they hold, so that
-/// nobody would see it, and it would hide what is new.
-pub(crate) fn have_one(folder: &Path) -> io::Result<()> {
+/// Makes an empty journal for an engine that has none. Without a journal to read fjall does not
+/// take its sequence numbers from the tables, but begins below them: new commits would be hidden by
+/// old ones.
+pub(crate) fn ensure_journal(folder: &Path) -> io::Result<()> {
     let is_engine = folder.join("version").exists();
     if is_engine && paths(folder)?.is_empty() {
         File::create(folder.join("0.jnl"))?.sync_all()?;
@@ -199,11 +199,11 @@ fn read_all(folder: &Path) -> io::Result<Vec<Journal>> {
     paths(folder)?.into_iter().map(read).collect()
 }
 
-/// Reads a journal up to what is no batch, or does not come after `sequence`.
+/// Reads a journal up to the first bytes that are no batch, or one that does not follow `sequence`.
 fn read(path: PathBuf, sequence: &mut Option<u64>) -> io::Result<Journal> {
     let bytes = std::fs::read(&path)?;
     let (mut at, mut numbers) = (0, Vec::new());
-    while let Some(batch) = batch(&bytes[at..]) {
+    while let Some(batch) = read_batch(&bytes[at..]) {
         if sequence.is_some_and(|known| batch.sequence <= known) {
             break;
         }
@@ -219,15 +219,15 @@ fn read(path: PathBuf, sequence: &mut Option<u64>) -> io::Result<Journal> {
     })
 }
 
-/// What is missing between what the tables hold and what must be there.
-fn missing(folder: &Path, journals: &[Journal], held: u64, must: u64) -> Option<Loss> {
-    let mut reached = held;
+/// The first gap between the last commit in the tables and the last that must be there.
+fn missing(folder: &Path, journals: &[Journal], in_tables: u64, must: u64) -> Option<Loss> {
+    let mut reached = in_tables;
     let mut end: Option<(&Path, u64)> = None;
     for journal in journals {
         for (number, at) in &journal.numbers {
             if *number > reached + 1 {
-                // Between two journals the first has lost its end: it was synced before the second
-                // was begun.
+                // At a gap between two journals the first has lost its end: it was synced before
+                // the second one was created.
                 let (path, at) = end.unwrap_or((&journal.path, *at));
                 return Some(Loss {
                     path: path.to_owned(),
@@ -254,9 +254,9 @@ fn missing(folder: &Path, journals: &[Journal], held: u64, must: u64) -> Option<
     })
 }
 
-/// Cuts torn ends off: fjall would do so as well, but not without reading what is behind.
-pub(crate) fn trim(torn: &[(PathBuf, u64)]) -> io::Result<()> {
-    for (path, at) in torn {
+/// Truncates journals: fjall would do so as well, but only after it has read what is behind.
+pub(crate) fn truncate(points: &[(PathBuf, u64)]) -> io::Result<()> {
+    for (path, at) in points {
         let file = OpenOptions::new().write(true).open(path)?;
         file.set_len(*at)?;
         file.sync_all()?;
@@ -264,12 +264,12 @@ pub(crate) fn trim(torn: &[(PathBuf, u64)]) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts copies of journals beside them before they are cut: `N.damaged`, then `N.damaged-1` and so
+/// Copies journals before they are truncated, to `N.damaged` beside them, then `N.damaged-1` and so
 /// on.
-pub(crate) fn keep(torn: &[(PathBuf, u64)]) -> io::Result<()> {
-    for (path, _) in torn {
+pub(crate) fn back_up(points: &[(PathBuf, u64)]) -> io::Result<()> {
+    for (path, _) in points {
         let bytes = std::fs::read(path)?;
-        let held = bytes
+        let length = bytes
             .iter()
             .rposition(|b| *b != 0)
             .map_or(0, |last| last + 1);
@@ -279,7 +279,7 @@ pub(crate) fn keep(torn: &[(PathBuf, u64)]) -> io::Result<()> {
         };
         let copy = (0..=u32::MAX).map(name).find(|copy| !copy.exists());
         let Some(copy) = copy else { continue };
-        std::fs::write(&copy, &bytes[..held])?;
+        std::fs::write(&copy, &bytes[..length])?;
         File::open(&copy)?.sync_all()?;
     }
     Ok(())
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_torn_watermark_says_nothing() {
+    fn a_torn_watermark_counts_as_none() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(synced(folder.path()).unwrap(), 0);
         Watermark::open(folder.path())

@@ -1,9 +1,9 @@
-//! What the engine's tables hold, found out without opening the engine.
+//! The last commit in the engine's tables, read without opening the engine.
 //!
-//! Opening them changes their folder: files that the newest version does not name are removed, and
-//! a folder without the file `current` is taken for one that was never used and removed as a whole.
-//! So a folder of links to them is opened instead, and goes again; and where something was synced,
-//! the files must be there that say what belongs to the engine.
+//! Opening the tables changes their folder: files that the newest version does not name are
+//! deleted, and a folder without the file `current` counts as never used and is deleted as a whole.
+//! So a temporary folder of links to them is opened instead; and where something was synced, the
+//! files must be there that say what belongs to the engine.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -14,19 +14,19 @@ use super::lists::{list, trees};
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
 
-/// The folder of links; fjall looks at nothing of that name.
+/// The folder of links; fjall ignores this name.
 const LOOK: &str = "weft.look";
 
-/// Whether the files are there without which fjall would begin anew.
-pub(crate) fn complete(folder: &Path) -> Result<(), KvError> {
+/// Checks that the files are there without which fjall would begin an empty engine.
+pub(crate) fn check_complete(folder: &Path) -> Result<(), KvError> {
     let needed = ["version", "keyspaces/0/current"];
     let missing = needed.iter().find(|name| !folder.join(name).exists());
     if let Some(name) = missing {
-        return Err(KvError::damaged(folder, format!("{name} is not there")));
+        return Err(KvError::damaged(folder, format!("{name} is missing")));
     }
     let trees = trees(folder).map_err(|error| KvError::of_file(folder, &error))?;
     if trees.len() < 2 {
-        let what = "no tree of it but the first has the file current";
+        let what = "no tree but the first has the file current";
         return Err(KvError::damaged(folder, what.to_owned()));
     }
     trees
@@ -34,16 +34,16 @@ pub(crate) fn complete(folder: &Path) -> Result<(), KvError> {
         .try_for_each(|tree| list(&folder.join(tree)).map(drop))
 }
 
-/// The last commit that the tables hold; 0 where they hold none. Nothing where nothing can be
-/// written to look: on a full disk, say, on which the engine itself can be opened.
-pub(crate) fn number(folder: &Path) -> Result<Option<u64>, KvError> {
+/// The number of the last commit in the tables; 0 where they have none. `None` where the folder of
+/// links cannot be written: on a full disk, say, on which the engine can be opened all the same.
+pub(crate) fn last_commit(folder: &Path) -> Result<Option<u64>, KvError> {
     let look = folder.join(LOOK);
     let held = match clear(&look).and_then(|()| link_all(folder, &look)) {
         Ok(trees) => number_in(folder, &look, &trees).map(Some),
-        Err(error) if no_room(&error) => Ok(None),
+        Err(error) if is_full(&error) => Ok(None),
         Err(error) => Err(KvError::open(folder, &error)),
     };
-    // What stays is removed by the next look.
+    // The next look removes what is left.
     let _ = clear(&look);
     held
 }
@@ -55,7 +55,8 @@ fn clear(look: &Path) -> io::Result<()> {
     }
 }
 
-fn no_room(error: &io::Error) -> bool {
+/// Whether the file system takes no more.
+fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(
         error.kind(),
@@ -63,7 +64,7 @@ fn no_room(error: &io::Error) -> bool {
     )
 }
 
-/// Makes the folder of links; answers the trees.
+/// Makes the folder of links. Returns the trees.
 fn link_all(folder: &Path, look: &Path) -> io::Result<Vec<PathBuf>> {
     let trees = trees(folder)?;
     for tree in &trees {
@@ -89,7 +90,7 @@ fn open(folder: &Path) -> lsm_tree::Result<AnyTree> {
     Config::new(folder, counter(), counter()).open()
 }
 
-/// Makes a folder whose files are those of another, by links or as copies.
+/// Makes a folder with the files of another, as links or copies.
 fn link(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,6 +1,5 @@
-//! Failures that pass: where the system had no descriptor or no room for a moment, the engine
-//! refuses changes for that moment, and goes on by itself with everything that it acknowledged and
-//! nothing else.
+//! Transient failures: while the system has no descriptor or no disk space, the engine refuses
+//! changes; then it recovers by itself with everything that it acknowledged and nothing else.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use weft_kv::{Batch, FjallKv, FjallOptions, KvError, OrderedKv, Space};
 
 const FOLDER: &str = "WEFT_KV_PASSING_FOLDER";
 const KEYS: Space = Space("keys");
-/// Much more than the engine keeps in memory.
+/// Much more than the engine holds in memory.
 const COMMITS: u64 = 4000;
 
 fn options() -> FjallOptions {
@@ -32,7 +31,7 @@ fn commit(kv: &FjallKv, number: u64) -> Result<(), KvError> {
     kv.write(Batch { changes })
 }
 
-/// What was acknowledged is there, and what was refused is not.
+/// Acknowledged commits are there, and refused ones are not.
 fn check(kv: &FjallKv, acknowledged: &[u64]) {
     let snapshot = kv.snapshot().unwrap();
     for number in 0..COMMITS + 1000 {
@@ -43,8 +42,8 @@ fn check(kv: &FjallKv, acknowledged: &[u64]) {
     assert_eq!(kv.committed(), acknowledged.len() as u64);
 }
 
-/// Commits until that is refused; then `relieve` takes the trouble away, and it goes on by itself.
-/// `lasting`: it cannot before, as where it makes room on its own.
+/// Commits until a commit is refused; then `relieve` removes the cause, and the engine recovers by
+/// itself. `lasting`: it cannot recover before that, as where it frees space by itself.
 fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
     let mut acknowledged = Vec::new();
     let mut refused = None;
@@ -66,7 +65,7 @@ fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
             Ok(()) if lasting => panic!("there is nothing to go on with"),
             Ok(()) => acknowledged.push(number),
         }
-        // Reads go on.
+        // Reads continue.
         let found = kv.snapshot().unwrap().get(KEYS, &last.to_be_bytes());
         assert!(found.unwrap() == Some(value(last)));
     }
@@ -91,7 +90,7 @@ fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
     acknowledged
 }
 
-/// The child: its limit of descriptors is its own. Does nothing when run as an ordinary test.
+/// The child, which has its own limit of descriptors. Does nothing when run as an ordinary test.
 #[test]
 fn child_that_runs_out_of_descriptors() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
@@ -111,12 +110,12 @@ fn child_that_runs_out_of_descriptors() {
     let acknowledged = survives(&kv, true, || drop(held));
     let words: Vec<String> = acknowledged.iter().map(u64::to_string).collect();
     std::fs::write(folder.with_extension("told"), words.join(" ")).unwrap();
-    // As kill −9.
+    // As after kill −9.
     std::process::abort();
 }
 
 #[test]
-fn an_engine_that_had_no_descriptors_for_a_moment_goes_on_with_all_that_it_acknowledged() {
+fn an_engine_recovers_from_a_lack_of_descriptors_with_all_that_it_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("kv");
     let child = Command::new(std::env::current_exe().unwrap())
@@ -143,9 +142,9 @@ impl Drop for Mounted<'_> {
 }
 
 #[test]
-fn an_engine_whose_disk_was_full_for_a_moment_goes_on_with_all_that_it_acknowledged() {
+fn an_engine_recovers_from_a_full_disk_with_all_that_it_acknowledged() {
     if !rustix::process::geteuid().is_root() {
-        // Only root has a disk of its own for this.
+        // Only root can mount a disk for this.
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,56 +1,54 @@
-//! One opening of fjall's engine: what its folder needs before, and what is closed with it.
+//! One open instance of fjall's engine: what its folder needs before it opens, and what closes with
+//! it.
 //!
-//! [`FjallKv`](crate::FjallKv) has one of these, and another one after a failure that has passed.
+//! [`FjallKv`](crate::FjallKv) has one of these, and a new one after a transient failure.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use parking_lot::Mutex;
 
+use super::compactor::Compactor;
 use super::copier::Copier;
-use super::fault::Fault;
+use super::disk_reserve::{DiskReserve, memtable_bytes};
+use super::fault::EngineFault;
 use super::flush::flush;
 use super::journal::Journals;
 use super::options::{FjallOptions, OnLoss};
-use super::room::Room;
-use super::shrink::Shrinker;
 use crate::KvError;
 use crate::batch::NUMBER_KEY;
-use crate::engine::room;
-use crate::files::{Found, Loss, Watermark, copies, loss};
+use crate::files::{Extent, JournalScan, Loss, OnDamage, Watermark, loss, restore};
+use crate::limits::{LOCK_ATTEMPTS, LOCK_RETRY_INTERVAL};
 
 /// The one fjall keyspace.
 const KEYSPACE: &str = "weft";
-/// How often the folder's lock is tried, a tenth of a second apart.
-const LOCK_TRIES: u32 = 10;
 
-/// What outlives an opening.
-pub(crate) struct Around {
-    pub(crate) room: Arc<Room>,
+/// What outlives an instance.
+pub(crate) struct EngineContext {
+    pub(crate) reserve: Arc<DiskReserve>,
     /// Held for each commit.
     pub(crate) writer: Arc<Mutex<()>>,
-    pub(crate) fault: Arc<Fault>,
+    pub(crate) fault: Arc<EngineFault>,
     /// The number of the last commit.
     pub(crate) committed: Arc<AtomicU64>,
 }
 
-impl Around {
-    pub(crate) fn shrinker(
+impl EngineContext {
+    pub(crate) fn compactor(
         &self,
         folder: &Path,
         database: &Database,
         keyspace: &Keyspace,
-    ) -> Shrinker {
-        Shrinker {
+    ) -> Compactor {
+        Compactor {
             database: database.clone(),
             keyspace: keyspace.clone(),
             folder: folder.to_path_buf(),
-            room: Arc::clone(&self.room),
+            reserve: Arc::clone(&self.reserve),
             writer: Arc::clone(&self.writer),
             fault: Arc::clone(&self.fault),
             committed: Arc::clone(&self.committed),
@@ -58,9 +56,9 @@ impl Around {
     }
 }
 
-/// An engine that is open.
+/// An open engine.
 pub(crate) struct Engine {
-    // First: it ends before the folder's lock is given up.
+    // First: it ends before the folder's lock is released.
     copier: Copier,
     database: Database,
     keyspace: Keyspace,
@@ -69,13 +67,14 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Opens the engine in a folder, or creates it there; also the number of its last commit.
+    /// Opens the engine in a folder, or creates it there. Returns it with the number of its last
+    /// commit.
     pub(crate) fn open(
         path: &Path,
         options: FjallOptions,
-        around: &Around,
+        context: &EngineContext,
     ) -> Result<(Engine, u64), KvError> {
-        // Its files hold what other users may not read.
+        // Other users must not read its files.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|error| KvError::open(path, &error))?;
         let accept_loss = options.loss != OnLoss::Refuse;
@@ -83,7 +82,7 @@ impl Engine {
         let failed = |error: fjall::Error| open_error(path, &error);
         let database = Database::builder(path).cache_size(options.cache).open();
         let database = database.map_err(failed)?;
-        let memtable = room::memtable(path, options.memtable);
+        let memtable = memtable_bytes(path, options.memtable);
         let keyspace = database.keyspace(KEYSPACE, || {
             KeyspaceCreateOptions::default().max_memtable_size(memtable)
         });
@@ -103,7 +102,7 @@ impl Engine {
         }
         let watermark = Watermark::open(path).map_err(unread)?;
         if lost {
-            // So that a gap in the journals is none any more at the next opening.
+            // Close the gap in the journals before the next opening.
             flush(&database, &keyspace).map_err(|reason| KvError::Open {
                 path: path.display().to_string(),
                 reason,
@@ -112,8 +111,8 @@ impl Engine {
         if number < synced {
             watermark.set(number).map_err(unread)?;
         }
-        let shrinker = around.shrinker(path, &database, &keyspace);
-        let copier = Copier::start(path, Arc::clone(&around.room), shrinker);
+        let compactor = context.compactor(path, &database, &keyspace);
+        let copier = Copier::start(path, Arc::clone(&context.reserve), compactor);
         let engine = Engine {
             journals: Journals::new(path),
             watermark,
@@ -144,50 +143,58 @@ impl Engine {
         &self.watermark
     }
 
-    /// Brings everything into tables; or says why not.
-    pub(crate) fn flush(&self) -> Result<(), String> {
-        flush(&self.database, &self.keyspace)
+    /// Writes everything in memory to tables.
+    pub(crate) fn flush(&self) -> Result<(), KvError> {
+        flush(&self.database, &self.keyspace).map_err(|reason| KvError::Engine {
+            doing: "write its tables",
+            reason,
+        })
     }
 
-    /// Ends it without a last pass over its copies: it is opened again at once.
+    /// Closes it without a last pass over its copies, to be reopened at once.
     pub(crate) fn close(mut self) {
         self.copier.abandon();
     }
 }
 
-/// Makes journals such as fjall can read them; true: they lack what was on stable storage, and that
-/// is accepted.
+/// Restores damaged files and truncates journals where fjall can read them. Returns whether they
+/// lack what was on stable storage, where that is accepted.
 fn prepare(path: &Path, on_loss: OnLoss) -> Result<bool, KvError> {
     let _lock = lock(path)?;
-    copies::heal(path, on_loss != OnLoss::Refuse, false)?;
-    let Found { torn, behind, loss } = loss::find(path)?;
-    let mut cuts = torn;
+    let on_damage = match on_loss {
+        OnLoss::Refuse => OnDamage::Refuse,
+        OnLoss::Skip | OnLoss::RollBack => OnDamage::Accept,
+    };
+    restore(path, on_damage, Extent::Opening)?;
+    let JournalScan { torn, behind, loss } = loss::scan(path)?;
+    let mut truncations = torn;
     if let Some(loss) = &loss {
         match on_loss {
             OnLoss::Refuse => return Err(lost_error(loss)),
             OnLoss::Skip => {}
             OnLoss::RollBack => {
-                cuts.retain(|(path, _)| behind.iter().all(|(other, _)| other != path));
-                cuts.extend(behind);
+                truncations.retain(|(path, _)| behind.iter().all(|(other, _)| other != path));
+                truncations.extend(behind);
             }
         }
-        loss::keep(&cuts).map_err(|error| KvError::open(path, &error))?;
+        loss::back_up(&truncations).map_err(|error| KvError::open(path, &error))?;
     }
-    let trimmed = loss::trim(&cuts).and_then(|()| loss::have_one(path));
-    trimmed.map_err(|error| KvError::open(path, &error))?;
+    let truncated = loss::truncate(&truncations).and_then(|()| loss::ensure_journal(path));
+    truncated.map_err(|error| KvError::open(path, &error))?;
     Ok(loss.is_some())
 }
 
-/// Holds fjall's lock on a folder: the journals of an engine in use are not what they will be.
+/// Takes fjall's lock on a folder: the journals of an open engine change meanwhile. `None` where
+/// there is no engine yet.
 pub(crate) fn lock(path: &Path) -> Result<Option<File>, KvError> {
     let Ok(file) = File::open(path.join("lock")) else {
         return Ok(None);
     };
-    for _ in 0..LOCK_TRIES {
+    for _ in 0..LOCK_ATTEMPTS {
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
-            // An engine that was just dropped lets go of it when its threads have ended.
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(100)),
+            // An engine that was just dropped releases it when its threads have ended.
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_INTERVAL),
             Err(TryLockError::Error(error)) => return Err(KvError::open(path, &error)),
         }
     }
@@ -206,7 +213,7 @@ pub(crate) fn lost_error(loss: &Loss) -> KvError {
 fn open_error(path: &Path, error: &fjall::Error) -> KvError {
     let reason = match error {
         fjall::Error::Locked => {
-            "another process has it open; stop that one first, or use another folder".into()
+            "another process has it open; stop that process first, or use another folder".into()
         }
         fjall::Error::InvalidVersion(Some(_)) => {
             "it was written by another version of the engine".into()
