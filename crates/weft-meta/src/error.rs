@@ -1,4 +1,4 @@
-//! What can go wrong in the namespace, and the one mapping to the codes of the wire.
+//! Errors of the namespace, and their mapping to the codes of the wire.
 
 use thiserror::Error;
 use weft_kv::KvError;
@@ -21,7 +21,7 @@ pub enum MetaError {
     },
     /// No checkpoint of this file or directory has this name, or none that all servers have.
     #[error(
-        "{path}: there is no such checkpoint: {name}; `weft checkpoint list` shows those there are"
+        "{path}: there is no checkpoint {name}; `weft checkpoint list` shows the existing ones"
     )]
     NoCheckpoint {
         /// The file or directory.
@@ -29,35 +29,33 @@ pub enum MetaError {
         /// The checkpoint's name.
         name: String,
     },
-    /// A directory that has checkpoints was to be removed.
+    /// A directory that has checkpoints cannot be removed.
     #[error(
-        "{path}: a directory that keeps checkpoints cannot be removed; `weft checkpoint list` shows them, `weft checkpoint delete` \
-         deletes them (one that is being deleted goes when all servers have answered)"
+        "{path}: a directory that has checkpoints cannot be removed; `weft checkpoint list` shows them, `weft checkpoint delete` \
+         deletes them (one that is being deleted ends when all servers have answered)"
     )]
     HasCheckpoints {
         /// Its path, or its name in the tree that is rolled back.
         path: String,
     },
-    /// A tree was to be rolled back, and with it a file to bytes that lay with its metadata, but
-    /// its cells have checkpoints.
+    /// A rollback of a tree would make a file inline again, but its cells have checkpoints.
     #[error(
-        "{name} was small then, and its own checkpoints would go with the cells that it has now; `weft checkpoint delete` them, or \
-         copy it from the checkpoint and remove it, first"
+        "{name} was stored with its metadata then, and its own checkpoints would be lost with its present cells; first delete them \
+         (`weft checkpoint delete`), or copy the file from the checkpoint and remove it"
     )]
     HasOwnCheckpoints {
         /// Its name in the tree.
         name: String,
     },
-    /// It is in a checkpoint.
-    #[error("it belongs to a checkpoint and stays as it is")]
+    /// It belongs to a checkpoint.
+    #[error("file {id} belongs to a checkpoint and cannot change")]
     ReadOnly {
         /// Its id.
         id: u64,
     },
-    /// Another client changes names there ahead of the service: it has to give these directories
-    /// back first.
+    /// These directories are delegated to another client, which must return them first.
     #[error(
-        "directories {directories:?} are delegated to another client, which does not give them back; try again"
+        "directories {directories:?} are delegated to another client, which does not return them; try again"
     )]
     Delegated {
         /// Their ids.
@@ -69,34 +67,34 @@ pub enum MetaError {
         /// The path.
         path: String,
     },
-    /// Something on the way, or the last component, is no directory.
-    #[error("{path}: a directory is needed here, and this is none")]
+    /// A component on the way, or the last one, is no directory.
+    #[error("{path}: this is not a directory")]
     NotDirectory {
         /// The path.
         path: String,
     },
-    /// A directory, where something else is needed.
+    /// A directory, where another file is needed.
     #[error("{path}: this is a directory")]
     IsDirectory {
         /// The path.
         path: String,
     },
-    /// A name with a slash at its end, of which there is no directory, where a file was to be made.
+    /// A file cannot be created under a name that ends with a slash.
     #[error(
-        "{path}: a name with a slash at its end is a directory's, and there is none: leave the slash out to make a file"
+        "{path}: a name that ends with a slash needs a directory, and there is none; omit the slash to create a file"
     )]
     FileWithSlash {
         /// The path.
         path: String,
     },
-    /// The directory holds entries.
+    /// The directory has entries.
     #[error("{path}: the directory is not empty")]
     NotEmpty {
         /// The path.
         path: String,
     },
-    /// The layout of a file that has data cannot be another.
-    #[error("{path}: its layout cannot change: it holds data; empty it, or copy it to a new file")]
+    /// The layout of a file that has data cannot change.
+    #[error("{path}: its layout cannot change: it has data; empty it, or copy it to a new file")]
     LayoutHasData {
         /// The path.
         path: String,
@@ -107,14 +105,14 @@ pub enum MetaError {
         /// The path.
         path: String,
     },
-    /// The mode does not give the caller what it needs.
+    /// The caller lacks a permission.
     #[error("{path}: user {uid} has no {need} permission")]
     Denied {
         /// The path.
         path: String,
         /// The caller.
         uid: u32,
-        /// read, write or search.
+        /// The permission: read, write or search.
         need: &'static str,
     },
     /// Only the owner, or only root, may do this.
@@ -139,20 +137,20 @@ pub enum MetaError {
         /// The path.
         path: String,
     },
-    /// A name is longer than a name can be.
-    #[error("a name of {length} bytes is too long: {NAME_MAX} are possible")]
+    /// A name is too long.
+    #[error("a name of {length} bytes is too long: at most {NAME_MAX} are possible")]
     NameTooLong {
         /// Its bytes.
         length: usize,
     },
-    /// A path, or a link's text, is longer than a path can be.
-    #[error("a path of {length} bytes is too long: {PATH_MAX} are possible")]
+    /// A path, or a link's text, is too long.
+    #[error("a path of {length} bytes is too long: at most {PATH_MAX} are possible")]
     PathTooLong {
         /// Its bytes.
         length: usize,
     },
-    /// The file has as many names as it can have.
-    #[error("{path}: the file has {HARD_LINKS_MAX} names already, and that is the most")]
+    /// The file has the most names that it can have.
+    #[error("{path}: the file has {HARD_LINKS_MAX} names already, the most possible")]
     TooManyLinks {
         /// The path.
         path: String,
@@ -165,7 +163,7 @@ pub enum MetaError {
         /// The attribute.
         name: String,
     },
-    /// The extended attribute is there and must not be.
+    /// The extended attribute exists, and the caller wants to create it.
     #[error("{path}: the extended attribute {name} exists already")]
     AttributeExists {
         /// The path.
@@ -181,34 +179,38 @@ pub enum MetaError {
         /// Bytes of the value.
         length: usize,
     },
-    /// All extended attributes of a file together are too large.
-    #[error("{path}: its extended attributes would be {length} of at most {XATTR_TOTAL_MAX} bytes")]
+    /// The extended attributes of a file are too large together.
+    #[error(
+        "{path}: its extended attributes would have {length} of at most {XATTR_TOTAL_MAX} bytes"
+    )]
     AttributesFull {
         /// The path.
         path: String,
-        /// Bytes they would have.
+        /// The bytes that they would have.
         length: u64,
     },
-    /// The file was deleted, or its id was never given out.
-    #[error("it does not exist any more: it was removed")]
+    /// The file was deleted, or its id was never allocated.
+    #[error("file {id} no longer exists: it was removed")]
     Stale {
         /// Its id.
         id: u64,
     },
-    /// The bytes lie with the metadata, and the caller needs them in the cells: spill the file,
-    /// then repeat.
-    #[error("its bytes lie with its metadata and must go to its cells first; try again")]
+    /// The file is inline, and the caller needs its bytes in the cells: spill the file, then
+    /// repeat.
+    #[error(
+        "the bytes of file {id} are stored with its metadata and must be moved to its cells first; try again"
+    )]
     Inline {
         /// Its id.
         id: u64,
     },
-    /// The bytes are in the cells, and the caller takes them for inline.
-    #[error("its bytes are in its cells and are written there")]
+    /// The bytes are in the cells, and the caller assumes them inline.
+    #[error("the bytes of file {id} are in its cells and must be written there")]
     Spilled {
         /// Its id.
         id: u64,
     },
-    /// A size past the largest offset.
+    /// A size beyond the largest offset.
     #[error("{path}: a file cannot have {size} bytes: at most 2^63 - 1")]
     TooLarge {
         /// The path.
@@ -216,7 +218,7 @@ pub enum MetaError {
         /// The size asked for.
         size: u64,
     },
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{path}: {reason}")]
     Invalid {
         /// The path.
@@ -225,12 +227,12 @@ pub enum MetaError {
         reason: &'static str,
     },
     /// A caller with more groups than the wire allows.
-    #[error("{count} supplementary groups are too many: {GROUPS_MAX} are possible")]
+    #[error("{count} supplementary groups are too many: at most {GROUPS_MAX} are possible")]
     TooManyGroups {
-        /// How many there were.
+        /// Their number.
         count: usize,
     },
-    /// The layout asked for is not legal.
+    /// The requested layout is not legal.
     #[error("{path}: {source}")]
     Layout {
         /// The path.
@@ -244,12 +246,12 @@ pub enum MetaError {
         /// The id.
         server: u32,
     },
-    /// The base asked for is not among the servers asked for.
+    /// The requested base is not among the requested servers.
     #[error("{path}: server {base} cannot be the base: it is not among the file's servers")]
     BaseNotAmong {
         /// The path.
         path: String,
-        /// The base asked for.
+        /// The requested base.
         base: u32,
     },
     /// Not possible for this kind of file, or not yet.
@@ -260,9 +262,9 @@ pub enum MetaError {
         /// What is not supported.
         reason: &'static str,
     },
-    /// More would be used than a bound allows.
+    /// The usage would exceed a bound.
     #[error(
-        "{payer} would use {wanted} {what}, and {bound} are allowed: remove something, or have `weft quota set` allow more"
+        "{payer} would use {wanted} {what}, and {bound} are allowed; remove files, or raise the bound with `weft quota set`"
     )]
     QuotaExceeded {
         /// The payer that has the bound.
@@ -271,19 +273,19 @@ pub enum MetaError {
         what: &'static str,
         /// The bound.
         bound: u64,
-        /// What would be used then.
+        /// The usage that was refused.
         wanted: u128,
     },
-    /// A directory, or a file with several names, does not leave its tree.
-    #[error("{path}: it cannot go into a tree with another quota: copy it")]
+    /// A directory, or a file with several names, cannot leave its tree.
+    #[error("{path}: it cannot move to a tree with another quota; copy it")]
     CrossDevice {
         /// The path.
         path: String,
     },
-    /// The engine holds no volume.
+    /// The engine has no volume.
     #[error("there is no volume here; format one first")]
     NotFormatted,
-    /// The engine holds a volume already.
+    /// The engine has a volume already.
     #[error("there is a volume here already ({name}); it is not formatted again")]
     AlreadyFormatted {
         /// Its name.
@@ -291,12 +293,12 @@ pub enum MetaError {
     },
     /// The volume was written by another version.
     #[error(
-        "the volume has namespace format {found}, this build knows {known}; use the matching build"
+        "the volume has namespace format {found}, this build supports {known}; use the matching build"
     )]
     FormatVersion {
-        /// What was found.
+        /// The volume's format.
         found: u32,
-        /// What this build writes.
+        /// The format of this build.
         known: u32,
     },
     /// The settings of a new volume are not legal.
@@ -310,25 +312,23 @@ pub enum MetaError {
     WrongIntent {
         /// Its number.
         number: u64,
-        /// What the caller took it for.
+        /// The kind that the caller expects.
         expected: &'static str,
     },
-    /// A stored record cannot be read, or one that must be there is missing.
+    /// A stored record is unreadable, or a necessary one is missing.
     #[error("the namespace is damaged: {what} {id}: {reason}")]
     Corrupt {
-        /// What kind of record.
+        /// The kind of record.
         what: &'static str,
-        /// Of which file or number.
+        /// Its file or number.
         id: u64,
         /// What is wrong.
         reason: String,
     },
-    /// Changes that the service acknowledged are gone.
-    #[error(
-        "changes of names that the service acknowledged are gone since it came back without them"
-    )]
+    /// Changes that the service acknowledged are lost.
+    #[error("changes of names that the service acknowledged were lost when it restarted")]
     Lost {
-        /// When it came back without them, in nanoseconds since the epoch.
+        /// When it restarted without them, in nanoseconds since the epoch.
         began: i64,
     },
     /// The engine failed.
@@ -337,7 +337,7 @@ pub enum MetaError {
 }
 
 impl MetaError {
-    /// The code that crosses the wire.
+    /// The code on the wire.
     pub fn code(&self) -> Code {
         match self {
             MetaError::NotFound { .. } | MetaError::NoCheckpoint { .. } => Code::NotFound,
@@ -385,7 +385,239 @@ impl MetaError {
     }
 }
 
-/// A path for a message, escaped: the reader's terminal must not interpret another user's bytes.
+/// Escapes a path for a message: a terminal must not interpret another user's bytes.
 pub(crate) fn text(path: &[u8]) -> String {
     weft_proto::text::escape(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Display;
+
+    use super::*;
+
+    #[allow(clippy::too_many_lines, reason = "one of each variant")]
+    fn one_of_each() -> Vec<MetaError> {
+        vec![
+            MetaError::NotFound {
+                path: "the path".to_owned(),
+            },
+            MetaError::NoCheckpoint {
+                path: "the path".to_owned(),
+                name: "the name".to_owned(),
+            },
+            MetaError::HasCheckpoints {
+                path: "the path".to_owned(),
+            },
+            MetaError::HasOwnCheckpoints {
+                name: "the name".to_owned(),
+            },
+            MetaError::ReadOnly { id: 4097 },
+            MetaError::Delegated {
+                directories: vec![4097],
+            },
+            MetaError::Exists {
+                path: "the path".to_owned(),
+            },
+            MetaError::NotDirectory {
+                path: "the path".to_owned(),
+            },
+            MetaError::IsDirectory {
+                path: "the path".to_owned(),
+            },
+            MetaError::FileWithSlash {
+                path: "the path".to_owned(),
+            },
+            MetaError::NotEmpty {
+                path: "the path".to_owned(),
+            },
+            MetaError::LayoutHasData {
+                path: "the path".to_owned(),
+            },
+            MetaError::LayoutInUse {
+                path: "the path".to_owned(),
+            },
+            MetaError::Denied {
+                path: "the path".to_owned(),
+                uid: 4097,
+                need: "a need",
+            },
+            MetaError::NotOwner {
+                path: "the path".to_owned(),
+                uid: 4097,
+                action: "an action",
+            },
+            MetaError::LinkToDirectory {
+                path: "the path".to_owned(),
+            },
+            MetaError::Loop {
+                path: "the path".to_owned(),
+            },
+            MetaError::NameTooLong { length: 4097 },
+            MetaError::PathTooLong { length: 4097 },
+            MetaError::TooManyLinks {
+                path: "the path".to_owned(),
+            },
+            MetaError::NoAttribute {
+                path: "the path".to_owned(),
+                name: "the name".to_owned(),
+            },
+            MetaError::AttributeExists {
+                path: "the path".to_owned(),
+                name: "the name".to_owned(),
+            },
+            MetaError::AttributeTooLarge {
+                path: "the path".to_owned(),
+                length: 4097,
+            },
+            MetaError::AttributesFull {
+                path: "the path".to_owned(),
+                length: 4097,
+            },
+            MetaError::Stale { id: 4097 },
+            MetaError::Inline { id: 4097 },
+            MetaError::Spilled { id: 4097 },
+            MetaError::TooLarge {
+                path: "the path".to_owned(),
+                size: 4097,
+            },
+            MetaError::Invalid {
+                path: "the path".to_owned(),
+                reason: "a reason",
+            },
+            MetaError::TooManyGroups { count: 4097 },
+            MetaError::Layout {
+                path: "the path".to_owned(),
+                source: LayoutError::Cells { cells: 0 },
+            },
+            MetaError::UnknownServer { server: 4097 },
+            MetaError::BaseNotAmong {
+                path: "the path".to_owned(),
+                base: 4097,
+            },
+            MetaError::Unsupported {
+                path: "the path".to_owned(),
+                reason: "a reason",
+            },
+            MetaError::QuotaExceeded {
+                payer: "the payer".to_owned(),
+                what: "a what",
+                bound: 4097,
+                wanted: 8193,
+            },
+            MetaError::CrossDevice {
+                path: "the path".to_owned(),
+            },
+            MetaError::NotFormatted,
+            MetaError::AlreadyFormatted {
+                name: "the name".to_owned(),
+            },
+            MetaError::FormatVersion {
+                found: 4097,
+                known: 4097,
+            },
+            MetaError::Settings {
+                reason: "the reason".to_owned(),
+            },
+            MetaError::WrongIntent {
+                number: 4097,
+                expected: "another kind",
+            },
+            MetaError::Corrupt {
+                what: "a what",
+                id: 4097,
+                reason: "the reason".to_owned(),
+            },
+            MetaError::Lost { began: 4097 },
+            MetaError::Kv(KvError::Aborted),
+        ]
+    }
+
+    /// The values that a message must show. A new variant belongs in [`one_of_each`], too.
+    #[allow(
+        clippy::match_same_arms,
+        clippy::too_many_lines,
+        reason = "one arm for each variant"
+    )]
+    fn values(error: &MetaError) -> Vec<&dyn Display> {
+        match error {
+            MetaError::NotFound { path } => vec![path],
+            MetaError::NoCheckpoint { path, name } => vec![path, name],
+            MetaError::HasCheckpoints { path } => vec![path],
+            MetaError::HasOwnCheckpoints { name } => vec![name],
+            MetaError::ReadOnly { id } => vec![id],
+            MetaError::Delegated { directories } => vec![&directories[0]],
+            MetaError::Exists { path } => vec![path],
+            MetaError::NotDirectory { path } => vec![path],
+            MetaError::IsDirectory { path } => vec![path],
+            MetaError::FileWithSlash { path } => vec![path],
+            MetaError::NotEmpty { path } => vec![path],
+            MetaError::LayoutHasData { path } => vec![path],
+            MetaError::LayoutInUse { path } => vec![path],
+            MetaError::Denied { path, uid, need } => {
+                vec![path, uid, need]
+            }
+            MetaError::NotOwner { path, uid, action } => {
+                vec![path, uid, action]
+            }
+            MetaError::LinkToDirectory { path } => vec![path],
+            MetaError::Loop { path } => vec![path],
+            MetaError::NameTooLong { length } => vec![length],
+            MetaError::PathTooLong { length } => vec![length],
+            MetaError::TooManyLinks { path } => vec![path],
+            MetaError::NoAttribute { path, name } => vec![path, name],
+            MetaError::AttributeExists { path, name } => vec![path, name],
+            MetaError::AttributeTooLarge { path, length } => {
+                vec![path, length]
+            }
+            MetaError::AttributesFull { path, length } => {
+                vec![path, length]
+            }
+            MetaError::Stale { id } => vec![id],
+            MetaError::Inline { id } => vec![id],
+            MetaError::Spilled { id } => vec![id],
+            MetaError::TooLarge { path, size } => vec![path, size],
+            MetaError::Invalid { path, reason } => vec![path, reason],
+            MetaError::TooManyGroups { count } => vec![count],
+            MetaError::Layout { path, source } => vec![path, source],
+            MetaError::UnknownServer { server } => vec![server],
+            MetaError::BaseNotAmong { path, base } => vec![path, base],
+            MetaError::Unsupported { path, reason } => vec![path, reason],
+            MetaError::QuotaExceeded {
+                payer,
+                what,
+                bound,
+                wanted,
+            } => vec![payer, what, bound, wanted],
+            MetaError::CrossDevice { path } => vec![path],
+            MetaError::NotFormatted => vec![],
+            MetaError::AlreadyFormatted { name } => vec![name],
+            MetaError::FormatVersion { found, known } => vec![found, known],
+            MetaError::Settings { reason } => vec![reason],
+            MetaError::WrongIntent { number, expected } => {
+                vec![number, expected]
+            }
+            MetaError::Corrupt { what, id, reason } => {
+                vec![what, id, reason]
+            }
+            MetaError::Lost { began: _ } => vec![],
+            MetaError::Kv(error) => vec![error],
+        }
+    }
+
+    #[test]
+    fn every_message_has_the_style_of_messages_and_shows_its_values() {
+        let all = one_of_each();
+        let kinds: std::collections::HashSet<_> = all.iter().map(std::mem::discriminant).collect();
+        assert_eq!(kinds.len(), all.len());
+        for error in all {
+            let text = error.to_string();
+            let first = text.chars().next().unwrap_or('.');
+            assert!(first.is_lowercase() || first.is_numeric(), "{text}");
+            assert!(!text.ends_with('.') && !text.contains('\n'), "{text}");
+            for value in values(&error) {
+                assert!(text.contains(&value.to_string()), "{value}: {text}");
+            }
+        }
+    }
 }

@@ -1,16 +1,16 @@
 //! The namespace of a volume over an ordered transactional key-value engine.
 //!
-//! Every operation is one atomic transaction and has a file of its own under `ops/`. It takes the
+//! Every operation is one atomic transaction and has its own file under `ops/`. It takes the
 //! request of the wire, checks permissions and returns the reply. The caller supplies the time,
-//! carries intents to the I/O servers and syncs the engine. `docs/design/0004-metadata.md` has the
-//! key layout and says what each crash leaves behind.
+//! carries out intents on the I/O servers and syncs the engine. `docs/design/0004-metadata.md` has
+//! the key layout and says what each crash leaves behind.
 //!
-//! Rooms, from the top down; a file imports only from rooms below its own:
+//! Modules, from the top down; a file imports only from modules below its own:
 //! - `namespace/`: the public handle; it passes calls on.
 //! - `check/`, `ops/`: functions over one transaction each.
 //! - `tx/`: the transaction, and how it reaches the engine.
-//! - `state/`: the composition of the parts that rooms below own in memory.
-//! - `quota/`, `intents/`, `leases/`, `open/`, `servers/`, `locks/`: the parts.
+//! - `state/`: all state in memory, composed of the tables that the next modules own.
+//! - `quota/`, `intents/`, `leases/`, `open/`, `servers/`, `locks/`: those tables.
 //! - `paths/`, `checkpoints/`, `access/`, `records/`: reads and records, without state.
 //!
 //! Invariants:
@@ -19,7 +19,7 @@
 //! 2. `links` counts names (directories: 2 + directories inside); a directory's `size` counts
 //!    entries.
 //! 3. Ids and intent numbers ascend and are never reused.
-//! 4. `size_exact` is false in the engine before a writer is told that it is attached.
+//! 4. `size_exact` is false in the engine before the attach of a writer is answered.
 //! 5. Lock order: the engine's writer, then the open files.
 //!
 //! Deliberately absent: I/O, timers, threads, the network, syncing (except for a server's changed

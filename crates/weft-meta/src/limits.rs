@@ -12,13 +12,16 @@ pub const HARD_LINKS_MAX: u32 = 65_000;
 /// Changes that the log keeps. A watcher that falls further behind drops all that it caches.
 pub(crate) const CHANGES_KEPT_MAX: usize = 65_536;
 
-/// Changes that one watch reads, so that the lock of the log is held for a short time.
+/// Changes that one watch reads, so that the lock of the log is held briefly.
 pub(crate) const CHANGES_SCAN_MAX: usize = 4096;
 
-/// Leases at a time; beyond them none is given.
+/// Bytes of a file's number, or of an entry beside its name, in the answer to a watch, at most.
+pub(crate) const INVALIDATION_BYTES: usize = 24;
+
+/// Leases at a time; beyond them none is granted.
 pub(crate) const LEASES_MAX: usize = 1 << 18;
 
-/// Delegations at a time; beyond them none is given.
+/// Delegations at a time; beyond them none is granted.
 pub(crate) const DELEGATIONS_MAX: usize = 4096;
 
 /// Locks that all clients together may hold.
@@ -26,21 +29,21 @@ pub(crate) const LOCKS_TOTAL_MAX: usize = 1 << 20;
 
 // Servers.
 
-/// A server that was not heard of for so long counts as down, in nanoseconds.
-pub(crate) const SILENCE_MAX: i64 = 5_000_000_000;
+/// Nanoseconds without a heartbeat after which a server counts as down.
+pub(crate) const HEARTBEAT_TIMEOUT: i64 = 5_000_000_000;
 
-/// Least time between two records of a server's durable position, in nanoseconds. The record is
-/// what an older copy of a store is recognised by.
-pub(crate) const RECORD_INTERVAL: i64 = 20_000_000_000;
+/// Nanoseconds between two records of a server's durable position, at least. The record reveals an
+/// older copy of a store.
+pub(crate) const POSITION_RECORD_INTERVAL: i64 = 20_000_000_000;
 
 /// Bytes of the longest address of a server.
 pub(crate) const ADDRESS_MAX: usize = 255;
 
 // A restart.
 
-/// Ids that are skipped after a crash: more than can have been given out in the seconds whose
-/// commits power loss may have taken back. I/O servers may hold data under those ids, and clients
-/// may still use them.
+/// Ids that are skipped after a crash: more than can have been allocated in the seconds whose
+/// commits power loss may have taken. I/O servers may have data under those ids, and clients may
+/// still use them.
 pub(crate) const IDS_SKIPPED: u64 = 1 << 20;
 
 /// Orphans that one transaction removes.
@@ -48,20 +51,20 @@ pub(crate) const ORPHANS_PAGE: usize = 256;
 
 // Pages of answers.
 
-/// Bytes of entries in one page of a directory. The rest of the body is for the directory itself,
+/// Bytes of entries in one page of a directory. The rest of the message body is for the directory,
 /// whose layout may name thousands of servers.
 pub(crate) const LIST_PAGE_BYTES: usize = BODY_MAX as usize - (128 << 10);
 
-/// About the most bytes in a page of quotas.
+/// Bytes after which a page of quotas ends.
 pub(crate) const QUOTAS_PAGE_BYTES: usize = 512 << 10;
 
 /// Names that one call for the checkpoints of a directory's files reads.
 pub(crate) const CHECKPOINTS_NAMES_MAX: usize = 2000;
 
-/// Checkpoints that are listed of one file; a page ends when it has so many.
+/// Checkpoints listed of one file; a page ends when it has so many.
 pub(crate) const CHECKPOINTS_PAGE: usize = 500;
 
-/// A page of intents ends when they are about so many files: trees have many.
+/// Files after which a page of intents ends: an intent about a tree has many.
 pub(crate) const INTENT_FILES_MAX: usize = 1 << 17;
 
 // Checks and repairs.
@@ -72,14 +75,17 @@ pub(crate) const CHECK_WINDOW: usize = 1 << 20;
 /// Inodes that a check across servers reads for one page.
 pub(crate) const FILES_PAGE: usize = 2000;
 
-/// About the most bytes in such a page.
+/// Bytes after which such a page ends.
 pub(crate) const FILES_PAGE_BYTES: usize = 512 << 10;
 
 /// Entries that one repair moves to `/lost+found`.
 pub(crate) const MOVES_MAX: usize = 1000;
 
+/// Bytes of a name that a repair gives in `/lost+found`; a suffix follows where it is taken.
+pub(crate) const LOST_NAME_MAX: usize = 200;
+
 /// Names of a removed file that the outcome of its repair shows.
 pub(crate) const NAMES_SHOWN: usize = 8;
 
-/// Bytes that an extended attribute keeps of what is known of a found file.
-pub(crate) const KNOWN_MAX: usize = 16 << 10;
+/// Bytes of the extended attribute that says what is known about a recovered file.
+pub(crate) const LOST_NOTE_MAX: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! Access control lists: what they allow, what becomes of modes, and what new files inherit.
+//! Access control lists: what they allow, how they relate to modes, and what new files inherit.
 
 use crate::common;
 
@@ -12,11 +12,11 @@ const DEFAULT: &str = "system.posix_acl_default";
 const NOBODY: u32 = u32::MAX;
 
 on_both_engines! {
-    an_acl_and_the_mode_say_the_same
-    an_acl_that_says_no_more_than_a_mode_is_the_mode
+    the_acl_and_the_mode_agree
+    an_acl_that_a_mode_can_express_is_stored_as_the_mode
     only_the_owner_sets_an_acl_and_only_directories_have_default_ones
-    what_is_made_in_a_directory_inherits_its_default_acl
-    without_a_default_acl_the_umask_counts
+    new_files_inherit_the_default_acl_of_their_directory
+    without_a_default_acl_the_umask_applies
     acls_are_listed_and_removed
     other_system_attributes_are_not_supported
 }
@@ -78,7 +78,7 @@ fn sample() -> Entries {
     ]
 }
 
-fn an_acl_and_the_mode_say_the_same(v: &mut Volume) {
+fn the_acl_and_the_mode_agree(v: &mut Volume) {
     v.create(1, "f", 0o644).unwrap();
     refused!(get(v, "f", ACCESS), NoAttribute);
     let before = v.stat(0, "f").unwrap();
@@ -99,7 +99,7 @@ fn an_acl_and_the_mode_say_the_same(v: &mut Volume) {
     assert_eq!(masked, acl(&expected));
 }
 
-fn an_acl_that_says_no_more_than_a_mode_is_the_mode(v: &mut Volume) {
+fn an_acl_that_a_mode_can_express_is_stored_as_the_mode(v: &mut Volume) {
     v.create(1, "f", 0o7644).unwrap();
     let minimal = acl(&[(1, 7, NOBODY), (4, 5, NOBODY), (32, 1, NOBODY)]);
     set(v, 1, "f", ACCESS, &minimal).unwrap();
@@ -122,7 +122,7 @@ fn only_the_owner_sets_an_acl_and_only_directories_have_default_ones(v: &mut Vol
         0o777,
         "a default ACL is for others"
     );
-    // In a file of a group that the caller is not in, the set-group-ID bit goes, as by chmod.
+    // On a file of a group that the caller is not in, the set-group-ID bit is cleared, as by chmod.
     v.chown(0, "f", None, Some(77)).unwrap();
     v.chmod(0, "f", 0o2755).unwrap();
     set(v, 1, "f", ACCESS, &value).unwrap();
@@ -135,7 +135,7 @@ fn attach_with(v: &mut Volume, path: &str, mode: u32, umask: u32) -> Attributes 
     v.attach(1, &request).unwrap().reply.attributes
 }
 
-fn what_is_made_in_a_directory_inherits_its_default_acl(v: &mut Volume) {
+fn new_files_inherit_the_default_acl_of_their_directory(v: &mut Volume) {
     v.mkdir(1, "d", 0o777).unwrap();
     let default = [
         (1, 7, NOBODY),
@@ -175,7 +175,7 @@ fn what_is_made_in_a_directory_inherits_its_default_acl(v: &mut Volume) {
     refused!(get(v, "d/g", ACCESS), NoAttribute);
 }
 
-fn without_a_default_acl_the_umask_counts(v: &mut Volume) {
+fn without_a_default_acl_the_umask_applies(v: &mut Volume) {
     assert_eq!(attach_with(v, "f", 0o4777, 0o027).mode, 0o4750);
     let request = MakeNodeRequest {
         who: who(1),
@@ -220,7 +220,7 @@ fn acls_are_listed_and_removed(v: &mut Volume) {
         0o660,
         "the mask stays the group's"
     );
-    // A list without entries takes it away, too.
+    // A list without entries removes it, too.
     set(v, 1, "d", DEFAULT, &acl(&sample())).unwrap();
     set(v, 1, "d", DEFAULT, &acl(&[])).unwrap();
     refused!(get(v, "d", DEFAULT), NoAttribute);
@@ -288,7 +288,7 @@ fn malformed_acls_are_refused() {
     }
 }
 
-/// POSIX.1e 23.1.5, read slowly: the steps of the access check algorithm for one process.
+/// POSIX.1e 23.1.5: the steps of the access check algorithm for one process.
 fn naive(entries: &Entries, owner: u32, group: u32, who: &Credentials, wanted: u16) -> bool {
     let find = |tag: u16| entries.iter().find(|e| e.0 == tag);
     let mask = find(16).map_or(7, |e| e.1);
@@ -345,7 +345,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn what_an_acl_allows_is_what_posix_says(
+    fn an_acl_allows_what_posix_says(
         entries in entries(),
         owner in 1u32..6,
         group in prop::sample::select(vec![1u32, 2, 3, 20, 30, 40]),

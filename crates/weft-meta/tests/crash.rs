@@ -1,9 +1,9 @@
 //! Failures and crashes at every step of every operation.
 //!
-//! A script with one of everything runs over an engine that fails at its n-th step, for every n:
-//! before the commit (nothing happened) and after it (it happened, but nobody was told). And it
-//! runs over an engine that loses power after every prefix of its commits. Each time the
-//! invariants hold, the service opens again, and what is owed can be carried through.
+//! A script with every operation runs over an engine that fails at its n-th step, for every n:
+//! before the commit (no effect) and after it (an effect without an answer). It also runs over an
+//! engine that loses power after every prefix of its commits. Each time the invariants hold, the
+//! service opens again, and pending intents can be carried out.
 
 use crate::common;
 
@@ -25,7 +25,7 @@ use weft_proto::quota::{QuotaKind, SetQuotaRequest};
 enum Fault {
     /// At a step of a transaction or of a snapshot; nothing is written.
     Before,
-    /// The commit takes place, but its answer is an error.
+    /// The commit succeeds, but its answer is an error.
     After,
 }
 
@@ -241,8 +241,8 @@ fn carry(meta: &Namespace) -> Result<(), MetaError> {
     Ok(())
 }
 
-/// Until nothing is left; of one file one intent after the other.
-fn carry_all(meta: &Namespace) -> Result<(), MetaError> {
+/// Carries out all intents; those of one file one after the other.
+fn carry_out_all(meta: &Namespace) -> Result<(), MetaError> {
     (0..6).try_for_each(|_| carry(meta))
 }
 
@@ -259,7 +259,7 @@ fn truncate(path: &'static str, size: u64) -> Step {
     })
 }
 
-/// One of everything.
+/// Every operation.
 fn script() -> Vec<Step> {
     let set_xattr = step(|meta| {
         let request = SetXattrRequest {
@@ -372,7 +372,7 @@ fn quota(path: &'static str, clear: bool) -> Step {
     })
 }
 
-/// One of everything that checkpoints of trees meet, in trees with quotas.
+/// Every operation that concerns checkpoints of trees, in trees with quotas.
 fn tree_script() -> Vec<Step> {
     let inline = || {
         step(|meta| {
@@ -401,11 +401,11 @@ fn tree_script() -> Vec<Step> {
         inline(),
         checkpoint("d", "one"),
         truncate("d/f", 5),
-        step(carry_all),
+        step(carry_out_all),
         checkpoint("d/f", "own"),
-        step(carry_all),
+        step(carry_out_all),
         checkpoint("d", "two"),
-        step(carry_all),
+        step(carry_out_all),
         rename("d/e/g", "d/h", false),
         unlink("d/f"),
         unlink("d/small"),
@@ -413,20 +413,20 @@ fn tree_script() -> Vec<Step> {
         mkdir("d/new"),
         attach(1, "d/new/n", true, true),
         detach(1, "d/new/n", true),
-        step(carry_all),
+        step(carry_out_all),
         roll_back("d", "one"),
-        step(carry_all),
+        step(carry_out_all),
         unlink("d/f"),
         quota("d", true),
         remove_checkpoint("d", "one"),
-        step(carry_all),
+        step(carry_out_all),
         remove_checkpoint("d", "two"),
-        step(carry_all),
+        step(carry_out_all),
         unlink("d/e/g"),
         unlink("d/small"),
         rmdir("d/e"),
         rmdir("d"),
-        step(carry_all),
+        step(carry_out_all),
     ]
 }
 
@@ -436,13 +436,10 @@ fn survives(kv: &Arc<MemKv>, context: &str) {
     check::invariants(&**kv);
     let meta = Namespace::open(kv.clone()).unwrap();
     meta.reap_orphans().unwrap();
-    carry_all(&meta).unwrap();
+    carry_out_all(&meta).unwrap();
     check::invariants(&**kv);
     let counts = meta.counts().unwrap();
-    assert_eq!(
-        counts.intents, 0,
-        "{context}: everything owed was carried through"
-    );
+    assert_eq!(counts.intents, 0, "{context}: all intents were carried out");
 }
 
 #[test]
@@ -470,7 +467,7 @@ fn fails_at_any_step(script: fn() -> Vec<Step>) {
             for (number, step) in script().iter().enumerate() {
                 let context = format!("{fault:?} {fail_at} at operation {number}");
                 let before = check::regular_and_owed(&*inner);
-                // What comes after a failed step may be refused, but never breaks anything.
+                // Operations after a failed step may be refused, but never break anything.
                 if let Err(MetaError::Kv(_)) = step(&meta) {
                     failed += 1;
                     check::invariants(&*inner);
@@ -505,7 +502,7 @@ fn loses_power_after_any_commit(heartbeat: bool, script: fn() -> Vec<Step>) {
         Namespace::format(&**kv, &settings()).unwrap();
         let meta = Namespace::open(kv.clone()).unwrap();
         meta.reap_orphans().unwrap();
-        // What power loss may take back is every commit since the format.
+        // A power loss may take every commit since the format.
         let mut carried = Vec::new();
         for (number, step) in script().iter().enumerate() {
             // A heartbeat from a new address syncs by itself.
@@ -536,7 +533,7 @@ fn loses_power_after_any_commit(heartbeat: bool, script: fn() -> Vec<Step>) {
 }
 
 #[test]
-fn a_failed_attach_is_not_remembered() {
+fn a_failed_attach_leaves_no_attachment() {
     let inner = Arc::new(MemKv::new());
     Namespace::format(&*inner, &settings()).unwrap();
     let kv = Arc::new(Failing {
@@ -569,7 +566,7 @@ fn a_failed_attach_is_not_remembered() {
         target: at("f"),
     };
     meta.unlink(3, &request).unwrap();
-    // Nobody has it open, so it went at once.
+    // No client has it open, so it was deleted at once.
     assert_eq!(meta.counts().unwrap().intents, 1);
     let stat = StatRequest {
         who: who(0),
@@ -579,7 +576,7 @@ fn a_failed_attach_is_not_remembered() {
 }
 
 #[test]
-fn an_exact_size_is_taken_back_before_a_writer_hears_of_it() {
+fn an_exact_size_is_cleared_before_the_attach_of_a_writer_is_answered() {
     let kv = Arc::new(MemKv::new());
     let mut v = Volume::over(kv.clone());
     v.create(0, "f", 0o644).unwrap();

@@ -1,7 +1,7 @@
 //! Random operations on the namespace and on an oracle, compared after each step.
 //!
-//! The oracle is a plain tree of nodes with POSIX's rules written down once more, without a key, a
-//! count or a cache: links and sizes are counted when they are asked for.
+//! The oracle is a plain tree of nodes with a second implementation of POSIX's rules, without keys,
+//! counts or caches: links and sizes are counted when they are needed.
 
 use crate::common;
 use crate::oracle;
@@ -29,7 +29,7 @@ fn path(rng: &mut SmallRng) -> String {
         if level > 0 || rng.random_bool(0.2) {
             path.push('/');
         }
-        // Dots are rare, but there.
+        // Dots are rare.
         let among = if rng.random_bool(0.1) { 7 } else { 4 };
         path.push_str(NAMES[rng.random_range(0..among)]);
     }
@@ -47,7 +47,7 @@ fn outcome<T>(result: Result<T, MetaError>, value: impl FnOnce(T) -> String) -> 
     }
 }
 
-/// What both know of a file.
+/// What both know about a file.
 fn show(attributes: &Attributes) -> String {
     format!(
         "{} {:o} {}:{} links {} size {}",
@@ -60,7 +60,7 @@ fn show(attributes: &Attributes) -> String {
     )
 }
 
-/// One random operation on both; answers what it was and both outcomes.
+/// Runs one random operation on both; returns it in words with both outcomes.
 fn step(rng: &mut SmallRng, v: &mut Volume, oracle: &mut Oracle) -> (String, Outcome, Outcome) {
     let uid = if rng.random_bool(0.5) {
         0
@@ -214,7 +214,7 @@ fn the_namespace_agrees_with_the_oracle_in_memory() {
         succeeded += counts.0;
         refused += counts.1;
     }
-    // Both ways must be taken often, or nothing was compared.
+    // Both outcomes must be frequent, or nothing was compared.
     assert!(
         succeeded > 8_000 && refused > 8_000,
         "{succeeded} succeeded, {refused} were refused"

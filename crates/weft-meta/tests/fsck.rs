@@ -1,6 +1,6 @@
-//! The check of the namespace: every kind of damage is found, named and repaired; nothing that is
-//! valid is lost; a second check finds nothing. The invariants are those that the other suites
-//! check by reading the raw keys.
+//! The check of the namespace: every kind of damage is found, named and repaired; nothing valid is
+//! lost; a second check finds nothing. The invariants are those that the other suites check by
+//! reading the raw keys.
 
 use crate::common;
 
@@ -31,7 +31,7 @@ fn findings(volume: &Volume) -> Vec<Finding> {
     found.0
 }
 
-/// Ids by name of what every test begins with.
+/// The ids, by name, of the files that every test begins with.
 struct Sample {
     volume: Volume,
     directory: u64,
@@ -119,7 +119,7 @@ fn change<M: Message + Default>(
     write(kv, space, key.to_vec(), Some(record.encode_to_vec()));
 }
 
-/// Repairs until nothing is found; what was found at first.
+/// Repairs until nothing is found; returns the first findings.
 fn repair(volume: &Volume) -> Vec<Finding> {
     let first = findings(volume);
     let mut now = first.clone();
@@ -137,11 +137,11 @@ fn repair(volume: &Volume) -> Vec<Finding> {
     first
 }
 
-/// What is found, and of which file.
+/// A fault and its file.
 type Expected = (Fault, fn(&Sample) -> u64);
 
-/// Damages a sample, expects these faults of these inodes, repairs, and expects the inodes to be
-/// there.
+/// Damages a sample, expects these faults of these inodes, repairs, and expects the inodes to
+/// exist.
 fn damaged(work: impl FnOnce(&Sample), expected: &[Expected]) -> Sample {
     let sample = sample();
     work(&sample);
@@ -178,7 +178,7 @@ fn names_are_found_with_their_paths() {
 }
 
 #[test]
-fn an_inode_that_is_gone_is_made_anew_under_its_names() {
+fn a_lost_inode_is_made_again_under_its_names() {
     let kv = |s: &Sample| s.volume.kv.clone();
     let sample = damaged(
         |s| write(&*kv(s), "inodes", key(s.linked), None),
@@ -193,13 +193,13 @@ fn an_inode_that_is_gone_is_made_anew_under_its_names() {
         &[(Fault::NoInode, |s| s.inline)],
     );
     assert_eq!(sample.volume.stat(0, "/d/small").unwrap().size, 5);
-    // Entries of a directory that is gone lie in it again.
+    // A lost directory has its entries again.
     let sample = damaged(
         |s| write(&*kv(s), "inodes", key(s.inner), None),
         &[(Fault::NoInode, |s| s.inner)],
     );
     assert_eq!(sample.volume.list(0, "/d/inner").unwrap(), ["other"]);
-    // Of a link nothing is left but its name.
+    // Only the name of a link is left.
     let sample = damaged(
         |s| write(&*kv(s), "inodes", key(s.link), None),
         &[(Fault::NoInode, |s| s.link)],
@@ -208,7 +208,7 @@ fn an_inode_that_is_gone_is_made_anew_under_its_names() {
 }
 
 #[test]
-fn an_inode_without_a_name_lies_in_lost_and_found() {
+fn an_inode_without_a_name_goes_to_lost_and_found() {
     let sample = damaged(
         |s| write(&*s.volume.kv, "entries", named(s.directory, "file"), None),
         &[
@@ -232,7 +232,7 @@ fn an_inode_without_a_name_lies_in_lost_and_found() {
 }
 
 #[test]
-fn counts_are_set_right() {
+fn wrong_counts_are_corrected() {
     damaged(
         |s| {
             let kv = &*s.volume.kv;
@@ -278,7 +278,7 @@ fn counts_are_set_right() {
 }
 
 #[test]
-fn entries_and_records_that_have_no_place_are_put_somewhere() {
+fn entries_and_records_without_an_inode_are_recovered() {
     let sample = damaged(
         |s| {
             let kv = &*s.volume.kv;
@@ -343,11 +343,11 @@ fn entries_and_records_that_have_no_place_are_put_somewhere() {
 }
 
 #[test]
-fn directories_in_a_circle_are_cut_open() {
+fn a_cycle_of_directories_is_opened() {
     let sample = damaged(
         |s| {
             let kv = &*s.volume.kv;
-            // d and inner lie in each other.
+            // d and inner contain each other.
             let (id, kind) = (s.directory, DIRECTORY);
             write(kv, "entries", named(1, "d"), None);
             let entry = EntryRecord { id, kind }.encode_to_vec();
@@ -369,7 +369,7 @@ fn directories_in_a_circle_are_cut_open() {
 }
 
 #[test]
-fn records_that_cannot_be_read_are_kept_beside_what_replaces_them() {
+fn the_bytes_of_unreadable_records_are_kept_in_an_attribute() {
     let garbage = || Some(vec![0xff; 9]);
     let sample = damaged(
         |s| {
@@ -399,7 +399,7 @@ fn records_that_cannot_be_read_are_kept_beside_what_replaces_them() {
     assert_eq!(sample.volume.stat(0, "/d/inner/other").unwrap().links, 1);
 }
 
-/// What is known of a file, and a finding of it.
+/// The state of a file, and a finding about it.
 fn seen(volume: &Volume, fault: Fault, file: u64) -> (Finding, FileState) {
     let request = ListFilesRequest {
         files: vec![file],
@@ -416,17 +416,17 @@ fn seen(volume: &Volume, fault: Fault, file: u64) -> (Finding, FileState) {
 }
 
 #[test]
-fn a_removed_file_goes_with_all_its_names_unless_it_has_changed_since_its_servers_were_asked() {
+fn a_removed_file_loses_all_names_unless_it_changed_since_its_servers_were_asked() {
     let mut sample = sample();
     let (finding, old) = seen(&sample.volume, Fault::Removed, sample.linked);
     let meta = |sample: &Sample| sample.volume.meta.clone();
-    // Nobody has asked its servers.
+    // Its servers were not asked.
     let left = meta(&sample).repair(5_000, &finding, None).unwrap();
     assert!(left.done.is_empty() && !left.gone, "{left:?}");
     sample.volume.link(0, "/d/linked", "/third").unwrap();
     let left = meta(&sample).repair(5_000, &finding, Some(&old)).unwrap();
     assert!(left.done.is_empty() && !left.gone, "{left:?}");
-    // Bytes that lie with the metadata are never taken away.
+    // Bytes stored with the metadata are never removed.
     let (inline, state) = seen(&sample.volume, Fault::Removed, sample.inline);
     let left = meta(&sample).repair(5_000, &inline, Some(&state)).unwrap();
     assert!(left.done.is_empty() && !left.gone, "{left:?}");
@@ -448,7 +448,7 @@ fn a_removed_file_goes_with_all_its_names_unless_it_has_changed_since_its_server
 }
 
 #[test]
-fn a_removed_file_that_is_open_loses_its_names_and_goes_when_it_is_closed() {
+fn a_removed_file_that_is_open_is_deleted_when_it_is_closed() {
     let mut sample = sample();
     let now = sample.volume.tick();
     let request = creating(0, "/d/file", 0o644, false);
@@ -457,7 +457,7 @@ fn a_removed_file_that_is_open_loses_its_names_and_goes_when_it_is_closed() {
     let meta = sample.volume.meta.clone();
     let done = meta.repair(5_000, &finding, Some(&state)).unwrap();
     assert!(done.done.contains("/d/file"), "{done:?}");
-    // It is on its way, and no finding any more.
+    // Its delete is pending, and there is no finding any more.
     let (_, state) = seen(&sample.volume, Fault::Removed, sample.file);
     assert!(state.there && state.open && state.owed, "{state:?}");
     assert_eq!(findings(&sample.volume), []);
@@ -530,7 +530,7 @@ fn cells_get_an_inode_of_their_id() {
     check::invariants(&*sample.volume.kv);
     let stat = sample.volume.stat(0, "/lost+found/file-7000000").unwrap();
     assert_eq!((stat.size, stat.size_exact), (300, false));
-    // A layout that makes sense is replaced by whoever knows which it is, once.
+    // A legal layout is replaced once, by a caller that names the present one.
     let mut other = request.clone();
     other.layout.servers = vec![1, 2];
     other.instead_of = Some(other.layout.clone());
@@ -581,12 +581,11 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
-    /// Any records removed, truncated, flipped or swapped: repairs come to an end, the invariants
-    /// hold then, and every file whose inode could still be read has a name.
+    /// Any records removed, truncated, flipped or swapped: repairs terminate, the invariants hold
+    /// then, and every file whose inode is still readable has a name.
     ///
     /// Left out, because it is not yet repaired (`docs/design/0009-fsck.md`, "Weak"): an inode's
-    /// record that was truncated, flipped or swapped and can still be read, but says something else
-    /// than before.
+    /// record that was truncated, flipped or swapped and is still readable, but has other content.
     #[test]
     fn any_damage_is_repaired_and_no_file_is_lost(
         damage in proptest::collection::vec((0..SPACES.len(), any::<u16>(), 0..4_u8, any::<u16>()), 1..6)
@@ -599,7 +598,7 @@ proptest! {
                 continue;
             }
             let (key, mut value) = records[at as usize % records.len()].clone();
-            // The root is what everything hangs from: another test is about losing it.
+            // Another test covers the loss of the root.
             if space == 0 && key == 1_u64.to_be_bytes() {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! An engine without room: what makes the namespace larger is refused and changes nothing, all else
-//! goes on.
+//! An engine without disk space: operations that make the namespace larger are refused and change
+//! nothing, all others succeed.
 
 use crate::common;
 
@@ -122,7 +122,7 @@ fn store(v: &mut Volume, data: &[u8]) -> Result<(), MetaError> {
 }
 
 #[test]
-fn what_grows_is_refused_on_a_full_disk_and_changes_nothing() {
+fn operations_that_grow_are_refused_on_a_full_disk_and_change_nothing() {
     let (kv, mut v) = volume();
     store(&mut v, b"four").unwrap();
     kv.full.store(true, Ordering::SeqCst);
@@ -149,7 +149,7 @@ fn what_grows_is_refused_on_a_full_disk_and_changes_nothing() {
 }
 
 #[test]
-fn what_does_not_grow_goes_on_on_a_full_disk() {
+fn operations_that_do_not_grow_succeed_on_a_full_disk() {
     let (kv, mut v) = volume();
     store(&mut v, b"four").unwrap();
     kv.full.store(true, Ordering::SeqCst);

@@ -108,16 +108,16 @@ fn small_records() {
         ..ServerRecord::default()
     };
     fixed(&known, "0a06686f73743a31");
-    let anew = ServerRecord {
+    let reformatted = ServerRecord {
         store: b"id".to_vec(),
         since: 300,
         ..known
     };
-    fixed(&anew, "0a06686f73743a311202696418ac02");
+    fixed(&reformatted, "0a06686f73743a311202696418ac02");
     let said = ServerRecord {
         incarnation: 0x0102_0304_0506_0708,
         sequence: 300,
-        ..anew
+        ..reformatted
     };
     fixed(
         &said,
@@ -203,7 +203,7 @@ fn tree_records() {
     };
     fixed(&task, "2a01633006");
     fixed(&TreeFileRecord { image: 6 }, "0806");
-    let held = HeldRecord {
+    let held = HoldRecord {
         checkpoints: 2,
         deleted: true,
     };

@@ -1,11 +1,10 @@
-//! Whole namespaces as earlier versions left them: every later version opens them, and everything
-//! is there.
+//! Whole namespaces as earlier versions left them: every later version opens them completely.
 //!
 //! `golden/NAME.namespace` is a packed folder (`weft-store/tests/golden/packed.rs`): below `meta`
-//! the files of the engine, and `holds/records`, every record as its bytes, `holds/names`, what the
-//! operations say of every name. An image that is there is never changed; a new kind of record, or
-//! a new way of writing one, adds images: give them a new number in `write_images_of_this_version`,
-//! and run `cargo test -p weft-meta --test all images:: -- --ignored`.
+//! the files of the engine, and `holds/records`, the bytes of every record, `holds/names`, the
+//! results of operations on every name. Existing images never change; a new kind of record, or a
+//! new form of one, adds images: give them a new number in `write_images_of_this_version`, and run
+//! `cargo test -p weft-meta --test all images:: -- --ignored`.
 
 use crate::common;
 use crate::packed;
@@ -77,7 +76,7 @@ fn records(kv: &dyn OrderedKv) -> String {
     text
 }
 
-/// What is said of a name and of all below it.
+/// The results of operations on a name and on everything below it.
 fn names(volume: &Volume, path: &str, target: &Target, text: &mut String) {
     let a = volume.stat_target(0, target.clone()).unwrap();
     write!(
@@ -165,7 +164,7 @@ fn assert_sound(volume: &Volume, what: &str) {
 }
 
 #[test]
-fn every_image_opens_and_everything_is_there() {
+fn every_image_opens_completely() {
     let (mut count, mut spaces) = (0, std::collections::BTreeSet::new());
     for entry in fs::read_dir(images()).unwrap() {
         let path = entry.unwrap().path();
@@ -186,7 +185,7 @@ fn every_image_opens_and_everything_is_there() {
         let mut volume = Volume::opened(kv.clone());
         assert_eq!(all_names(&volume), text("holds/names"), "{what}");
         assert_sound(&volume, &what);
-        // It goes on from there.
+        // It can be used further.
         volume.meta.reap_orphans().unwrap();
         let made = volume.create(0, "/new", 0o644).unwrap().id;
         assert!(
@@ -211,7 +210,7 @@ fn every_image_opens_and_everything_is_there() {
     );
 }
 
-/// Something of everything.
+/// A sample of every kind of record.
 fn story(v: &mut Volume) {
     v.mkdir(0, "/d", 0o777).unwrap();
     v.mkdir(0, "/d/inner", 0o2775).unwrap();
@@ -253,8 +252,7 @@ fn story(v: &mut Volume) {
         let number = v.meta.make_checkpoint(now, &request).unwrap().number();
         v.meta.checkpoint_done(number, 0, now + 1).unwrap();
     }
-    // What is owed to the servers: a cut, and the end of a file; and a file without a name that
-    // somebody has open.
+    // Pending intents: a truncate and a delete; and an orphan that a client has open.
     v.truncate(0, "/d/linked", 10).unwrap();
     v.create(0, "/gone", 0o644).unwrap();
     v.unlink(0, "/gone").unwrap();

@@ -1,8 +1,8 @@
-//! Small files whose bytes lie with their metadata: when they stay there, when they leave, and what
-//! a crash leaves.
+//! Small files whose bytes are stored with their metadata: when they stay there, when they move to
+//! cells, and what a crash leaves behind.
 
-#[path = "inline/ahead.rs"]
-mod ahead;
+#[path = "inline/delegated.rs"]
+mod delegated;
 use crate::common;
 
 use common::{Volume, at, attaching, by_id, creating, who};
@@ -20,14 +20,14 @@ on_both_engines! {
     a_second_writer_needs_cells
     only_a_writer_stores_and_only_so_much
     truncation_within_the_bound
-    a_file_of_cells_stays_one
-    unlinking_an_inline_file_owes_nothing
-    unlinking_while_spilling_owes_a_delete
+    a_file_with_cells_never_becomes_inline
+    unlinking_an_inline_file_needs_no_intent
+    unlinking_while_spilling_adds_a_delete
     spilling_twice_empties_the_cells_first
-    a_spill_that_servers_refused_is_taken_back_unless_several_write
-    a_writer_that_comes_back_beside_another_needs_cells
-    after_a_restart_unknown_writers_are_feared
-    an_unprivileged_store_takes_set_id_bits
+    a_spill_that_servers_refused_is_undone_unless_several_clients_write
+    a_writer_that_reconnects_beside_another_needs_cells
+    after_a_restart_writers_that_may_reconnect_are_respected
+    an_unprivileged_store_clears_set_id_bits
 }
 
 fn inline(request: AttachRequest) -> AttachRequest {
@@ -68,7 +68,7 @@ fn read(v: &mut Volume, path: &str) -> Result<Option<Vec<u8>>, MetaError> {
     Ok(attached.reply.inline.map(|data| data.to_vec()))
 }
 
-/// As the service does it, without servers.
+/// Spills a file as the service does, without servers.
 fn spill(v: &mut Volume, file: u64) -> Option<(Vec<u8>, bool)> {
     let spill = v.meta.begin_spill(file).unwrap()?;
     let now = v.tick();
@@ -109,7 +109,7 @@ fn a_client_that_needs_cells_waits_for_the_spill(v: &mut Volume) {
     let begun = v.meta.begin_spill(id).unwrap().unwrap();
     assert_eq!(begun.data, b"hello");
     assert_eq!(begun.empty_first, None);
-    // Nothing else happens to it meanwhile.
+    // Nothing else changes it meanwhile.
     assert!(matches!(
         store(v, 1, id, b"x"),
         Err(MetaError::Inline { .. })
@@ -125,7 +125,7 @@ fn a_client_that_needs_cells_waits_for_the_spill(v: &mut Volume) {
     let after = attached.reply.attributes;
     assert!(
         !after.size_exact,
-        "there is a writer, who may write to the cells now"
+        "there is a writer, which may write to the cells now"
     );
     assert_eq!((after.size, after.modified), (5, before.modified));
     refused!(store(v, 1, id, b"x"), Spilled);
@@ -167,14 +167,14 @@ fn truncation_within_the_bound(v: &mut Volume) {
     v.detach(1, id, true);
     for (size, expected) in [(3, &b"hel"[..]), (5, b"hel\0\0"), (0, b"")] {
         let Truncation::Done(reply) = v.truncate(0, "f", size).unwrap() else {
-            panic!("nobody else need hear of it");
+            panic!("no server is needed");
         };
         assert_eq!(reply.attributes.size, size);
         assert!(reply.attributes.size_exact);
         assert_eq!(read(v, "f").unwrap().unwrap(), expected);
     }
     let id = small(v, "g", b"hello");
-    // Somebody writes: what it has in memory would undo the truncate.
+    // Another client writes: the bytes in its memory would undo the truncate.
     assert!(matches!(
         v.truncate(0, "g", 3),
         Err(MetaError::Inline { .. })
@@ -201,7 +201,7 @@ fn truncation_within_the_bound(v: &mut Volume) {
     ));
 }
 
-fn a_file_of_cells_stays_one(v: &mut Volume) {
+fn a_file_with_cells_never_becomes_inline(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     spill(v, id);
     assert_eq!(read(v, "f").unwrap(), None);
@@ -209,7 +209,7 @@ fn a_file_of_cells_stays_one(v: &mut Volume) {
     assert_eq!(read(v, "f").unwrap(), None);
 }
 
-fn unlinking_an_inline_file_owes_nothing(v: &mut Volume) {
+fn unlinking_an_inline_file_needs_no_intent(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     v.unlink(0, "f").unwrap();
     store(v, 1, id, b"still open").unwrap();
@@ -221,7 +221,7 @@ fn unlinking_an_inline_file_owes_nothing(v: &mut Volume) {
     assert!(reader.get(Space("inodes"), &key).unwrap().is_none());
 }
 
-fn unlinking_while_spilling_owes_a_delete(v: &mut Volume) {
+fn unlinking_while_spilling_adds_a_delete(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     v.detach(1, id, true);
     assert!(v.meta.begin_spill(id).unwrap().is_some());
@@ -249,14 +249,14 @@ fn spilling_twice_empties_the_cells_first(v: &mut Volume) {
     assert_eq!(read(v, "f").unwrap(), None);
 }
 
-fn a_spill_that_servers_refused_is_taken_back_unless_several_write(v: &mut Volume) {
+fn a_spill_that_servers_refused_is_undone_unless_several_clients_write(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     let first = v.meta.begin_spill(id).unwrap().unwrap();
     assert!(v.meta.undo_spill(id).unwrap());
     v.meta.end_spill(5000, id, SpillEnd::Failed).unwrap();
     assert_eq!(read(v, "f").unwrap().as_deref(), Some(&b"hello"[..]));
     store(v, 1, id, b"hello again").unwrap();
-    // The next one has numbers of its own, and finds empty cells.
+    // The next spill has new numbers, and finds empty cells.
     let second = v.meta.begin_spill(id).unwrap().unwrap();
     assert!(second.extend > first.undo && second.undo > second.extend);
     assert_eq!(
@@ -264,7 +264,7 @@ fn a_spill_that_servers_refused_is_taken_back_unless_several_write(v: &mut Volum
         (b"hello again".to_vec(), None)
     );
     v.meta.end_spill(5000, id, SpillEnd::Failed).unwrap();
-    // A second writer must meet the first one in the cells.
+    // Two writers need the cells.
     v.attach(2, &inline(attaching(0, "f", true, true)))
         .unwrap_err();
     v.meta.session_ended(1).unwrap();
@@ -282,7 +282,7 @@ fn a_spill_that_servers_refused_is_taken_back_unless_several_write(v: &mut Volum
     v.meta.end_spill(5000, id, SpillEnd::Written).unwrap();
 }
 
-fn a_writer_that_comes_back_beside_another_needs_cells(v: &mut Volume) {
+fn a_writer_that_reconnects_beside_another_needs_cells(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     v.meta.session_ended(1).unwrap();
     v.attach(2, &inline(attaching(0, "f", true, true))).unwrap();
@@ -299,7 +299,7 @@ fn a_writer_that_comes_back_beside_another_needs_cells(v: &mut Volume) {
     refused!(store(v, 1, id, b"x"), Spilled);
 }
 
-fn after_a_restart_unknown_writers_are_feared(v: &mut Volume) {
+fn after_a_restart_writers_that_may_reconnect_are_respected(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     v.restart();
     let writing = inline(attaching(0, "f", true, true));
@@ -319,7 +319,7 @@ fn after_a_restart_unknown_writers_are_feared(v: &mut Volume) {
     assert!(v.attach(2, &writing).unwrap().reply.inline.is_some());
 }
 
-fn an_unprivileged_store_takes_set_id_bits(v: &mut Volume) {
+fn an_unprivileged_store_clears_set_id_bits(v: &mut Volume) {
     let id = small(v, "f", b"");
     v.chmod(0, "f", 0o6755).unwrap();
     let request = StoreInlineRequest {

@@ -1,5 +1,5 @@
-//! The lock table against a model that knows nothing of ranges: who holds each byte, and who waits
-//! for what.
+//! The lock table against a model without ranges: the owners of each byte, and the waiting
+//! requests.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use weft_meta::{AcquireOutcome, Family, Lock, LockOwner, LockTable, OnConflict, Span};
 use weft_proto::limits::{LOCK_WAITS_MAX, LOCKS_MAX};
 
-/// Bytes that the model looks at.
+/// Bytes of the model.
 const BYTES: usize = 12;
 const FILES: usize = 2;
 
@@ -20,7 +20,7 @@ fn lock(client: u64, number: u64, exclusive: bool, start: u64, last: u64) -> Loc
     }
 }
 
-/// Who holds a byte, and whether alone.
+/// The owners of a byte, each with whether its lock is exclusive.
 type Byte = BTreeMap<LockOwner, bool>;
 type Place = (usize, usize);
 
@@ -28,7 +28,7 @@ type Place = (usize, usize);
 struct Model {
     /// By file and family.
     bytes: BTreeMap<Place, Vec<Byte>>,
-    /// Tickets with what they wait for.
+    /// Tickets with the locks that they wait for.
     waiting: BTreeMap<u64, (Place, Lock)>,
 }
 
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    /// Grants whoever can be, oldest first.
+    /// Grants all requests that can be granted, oldest first.
     fn grant(&mut self) -> Vec<u64> {
         let mut granted = Vec::new();
         loop {
@@ -77,7 +77,7 @@ impl Model {
         }
     }
 
-    /// Whether waiting would close a circle, by trying all ways.
+    /// Whether waiting would close a cycle, by trying all paths.
     fn circle(&mut self, place: Place, wanted: &Lock) -> bool {
         let mut reached: Vec<LockOwner> = self.blockers(place, wanted);
         loop {
@@ -259,13 +259,13 @@ impl Pair {
         };
         let mut granted = granted;
         let mut freed = self.model.grant();
-        // Over several files the order is nobody's business.
+        // The order over several files is not defined.
         granted.sort_unstable();
         freed.sort_unstable();
         assert_eq!(granted, freed);
     }
 
-    /// Byte by byte the same, and no more locks than needed.
+    /// Compares byte by byte, and expects no more locks than needed.
     fn check(&mut self) {
         for place in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             let held = self.table.held(place.0 as u64, family(place));
@@ -327,7 +327,7 @@ fn whole_files_and_ranges_do_not_see_each_other() {
 }
 
 #[test]
-fn two_that_wait_for_each_other_are_told_so() {
+fn a_request_that_would_deadlock_is_refused() {
     let mut table = LockTable::default();
     let (a, b) = (lock(1, 1, true, 0, 0), lock(2, 1, true, 1, 1));
     table.lock(7, Family::Range, a, OnConflict::Wait);
@@ -343,7 +343,7 @@ fn two_that_wait_for_each_other_are_told_so() {
 }
 
 #[test]
-fn what_is_told_again_holds_unless_others_hold_it_by_now() {
+fn reasserted_locks_hold_unless_others_exclude_them_by_now() {
     let mut table = LockTable::default();
     let mine = lock(1, 1, true, 0, 9);
     table.lock(7, Family::Range, mine, OnConflict::Fail);
@@ -354,7 +354,7 @@ fn what_is_told_again_holds_unless_others_hold_it_by_now() {
     let AcquireOutcome::Waits(ticket) = waiting else {
         panic!("it is held")
     };
-    // The second one is not told: it is gone, and given to who waits.
+    // The second lock is not reasserted: it is released, and granted to the waiting request.
     let (lost, granted) = table.reassert(1, &[(7, Family::Range, mine)]);
     assert_eq!((lost.len(), granted), (0, vec![ticket]));
     let taken = (7, Family::Range, lock(1, 2, true, 20, 29));

@@ -1,5 +1,5 @@
-//! Files that are open: sizes that are exact or not, names that go before the last user does,
-//! truncates on their way, clients and services that die.
+//! Open files: exact and inexact sizes, names removed before the last close, pending truncates,
+//! crashes of clients and of the service.
 
 use crate::common;
 
@@ -8,38 +8,38 @@ use weft_meta::{Intent, MetaError, Truncation};
 use weft_proto::meta::*;
 
 on_both_engines! {
-    a_size_is_exact_again_when_the_last_writer_told_it
-    a_writer_who_wrote_nothing_leaves_the_size_exact
-    a_writer_who_does_not_tell_leaves_the_size_inexact
+    a_size_is_exact_again_when_the_last_writer_has_reported_it
+    a_writer_without_writes_leaves_the_size_exact
+    a_writer_without_a_report_leaves_the_size_inexact
     a_reader_changes_nothing
     a_writer_that_vanishes_leaves_the_size_inexact
-    a_time_set_by_hand_holds_until_a_later_write
+    a_time_set_explicitly_holds_until_a_later_write
     reports_in_any_order_keep_the_latest_write
-    an_unlinked_open_file_lives_until_its_last_user_goes
-    an_unlinked_file_goes_with_its_client
-    after_a_restart_open_files_are_told_again
-    after_a_restart_nothing_is_removed_before_the_grace_is_over
-    telling_twice_changes_nothing
+    an_unlinked_open_file_exists_until_its_last_user_closes_it
+    an_unlinked_file_is_deleted_when_its_client_ends
+    after_a_restart_clients_report_open_files_again
+    after_a_restart_nothing_is_removed_before_the_grace_period_ends
+    reporting_twice_changes_nothing
     a_removed_open_directory_stays_empty
     a_truncate_takes_three_steps
-    a_truncate_of_what_is_known_needs_no_server
+    a_truncate_to_the_known_size_needs_no_server
     truncates_of_one_file_are_in_order
     a_truncate_of_a_deleted_file_is_forgotten
-    a_truncate_against_a_writer_leaves_the_size_inexact
+    a_truncate_beside_a_writer_leaves_the_size_inexact
     a_write_behind_a_truncate_leaves_the_size_inexact
-    a_reader_that_vanishes_during_a_truncate_spoils_nothing
+    a_reader_that_vanishes_during_a_truncate_has_no_effect_on_the_size
     a_raced_truncate_is_not_made_exact_by_an_idle_writer
-    a_lone_writers_end_tells_the_size
+    the_end_of_a_lone_writer_determines_the_size
     an_end_is_not_enough_where_others_changed_the_size
     a_size_from_before_another_writer_is_not_taken
     a_size_from_before_a_truncate_is_not_taken
     a_clean_close_needs_no_grace
     a_truncate_needs_permission_unless_attached
     a_truncate_clears_set_id_bits
-    attachments_that_end_together_end_as_one_by_one
-    a_time_of_access_goes_forward_and_changes_nothing_else
-    set_id_bits_that_run_nothing_stay_for_who_is_of_the_group
-    a_lease_is_given_of_an_empty_directory_only
+    ending_attachments_together_is_the_same_as_one_by_one
+    an_access_time_only_moves_forward_and_changes_nothing_else
+    set_group_id_without_group_execution_stays_for_members
+    a_lease_is_granted_for_an_empty_directory_only
 }
 
 fn open(v: &mut Volume, client: u64, path: &str, write: bool) -> Attributes {
@@ -70,7 +70,7 @@ fn report(
     }
 }
 
-/// The same with the size that was asked for after this answer.
+/// The same with the size that the servers reported after this answer.
 fn asked(request: ReportRequest, size: Option<u64>, after: &ReportReply) -> ReportRequest {
     let turn = Some(after.turn);
     ReportRequest {
@@ -85,7 +85,7 @@ fn size(v: &Volume, path: &str) -> (u64, bool) {
     (attributes.size, attributes.size_exact)
 }
 
-fn a_size_is_exact_again_when_the_last_writer_told_it(v: &mut Volume) {
+fn a_size_is_exact_again_when_the_last_writer_has_reported_it(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     assert_eq!(size(v, "f"), (0, true));
     let first = v.attach(1, &attaching(0, "f", false, true)).unwrap();
@@ -101,7 +101,7 @@ fn a_size_is_exact_again_when_the_last_writer_told_it(v: &mut Volume) {
     assert_eq!(v.stat(0, "f").unwrap().modified, 6000);
 }
 
-fn a_writer_who_wrote_nothing_leaves_the_size_exact(v: &mut Volume) {
+fn a_writer_without_writes_leaves_the_size_exact(v: &mut Volume) {
     let mut request = creating(0, "f", 0o644, true);
     request.write = true;
     let f = v.attach(1, &request).unwrap().reply.attributes.id;
@@ -116,14 +116,14 @@ fn a_writer_who_wrote_nothing_leaves_the_size_exact(v: &mut Volume) {
     assert_eq!(size(v, "f"), (0, true));
 }
 
-fn a_writer_who_does_not_tell_leaves_the_size_inexact(v: &mut Volume) {
+fn a_writer_without_a_report_leaves_the_size_inexact(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     open(v, 2, "f", true);
     report(v, 1, f, None, Some(5000), true);
     report(v, 2, f, None, None, true);
     assert_eq!(size(v, "f"), (0, false));
-    // The next writer cannot know either, unless it asks.
+    // The next writer does not know it either, unless it asks.
     open(v, 1, "f", true);
     report(v, 1, f, None, None, true);
     assert_eq!(size(v, "f"), (0, false));
@@ -150,7 +150,7 @@ fn a_reader_changes_nothing(v: &mut Volume) {
     };
     v.meta.report(1, &request).unwrap();
     assert_eq!(v.stat(0, "f").unwrap(), before);
-    // What was never attached is no error.
+    // Detaching a file that was never attached is no error.
     v.detach(7, f, false);
     v.detach(7, 12345, true);
 }
@@ -167,7 +167,7 @@ fn a_writer_that_vanishes_leaves_the_size_inexact(v: &mut Volume) {
     assert_eq!(size(v, "f"), (0, false));
 }
 
-fn a_time_set_by_hand_holds_until_a_later_write(v: &mut Volume) {
+fn a_time_set_explicitly_holds_until_a_later_write(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     let change = SetAttributesRequest {
@@ -194,14 +194,14 @@ fn reports_in_any_order_keep_the_latest_write(v: &mut Volume) {
     assert_eq!((attributes.modified, attributes.changed), (9000, 9000));
 }
 
-fn an_unlinked_open_file_lives_until_its_last_user_goes(v: &mut Volume) {
+fn an_unlinked_open_file_exists_until_its_last_user_closes_it(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", false);
     open(v, 2, "f", true);
     assert_eq!(v.unlink(0, "f").unwrap().links, 0);
     refused!(v.stat(0, "f"), NotFound);
     assert_eq!(v.stat_target(0, by_id(f)).unwrap().links, 0);
-    // It can be opened again by its id, written and truncated, but gets no name any more.
+    // It can be opened again by its id, written and truncated, but cannot get a name.
     let mut again = attaching(0, "", true, false);
     again.target = by_id(f);
     v.attach(3, &again).unwrap();
@@ -221,7 +221,7 @@ fn an_unlinked_open_file_lives_until_its_last_user_goes(v: &mut Volume) {
     refused!(v.stat_target(0, by_id(f)), Stale);
 }
 
-fn an_unlinked_file_goes_with_its_client(v: &mut Volume) {
+fn an_unlinked_file_is_deleted_when_its_client_ends(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     let g = v.create(0, "g", 0o644).unwrap().id;
     open(v, 1, "f", true);
@@ -237,7 +237,7 @@ fn an_unlinked_file_goes_with_its_client(v: &mut Volume) {
     v.meta.session_ended(2).unwrap();
 }
 
-fn after_a_restart_open_files_are_told_again(v: &mut Volume) {
+fn after_a_restart_clients_report_open_files_again(v: &mut Volume) {
     let kept = v.create(0, "kept", 0o644).unwrap().id;
     let lost = v.create(0, "lost", 0o644).unwrap().id;
     let written = v.create(0, "written", 0o644).unwrap().id;
@@ -262,19 +262,19 @@ fn after_a_restart_open_files_are_told_again(v: &mut Volume) {
     assert_eq!(v.stat_target(0, by_id(kept)).unwrap().links, 0);
     v.detach(1, kept, false);
     assert_eq!(v.carry_deletes(), [kept]);
-    // It may have written before the restart: only a size that was asked for counts.
+    // It may have written before the restart: only a size from the servers counts.
     report(v, 1, written, None, None, true);
     assert_eq!(size(v, "written"), (0, false));
     report(v, 1, written, Some(4), None, true);
     assert_eq!(size(v, "written"), (4, true));
 }
 
-fn after_a_restart_nothing_is_removed_before_the_grace_is_over(v: &mut Volume) {
+fn after_a_restart_nothing_is_removed_before_the_grace_period_ends(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", false);
     open(v, 2, "f", true);
     v.restart();
-    // Client 1 has not come back yet; for all the service knows it has the file open.
+    // Client 1 has not reconnected yet; it may have the file open.
     let request = ReassertRequest {
         reading: vec![],
         writing: vec![f],
@@ -297,7 +297,7 @@ fn after_a_restart_nothing_is_removed_before_the_grace_is_over(v: &mut Volume) {
     assert_eq!(v.carry_deletes(), [f]);
 }
 
-fn telling_twice_changes_nothing(v: &mut Volume) {
+fn reporting_twice_changes_nothing(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     let request = ReassertRequest {
@@ -340,7 +340,7 @@ fn a_removed_open_directory_stays_empty(v: &mut Volume) {
     assert!(v.carry_deletes().is_empty());
 }
 
-fn owed(truncation: Result<Truncation, MetaError>) -> u64 {
+fn pending(truncation: Result<Truncation, MetaError>) -> u64 {
     match truncation.unwrap() {
         Truncation::Pending(intent) => intent.number(),
         Truncation::Done(reply) => panic!("it was done at once: {reply:?}"),
@@ -351,9 +351,9 @@ fn a_truncate_takes_three_steps(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap();
     let truncation = v.truncate(0, "f", 1000).unwrap();
     let Truncation::Pending(intent) = truncation else {
-        panic!("the servers must be told");
+        panic!("the servers must set the size");
     };
-    // What it will have is charged already; until it has it nobody believes the size.
+    // Its future size is charged already; the size is inexact until the servers have set it.
     assert_eq!(size(v, "f"), (1000, false));
     assert_eq!(
         v.meta.pending_intents(9).unwrap().as_slice(),
@@ -371,13 +371,13 @@ fn a_truncate_takes_three_steps(v: &mut Volume) {
     assert_eq!((file.0, wanted, layout.cells()), (f.id, 1000, 4));
     assert_eq!(v.meta.pending_truncate(f.id).unwrap(), Some(number));
     refused!(v.meta.intent_done(number), Invalid);
-    // The service dies and begins again: the intent is still there.
+    // The service restarts: the intent is still there.
     v.restart();
     v.meta.reap_orphans().unwrap();
     assert_eq!(v.meta.pending_intents(9).unwrap().len(), 1);
     let now = v.tick();
     let reply = v.meta.truncate_done(number, now).unwrap().unwrap();
-    // Somebody who has died with it may have written behind the cut: the servers are asked.
+    // A client that ended meanwhile may have written beyond it: the servers are asked.
     assert_eq!(
         (reply.attributes.size, reply.attributes.size_exact),
         (1000, false)
@@ -397,25 +397,25 @@ fn a_truncate_takes_three_steps(v: &mut Volume) {
     refused!(v.truncate(0, "@l", 0), Invalid);
 }
 
-fn a_truncate_of_what_is_known_needs_no_server(v: &mut Volume) {
+fn a_truncate_to_the_known_size_needs_no_server(v: &mut Volume) {
     v.create(0, "f", 0o644).unwrap();
     let Truncation::Done(reply) = v.truncate(0, "f", 0).unwrap() else {
-        panic!("an empty file that nobody writes is empty");
+        panic!("an empty file without a writer is empty");
     };
     assert_eq!(
         (reply.attributes.modified, reply.attributes.size),
         (v.now, 0)
     );
     open(v, 1, "f", true);
-    owed(v.truncate(0, "f", 0));
+    pending(v.truncate(0, "f", 0));
 }
 
 fn truncates_of_one_file_are_in_order(v: &mut Volume) {
     v.create(0, "f", 0o644).unwrap();
     v.create(0, "g", 0o644).unwrap();
-    let first = owed(v.truncate(0, "f", 10));
-    let second = owed(v.truncate(0, "f", 20));
-    let other = owed(v.truncate(0, "g", 30));
+    let first = pending(v.truncate(0, "f", 10));
+    let second = pending(v.truncate(0, "f", 20));
+    let other = pending(v.truncate(0, "g", 30));
     let numbers = |v: &Volume| -> Vec<u64> {
         v.meta
             .pending_intents(9)
@@ -436,21 +436,24 @@ fn truncates_of_one_file_are_in_order(v: &mut Volume) {
 
 fn a_truncate_of_a_deleted_file_is_forgotten(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
-    let number = owed(v.truncate(0, "f", 10));
+    let number = pending(v.truncate(0, "f", 10));
     v.unlink(0, "f").unwrap();
-    // The delete takes the place of the truncate, which a server may refuse.
+    // The delete replaces the truncate, which a server may refuse.
     assert!(!v.meta.is_pending(number).unwrap());
-    let owed = v.meta.pending_intents(9).unwrap();
-    assert!(matches!(owed[..], [Intent::Delete { .. }]), "{owed:?}");
+    let intents = v.meta.pending_intents(9).unwrap();
+    assert!(
+        matches!(intents[..], [Intent::Delete { .. }]),
+        "{intents:?}"
+    );
     assert_eq!(v.meta.counts().unwrap().intents, 1);
     assert_eq!(v.meta.truncate_done(number, 5000).unwrap(), None);
     assert_eq!(v.carry_deletes(), [f]);
 }
 
-fn a_truncate_against_a_writer_leaves_the_size_inexact(v: &mut Volume) {
+fn a_truncate_beside_a_writer_leaves_the_size_inexact(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
-    let number = owed(v.truncate(0, "f", 10));
+    let number = pending(v.truncate(0, "f", 10));
     v.meta.truncate_done(number, 5000).unwrap();
     assert_eq!(size(v, "f"), (10, false));
     report(v, 1, f, Some(12), Some(5001), true);
@@ -459,37 +462,37 @@ fn a_truncate_against_a_writer_leaves_the_size_inexact(v: &mut Volume) {
 
 fn a_write_behind_a_truncate_leaves_the_size_inexact(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
-    let number = owed(v.truncate(0, "f", 10));
+    let number = pending(v.truncate(0, "f", 10));
     open(v, 1, "f", true);
     report(v, 1, f, Some(50), Some(5001), true);
     assert!(!size(v, "f").1);
     v.meta.truncate_done(number, 6000).unwrap();
     assert!(!size(v, "f").1);
-    // The same with a client that dies, and with one that writes across a restart.
-    let number = owed(v.truncate(0, "f", 10));
+    // The same with a client that crashes, and with one that writes across a restart.
+    let number = pending(v.truncate(0, "f", 10));
     open(v, 1, "f", true);
     v.meta.session_ended(1).unwrap();
     v.meta.truncate_done(number, 6000).unwrap();
     assert!(!size(v, "f").1);
-    let number = owed(v.truncate(0, "f", 11));
+    let number = pending(v.truncate(0, "f", 11));
     v.restart();
     v.meta.truncate_done(number, 6000).unwrap();
     assert_eq!(size(v, "f"), (11, false));
     v.meta.reap_orphans().unwrap();
-    let number = owed(v.truncate(0, "f", 12));
+    let number = pending(v.truncate(0, "f", 12));
     v.meta.truncate_done(number, 6000).unwrap();
-    // The client that died may have written other forks, and nobody has asked since.
+    // The crashed client may have written other forks, and the servers were not asked since.
     assert_eq!(size(v, "f"), (12, false));
     assert_eq!(v.meta.take_unsettled(0, 9).unwrap().0.len(), 1);
     v.meta.settle(f, 12, 0).unwrap();
     assert_eq!(size(v, "f"), (12, true));
 }
 
-fn a_reader_that_vanishes_during_a_truncate_spoils_nothing(v: &mut Volume) {
+fn a_reader_that_vanishes_during_a_truncate_has_no_effect_on_the_size(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     open(v, 2, "f", false);
-    let number = owed(v.truncate(0, "f", 10));
+    let number = pending(v.truncate(0, "f", 10));
     v.meta.session_ended(2).unwrap();
     v.meta.truncate_done(number, 5000).unwrap();
     report(v, 1, f, None, None, true);
@@ -500,14 +503,14 @@ fn a_raced_truncate_is_not_made_exact_by_an_idle_writer(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     open(v, 2, "f", true);
-    let number = owed(v.truncate(0, "f", 10));
+    let number = pending(v.truncate(0, "f", 10));
     v.meta.session_ended(2).unwrap();
     v.meta.truncate_done(number, 5000).unwrap();
     report(v, 1, f, None, None, true);
     assert!(!size(v, "f").1);
 }
 
-/// Ends a writer's attachment that wrote up to `end`; answers whether the size is wanted.
+/// Ends the attachment of a writer that wrote up to `end`; returns whether the size is wanted.
 fn ends(v: &Volume, client: u64, file: u64, end: u64) -> bool {
     let request = ReportRequest {
         file,
@@ -520,7 +523,7 @@ fn ends(v: &Volume, client: u64, file: u64, end: u64) -> bool {
     v.meta.report(client, &request).unwrap().size_wanted
 }
 
-fn a_lone_writers_end_tells_the_size(v: &mut Volume) {
+fn the_end_of_a_lone_writer_determines_the_size(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     assert!(!ends(v, 1, f, 100));
@@ -535,7 +538,7 @@ fn an_end_is_not_enough_where_others_changed_the_size(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     open(v, 2, "f", true);
-    // The first to go need not tell; the last one must ask, and stays attached until it did.
+    // The first to detach need not know it; the last one must ask, and stays attached until then.
     assert!(!ends(v, 1, f, 100));
     assert_eq!(size(v, "f"), (0, false));
     assert!(ends(v, 2, f, 50));
@@ -545,14 +548,14 @@ fn an_end_is_not_enough_where_others_changed_the_size(v: &mut Volume) {
     assert_eq!(v.carry_deletes(), [f]);
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
-    let number = owed(v.truncate(0, "f", 10));
+    let number = pending(v.truncate(0, "f", 10));
     v.meta.truncate_done(number, 5000).unwrap();
     assert!(ends(v, 1, f, 5));
     report(v, 1, f, Some(10), None, true);
     assert_eq!(size(v, "f"), (10, true));
 }
 
-/// Who was asked for a size answered before somebody came, wrote more, and went.
+/// The servers answered before another client attached, wrote more, and detached.
 fn a_size_from_before_another_writer_is_not_taken(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     let request = ReportRequest {
@@ -577,7 +580,7 @@ fn a_size_from_before_another_writer_is_not_taken(v: &mut Volume) {
         assert!(!size(v, "f").1);
         v.meta.report(1, &asked(request, Some(200), &late)).unwrap();
         assert_eq!(size(v, "f"), (200, true));
-        // Somebody is there who will tell.
+        // A client that will report it is attached.
         open(v, 1, "f", true);
         open(v, other, "f", true);
         report(v, other, f, None, Some(4000), true);
@@ -605,12 +608,12 @@ fn a_size_from_before_a_truncate_is_not_taken(v: &mut Volume) {
     };
     let wanted = v.meta.report(1, &request).unwrap();
     assert!(wanted.size_wanted);
-    let number = owed(v.truncate(0, "f", 10));
+    let number = pending(v.truncate(0, "f", 10));
     v.meta.truncate_done(number, 6000).unwrap();
     let late = v.meta.report(1, &asked(request, Some(100), &wanted));
     let late = late.unwrap();
     assert!(late.size_wanted);
-    // A turn of the service's last run is none of this.
+    // A turn of the service's last run is not valid in this one.
     v.restart();
     let writing = ReassertRequest {
         writing: vec![f],
@@ -630,7 +633,7 @@ fn a_clean_close_needs_no_grace(v: &mut Volume) {
     v.restart();
     v.unlink(0, "f").unwrap();
     assert_eq!(v.carry_deletes().len(), 1, "it went at once");
-    // Neither after a crash, nor where a client had something open.
+    // Not after a crash, nor where a client had something open.
     v.create(0, "g", 0o644).unwrap();
     v.restart();
     v.unlink(0, "g").unwrap();
@@ -641,7 +644,7 @@ fn a_clean_close_needs_no_grace(v: &mut Volume) {
     v.meta.close().unwrap();
     v.restart();
     v.unlink(0, "h").unwrap();
-    assert_eq!(v.carry_deletes().len(), 1, "only what was owed before");
+    assert_eq!(v.carry_deletes().len(), 1, "only the earlier intent");
 }
 
 fn a_truncate_needs_permission_unless_attached(v: &mut Volume) {
@@ -654,19 +657,19 @@ fn a_truncate_needs_permission_unless_attached(v: &mut Volume) {
         attached: true,
         grow: false,
     };
-    owed(v.meta.truncate(5000, &request));
+    pending(v.meta.truncate(5000, &request));
 }
 
 fn a_truncate_clears_set_id_bits(v: &mut Volume) {
     v.create(1, "f", 0o6777).unwrap();
-    let number = owed(v.truncate(0, "f", 5));
+    let number = pending(v.truncate(0, "f", 5));
     v.meta.truncate_done(number, 5000).unwrap();
     assert_eq!(v.stat(0, "f").unwrap().mode, 0o6777);
-    owed(v.truncate(2, "f", 6));
+    pending(v.truncate(2, "f", 6));
     assert_eq!(v.stat(0, "f").unwrap().mode, 0o777);
 }
 
-fn attachments_that_end_together_end_as_one_by_one(v: &mut Volume) {
+fn ending_attachments_together_is_the_same_as_one_by_one(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     let g = v.create(0, "g", 0o644).unwrap().id;
     for _ in 0..2 {
@@ -688,7 +691,7 @@ fn attachments_that_end_together_end_as_one_by_one(v: &mut Volume) {
     v.meta.detach(1, &ends(&[f], &[g])).unwrap();
     assert_eq!(size(v, "g"), (0, true), "its writer changed nothing");
     assert!(v.meta.is_attached(1, f));
-    // The last one takes the file with it; what is not there is passed over.
+    // The last one deletes the orphan; missing files are skipped.
     v.meta.detach(1, &ends(&[f, 1 << 40], &[g])).unwrap();
     assert!(!v.meta.is_attached(1, f));
     assert_eq!(v.meta.counts().unwrap().files, 2);
@@ -696,11 +699,11 @@ fn attachments_that_end_together_end_as_one_by_one(v: &mut Volume) {
     assert!(v.meta.detach(1, &ends(&many, &[])).is_err());
 }
 
-fn a_time_of_access_goes_forward_and_changes_nothing_else(v: &mut Volume) {
+fn an_access_time_only_moves_forward_and_changes_nothing_else(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     let d = v.mkdir(0, "d", 0o755).unwrap().id;
     let before = [v.stat(0, "f").unwrap(), v.stat(0, "d").unwrap()];
-    let told = v.meta.changes().published();
+    let published = v.meta.changes().published();
     let request = |times: &[(u64, i64)]| DetachRequest {
         accessed: times
             .iter()
@@ -719,14 +722,18 @@ fn a_time_of_access_goes_forward_and_changes_nothing_else(v: &mut Volume) {
     for (accessed, (before, after)) in (late..).zip(before.into_iter().zip(after)) {
         assert_eq!(after, Attributes { accessed, ..before });
     }
-    assert_eq!(v.meta.changes().published(), told, "nobody must look again");
+    assert_eq!(
+        v.meta.changes().published(),
+        published,
+        "no watcher is notified"
+    );
     let many: Vec<_> = (0..=weft_proto::limits::DETACH_MAX as u64)
         .map(|file| (file, 1))
         .collect();
     assert!(v.meta.detach(1, &request(&many)).is_err());
 }
 
-fn set_id_bits_that_run_nothing_stay_for_who_is_of_the_group(v: &mut Volume) {
+fn set_group_id_without_group_execution_stays_for_members(v: &mut Volume) {
     let id = v.create(0, "f", 0o666).unwrap().id;
     let gid = v.stat(0, "f").unwrap().gid;
     let stripped = |v: &mut Volume, uid, groups: &[u32]| {
@@ -748,11 +755,11 @@ fn set_id_bits_that_run_nothing_stay_for_who_is_of_the_group(v: &mut Volume) {
     assert_eq!(
         stripped(v, 0, &[]),
         0o2666,
-        "root speaks for somebody unknown"
+        "root acts for an unknown caller"
     );
 }
 
-fn a_lease_is_given_of_an_empty_directory_only(v: &mut Volume) {
+fn a_lease_is_granted_for_an_empty_directory_only(v: &mut Volume) {
     let d = v.mkdir(0, "d", 0o755).unwrap().id;
     assert!(v.meta.lease(1, d).unwrap());
     v.create(0, "d/f", 0o644).unwrap();

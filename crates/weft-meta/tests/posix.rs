@@ -22,11 +22,11 @@ on_both_engines! {
     attach_checks_access_and_kind
     a_sticky_directory_protects_the_files_of_others
     a_setgid_directory_gives_its_group
-    only_root_gives_files_away
+    only_root_changes_the_owner_of_files
     chown_clears_set_id_bits
-    chmod_is_the_owners_and_keeps_setgid_only_for_members
-    times_of_choice_are_the_owners_and_the_present_is_a_writers
-    creating_and_removing_names_touches_the_parent
+    only_the_owner_can_chmod_and_only_members_keep_setgid
+    only_the_owner_sets_arbitrary_times_and_a_writer_the_present_one
+    creating_and_removing_names_changes_the_times_of_the_parent
     directories_count_their_directories
     hard_links_share_one_file
     the_number_of_hard_links_is_bounded
@@ -34,9 +34,9 @@ on_both_engines! {
     removing_directories
     nodes_and_devices
     a_listing_pages_in_the_order_of_bytes
-    a_listing_stays_stable_while_names_come_and_go
+    a_listing_stays_stable_while_names_are_added_and_removed
     extended_attributes
-    extended_attributes_go_with_their_file
+    extended_attributes_are_removed_with_their_file
     a_file_id_is_never_used_twice
     layouts_are_inherited
 }
@@ -113,7 +113,7 @@ fn every_directory_of_a_path_needs_search_permission(v: &mut Volume) {
     v.chmod(1, "a", 0o744).unwrap();
     assert_eq!(v.list(2, "a").unwrap(), ["b"]);
     refused!(v.stat(2, "a/b"), Permission);
-    // The owner's class counts for the owner, even if others may more.
+    // The owner's class counts for the owner, even if others have more permissions.
     v.chmod(1, "a", 0o077).unwrap();
     refused!(v.stat(1, "a/b"), Permission);
     // A supplementary group counts.
@@ -164,7 +164,7 @@ fn a_last_link_is_followed_only_when_asked(v: &mut Volume) {
     assert_eq!(read("l").unwrap(), &b"d"[..]);
     refused!(read("d"), Invalid);
     assert_eq!((l.size, l.mode), (1, 0o777));
-    // Removing and renaming a link is about the link.
+    // Removing and renaming a link concerns the link.
     v.rename(0, "l", "m").unwrap();
     assert_eq!(v.stat(0, "@m").unwrap().id, l.id);
     v.unlink(0, "m").unwrap();
@@ -258,14 +258,14 @@ fn a_setgid_directory_gives_its_group(v: &mut Volume) {
     assert_eq!((sub.gid, sub.mode), (77, 0o2755));
     let l = v.symlink(2, "d/l", "x").unwrap();
     assert_eq!(l.gid, 77);
-    // Nobody makes a set-group program of a group that is not its own.
+    // A caller cannot make a set-group program of a group that it is not in.
     assert_eq!(v.create(2, "d/prog", 0o2755).unwrap().mode, 0o755);
     assert_eq!(v.create(0, "d/prog2", 0o2755).unwrap().mode, 0o2755);
     assert_eq!(v.mkdir(2, "plain", 0o6755).unwrap().mode, 0o755);
     assert_eq!(v.create(2, "own", 0o6755).unwrap().gid, 2);
 }
 
-fn only_root_gives_files_away(v: &mut Volume) {
+fn only_root_changes_the_owner_of_files(v: &mut Volume) {
     v.create(1, "f", 0o644).unwrap();
     refused!(v.chown(1, "f", Some(2), None), NotOwner);
     refused!(v.chown(2, "f", None, Some(2)), NotOwner);
@@ -290,7 +290,7 @@ fn chown_clears_set_id_bits(v: &mut Volume) {
     assert_eq!(v.chown(0, "d", Some(2), Some(2)).unwrap().mode, 0o2755);
 }
 
-fn chmod_is_the_owners_and_keeps_setgid_only_for_members(v: &mut Volume) {
+fn only_the_owner_can_chmod_and_only_members_keep_setgid(v: &mut Volume) {
     v.create(1, "f", 0o644).unwrap();
     refused!(v.chmod(2, "f", 0o777), NotOwner);
     assert_eq!(v.chmod(1, "f", 0o2755).unwrap().mode, 0o2755);
@@ -303,7 +303,7 @@ fn chmod_is_the_owners_and_keeps_setgid_only_for_members(v: &mut Volume) {
     assert_eq!(v.stat(0, "@l").unwrap().mode, 0o777);
 }
 
-fn times_of_choice_are_the_owners_and_the_present_is_a_writers(v: &mut Volume) {
+fn only_the_owner_sets_arbitrary_times_and_a_writer_the_present_one(v: &mut Volume) {
     v.create(1, "f", 0o622).unwrap();
     let times = |accessed: Option<i64>, modified: Option<i64>| SetAttributesRequest {
         accessed: accessed.map(|nanos| TimeWish {
@@ -328,12 +328,12 @@ fn times_of_choice_are_the_owners_and_the_present_is_a_writers(v: &mut Volume) {
     v.chmod(1, "f", 0).unwrap();
     assert!(v.set(1, "f", times(Some(0), None)).is_ok());
     assert!(v.set(0, "f", times(Some(7), None)).is_ok());
-    // Nothing asked, nothing changed.
+    // An empty request changes nothing.
     let before = v.stat(0, "f").unwrap();
     assert_eq!(v.set(2, "f", times(None, None)).unwrap(), before);
 }
 
-fn creating_and_removing_names_touches_the_parent(v: &mut Volume) {
+fn creating_and_removing_names_changes_the_times_of_the_parent(v: &mut Volume) {
     v.mkdir(0, "d", 0o755).unwrap();
     let mut touched = |act: &mut dyn FnMut(&mut Volume)| {
         let before = v.stat(0, "d").unwrap();
@@ -495,7 +495,7 @@ fn nodes_and_devices(v: &mut Volume) {
     v.unlink(1, "fifo").unwrap();
     assert!(v.carry_deletes().is_empty());
     v.unlink(1, "file").unwrap();
-    // Nobody attached it: no server has heard of it.
+    // No client attached it: no server knows it.
     assert!(v.carry_deletes().is_empty());
 }
 
@@ -540,7 +540,7 @@ fn a_listing_pages_in_the_order_of_bytes(v: &mut Volume) {
     refused!(v.list(0, "d/n1"), NotDirectory);
 }
 
-fn a_listing_stays_stable_while_names_come_and_go(v: &mut Volume) {
+fn a_listing_stays_stable_while_names_are_added_and_removed(v: &mut Volume) {
     for i in 0..30 {
         v.create(0, &format!("f{i:02}"), 0o644).unwrap();
     }
@@ -553,7 +553,7 @@ fn a_listing_stays_stable_while_names_come_and_go(v: &mut Volume) {
             break;
         }
         after.clone_from(seen.last().unwrap());
-        // The place where the listing stands goes away, and others come before and behind it.
+        // The last listed name is removed, and others are added before and behind it.
         v.unlink(0, std::str::from_utf8(&after).unwrap()).unwrap();
         v.create(0, &format!("a{round}"), 0o644).unwrap();
         v.create(0, &format!("z{round:02}"), 0o644).unwrap();
@@ -647,7 +647,7 @@ fn extended_attributes(v: &mut Volume) {
     v.check();
 }
 
-fn extended_attributes_go_with_their_file(v: &mut Volume) {
+fn extended_attributes_are_removed_with_their_file(v: &mut Volume) {
     v.create(0, "f", 0o644).unwrap();
     for i in 0..5 {
         let request = SetXattrRequest {
@@ -733,7 +733,7 @@ fn layouts_are_inherited(v: &mut Volume) {
         (4, 256 << 10, 256 << 10)
     );
     v.create(1, "file", 0o644).unwrap();
-    // Only as long as nothing is in it.
+    // Only while it is empty.
     let layout = v.set(1, "file", change(wish)).unwrap().layout.unwrap();
     assert_eq!((layout.cells, layout.bsu), (10, 3));
 }

@@ -188,7 +188,7 @@ fn exchange_of_a_file_and_a_directory(v: &mut Volume) {
     assert_eq!(v.stat(0, "b").unwrap().links, 2);
     assert_eq!(v.stat(0, "/").unwrap().links, 6);
     assert!(v.stat(0, "f/deep").is_ok());
-    // Two directories, full as they are.
+    // Two directories that are not empty.
     v.rename_with(0, "a", "f", false, true).unwrap();
     assert_eq!(id(v, "a"), sub);
     v.rename_with(0, "a", "f/sub", false, true).unwrap();
@@ -236,7 +236,7 @@ fn needs_permission_on_both_parents(v: &mut Volume) {
 fn a_moved_directory_must_be_writable(v: &mut Volume) {
     v.mkdir(1, "a", 0o777).unwrap();
     v.mkdir(2, "d", 0o755).unwrap();
-    // Its name may change where it is, but its parent is written in it.
+    // Its name may change in place, but a move changes its `..`.
     v.rename(1, "d", "e").unwrap();
     refused!(v.rename(1, "e", "a/e"), Permission);
     refused!(v.rename_with(1, "a", "e/x", false, false), Permission);

@@ -1,4 +1,4 @@
-//! Checkpoints of trees in the namespace, against what the tree looked like when they were made.
+//! Checkpoints of trees in the namespace, compared with the tree at the time when they were made.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -14,7 +14,8 @@ use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::*;
 use weft_proto::quota::{Bound, QuotaKind, SetQuotaRequest};
 
-/// What a tree shows: by path kind, mode, owner, size, time, and text, bytes or attribute.
+/// A tree as operations show it: by path the kind, mode, owner, size, time, and text, bytes or
+/// attribute.
 type Shown = BTreeMap<String, (i32, u32, u32, u64, i64, Vec<u8>)>;
 
 /// A volume whose servers are a table of sizes.
@@ -36,7 +37,7 @@ impl World {
         }
     }
 
-    /// Carries all that is owed through, as the service and its servers would.
+    /// Carries out all intents, as the service and its servers would.
     fn carry(&mut self) {
         loop {
             let intents = self.v.meta.pending_intents(100).unwrap();
@@ -75,13 +76,13 @@ impl World {
     }
 
     fn carry_tree(&mut self, number: u64, task: CheckpointTask, files: Vec<u64>) {
-        let mut told = CheckpointFiles::new();
+        let mut kept = CheckpointFiles::new();
         for file in files {
             match task {
                 CheckpointTask::Make => {
                     let size = self.sizes.get(&file).copied().unwrap_or(0);
                     self.kept.insert((number, file), size);
-                    told.insert(file, (size, i64::MIN));
+                    kept.insert(file, (size, i64::MIN));
                 }
                 CheckpointTask::RollBack(of) => {
                     let size = self.kept[&(of, file)];
@@ -93,9 +94,9 @@ impl World {
             }
         }
         let now = self.v.tick();
-        self.v.meta.tree_done(number, &told, now).unwrap();
-        // Twice changes nothing.
-        self.v.meta.tree_done(number, &told, now).unwrap();
+        self.v.meta.tree_done(number, &kept, now).unwrap();
+        // Repeating it changes nothing.
+        self.v.meta.tree_done(number, &kept, now).unwrap();
     }
 
     fn checkpoint(&mut self, path: &str, name: &str) -> Result<CheckpointInfo, MetaError> {
@@ -152,7 +153,7 @@ impl World {
         Ok(())
     }
 
-    /// Writes a file with cells: `size` is what its servers have then.
+    /// Writes a file with cells: `size` are the bytes on its servers then.
     fn write(&mut self, path: &str, size: u64) -> Result<(), MetaError> {
         let mut request = creating(0, path, 0o640, false);
         request.write = true;
@@ -186,7 +187,7 @@ impl World {
         }
     }
 
-    /// Writes a small file, whose bytes lie with its metadata unless they went to cells.
+    /// Writes a small file, whose bytes are stored with its metadata unless it was spilled.
     fn store(&mut self, path: &str, data: &[u8]) -> Result<(), MetaError> {
         let mut request = creating(0, path, 0o600, false);
         (request.write, request.inline) = (true, true);
@@ -283,7 +284,7 @@ fn a_tree_is_kept_whatever_becomes_of_it() {
     w.carry();
     w.v.check();
     assert!(w.shown(by_id(made.image)) == before);
-    // By path, as any file.
+    // By path, as any other file.
     let kept = w.v.stat(0, "t/.weft/checkpoints/c/d/big").unwrap();
     assert_eq!((kept.size, kept.checkpoint), (1 << 30, made.number));
     let link = w.v.stat(0, "t/.weft/checkpoints/c/link").unwrap();
@@ -291,7 +292,7 @@ fn a_tree_is_kept_whatever_becomes_of_it() {
     w.roll_back("t", "c").unwrap();
     w.v.check();
     assert!(w.shown(at("t")) == before);
-    // What was moved out has both names, and one content.
+    // A file that was moved out has both names, and one content.
     let (inside, outside) = (w.v.stat(0, "t/small"), w.v.stat(0, "out/moved"));
     assert_eq!(inside.unwrap().id, outside.unwrap().id);
     w.remove("t", "c").unwrap();
@@ -302,7 +303,7 @@ fn a_tree_is_kept_whatever_becomes_of_it() {
 }
 
 #[test]
-fn cells_of_a_deleted_file_go_with_the_last_checkpoint_that_has_it() {
+fn the_cells_of_a_deleted_file_are_deleted_with_its_last_checkpoint() {
     let mut w = filled();
     w.checkpoint("t", "one").unwrap();
     w.checkpoint("t/d", "two").unwrap();
@@ -311,7 +312,10 @@ fn cells_of_a_deleted_file_go_with_the_last_checkpoint_that_has_it() {
     w.v.unlink(0, "t/d/big").unwrap();
     w.v.unlink(0, "t/again").unwrap();
     w.carry();
-    assert_eq!(w.sizes[&id], 0, "what only the file had is gone");
+    assert_eq!(
+        w.sizes[&id], 0,
+        "the cells that only the file had are deleted"
+    );
     w.remove("t", "one").unwrap();
     w.v.check();
     assert!(w.sizes.contains_key(&id));
@@ -342,7 +346,8 @@ fn nothing_in_a_checkpoint_changes() {
     refused!(w.checkpoint(kept, "again"), ReadOnly);
     w.v.check();
     assert!(w.shown(at(kept)) == before);
-    // A reader without inline files has the bytes brought to cells; they stay in the checkpoint.
+    // For a reader that cannot handle inline files the bytes are spilled; they stay in the
+    // checkpoint.
     let reading = attaching(0, &small, true, false);
     let Err(MetaError::Inline { id }) = w.v.attach(2, &reading) else {
         panic!("a small file's bytes lie with its metadata");
@@ -356,15 +361,12 @@ fn nothing_in_a_checkpoint_changes() {
     w.v.check();
     assert_eq!(w.v.stat(0, "t/small").unwrap().size, 11);
     w.remove("t", "c").unwrap();
-    assert!(
-        !w.sizes.contains_key(&id),
-        "the cells that it was brought to are gone"
-    );
+    assert!(!w.sizes.contains_key(&id), "its cells are deleted");
     w.v.check();
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn impossible_operations_are_refused() {
     let mut w = filled();
     refused!(w.checkpoint("t/link/x", "c"), NotDirectory);
     refused!(w.checkpoint("@t/link", "c"), Invalid);
@@ -379,13 +381,13 @@ fn what_cannot_be_done_is_refused() {
         assert!(said.contains("no such checkpoint: d"), "{said}");
     }
     refused!(w.v.stat(0, "t/.weft/checkpoints/d"), NotFound);
-    // A directory with checkpoints stays; what hides in one that is rolled back, too.
+    // A directory with checkpoints stays, also below one that is rolled back.
     w.v.mkdir(0, "t/new", 0o755).unwrap();
     w.checkpoint("t/new", "inner").unwrap();
     refused!(w.v.rmdir(0, "t/new"), NotEmpty);
     refused!(w.roll_back("t", "c"), NotEmpty);
     w.remove("t/new", "inner").unwrap();
-    // So does what a file keeps that would be made anew.
+    // So do the checkpoints of a file that a rollback would make again.
     w.write("t/small", 50_000).unwrap();
     w.checkpoint("t/small", "own").unwrap();
     let said = w.roll_back("t", "c").unwrap_err();
@@ -395,7 +397,7 @@ fn what_cannot_be_done_is_refused() {
     w.remove("t/small", "own").unwrap();
     w.roll_back("t", "c").unwrap();
     refused!(w.v.stat(0, "t/new"), NotFound);
-    // Others' files are root's to roll back.
+    // Only root rolls back files of others.
     w.v.chown(0, "t", Some(7), None).unwrap();
     let request = RollBackRequest {
         who: who(7),
@@ -406,9 +408,9 @@ fn what_cannot_be_done_is_refused() {
     w.v.check();
 }
 
-/// Its writer has not heard of it yet.
+/// Its writer was not notified yet.
 #[test]
-fn an_append_to_a_small_file_goes_behind_what_was_brought_back() {
+fn an_append_to_a_small_file_goes_behind_the_restored_bytes() {
     let mut w = World::new();
     let mut request = creating(0, "t/f", 0o644, true);
     (request.write, request.inline) = (true, true);
@@ -462,7 +464,7 @@ fn an_intent_of_a_tree_keeps_its_place_among_those_of_its_files() {
 }
 
 #[test]
-fn a_file_that_is_open_without_a_name_gets_it_back() {
+fn an_open_file_without_a_name_gets_it_back() {
     let mut w = filled();
     w.checkpoint("t", "c").unwrap();
     let id = w.v.stat(0, "t/d/big").unwrap().id;
@@ -480,7 +482,7 @@ fn a_file_that_is_open_without_a_name_gets_it_back() {
 
 #[test]
 #[ignore = "measures; run alone"]
-fn what_a_checkpoint_of_many_files_costs() {
+fn the_cost_of_a_checkpoint_of_many_files() {
     let mut w = World::new();
     w.v = Volume::fjall();
     w.v.mkdir(0, "t", 0o755).unwrap();
@@ -552,7 +554,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn run(w: &mut World, kept: &mut BTreeMap<usize, (Shown, u64)>, op: Op) {
-    // What the namespace refuses it refuses: only what it answers must be so.
+    // A refusal is legal here: only successful answers are compared.
     let _refused = match op {
         Op::Mkdir(p) => w.v.mkdir(0, PATHS[p], 0o755).map(drop),
         Op::Write(p, size) => w.write(PATHS[p], size),

@@ -15,7 +15,7 @@ use weft_proto::meta::*;
 use weft_proto::stamp::Position;
 
 #[test]
-fn what_holds_no_volume_says_so() {
+fn an_engine_without_a_volume_is_refused() {
     let error = Namespace::open(Arc::new(MemKv::new())).unwrap_err();
     assert!(matches!(error, MetaError::NotFormatted));
 }
@@ -91,7 +91,7 @@ fn heartbeat(id: u32, address: &str) -> HeartbeatRequest {
 const SECOND: i64 = 1_000_000_000;
 
 #[test]
-fn the_server_map_knows_who_is_up() {
+fn the_server_map_shows_which_servers_are_up() {
     let mut v = Volume::mem();
     let map = v.meta.server_map(SECOND).unwrap();
     assert_eq!((map.epoch, map.files, map.intents), (1, 1, 0));
@@ -118,7 +118,7 @@ fn the_server_map_knows_who_is_up() {
         Err(MetaError::UnknownServer { server: 9 })
     ));
     assert!(v.meta.heartbeat(SECOND, &heartbeat(2, "")).is_err());
-    // New files go to those that are up, once everybody had time to be heard.
+    // New files go to servers that are up, once all had time for a heartbeat.
     v.now = SECOND;
     let early = v.create(0, "early", 0o644).unwrap().layout.unwrap();
     assert_eq!(early.cells, 4);
@@ -150,7 +150,7 @@ fn a_moved_server_raises_the_epoch_durably() {
 }
 
 #[test]
-fn an_older_store_that_was_accepted_takes_part_once_it_is_in_doubt() {
+fn an_accepted_older_store_is_used_once_its_data_is_in_doubt() {
     let kv = Arc::new(MemKv::new());
     let mut v = Volume::over(kv.clone());
     let at = |incarnation, sequence| {
@@ -171,19 +171,19 @@ fn an_older_store_that_was_accepted_takes_part_once_it_is_in_doubt() {
     };
     v.meta.heartbeat(SECOND, &says(1, &[])).unwrap();
     v.create(0, "old", 0o644).unwrap();
-    // A minute later the server is there with an older store.
+    // A minute later the server comes back with an older store.
     let mut now = 60 * SECOND;
     let refused = HeartbeatRequest {
         rolled_back: true,
         newest: 5,
         ..says(2, &[])
     };
-    let told = v.meta.heartbeat(now, &refused).unwrap();
-    assert_eq!((told.check, told.doubt), (vec![at(1, 9).unwrap()], 0));
+    let reply = v.meta.heartbeat(now, &refused).unwrap();
+    assert_eq!((reply.check, reply.doubt), (vec![at(1, 9).unwrap()], 0));
     let map = v.meta.server_map(now).unwrap();
     assert_eq!(map.servers[1].state(), ServerState::RolledBack);
     assert_eq!(map.servers[1].newest, 5);
-    // Doubt without an acceptance is no answer.
+    // Doubt without an acceptance does not suffice.
     let doubts = |doubted| HeartbeatRequest {
         doubted,
         ..refused.clone()
@@ -191,50 +191,50 @@ fn an_older_store_that_was_accepted_takes_part_once_it_is_in_doubt() {
     assert_eq!(v.meta.heartbeat(now, &doubts(1)).unwrap().check.len(), 1);
     assert!(v.meta.accept_rollback(2).unwrap());
     let new = v.create(0, "new", 0o644).unwrap().id;
-    // The service may lose power; what was accepted stays so, and asks for doubt.
+    // The acceptance survives a power loss of the service, and demands the doubt.
     kv.sync().unwrap();
     kv.crash_power_loss();
     let meta = Namespace::open(kv.clone()).unwrap();
-    let told = meta.heartbeat(now, &refused).unwrap();
+    let reply = meta.heartbeat(now, &refused).unwrap();
     let old = v.meta.heartbeat(now, &refused).unwrap().doubt;
-    assert_eq!((told.check.len(), told.doubt), (1, old));
+    assert_eq!((reply.check.len(), reply.doubt), (1, old));
     assert!(old != 0 && old <= new, "{old} {new}");
     assert!(!up(&meta, now));
-    let told = meta.heartbeat(now, &doubts(old)).unwrap();
-    assert!(told.check.is_empty() && up(&meta, now), "{told:?}");
-    // It is what the server has from now on, also after another loss of power.
+    let reply = meta.heartbeat(now, &doubts(old)).unwrap();
+    assert!(reply.check.is_empty() && up(&meta, now), "{reply:?}");
+    // That is the server's store from now on, also after another power loss.
     kv.crash_power_loss();
     let meta = Namespace::open(kv).unwrap();
     now += 60 * SECOND;
-    let told = meta.heartbeat(now, &says(3, &[])).unwrap();
-    assert_eq!((told.check, told.doubt), (vec![at(2, 9).unwrap()], 0));
-    let told = meta.heartbeat(now, &says(3, &[at(2, 9).unwrap()])).unwrap();
-    assert!(told.check.is_empty() && up(&meta, now), "{told:?}");
+    let reply = meta.heartbeat(now, &says(3, &[])).unwrap();
+    assert_eq!((reply.check, reply.doubt), (vec![at(2, 9).unwrap()], 0));
+    let reply = meta.heartbeat(now, &says(3, &[at(2, 9).unwrap()])).unwrap();
+    assert!(reply.check.is_empty() && up(&meta, now), "{reply:?}");
 }
 
 #[test]
-fn a_server_with_another_store_has_lost_what_is_older() {
+fn a_server_with_another_store_has_lost_its_older_files() {
     let kv = Arc::new(MemKv::new());
     let mut v = Volume::over(kv.clone());
     let with = |id: &'static [u8], address| HeartbeatRequest {
         store: id.into(),
         ..heartbeat(2, address)
     };
-    let told = |v: &Volume, request: &HeartbeatRequest| {
+    let send = |v: &Volume, request: &HeartbeatRequest| {
         let reply = v.meta.heartbeat(SECOND, request).unwrap();
         (reply.epoch, reply.since)
     };
-    // The first store is the first, and who does not say has the one that is known.
-    let moved = told(&v, &with(b"one", "host2:1"));
+    // The first store loses nothing, and a server that names none has the known one.
+    let moved = send(&v, &with(b"one", "host2:1"));
     assert_eq!(moved, (2, 0));
-    assert_eq!(told(&v, &with(b"one", "host2:1")), (2, 0));
-    assert_eq!(told(&v, &heartbeat(2, "host2:1")), (2, 0));
+    assert_eq!(send(&v, &with(b"one", "host2:1")), (2, 0));
+    assert_eq!(send(&v, &heartbeat(2, "host2:1")), (2, 0));
     let old = v.create(0, "old", 0o644).unwrap().id;
-    let (epoch, since) = told(&v, &with(b"two", "host2:1"));
+    let (epoch, since) = send(&v, &with(b"two", "host2:1"));
     assert_eq!(epoch, 3);
     let new = v.create(0, "new", 0o644).unwrap().id;
     assert!(old < since && since <= new, "{old} {since} {new}");
-    // The same after power loss, and nothing of it is another server's.
+    // The same after a power loss, and other servers are not affected.
     kv.crash_power_loss();
     let meta = Namespace::open(kv).unwrap();
     let reply = meta.heartbeat(SECOND, &with(b"two", "host2:1")).unwrap();
@@ -258,7 +258,7 @@ fn counts_follow_files_and_intents() {
 }
 
 #[test]
-fn who_must_sync_is_known() {
+fn every_kind_of_call_says_whether_it_must_sync() {
     assert!(mutates(Kind::Rename) && mutates(Kind::Unlink));
     assert!(!mutates(Kind::Stat) && !mutates(Kind::Report) && !mutates(Kind::Attach));
 }

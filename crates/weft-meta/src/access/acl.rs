@@ -29,13 +29,13 @@ const NO_ID: u32 = u32::MAX;
 const ENTRY_BYTES: usize = 8;
 
 impl AclRecord {
-    /// Reads the kernel's form. `Ok(None)`: a list without entries, which takes an ACL away.
+    /// Decodes the kernel's form. `Ok(None)`: a list without entries, which removes an ACL.
     pub(crate) fn parse(value: &[u8]) -> Result<Option<AclRecord>, &'static str> {
         let (head, entries) = value
             .split_first_chunk::<4>()
-            .ok_or("an ACL has a version")?;
+            .ok_or("an ACL needs a version")?;
         if u32::from_le_bytes(*head) != VERSION {
-            return Err("the ACL is not of version 2");
+            return Err("the ACL does not have version 2");
         }
         if entries.len() % ENTRY_BYTES != 0 || entries.len() / ENTRY_BYTES > ACL_ENTRIES_MAX {
             return Err("an ACL has at most 256 entries of 8 bytes");
@@ -54,10 +54,10 @@ impl AclRecord {
             }
             let many = matches!(tag, USER | GROUP);
             if tag < last || (tag == last && !many) {
-                return Err("the entries of an ACL are in no legal order");
+                return Err("the entries of an ACL are not in the legal order");
             }
             if many && id == NO_ID {
-                return Err("an ACL entry names nobody");
+                return Err("an ACL entry lacks its user or group id");
             }
             last = tag;
             match tag {
@@ -75,15 +75,15 @@ impl AclRecord {
             tags.any(|entry| entry[..2] == tag.to_le_bytes())
         };
         if !has(USER_OBJ) || !has(GROUP_OBJ) || !has(OTHER) {
-            return Err("an ACL says what the owner, the group and others may");
+            return Err("an ACL needs entries for the owner, the group and others");
         }
         if acl.mask.is_none() && !(acl.users.is_empty() && acl.groups.is_empty()) {
-            return Err("an ACL with named users or groups has a mask");
+            return Err("an ACL with named users or groups needs a mask");
         }
         Ok(Some(acl))
     }
 
-    /// Writes the kernel's form.
+    /// Encodes the kernel's form.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = VERSION.to_le_bytes().to_vec();
         let mut entry = |tag: u16, bits: u32, id: u32| {
@@ -102,17 +102,17 @@ impl AclRecord {
         out
     }
 
-    /// Nine bits say all of it.
+    /// Whether nine mode bits express it.
     fn is_minimal(&self) -> bool {
         self.mask.is_none()
     }
 
-    /// The nine bits that stand for it in a mode.
+    /// The nine bits that represent it in a mode.
     fn bits(&self) -> u32 {
         self.owner << 6 | self.mask.unwrap_or(self.group) << 3 | self.other
     }
 
-    /// What is stored beside the mode that holds [`AclRecord::bits`].
+    /// The record to store beside the mode that has [`AclRecord::bits`].
     fn beside_mode(self) -> Option<AclRecord> {
         (!self.is_minimal()).then_some(AclRecord {
             owner: 0,
@@ -122,7 +122,7 @@ impl AclRecord {
         })
     }
 
-    /// What a stored access ACL allows a caller that is neither root nor the owner.
+    /// Whether a stored access ACL allows this to a caller that is neither root nor the owner.
     pub(crate) fn allows(
         &self,
         who: &Credentials,
@@ -152,7 +152,7 @@ fn named(pairs: &[u32]) -> impl Iterator<Item = (u32, u32)> + '_ {
 }
 
 impl InodeRecord {
-    /// The access ACL in full; `None`: there are only the nine bits.
+    /// The complete access ACL; `None`: there are only the nine bits.
     pub(crate) fn access_acl(&self) -> Option<AclRecord> {
         self.acl.as_ref().map(|acl| AclRecord {
             owner: self.mode >> 6 & 7,
@@ -162,14 +162,14 @@ impl InodeRecord {
         })
     }
 
-    /// Takes an access ACL; its nine bits become those of the mode.
+    /// Sets the access ACL; its nine bits become those of the mode.
     pub(crate) fn set_access_acl(&mut self, acl: AclRecord) {
         self.mode = self.mode & !0o777 | acl.bits();
         self.acl = acl.beside_mode();
     }
 
-    /// Gives a new inode the permissions that it inherits: those of its directory's default ACL as
-    /// far as the mode asked for allows, else what the umask leaves of the mode.
+    /// Gives a new inode its inherited permissions: those of its directory's default ACL that the
+    /// requested mode allows, else those of the mode that the umask leaves.
     pub(crate) fn inherit(&mut self, directory: &InodeRecord, umask: u32) {
         let Some(default) = &directory.default_acl else {
             self.mode &= !(umask & 0o777);

@@ -39,7 +39,7 @@ pub(crate) fn owns(who: &Credentials, inode: &InodeRecord) -> bool {
     is_root(who) || who.uid == inode.uid
 }
 
-/// Whether the caller's class, or what the ACL says of the caller, has all bits of `mask`.
+/// Whether the caller's class, or the caller's ACL entries, have all bits of `mask`.
 pub(crate) fn may(who: &Credentials, inode: &InodeRecord, mask: u32) -> bool {
     if is_root(who) {
         return true;
@@ -80,7 +80,8 @@ pub(crate) fn need(
     })
 }
 
-/// In a sticky directory only the owner of the file or of the directory removes a name.
+/// Checks that the caller may remove a name: in a sticky directory only the owner of the file or of
+/// the directory may.
 pub(crate) fn need_removable(
     who: &Credentials,
     directory: &InodeRecord,
@@ -105,7 +106,7 @@ pub(crate) fn not_owner(who: &Credentials, path: &[u8], action: &'static str) ->
     }
 }
 
-/// The mode after a write by a caller of which only is known that it is not privileged.
+/// The mode after a write by an unknown caller that is not privileged.
 pub(crate) fn without_privilege(inode: &InodeRecord) -> u32 {
     let mut mode = inode.mode & !SETUID;
     if mode & GROUP_EXEC != 0 {
@@ -114,8 +115,8 @@ pub(crate) fn without_privilege(inode: &InodeRecord) -> u32 {
     mode
 }
 
-/// The mode after a write by a caller other than root, or after a change of owner: no caller may
-/// gain rights by a set-id file that another has filled.
+/// The mode after a write by a caller other than root, or after a change of owner: a caller must
+/// not gain rights by a set-id file that another caller has filled.
 pub(crate) fn without_set_id(who: &Credentials, inode: &InodeRecord) -> u32 {
     let mut mode = inode.mode & !SETUID;
     if mode & GROUP_EXEC != 0 || !(is_root(who) || in_group(who, inode.gid)) {

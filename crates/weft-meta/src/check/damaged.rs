@@ -1,9 +1,9 @@
-//! A record that cannot be read: where it lies, and how a finding names it.
+//! A record that cannot be read: its key space and key, and how a finding names them.
 //!
 //! A finding goes to the program that checks and comes back for the repair, so it must say which
-//! record it is about. The wire has fields for the key and for words; the key space stands before
-//! the first colon of the words. This file alone writes and reads that, as the type
-//! [`RecordSpace`].
+//! record it is about. The wire has fields for the key and for text, and the key space is the part
+//! of the text before the first colon. Only this file writes and parses that; everything else uses
+//! the type [`RecordSpace`].
 
 use bytes::Bytes;
 use weft_kv::Space;
@@ -54,13 +54,13 @@ impl RecordSpace {
         }
     }
 
-    /// The space of the record that a finding is about; none where this build does not know it.
+    /// The space of the record that a finding is about; `None` where this build does not know it.
     pub(super) fn of(finding: &Finding) -> Option<RecordSpace> {
         let name = finding.text.split(':').next().unwrap_or_default();
         RecordSpace::ALL.into_iter().find(|of| of.space().0 == name)
     }
 
-    /// The finding that the record under this key cannot be read, or cannot be so.
+    /// The finding that the record under this key cannot be read, or is contradictory.
     pub(super) fn finding(self, key: &[u8], reason: impl std::fmt::Display) -> Finding {
         Finding {
             name: Bytes::copy_from_slice(key),

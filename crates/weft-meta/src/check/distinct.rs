@@ -1,4 +1,4 @@
-//! Seeks over the numbers that keys begin with.
+//! Iterating over the numbers that keys begin with, by seeks.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -7,7 +7,7 @@ use weft_kv::{Reader, Space, prefix_end};
 use crate::error::MetaError;
 use crate::records::keys;
 
-/// Visits the numbers that keys of a space begin with, each once, from `from` on, by a seek each.
+/// Visits the numbers that keys of a space begin with, each once and ascending. Cost: a seek each.
 pub(super) fn distinct(
     reader: &dyn Reader,
     space: Space,

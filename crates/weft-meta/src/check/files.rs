@@ -1,4 +1,4 @@
-//! Files as a check across servers sees them: in pages or by id, and their names.
+//! Files as a check across servers sees them, in pages or by id, and their names.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::{Bound, ControlFlow};
@@ -31,7 +31,7 @@ pub(crate) fn list_files(
 ) -> Result<ListFilesReply, MetaError> {
     volume.read(|reader| {
         let next_id = keys::counters(reader)?.next_id;
-        let owed = owed(reader)?;
+        let pending = pending_files(reader)?;
         let trees = trees(reader)?;
         let mut reply = ListFilesReply {
             next_id,
@@ -41,17 +41,23 @@ pub(crate) fn list_files(
         if !request.files.is_empty() {
             for file in request.files.iter().take(FILES_PAGE) {
                 let open = may_be_open(volume, *file);
-                let owed = owed.contains(file);
-                reply
-                    .files
-                    .push(state_of(reader, *file, Work { owed, open }, &trees)?);
+                let is_pending = pending.contains(file);
+                reply.files.push(state_of(
+                    reader,
+                    *file,
+                    FileActivity {
+                        pending: is_pending,
+                        open,
+                    },
+                    &trees,
+                )?);
             }
             return Ok(reply);
         }
         let (inodes, through) = page(reader, request.after)?;
         reply.through = through;
         let holds = holds(reader, &trees, request.after, through)?;
-        let mut ids: BTreeMap<u64, Option<InodeRecord>> = owed
+        let mut ids: BTreeMap<u64, Option<InodeRecord>> = pending
             .iter()
             .chain(holds.keys())
             .filter(|id| **id > request.after && **id <= through)
@@ -60,13 +66,13 @@ pub(crate) fn list_files(
         ids.extend(inodes.into_iter().map(|(id, inode)| (id, Some(inode))));
         let mut bytes = 0;
         for (id, inode) in ids {
-            let work = Work {
-                owed: owed.contains(&id),
+            let activity = FileActivity {
+                pending: pending.contains(&id),
                 open: may_be_open(volume, id),
             };
-            let mut state = state(reader, id, inode, work)?;
+            let mut state = state(reader, id, inode, activity)?;
             if let Some(holds) = holds.get(&id) {
-                hold(reader, &mut state, holds)?;
+                note_holds(reader, &mut state, holds)?;
             }
             bytes += prost::Message::encoded_len(&state);
             reply.files.push(state);
@@ -118,21 +124,26 @@ pub(crate) fn names_of(
     })
 }
 
-/// What is known of a file now; the caller says whether a client may have it open.
+/// The state of a file now; the caller says whether a client may have it open.
 pub(super) fn state_now(
     reader: &dyn Reader,
     file: u64,
     open: bool,
 ) -> Result<FileState, MetaError> {
-    let owed = owed(reader)?.contains(&file);
-    state_of(reader, file, Work { owed, open }, &trees(reader)?)
+    let pending = pending_files(reader)?.contains(&file);
+    state_of(
+        reader,
+        file,
+        FileActivity { pending, open },
+        &trees(reader)?,
+    )
 }
 
-/// What is going on with a file.
+/// What is happening to a file.
 #[derive(Clone, Copy)]
-struct Work {
-    /// The servers owe something for it.
-    owed: bool,
+struct FileActivity {
+    /// An intent is pending for it.
+    pending: bool,
     /// A client has it open, or may have.
     open: bool,
 }
@@ -140,12 +151,12 @@ struct Work {
 fn state_of(
     reader: &dyn Reader,
     file: u64,
-    work: Work,
+    activity: FileActivity,
     trees: &[(u64, bool)],
 ) -> Result<FileState, MetaError> {
     let inode = readable(reader, file)?;
-    let mut state = state(reader, file, inode, work)?;
-    hold(reader, &mut state, &holds_of(reader, file, trees)?)?;
+    let mut state = state(reader, file, inode, activity)?;
+    note_holds(reader, &mut state, &holds_of_file(reader, file, trees)?)?;
     Ok(state)
 }
 
@@ -153,24 +164,24 @@ fn state(
     reader: &dyn Reader,
     file: u64,
     inode: Option<InodeRecord>,
-    work: Work,
+    activity: FileActivity,
 ) -> Result<FileState, MetaError> {
     let mut state = FileState {
         file,
-        owed: work.owed,
+        owed: activity.pending,
         ..FileState::default()
     };
     let Some(inode) = inode else {
         return Ok(state);
     };
-    // The bytes of an image are cells of the file that it was copied from.
+    // The cells of an image belong to the file that it was copied from.
     state.owed |= inode.frozen.is_some();
     state.there = inode.is(FileKind::Regular);
     state.other = !state.there;
     if state.other {
         return Ok(state);
     }
-    // Its delete is owed as soon as no client has it open.
+    // It is deleted as soon as no client has it open.
     state.owed |= inode.links == 0;
     state.spilling = inode.inline && content(reader, file).is_ok_and(|content| content.spilling);
     let layout = inode.layout.as_ref().map(meta::Layout::from);
@@ -181,7 +192,7 @@ fn state(
     state.size_exact = inode.size_exact;
     state.written = inode.written;
     state.changed = inode.changed;
-    state.open = work.open;
+    state.open = activity.open;
     scan_prefix(reader, CHECKPOINTS, &file.to_be_bytes(), &mut |_, value| {
         if let Ok(record) = keys::decode::<CheckpointRecord>("checkpoint of", file, value) {
             state.checkpoints.push(ListedCheckpoint {
@@ -194,7 +205,7 @@ fn state(
     Ok(state)
 }
 
-/// Inodes behind an id, and through which id they are all.
+/// A page of inodes after an id, and the id through which it is complete.
 fn page(reader: &dyn Reader, after: u64) -> Result<(Vec<(u64, InodeRecord)>, u64), MetaError> {
     let (mut found, mut seen, mut through) = (Vec::new(), 0, u64::MAX);
     let start = after.to_be_bytes();
@@ -220,11 +231,11 @@ struct Hold {
     number: u64,
     /// All servers have it.
     there: bool,
-    /// What the file was, under an id of its own.
+    /// The file's copy in the checkpoint.
     image: u64,
 }
 
-/// The checkpoints of trees: their numbers, and whether all servers have them.
+/// The checkpoints of trees: number, and whether all servers have it.
 fn trees(reader: &dyn Reader) -> Result<Vec<(u64, bool)>, MetaError> {
     let mut found = Vec::new();
     let all = (Bound::Unbounded, Bound::Unbounded);
@@ -241,7 +252,7 @@ fn trees(reader: &dyn Reader) -> Result<Vec<(u64, bool)>, MetaError> {
     Ok(found)
 }
 
-/// Which of them hold the files behind an id, through another one.
+/// The holds of these checkpoints on the files after an id, through another one.
 fn holds(
     reader: &dyn Reader,
     trees: &[(u64, bool)],
@@ -269,16 +280,20 @@ fn holds(
     Ok(found)
 }
 
-fn holds_of(reader: &dyn Reader, file: u64, trees: &[(u64, bool)]) -> Result<Vec<Hold>, MetaError> {
-    if keys::held(reader, file)?.is_none() {
+fn holds_of_file(
+    reader: &dyn Reader,
+    file: u64,
+    trees: &[(u64, bool)],
+) -> Result<Vec<Hold>, MetaError> {
+    if keys::hold(reader, file)?.is_none() {
         return Ok(Vec::new());
     }
     let mut all = holds(reader, trees, file.saturating_sub(1), file)?;
     Ok(all.remove(&file).unwrap_or_default())
 }
 
-/// Notes what checkpoints of trees need of a file.
-fn hold(reader: &dyn Reader, state: &mut FileState, holds: &[Hold]) -> Result<(), MetaError> {
+/// Adds the holds of checkpoints of trees to the state of a file.
+fn note_holds(reader: &dyn Reader, state: &mut FileState, holds: &[Hold]) -> Result<(), MetaError> {
     let Some(last) = holds.last() else {
         return Ok(());
     };
@@ -296,8 +311,8 @@ fn hold(reader: &dyn Reader, state: &mut FileState, holds: &[Hold]) -> Result<()
     Ok(())
 }
 
-/// Files for which anything is owed: those are not judged.
-fn owed(reader: &dyn Reader) -> Result<HashSet<u64>, MetaError> {
+/// Files with a pending intent, which a check skips.
+fn pending_files(reader: &dyn Reader) -> Result<HashSet<u64>, MetaError> {
     let mut files = HashSet::new();
     let all = (Bound::Unbounded, Bound::Unbounded);
     reader.scan(INTENTS, all.0, all.1, &mut |key, value| {

@@ -1,17 +1,20 @@
-//! How findings are made.
+//! Constructors of findings.
 
 use bytes::Bytes;
 use weft_kv::{DamagedFile, Remedy};
 use weft_proto::fsck::{Fault, Finding};
 
-/// A file of an engine that is not what was written, as it is told to `weft fsck`.
-pub fn index_finding(bad: &DamagedFile) -> Finding {
-    let anew = bad.remedy == Remedy::Recopy;
+/// The finding of a damaged file of an engine.
+pub fn index_finding(file: &DamagedFile) -> Finding {
+    let (repaired, done) = match file.remedy {
+        Remedy::Recopy => (true, "made again"),
+        Remedy::RestoreCopy | Remedy::None => (false, ""),
+    };
     Finding {
         fault: Fault::IndexRecord as i32,
-        text: bad.to_string(),
-        repaired: anew,
-        done: if anew { "made anew" } else { "" }.to_owned(),
+        text: file.to_string(),
+        repaired,
+        done: done.to_owned(),
         ..Finding::default()
     }
 }
@@ -25,7 +28,7 @@ pub(super) fn finding_about(fault: Fault, file: u64) -> Finding {
     }
 }
 
-/// A finding about a number that is another than it should be.
+/// A finding about a wrong number.
 pub(super) fn count_finding(fault: Fault, file: u64, expected: u64, found: u64) -> Finding {
     Finding {
         expected,

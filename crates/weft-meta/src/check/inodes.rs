@@ -11,6 +11,7 @@ use weft_proto::meta::{self, FileKind, ROOT};
 use super::contradiction::contradiction;
 use super::damaged::RecordSpace;
 use super::distinct::distinct;
+use super::entry_counts::EntryCounts;
 use super::finding::{count_finding, entry_finding, finding_about};
 use super::pass::Pass;
 use crate::error::MetaError;
@@ -23,21 +24,14 @@ struct Counted {
     id: u64,
     kind: i32,
     links: u32,
-    /// What the inode says.
+    /// As the inode says.
     parent: u64,
     /// The parent of an entry that names it.
     named_in: u64,
     names: u32,
 }
 
-/// What a directory's entries say of it.
-#[derive(Default)]
-struct Inside {
-    entries: u64,
-    directories: u32,
-}
-
-/// Inodes in the order of their ids, and where to go on.
+/// Inodes in the order of their ids, and where to continue.
 type Window = (Vec<(u64, InodeRecord)>, Option<u64>);
 
 /// A kind as findings carry it.
@@ -46,14 +40,14 @@ fn number_of(kind: i32) -> u64 {
 }
 
 impl Pass<'_> {
-    /// All inodes, `window` at a time.
+    /// Checks all inodes, `window` at a time.
     pub(super) fn inodes(&mut self, window: usize) -> Result<(), MetaError> {
         let mut from = 0;
         loop {
             let (inodes, next) = self.window(from, window)?;
             let mut counts = Vec::with_capacity(inodes.len());
             for (id, inode) in inodes {
-                // What a checkpoint of a tree keeps is named by the checkpoint, and never changes.
+                // Images are named by their checkpoint, and never change.
                 if inode.frozen.is_some() {
                     continue;
                 }
@@ -72,7 +66,7 @@ impl Pass<'_> {
             }
             self.count_names(&mut counts)?;
             for count in counts {
-                self.judge_names(&count)?;
+                self.check_names(&count)?;
             }
             match next {
                 Some(next) if !self.is_stopped() => from = next,
@@ -81,7 +75,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Inodes from an id on, without what a count does not need; and where to go on.
+    /// Inodes from an id on, without their ACLs; and where to continue.
     fn window(&mut self, from: u64, most: usize) -> Result<Window, MetaError> {
         let (mut found, mut bad, mut next) = (Vec::new(), Vec::new(), None);
         let start = from.to_be_bytes();
@@ -111,7 +105,7 @@ impl Pass<'_> {
         Ok((found, next))
     }
 
-    /// What an inode and the records under its own id say.
+    /// Checks an inode against itself and the records under its id.
     fn alone(&mut self, id: u64, inode: &InodeRecord) -> Result<(), MetaError> {
         if let Some(reason) = contradiction(inode) {
             let key = id.to_be_bytes();
@@ -153,19 +147,19 @@ impl Pass<'_> {
         if inode.truncate == 0 {
             return Ok(());
         }
-        let owed = match keys::intent(self.reader(), inode.truncate) {
+        let intent = match keys::intent(self.reader(), inode.truncate) {
             Err(MetaError::Corrupt { .. }) => return Ok(()),
-            owed => owed?,
+            intent => intent?,
         };
-        if owed.is_none_or(|owed| owed.file != id && !is_tree(&owed)) {
+        if intent.is_none_or(|intent| intent.file != id && !is_tree(&intent)) {
             self.found(count_finding(Fault::TruncateLost, id, 0, inode.truncate));
         }
         Ok(())
     }
 
-    /// Looks at a directory's entries and at what they name.
-    fn inside(&mut self, id: u64) -> Result<Inside, MetaError> {
-        let (mut inside, mut failed, mut findings) = (Inside::default(), None, Vec::new());
+    /// Checks a directory's entries against the inodes that they name.
+    fn inside(&mut self, id: u64) -> Result<EntryCounts, MetaError> {
+        let (mut inside, mut failed, mut findings) = (EntryCounts::default(), None, Vec::new());
         let mut records = 0;
         let reader = self.reader();
         scan_prefix(reader, ENTRIES, &id.to_be_bytes(), &mut |key, value| {
@@ -208,7 +202,8 @@ impl Pass<'_> {
         failed.map_or(Ok(inside), Err)
     }
 
-    /// Follows the parents of a directory to the root. A circle is found once, at its smallest id.
+    /// Follows the parents of a directory to the root. A cycle is reported once, at its smallest
+    /// id.
     fn climb(&mut self, id: u64, parent: u64) -> Result<(), MetaError> {
         let (mut at, mut steps, mut power, mut mark) = (parent, 0_u64, 1_u64, id);
         while at != ROOT && at != mark {
@@ -218,14 +213,14 @@ impl Pass<'_> {
             }
             match readable(self.reader(), at)? {
                 Some(inode) if inode.is_directory() => at = inode.parent,
-                // What is missing here is found where it is missing.
-                _ => return Ok(()),
+                // The pass over that parent reports it.
+                Some(_) | None => return Ok(()),
             }
         }
         if at == ROOT {
             return Ok(());
         }
-        // In the circle, not merely above it?
+        // Only directories in the cycle count, not those below it.
         let (mut smallest, mut on, mut inside) = (at, at, false);
         loop {
             inside |= on == id;
@@ -250,7 +245,7 @@ impl Pass<'_> {
         self.reader()
             .scan(ENTRIES, all.0, all.1, &mut |key, value| {
                 let parent = keys::number(key).unwrap_or(0);
-                // Entries that cannot be read were found above.
+                // Unreadable entries were reported with their directory.
                 let Ok(record) = keys::entry_in(parent, value) else {
                     return ControlFlow::Continue(());
                 };
@@ -259,7 +254,7 @@ impl Pass<'_> {
                 };
                 let count = &mut counts[at];
                 count.names += 1;
-                // Of several names of a directory the one counts that it knows itself.
+                // Of several names of a directory the one in its recorded parent counts.
                 if count.named_in != count.parent || count.names == 1 {
                     count.named_in = parent;
                 }
@@ -268,7 +263,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn judge_names(&mut self, count: &Counted) -> Result<(), MetaError> {
+    fn check_names(&mut self, count: &Counted) -> Result<(), MetaError> {
         let id = count.id;
         let orphan = self.reader().get(ORPHANS, &id.to_be_bytes())?.is_some();
         let named = count.names > 0 || id == ROOT;
@@ -280,7 +275,7 @@ impl Pass<'_> {
             self.found(finding_about(Fault::Orphan, id));
         }
         if count.kind == FileKind::Directory as i32 {
-            // The root has no name at all.
+            // The root has no name.
             let most = u32::from(id != ROOT);
             if count.names > most {
                 let (most, found) = (most.into(), count.names.into());
@@ -300,7 +295,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Entries in what is no directory.
+    /// Reports entries whose parent is no directory.
     pub(super) fn entries_of_no_directory(&mut self) -> Result<(), MetaError> {
         let reader = self.reader();
         distinct(reader, ENTRIES, |id| {
@@ -310,7 +305,7 @@ impl Pass<'_> {
                 Ok(None) => {
                     let mut finding = finding_about(Fault::NoInode, id);
                     finding.found = FileKind::Directory as u64;
-                    "entries lie in it".clone_into(&mut finding.text);
+                    "it has entries".clone_into(&mut finding.text);
                     self.found(finding);
                 }
                 Err(MetaError::Corrupt { .. }) => {}

@@ -1,17 +1,18 @@
-//! Checking the namespace in itself, and repairing it: `docs/design/0009-fsck.md`.
+//! Checking and repairing the namespace: `docs/design/0009-fsck.md`.
 //!
 //! A check reads one snapshot, so its findings are consistent however busy the volume is. A repair
-//! is one transaction that first looks whether the finding still holds. Neither ever discards what
+//! is one transaction that first checks whether the finding still holds. Neither ever discards what
 //! may be a user's data.
 //!
-//! Memory: a check counts 2²⁰ inodes at a time, however many there are, and hands findings to the
+//! Memory: a check counts 2²⁰ inodes at a time, however many there are, and passes findings to the
 //! caller one by one.
 //!
-//! This room owns no state.
+//! This module owns no state.
 
 mod contradiction;
 mod damaged;
 mod distinct;
+mod entry_counts;
 mod files;
 mod finding;
 mod inodes;

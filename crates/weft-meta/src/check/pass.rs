@@ -1,31 +1,31 @@
-//! A check under way: what it reads, and the watcher that hears of its progress and findings.
+//! A running check: the snapshot that it reads, and the observer of its progress and findings.
 
 use std::ops::ControlFlow;
 
 use weft_kv::Reader;
 use weft_proto::fsck::Finding;
 
-/// Where a check tells how far it is and what it found; breaking ends it.
+/// Receives the progress and the findings of a check; breaking ends it.
 pub trait CheckObserver {
-    /// This many records and inodes more were looked at.
+    /// So many more records and inodes were checked.
     fn seen(&mut self, records: u64, files: u64) -> ControlFlow<()>;
     /// Something is wrong.
     fn found(&mut self, finding: Finding);
 }
 
-/// A check under way.
+/// A running check.
 pub(super) struct Pass<'a> {
     reader: &'a dyn Reader,
-    watcher: &'a mut dyn CheckObserver,
-    /// The watcher does not want any more.
+    observer: &'a mut dyn CheckObserver,
+    /// The observer ended the check.
     stopped: bool,
 }
 
 impl<'a> Pass<'a> {
-    pub(super) fn new(reader: &'a dyn Reader, watcher: &'a mut dyn CheckObserver) -> Pass<'a> {
+    pub(super) fn new(reader: &'a dyn Reader, observer: &'a mut dyn CheckObserver) -> Pass<'a> {
         Pass {
             reader,
-            watcher,
+            observer,
             stopped: false,
         }
     }
@@ -35,20 +35,20 @@ impl<'a> Pass<'a> {
         self.reader
     }
 
-    /// Whether the watcher wants no more.
+    /// Whether the observer ended the check.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Tells the watcher how far the check is; breaks where it wants no more.
+    /// Reports progress to the observer; breaks where that ends the check.
     pub(super) fn seen(&mut self, records: u64, files: u64) -> ControlFlow<()> {
-        let on = self.watcher.seen(records, files);
-        self.stopped |= on.is_break();
-        on
+        let flow = self.observer.seen(records, files);
+        self.stopped |= flow.is_break();
+        flow
     }
 
-    /// Tells the watcher of a finding.
+    /// Reports a finding to the observer.
     pub(super) fn found(&mut self, finding: Finding) {
-        self.watcher.found(finding);
+        self.observer.found(finding);
     }
 }

@@ -20,16 +20,17 @@ use crate::records::record::{
     CheckpointRecord, InlineRecord, InodeRecord, IntentRecord, OrphanRecord, XattrRecord,
 };
 
-/// What is to be compared of the records under one id.
+/// What the records under one id add up to.
 #[derive(Default)]
 struct Sums {
     /// Bytes of names and values.
     xattrs: u64,
-    /// Bytes of inline data; absent: there are none.
+    /// Bytes of inline data; `None`: there is no record.
     inline: Option<u64>,
 }
 
 impl Pass<'_> {
+    /// Checks the records that belong to inodes, and the counters.
     pub(super) fn related(&mut self) -> Result<(), MetaError> {
         self.owned::<XattrRecord>(RecordSpace::Xattrs, "attributes", |key, record, sums| {
             sums.xattrs += (key.len() - 8 + record.value.len()) as u64;
@@ -44,7 +45,7 @@ impl Pass<'_> {
         self.usage()
     }
 
-    /// The usage of all payers, against the inodes.
+    /// Checks the usage of all payers against the inodes.
     fn usage(&mut self) -> Result<(), MetaError> {
         let used = count_usage(self.reader())?;
         let (records, damaged) = stored_records(self.reader())?;
@@ -72,7 +73,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Records of one space under the ids of inodes.
+    /// Checks the records of one space under the ids of their inodes.
     fn owned<M: Message + Default>(
         &mut self,
         space: RecordSpace,
@@ -108,7 +109,7 @@ impl Pass<'_> {
                 Ok(None) => {
                     let mut finding = finding_about(Fault::NoInode, id);
                     finding.found = FileKind::Regular as u64;
-                    finding.text = format!("{what} of it are there");
+                    finding.text = format!("it has {what}");
                     self.found(finding);
                 }
                 Err(MetaError::Corrupt { .. }) => {}
@@ -132,7 +133,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Inodes that count on records of which there are none.
+    /// Reports inodes whose records are missing.
     fn bare(&mut self) -> Result<(), MetaError> {
         let (reader, mut findings, mut failed) = (self.reader(), Vec::new(), None);
         let all = (Bound::Unbounded, Bound::Unbounded);
@@ -228,24 +229,24 @@ impl Pass<'_> {
             }
             Err(error) => return Err(error),
         };
-        let mut tell = |name: &'static str, right: bool, expected: u64, found: u64| {
+        let mut report = |name: &'static str, right: bool, expected: u64, found: u64| {
             if !right {
                 let mut finding = count_finding(Fault::Counter, 0, expected, found);
                 finding.name = name.as_bytes().into();
                 self.found(finding);
             }
         };
-        tell("files", counters.files == inodes, inodes, counters.files);
-        tell(
+        report("files", counters.files == inodes, inodes, counters.files);
+        report(
             "intents",
             counters.intents == intents,
             intents,
             counters.intents,
         );
         let (next, known) = (last_inode + 1, counters.next_id);
-        tell("next id", known >= next, next, known);
+        report("next id", known >= next, next, known);
         let (next, known) = (last + 1, counters.next_intent);
-        tell("next intent", known >= next, next, known);
+        report("next intent", known >= next, next, known);
         Ok(())
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn image(
     Ok(Node { id, inode })
 }
 
-/// Whether a file or directory has checkpoints, those being made or dropped included.
+/// Whether a file or directory has checkpoints, including those being made or dropped.
 pub(crate) fn has_checkpoints(reader: &dyn Reader, id: u64) -> Result<bool, MetaError> {
     let mut found = false;
     let prefix = id.to_be_bytes();
@@ -57,8 +57,8 @@ pub(crate) fn has_checkpoints(reader: &dyn Reader, id: u64) -> Result<bool, Meta
     Ok(found)
 }
 
-/// The files with cells of a checkpoint of a tree: `(file, image)`.
-pub(crate) fn held_files(
+/// The files with cells in a checkpoint of a tree: `(file, image)`.
+pub(crate) fn checkpoint_files(
     reader: &dyn Reader,
     checkpoint: u64,
 ) -> Result<Vec<(u64, u64)>, MetaError> {

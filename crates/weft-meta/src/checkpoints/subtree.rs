@@ -1,4 +1,4 @@
-//! All that lies below a directory, read at once.
+//! Everything below a directory, read at once.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use crate::records::Node;
 use crate::records::keys::{self, ENTRIES, XATTRS};
 use crate::records::record::EntryRecord;
 
-/// What lies below a directory, read at once.
+/// Everything below a directory, read at once.
 pub(crate) struct Subtree {
     nodes: Vec<Node>,
     names: Vec<(usize, Vec<u8>, usize)>,
@@ -25,7 +25,7 @@ impl Subtree {
             nodes: vec![root],
             names: Vec::new(),
         };
-        // Only what has several names can be met twice.
+        // Only inodes with several names can be found twice.
         let mut linked: HashMap<u64, usize> = HashMap::new();
         let mut at = 0;
         while at < tree.nodes.len() {
@@ -34,7 +34,7 @@ impl Subtree {
                     if tree.names.len() == TREE_NAMES_MAX {
                         return Err(MetaError::Invalid {
                             path: text(path),
-                            reason: "a tree has at most 131,072 names for this: take each part of it by itself",
+                            reason: "the tree has more than 131,072 names; apply this to its subdirectories one by one",
                         });
                     }
                     let known = linked.get(&entry.id).copied();
@@ -55,7 +55,7 @@ impl Subtree {
         Ok(tree)
     }
 
-    /// Each inode once. The directory itself is the first, and parents come before what they hold.
+    /// Each inode once. The directory itself is the first, and parents come before their content.
     pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -101,10 +101,10 @@ fn entries(reader: &dyn Reader, directory: u64) -> Result<Vec<(Vec<u8>, EntryRec
 }
 
 /// A key and what is stored under it.
-type Pair = (Vec<u8>, Vec<u8>);
+type StoredPair = (Vec<u8>, Vec<u8>);
 
 /// The extended attributes of a file: their keys and stored bytes.
-pub(crate) fn xattrs(reader: &dyn Reader, id: u64) -> Result<Vec<Pair>, MetaError> {
+pub(crate) fn xattrs(reader: &dyn Reader, id: u64) -> Result<Vec<StoredPair>, MetaError> {
     let mut found = Vec::new();
     scan_prefix(reader, XATTRS, &id.to_be_bytes(), &mut |key, value| {
         found.push((key[8..].to_vec(), value.to_vec()));

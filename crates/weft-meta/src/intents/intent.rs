@@ -1,24 +1,24 @@
-//! An intent: work owed to the I/O servers, which is written with the change that causes it and
+//! An intent: pending work for the I/O servers, which is written with the change that causes it and
 //! removed when every server has done it.
 
 use weft_kv::Reader;
 use weft_layout::{FileId, Layout, ServerId};
 
-use crate::checkpoints::held_files;
+use crate::checkpoints::checkpoint_files;
 use crate::error::MetaError;
 use crate::records::record::{IntentRecord, TASK_DROP, TASK_MAKE, TASK_ROLL_BACK};
 use crate::records::{keys, layout_of};
 
-/// Work owed to I/O servers.
+/// Pending work for I/O servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// Remove everything of a file.
+    /// Delete a file's cells.
     Delete {
         /// The intent, and the operation's number for the servers.
         number: u64,
         /// The file.
         file: FileId,
-        /// The servers that may hold something of it.
+        /// The servers that may have cells of it.
         servers: Vec<ServerId>,
     },
     /// Set a file's size.
@@ -32,7 +32,7 @@ pub enum Intent {
         /// The new size in canonical order.
         size: u64,
     },
-    /// Do something about a checkpoint.
+    /// Make, drop or roll back to a checkpoint of a file.
     Checkpoint {
         /// The intent, and the operation's number for the servers.
         number: u64,
@@ -40,18 +40,18 @@ pub enum Intent {
         file: FileId,
         /// Where its cells are.
         layout: Layout,
-        /// What.
+        /// What to do.
         task: CheckpointTask,
         /// The checkpoint's name.
         name: String,
     },
-    /// Do something about a checkpoint of a tree.
+    /// Make, drop or roll back to a checkpoint of a tree.
     Tree {
         /// The intent, and the operation's number for the servers.
         number: u64,
         /// The directory.
         directory: FileId,
-        /// What.
+        /// What to do.
         task: CheckpointTask,
         /// The checkpoint's name.
         name: String,
@@ -69,12 +69,12 @@ pub struct TreeFile {
     pub layout: Layout,
 }
 
-/// What the servers are to do about a checkpoint.
+/// What the servers do about a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointTask {
     /// Make one, under the intent's number.
     Make,
-    /// Make the file what it is in the checkpoint of this number.
+    /// Roll the file back to the checkpoint of this number.
     RollBack(u64),
     /// Drop the checkpoint of this number.
     Drop(u64),
@@ -91,7 +91,7 @@ impl Intent {
         }
     }
 
-    /// The file; of a tree its directory.
+    /// The file; for a tree its directory.
     pub fn file(&self) -> FileId {
         match self {
             Intent::Delete { file, .. }
@@ -101,7 +101,7 @@ impl Intent {
         }
     }
 
-    /// The servers that it is owed by, each once.
+    /// The servers that must carry it out, each once.
     pub fn servers(&self) -> Vec<ServerId> {
         let mut servers: Vec<ServerId> = match self {
             Intent::Delete { servers, .. } => servers.clone(),
@@ -118,7 +118,7 @@ impl Intent {
         servers
     }
 
-    /// Every file that it is about: no other intent about one of them may overtake it.
+    /// Every file that it concerns: intents about the same file run in order.
     pub fn files(&self) -> Vec<u64> {
         let mut files = vec![self.file().0];
         if let Intent::Tree { files: more, .. } = self {
@@ -154,14 +154,14 @@ impl Intent {
                     size: truncate.size,
                 })
             }
-            (None, None, Some(owed)) => {
-                let task = match owed.task {
+            (None, None, Some(checkpoint)) => {
+                let task = match checkpoint.task {
                     TASK_MAKE => CheckpointTask::Make,
-                    TASK_ROLL_BACK => CheckpointTask::RollBack(owed.checkpoint),
-                    TASK_DROP => CheckpointTask::Drop(owed.checkpoint),
+                    TASK_ROLL_BACK => CheckpointTask::RollBack(checkpoint.checkpoint),
+                    TASK_DROP => CheckpointTask::Drop(checkpoint.checkpoint),
                     other => return Err(corrupt(format!("its task {other} is not known"))),
                 };
-                if owed.image != 0 {
+                if checkpoint.image != 0 {
                     let made = match task {
                         CheckpointTask::Make => number,
                         CheckpointTask::RollBack(of) | CheckpointTask::Drop(of) => of,
@@ -170,26 +170,26 @@ impl Intent {
                         number,
                         directory: file,
                         task,
-                        name: owed.name.clone(),
+                        name: checkpoint.name.clone(),
                         files: tree_files(reader, made)?,
                     });
                 }
-                let layout = owed.layout.as_ref();
+                let layout = checkpoint.layout.as_ref();
                 let layout = layout.ok_or_else(|| corrupt("it has no layout".into()))?;
                 Ok(Intent::Checkpoint {
                     number,
                     file,
                     layout: layout.checked().map_err(corrupt)?,
                     task,
-                    name: owed.name.clone(),
+                    name: checkpoint.name.clone(),
                 })
             }
-            _ => Err(corrupt("it is not one of the works that are known".into())),
+            _ => Err(corrupt("it has not exactly one known task".into())),
         }
     }
 }
 
-/// Whether its file is a directory, and it is about the files below it.
+/// Whether an intent concerns the tree below a directory.
 pub(crate) fn is_tree(record: &IntentRecord) -> bool {
     record
         .checkpoint
@@ -197,13 +197,13 @@ pub(crate) fn is_tree(record: &IntentRecord) -> bool {
         .is_some_and(|task| task.image != 0)
 }
 
-/// The files with cells that a checkpoint of a tree keeps, each with its layout then.
+/// The files with cells in a checkpoint of a tree, each with its layout at that time.
 pub(crate) fn tree_files(reader: &dyn Reader, checkpoint: u64) -> Result<Vec<TreeFile>, MetaError> {
     let with_layout = |(file, image): (u64, u64)| {
         let layout = layout_of(image, &keys::named_inode(reader, image)?)?;
         let file = FileId(file);
         Ok(TreeFile { file, layout })
     };
-    let files = held_files(reader, checkpoint)?;
+    let files = checkpoint_files(reader, checkpoint)?;
     files.into_iter().map(with_layout).collect()
 }

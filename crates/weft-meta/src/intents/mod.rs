@@ -1,11 +1,11 @@
-//! Work that the volume owes to its I/O servers.
+//! Intents: pending work for the volume's I/O servers.
 //!
 //! An intent is written in the transaction that causes it, and removed when every server has done
-//! it. Servers skip numbers that they have seen, so a caller may die and carry an intent through
-//! again.
+//! it. Servers skip numbers that they have seen, so an intent can be carried out again after a
+//! crash.
 //!
-//! The room owns the low-water mark of the intents ([`OldestIntent`]). `ops/intents/` reads intents
-//! and notes what was done; `tx/intents.rs` adds and removes them.
+//! This module owns the low-water mark of the intents ([`OldestIntent`]). `ops/intents/` reads
+//! intents and completes them; `tx/intents.rs` adds and removes them.
 
 mod intent;
 mod oldest;

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// No intent below this number is left. Scans begin here: the engine keeps a tombstone for each
-/// intent that was carried through, and a scan from 0 would walk over all of them.
+/// No intent below this number is pending. Scans begin here: the engine keeps a tombstone for each
+/// completed intent, and a scan from 0 would walk over all of them.
 #[derive(Debug, Default)]
 pub(crate) struct OldestIntent(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! One change of the namespace, as watchers learn of it.
+//! One change of the namespace, as watchers are notified of it.
 
 use bytes::Bytes;
 use weft_proto::coord::ChangedEntry;
@@ -8,7 +8,7 @@ use weft_proto::coord::ChangedEntry;
 pub(crate) enum Change {
     /// Attributes or data of a file.
     File(u64),
-    /// What a name in a directory names.
+    /// The file that a name in a directory refers to.
     Entry(ChangedEntry),
 }
 

@@ -1,16 +1,15 @@
-//! Delegations: directories in which one client changes names by itself, ahead of the service.
+//! Delegations: directories in which one client changes names and reports the changes later.
 //!
-//! The namespace does not have the client's changes yet, so other clients may not look: an
-//! operation of another client that reads the directory is not carried out
-//! ([`MetaError::Delegated`](crate::MetaError::Delegated)), the holder is asked to give the
-//! directory back, and the operation runs again when it has. A holder that does not answer loses
-//! all its delegations.
+//! The namespace lacks unreported changes, so other clients must not read it there: an operation of
+//! another client that reads the directory fails with
+//! [`MetaError::Delegated`](crate::MetaError::Delegated), the directory is recalled from its
+//! holder, and the operation runs again when the holder has returned it. A holder that does not
+//! respond loses all its delegations.
 //!
-//! In memory only: a service that restarts has none. A holder then reports what it has not reported
-//! yet.
+//! In memory only: a service that restarts has none. A holder then reports its unreported changes.
 //!
-//! Invariant: a delegation is given inside a transaction that has read the directory, so that every
-//! later commit of another client meets it.
+//! Invariant: a delegation is granted inside a transaction that has read the directory, so every
+//! later commit of another client conflicts with it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,57 +20,57 @@ use parking_lot::Mutex;
 use crate::limits::DELEGATIONS_MAX;
 
 /// The holder of each directory.
-pub(crate) type Held = Arc<HashMap<u64, u64>>;
+pub(crate) type Holders = Arc<HashMap<u64, u64>>;
 
 /// All delegations.
 #[derive(Debug, Default)]
 pub struct Delegations {
-    /// How many there are, to be looked at without the lock.
+    /// How many there are, readable without the lock.
     count: AtomicUsize,
-    table: Mutex<Table>,
+    table: Mutex<DelegationTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    held: Held,
+struct DelegationTable {
+    holders: Holders,
     recalled: BTreeSet<u64>,
 }
 
 impl Delegations {
-    /// Delegates a directory to a client, unless another client has it. Answers whether it did.
+    /// Delegates a directory to a client, unless another client has it. Returns whether it did.
     pub(crate) fn grant(&self, client: u64, directory: u64) -> bool {
         let mut table = self.table.lock();
-        let holder = table.held.get(&directory).copied();
+        let holder = table.holders.get(&directory).copied();
         if holder.is_some_and(|holder| holder != client)
-            || (holder.is_none() && table.held.len() >= DELEGATIONS_MAX)
+            || (holder.is_none() && table.holders.len() >= DELEGATIONS_MAX)
         {
             return false;
         }
-        Arc::make_mut(&mut table.held).insert(directory, client);
-        self.count.store(table.held.len(), Ordering::Release);
+        Arc::make_mut(&mut table.holders).insert(directory, client);
+        self.count.store(table.holders.len(), Ordering::Release);
         true
     }
 
-    /// The holders, where another client than `client` may have a delegation. Client 0 is no client
-    /// and sees everything.
-    pub(crate) fn in_the_way_of(&self, client: u64) -> Option<Held> {
+    /// The holders, where another client than `client` may have a delegation. Client 0 stands for
+    /// the service, which conflicts with no delegation.
+    pub(crate) fn conflicts_for(&self, client: u64) -> Option<Holders> {
         if client == 0 || self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        Some(self.table.lock().held.clone())
+        Some(self.table.lock().holders.clone())
     }
 
-    /// These directories are wanted back.
+    /// Recalls these directories from their holders.
     pub fn recall(&self, directories: &[u64]) {
         let mut table = self.table.lock();
         for directory in directories {
-            if table.held.contains_key(directory) {
+            if table.holders.contains_key(directory) {
                 table.recalled.insert(*directory);
             }
         }
     }
 
-    /// What this client is to give back.
+    /// The directories that this client must return.
     pub fn recalled_from(&self, client: u64) -> Vec<u64> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -79,11 +78,11 @@ impl Delegations {
         let table = self.table.lock();
         let wanted = table.recalled.iter().copied();
         wanted
-            .filter(|directory| table.held.get(directory) == Some(&client))
+            .filter(|directory| table.holders.get(directory) == Some(&client))
             .collect()
     }
 
-    /// Whether one of these is still delegated.
+    /// Whether one of these was recalled and is not returned.
     pub fn are_outstanding(&self, directories: &[u64]) -> bool {
         let table = self.table.lock();
         directories
@@ -91,30 +90,30 @@ impl Delegations {
             .any(|directory| table.recalled.contains(directory))
     }
 
-    /// A client gives directories back, or loses them.
+    /// A client returns directories, or loses them.
     pub fn end(&self, client: u64, directories: &[u64]) {
         self.retain(|directory, holder| holder != client || !directories.contains(&directory));
     }
 
-    /// A directory is gone.
-    pub(crate) fn gone(&self, directory: u64) {
+    /// A directory was removed.
+    pub(crate) fn directory_removed(&self, directory: u64) {
         if self.count.load(Ordering::Acquire) > 0 {
             self.retain(|held, _| held != directory);
         }
     }
 
-    /// A client is gone, begins anew, or does not answer: it has nothing any more.
+    /// A client has ended, starts over, or does not respond: it loses all its delegations.
     pub fn client_ended(&self, client: u64) {
         if self.count.load(Ordering::Acquire) > 0 {
             self.retain(|_, holder| holder != client);
         }
     }
 
-    /// The holders of these do not answer: they have nothing any more.
+    /// The holders of these directories do not respond: they lose all their delegations.
     pub fn revoke_holders(&self, directories: &[u64]) {
         let silent: BTreeSet<u64> = {
             let table = self.table.lock();
-            let holders = directories.iter().filter_map(|d| table.held.get(d));
+            let holders = directories.iter().filter_map(|d| table.holders.get(d));
             holders.copied().collect()
         };
         self.retain(|_, holder| !silent.contains(&holder));
@@ -123,12 +122,12 @@ impl Delegations {
     fn retain(&self, keep: impl Fn(u64, u64) -> bool) {
         let mut table = self.table.lock();
         let table = &mut *table;
-        Arc::make_mut(&mut table.held).retain(|directory, holder| keep(*directory, *holder));
-        let held = &table.held;
+        Arc::make_mut(&mut table.holders).retain(|directory, holder| keep(*directory, *holder));
+        let holders = &table.holders;
         table
             .recalled
-            .retain(|directory| held.contains_key(directory));
-        self.count.store(table.held.len(), Ordering::Release);
+            .retain(|directory| holders.contains_key(directory));
+        self.count.store(table.holders.len(), Ordering::Release);
     }
 }
 
@@ -139,11 +138,11 @@ mod tests {
     #[test]
     fn a_directory_belongs_to_one_client_until_it_is_returned_or_revoked() {
         let all = Delegations::default();
-        assert!(all.in_the_way_of(2).is_none());
+        assert!(all.conflicts_for(2).is_none());
         assert!(all.grant(1, 50) && all.grant(1, 50) && !all.grant(2, 50));
-        assert!(all.in_the_way_of(0).is_none(), "the service sees all");
-        assert_eq!(all.in_the_way_of(2).unwrap().get(&50), Some(&1));
-        assert!(!all.are_outstanding(&[50]), "nobody has asked");
+        assert!(all.conflicts_for(0).is_none(), "the service sees all");
+        assert_eq!(all.conflicts_for(2).unwrap().get(&50), Some(&1));
+        assert!(!all.are_outstanding(&[50]), "none is recalled");
         all.recall(&[50, 51]);
         assert_eq!(all.recalled_from(1), [50]);
         assert!(
@@ -152,15 +151,15 @@ mod tests {
                 && !all.are_outstanding(&[51])
         );
         all.end(2, &[50]);
-        assert!(all.are_outstanding(&[50]), "it is not that one's");
+        assert!(all.are_outstanding(&[50]), "another client has it");
         all.end(1, &[50]);
         assert!(!all.are_outstanding(&[50]) && all.grant(2, 50));
         all.grant(2, 52);
         all.recall(&[50]);
         all.revoke_holders(&[50]);
         assert!(
-            all.in_the_way_of(1).is_none(),
-            "the silent one has lost all"
+            all.conflicts_for(1).is_none(),
+            "the unresponsive client has lost all"
         );
     }
 }

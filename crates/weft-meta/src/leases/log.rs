@@ -1,10 +1,10 @@
 //! The change log: the last changes of the namespace for watchers, in memory, each with the client
 //! that caused it.
 //!
-//! A change is published after its commit, so a watcher that hears of it reads the new state.
+//! A change is published after its commit, so a watcher that is notified of it reads the new state.
 //! Changes are numbered; a watcher says the number up to which it knows them. Watchers read under a
-//! shared lock and copy at most `CHANGES_SCAN_MAX` changes at a time, whose names are counted
-//! references.
+//! shared lock and copy at most `CHANGES_SCAN_MAX` changes at a time, whose names are reference
+//! counted.
 //!
 //! Invariant: the numbers of the changes kept are consecutive and end at the number of changes
 //! published.
@@ -17,28 +17,25 @@ use weft_proto::limits::WATCH_BATCH_MAX;
 
 use super::change::Change;
 use super::table::Leases;
-use crate::limits::{CHANGES_KEPT_MAX, CHANGES_SCAN_MAX};
+use crate::limits::{CHANGES_KEPT_MAX, CHANGES_SCAN_MAX, INVALIDATION_BYTES};
 
-/// What a file's number or an entry costs in an answer beside its name, at most.
-const COST: usize = 24;
-
-/// What a watcher learns.
+/// What a watcher must drop from its cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Invalidations {
-    /// What others changed, each thing once; where to go on, also where there is nothing.
+    /// What other clients changed, each file and name once; it may be nothing.
     Listed {
-        /// Where to go on.
+        /// Where to continue.
         cursor: u64,
         /// Files, ascending.
         files: Vec<u64>,
         /// Names, ascending.
         entries: Vec<ChangedEntry>,
-        /// Nothing came after this, when it was looked at.
+        /// There were no later changes.
         end: bool,
     },
-    /// Too much happened since: anything may have changed.
+    /// The log no longer has all changes since: anything may have changed.
     All {
-        /// Where to go on.
+        /// Where to continue.
         cursor: u64,
     },
 }
@@ -73,7 +70,7 @@ impl ChangeLog {
         self.0.read().published
     }
 
-    /// What others than `client` changed after the first `cursor` changes. Cost:
+    /// What other clients than `client` changed after the first `cursor` changes. Cost:
     /// O(`CHANGES_SCAN_MAX`).
     pub fn since(&self, client: u64, cursor: u64) -> Invalidations {
         let ring = self.0.read();
@@ -87,14 +84,15 @@ impl ChangeLog {
         let from = (cursor - oldest) as usize;
         for (origin, change) in ring.kept.range(from..).take(CHANGES_SCAN_MAX) {
             if *origin != client {
-                if bytes >= WATCH_BATCH_MAX - weft_proto::limits::NAME_MAX - COST {
+                if bytes >= WATCH_BATCH_MAX - weft_proto::limits::NAME_MAX - INVALIDATION_BYTES {
                     break;
                 }
                 let (new, cost) = match change {
-                    Change::File(id) => (files.insert(*id), COST),
-                    Change::Entry(entry) => {
-                        (entries.insert(entry.clone()), COST + entry.name.len())
-                    }
+                    Change::File(id) => (files.insert(*id), INVALIDATION_BYTES),
+                    Change::Entry(entry) => (
+                        entries.insert(entry.clone()),
+                        INVALIDATION_BYTES + entry.name.len(),
+                    ),
                 };
                 bytes += if new { cost } else { 0 };
             }

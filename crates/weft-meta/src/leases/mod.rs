@@ -1,8 +1,8 @@
-//! What clients may cache, and how they learn that it changed.
+//! What clients may cache, and how they are notified of changes.
 //!
-//! The room owns the log of the last changes ([`ChangeLog`]), the leases ([`Leases`]) and the
-//! delegations of directories ([`Delegations`]), each in memory and behind a lock of its own.
-//! Operations read through [`Watched`], which notices delegated directories.
+//! This module owns the log of the last changes ([`ChangeLog`]), the leases ([`Leases`]) and the
+//! delegations of directories ([`Delegations`]), each in memory and behind its own lock. Operations
+//! read through [`Watched`], which detects delegated directories.
 //!
 //! Invariant: a change is published after its commit, and ends the leases of its directories.
 

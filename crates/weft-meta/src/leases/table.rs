@@ -1,14 +1,14 @@
-//! Leases: directories all of whose names one client knows, because it has made them. The client is
-//! told before others that change them are answered.
+//! Leases: directories all of whose names one client knows, because it made them. A change by
+//! another client is answered only after the holder was notified.
 //!
-//! A client that has made a directory answers by itself that a name does not exist, which saves a
-//! request for each name that it makes. When another client makes a name, the lease ends with that
-//! change, and the other client is answered when the holder has said, by the cursor of its next
-//! watch, that it has heard of it. So a lease costs others one delay for each directory, and costs
-//! nothing where clients do not share.
+//! A client that has made a directory decides locally that a name does not exist there, which saves
+//! a request for each name that it makes. When another client makes a name, the lease ends with
+//! that change, and that client is answered after the holder acknowledged the change with the
+//! cursor of its next watch. So a lease costs others one delay for each directory, and nothing
+//! where clients do not share.
 //!
-//! In memory only: a service that restarts has no leases, and clients drop what they know when they
-//! hear of the restart.
+//! In memory only: a service that restarts has no leases, and clients drop their caches when they
+//! notice the restart.
 
 use std::collections::HashMap;
 
@@ -17,17 +17,17 @@ use parking_lot::Mutex;
 use super::change::Change;
 use crate::limits::LEASES_MAX;
 
-/// All leases, and what their holders have to hear.
+/// All leases, and the changes that their holders must acknowledge.
 #[derive(Debug, Default)]
-pub struct Leases(Mutex<Table>);
+pub struct Leases(Mutex<LeaseTable>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct LeaseTable {
     holders: HashMap<u64, u64>,
     recalls: Vec<Recall>,
 }
 
-/// A holder has to hear of the changes up to this one.
+/// A holder must acknowledge the changes up to this one.
 #[derive(Clone, Copy, Debug)]
 struct Recall {
     holder: u64,
@@ -36,23 +36,25 @@ struct Recall {
 }
 
 impl Leases {
-    /// Gives a client the lease of a directory that it has made. Whether it could: the caller looks
-    /// afterwards whether the directory is empty still.
+    /// Grants a client the lease of a directory that it has made. Returns whether it did: the
+    /// caller then checks that the directory is still empty.
     pub fn grant(&self, client: u64, directory: u64) -> bool {
         let mut table = self.0.lock();
-        let room = table.holders.len() < LEASES_MAX;
-        if room {
+        let granted = table.holders.len() < LEASES_MAX;
+        if granted {
             table.holders.insert(directory, client);
         }
-        room
+        granted
     }
 
-    /// A lease ends without a word: the directory is gone, or the lease was never told.
+    /// Ends a lease without a notification: the directory was removed, or the client never got the
+    /// lease.
     pub fn end(&self, directory: u64) {
         self.0.lock().holders.remove(&directory);
     }
 
-    /// `origin` has changed this, and the last of it has this number.
+    /// Ends the leases of the directories in which `origin` made these changes; `number` is that of
+    /// the last change.
     pub(crate) fn changed(&self, origin: u64, changes: &[Change], number: u64) {
         let mut table = self.0.lock();
         if table.holders.is_empty() {
@@ -76,7 +78,7 @@ impl Leases {
         }
     }
 
-    /// A client has heard of the changes up to this one. Answers whether another client may wait
+    /// A client acknowledges the changes up to this one. Returns whether another client may wait
     /// for that.
     pub fn acknowledge(&self, client: u64, change: u64) -> bool {
         let mut table = self.0.lock();
@@ -87,13 +89,13 @@ impl Leases {
         before != table.recalls.len()
     }
 
-    /// Whether some holder has to hear of what this client has changed.
+    /// Whether a holder has yet to acknowledge a change by this client.
     pub fn are_recalled_by(&self, client: u64) -> bool {
         let table = self.0.lock();
         table.recalls.iter().any(|recall| recall.by == client)
     }
 
-    /// Holders that do not answer this client lose all they have.
+    /// Holders that have not acknowledged the changes by this client lose all their leases.
     pub fn revoke_unresponsive(&self, client: u64) {
         let mut table = self.0.lock();
         let silent = table.recalls.iter().filter(|recall| recall.by == client);
@@ -104,8 +106,8 @@ impl Leases {
             .retain(|recall| !silent.contains(&recall.holder));
     }
 
-    /// A client is gone, or starts over: it knows nothing. Answers whether another client may have
-    /// waited for it.
+    /// A client has ended or starts over: it loses all its leases. Returns whether another client
+    /// may have waited for it.
     pub fn client_ended(&self, client: u64) -> bool {
         let mut table = self.0.lock();
         table.holders.retain(|_, holder| *holder != client);
@@ -131,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_must_hear_before_others_go_on_and_only_once() {
+    fn a_holder_must_acknowledge_a_change_once_before_its_client_continues() {
         let leases = Leases::default();
         assert!(leases.grant(1, 50));
         leases.changed(1, &entry(50), 7);
-        assert!(!leases.are_recalled_by(1), "it is its own");
+        assert!(!leases.are_recalled_by(1), "the holder made the change");
         leases.changed(2, &entry(51), 8);
-        assert!(!leases.are_recalled_by(2), "nobody has a lease of that");
+        assert!(!leases.are_recalled_by(2), "no client has a lease of that");
         leases.changed(2, &entry(50), 9);
         assert!(leases.are_recalled_by(2));
         assert!(!leases.acknowledge(1, 8) && leases.are_recalled_by(2));
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn no_client_waits_for_one_that_is_gone_or_silent() {
+    fn no_client_waits_for_one_that_has_ended_or_does_not_respond() {
         let leases = Leases::default();
         leases.grant(1, 50);
         leases.grant(1, 51);
@@ -155,7 +157,10 @@ mod tests {
         leases.revoke_unresponsive(2);
         assert!(!leases.are_recalled_by(2));
         leases.changed(2, &entry(51), 10);
-        assert!(!leases.are_recalled_by(2), "the silent one has lost all");
+        assert!(
+            !leases.are_recalled_by(2),
+            "the unresponsive client has lost all"
+        );
         leases.grant(3, 52);
         leases.changed(2, &entry(52), 11);
         assert!(leases.client_ended(3) && !leases.are_recalled_by(2));

@@ -1,9 +1,7 @@
-//! Reads that notice when they meet a directory that another client has delegated: what they read
-//! may be old.
+//! Reads that detect directories delegated to another client: what they return may be outdated.
 //!
-//! Every operation reads through this, so none can be forgotten. An operation goes on to its end
-//! with what it read, so that all directories in its way are known at once; then its outcome is
-//! dropped.
+//! Every operation reads through this, so none can be forgotten. An operation with a conflict runs
+//! to its end, so that all conflicting directories are known at once; then its outcome is dropped.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,55 +9,57 @@ use std::ops::{Bound, ControlFlow};
 
 use weft_kv::{KvError, Reader, Space, Transaction};
 
-use super::delegations::Held;
+use super::delegations::Holders;
 use crate::error::MetaError;
 use crate::records::keys::{ENTRIES, INODES, number};
 
-/// What is read on behalf of a client.
+/// Reads on behalf of a client.
 pub(crate) struct Watched<'a, T: ?Sized> {
     inner: &'a mut T,
-    held: Option<Held>,
+    holders: Option<Holders>,
     client: u64,
-    met: RefCell<BTreeSet<u64>>,
+    conflicts: RefCell<BTreeSet<u64>>,
 }
 
 impl<'a, T: ?Sized> Watched<'a, T> {
-    /// `held` is as it was before `inner` was opened.
-    pub(crate) fn new(inner: &'a mut T, held: Option<Held>, client: u64) -> Self {
+    /// `holders` are those from before `inner` was opened.
+    pub(crate) fn new(inner: &'a mut T, holders: Option<Holders>, client: u64) -> Self {
         Watched {
             inner,
-            held,
+            holders,
             client,
-            met: RefCell::default(),
+            conflicts: RefCell::default(),
         }
     }
 
-    fn look(&self, space: Space, key: &[u8]) {
-        let Some(held) = &self.held else { return };
+    fn check(&self, space: Space, key: &[u8]) {
+        let Some(holders) = &self.holders else { return };
         if space != INODES && space != ENTRIES {
             return;
         }
         if let Some(directory) = number(key)
-            && held.get(&directory).is_some_and(|h| *h != self.client)
+            && holders
+                .get(&directory)
+                .is_some_and(|holder| *holder != self.client)
         {
-            self.met.borrow_mut().insert(directory);
+            self.conflicts.borrow_mut().insert(directory);
         }
     }
 
-    /// The outcome, unless the reads met a directory that another client has delegated.
-    pub(crate) fn verdict<V>(self, outcome: Result<V, MetaError>) -> Result<V, MetaError> {
-        let met = self.met.into_inner();
-        if met.is_empty() {
+    /// The outcome, unless a read met a directory that another client has delegated.
+    pub(crate) fn finish<V>(self, outcome: Result<V, MetaError>) -> Result<V, MetaError> {
+        let conflicts = self.conflicts.into_inner();
+        if conflicts.is_empty() {
             return outcome;
         }
-        let directories = met.into_iter().collect();
+        let directories = conflicts.into_iter().collect();
         Err(MetaError::Delegated { directories })
     }
 }
 
 impl<T: Reader + ?Sized> Reader for Watched<'_, T> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        self.look(space, key);
+        self.check(space, key);
         self.inner.get(space, key)
     }
 
@@ -73,7 +73,7 @@ impl<T: Reader + ?Sized> Reader for Watched<'_, T> {
         if space == ENTRIES
             && let Bound::Included(key) | Bound::Excluded(key) = from
         {
-            self.look(space, key);
+            self.check(space, key);
         }
         self.inner.scan(space, from, to, visit)
     }

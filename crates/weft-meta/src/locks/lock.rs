@@ -1,4 +1,4 @@
-//! One lock: its owner, its span, its family.
+//! One lock: owner, span and family.
 
 use weft_proto::coord::{HeldLock, LockFamily, LockKind};
 
@@ -7,7 +7,7 @@ use weft_proto::coord::{HeldLock, LockFamily, LockKind};
 pub struct LockOwner {
     /// The client.
     pub client: u64,
-    /// The client's number for it.
+    /// The number that the client gave it.
     pub number: u64,
 }
 
@@ -25,15 +25,15 @@ pub struct Span {
 pub struct Lock {
     /// The owner.
     pub owner: LockOwner,
-    /// The process, for people to see.
+    /// The process, for display.
     pub pid: u32,
-    /// Excludes all others, instead of only exclusive ones.
+    /// Excludes all other locks, instead of only exclusive ones.
     pub exclusive: bool,
-    /// Where.
+    /// The bytes that it covers.
     pub span: Span,
 }
 
-/// One of the families.
+/// A family of locks; families do not see each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// `flock`.
@@ -53,7 +53,7 @@ impl Span {
         self.start <= other.last && other.start <= self.last
     }
 
-    /// Overlap, or lie side by side.
+    /// Whether they overlap or are adjacent.
     pub(super) fn touches(&self, other: &Span) -> bool {
         self.start <= other.last.saturating_add(1) && other.start <= self.last.saturating_add(1)
     }
@@ -65,7 +65,7 @@ impl Span {
         }
     }
 
-    /// What is left of this one outside the other, with which it overlaps.
+    /// The rest of this span outside another one that overlaps it.
     pub(super) fn without(&self, other: &Span) -> impl Iterator<Item = Span> + use<> {
         let below = (self.start < other.start).then(|| Span {
             start: self.start,
@@ -80,7 +80,7 @@ impl Span {
 }
 
 impl Lock {
-    /// From the wire; nothing where it is no lock of a family.
+    /// Converts from the wire; `None` where it is no lock of a family.
     pub fn from_wire(client: u64, lock: &HeldLock) -> Option<(Family, Lock)> {
         let (family, span) = match lock.family() {
             LockFamily::Any => return None,
@@ -103,7 +103,7 @@ impl Lock {
         (span.start <= span.last).then_some((family, lock))
     }
 
-    /// For the wire.
+    /// Converts to the wire.
     pub fn to_wire(&self, file: u64, family: Family) -> HeldLock {
         let family = match family {
             Family::Whole => LockFamily::Whole,

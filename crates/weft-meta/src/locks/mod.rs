@@ -2,17 +2,17 @@
 //! time, no threads, no messages.
 //!
 //! Two families do not see each other, as on Linux: whole-file locks (`flock`) and locks on ranges
-//! of bytes (`fcntl`), which split and merge. An owner is a client and a number of its choosing. A
-//! request that must wait is kept under a ticket; a release answers the tickets that it grants, in
-//! arrival order. A new request is granted whenever no *held* lock excludes it, even ahead of
-//! waiting requests (as on Linux; otherwise an owner that holds much and asks for a little more
-//! would wait for requests that wait for it).
+//! of bytes (`fcntl`), which split and merge. An owner is a client and a number that it chose. A
+//! request that must wait gets a ticket; a release returns the tickets that it grants, in arrival
+//! order. A new request is granted whenever no *held* lock excludes it, even before waiting
+//! requests (as on Linux; otherwise an owner that asks for one more range would wait for requests
+//! that wait for it).
 //!
 //! Invariants:
 //! 1. Of two locks of one family that overlap and belong to different owners, none is exclusive.
 //! 2. A waiting request is excluded by a held lock.
-//! 3. No request for a range begins to wait that would close a circle. (Owners of whole files may
-//!    wait in one: Linux does not look either.)
+//! 3. A request for a range that would close a cycle does not wait. (Owners of whole files may wait
+//!    in a cycle: Linux does not check either.)
 //!
 //! Deliberately absent: permissions, which the kernel or the server's front end checks; and
 //! fairness beyond the above.

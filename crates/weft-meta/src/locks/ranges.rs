@@ -1,4 +1,4 @@
-//! The locks that are held on one file in one family, and what setting a range does to them.
+//! The locks held on one file in one family, and the effect of setting a range.
 //!
 //! Invariants: locks of one owner do not overlap, and those that touch differ in kind; a range that
 //! one owner holds exclusively is held by no other.
@@ -7,9 +7,9 @@ use super::lock::{Lock, LockOwner, Span};
 
 /// Locks held, in no particular order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held(Vec<Lock>);
+pub(super) struct HeldLocks(Vec<Lock>);
 
-impl Held {
+impl HeldLocks {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -18,7 +18,7 @@ impl Held {
         self.0.iter()
     }
 
-    /// The locks of others that exclude this one.
+    /// The locks of other owners that exclude this one.
     pub(super) fn blockers<'a>(&'a self, wanted: &'a Lock) -> impl Iterator<Item = &'a Lock> {
         let excludes = |held: &&Lock| {
             held.owner != wanted.owner
@@ -28,8 +28,8 @@ impl Held {
         self.0.iter().filter(excludes)
     }
 
-    /// Takes `span` away from what `owner` holds. Answers by how many more locks it is then
-    /// (negative: fewer).
+    /// Releases `span` of what `owner` holds. Returns by how much the number of locks grows, which
+    /// may be negative.
     pub(super) fn clear(&mut self, owner: LockOwner, span: Span) -> isize {
         let before = self.0.len();
         let mut rests = Vec::new();
@@ -44,7 +44,8 @@ impl Held {
         self.0.len().cast_signed() - before.cast_signed()
     }
 
-    /// Makes `lock` hold instead of whatever its owner held there. Answers as [`Held::clear`].
+    /// Sets `lock`, which replaces what its owner held there. Returns the same as
+    /// [`HeldLocks::clear`].
     pub(super) fn set(&mut self, mut lock: Lock) -> isize {
         let before = self.0.len();
         self.clear(lock.owner, lock.span);
@@ -61,10 +62,10 @@ impl Held {
         self.0.len().cast_signed() - before.cast_signed()
     }
 
-    /// Forgets locks; answers which.
+    /// Removes locks and returns them.
     pub(super) fn remove(&mut self, mut which: impl FnMut(&Lock) -> bool) -> Vec<Lock> {
-        let (gone, kept) = self.0.drain(..).partition(|lock| which(lock));
-        self.0 = kept;
-        gone
+        let (removed, left) = self.0.drain(..).partition(|lock| which(lock));
+        self.0 = left;
+        removed
     }
 }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use weft_proto::limits::{LOCK_WAITS_MAX, LOCKS_MAX};
 
 use super::lock::{Family, Lock, LockOwner, Span};
-use super::ranges::Held;
+use super::ranges::HeldLocks;
 use crate::limits::LOCKS_TOTAL_MAX;
 
-/// The tickets that a release granted.
+/// The tickets of the requests that a release granted.
 pub type Granted = Vec<u64>;
 
-/// What a request does where another lock is in the way.
+/// What a request does where another lock excludes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnConflict {
     /// It waits.
@@ -20,18 +20,18 @@ pub enum OnConflict {
     Fail,
 }
 
-/// What became of a request.
+/// The outcome of a request for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcquireOutcome {
-    /// It is held.
+    /// The lock is held.
     Granted,
-    /// This lock is in the way; the request did not want to wait.
+    /// This lock excludes it; the request did not want to wait.
     Blocked(Lock),
     /// It waits under this ticket.
     Waits(u64),
-    /// The owner in the way waits for this owner already.
+    /// The excluding owner waits for this owner already.
     Deadlock,
-    /// As many locks are held, or requests waiting, as may be.
+    /// The bound of held locks or waiting requests is reached.
     TooMany,
 }
 
@@ -44,21 +44,21 @@ struct Waiter {
 
 #[derive(Debug, Default)]
 struct FileLocks {
-    whole: Held,
-    range: Held,
-    /// Tickets, ascending: in the order in which they came.
+    whole: HeldLocks,
+    range: HeldLocks,
+    /// Tickets in arrival order.
     waiting: BTreeSet<u64>,
 }
 
 impl FileLocks {
-    fn held(&self, family: Family) -> &Held {
+    fn held(&self, family: Family) -> &HeldLocks {
         match family {
             Family::Whole => &self.whole,
             Family::Range => &self.range,
         }
     }
 
-    fn held_mut(&mut self, family: Family) -> &mut Held {
+    fn held_mut(&mut self, family: Family) -> &mut HeldLocks {
         match family {
             Family::Whole => &mut self.whole,
             Family::Range => &mut self.range,
@@ -71,7 +71,7 @@ impl FileLocks {
 }
 
 #[derive(Debug, Default)]
-struct Client {
+struct ClientLocks {
     locks: usize,
     waits: usize,
     /// Files on which it holds or held something.
@@ -83,7 +83,7 @@ struct Client {
 pub struct LockTable {
     files: HashMap<u64, FileLocks>,
     waiters: BTreeMap<u64, Waiter>,
-    clients: HashMap<u64, Client>,
+    clients: HashMap<u64, ClientLocks>,
     total: usize,
     next_ticket: u64,
 }
@@ -91,7 +91,7 @@ pub struct LockTable {
 impl LockTable {
     /// Asks for a lock. Converting a lock of the family [`Family::Whole`] first releases the old
     /// one, even when the new one is not granted, as on Linux; the requests that this grants are
-    /// answered, too.
+    /// returned, too.
     pub fn lock(
         &mut self,
         file: u64,
@@ -116,12 +116,12 @@ impl LockTable {
             None if self.full(wanted.owner.client) => AcquireOutcome::TooMany,
             None => {
                 self.hold(file, family, wanted);
-                // Where it holds less than before, others may hold more.
+                // A lock that became shared may make way for others.
                 granted.extend(self.grant(file));
                 AcquireOutcome::Granted
             }
             Some(blocker) if on_conflict == OnConflict::Fail => AcquireOutcome::Blocked(blocker),
-            Some(_) if family == Family::Range && self.circle(file, &wanted) => {
+            Some(_) if family == Family::Range && self.closes_cycle(file, &wanted) => {
                 AcquireOutcome::Deadlock
             }
             Some(_) => self.wait(file, family, wanted),
@@ -129,13 +129,13 @@ impl LockTable {
         (outcome, granted)
     }
 
-    /// What is in the way of a lock.
+    /// The first lock that excludes this one.
     pub fn blocker(&self, file: u64, family: Family, wanted: &Lock) -> Option<Lock> {
         let held = self.files.get(&file)?.held(family);
         held.blockers(wanted).min_by_key(|b| b.span.start).copied()
     }
 
-    /// Releases a range; releasing nothing is no error. Answers the requests that this grants.
+    /// Releases a range; releasing nothing is no error. Returns the requests that this grants.
     pub fn unlock(&mut self, file: u64, family: Family, owner: LockOwner, span: Span) -> Granted {
         let Some(locks) = self.files.get_mut(&file) else {
             return Vec::new();
@@ -145,31 +145,31 @@ impl LockTable {
         self.grant(file)
     }
 
-    /// Lets go of all that an owner holds of a file, in both families.
+    /// Releases all locks of an owner on a file, in both families.
     pub fn release_owner(&mut self, file: u64, owner: LockOwner) -> Granted {
         let mut granted = self.unlock(file, Family::Whole, owner, Span::ALL);
         granted.extend(self.unlock(file, Family::Range, owner, Span::ALL));
         granted
     }
 
-    /// Lets go of all that a client holds of a file.
+    /// Releases all locks of a client on a file.
     pub fn release_file(&mut self, client: u64, file: u64) -> Granted {
         let Some(locks) = self.files.get_mut(&file) else {
             return Vec::new();
         };
-        let mut gone = 0;
+        let mut released = 0;
         for family in [Family::Whole, Family::Range] {
             let held = locks.held_mut(family);
-            gone += held.remove(|lock| lock.owner.client == client).len();
+            released += held.remove(|lock| lock.owner.client == client).len();
         }
-        self.count(client, -gone.cast_signed());
+        self.count(client, -released.cast_signed());
         if let Some(known) = self.clients.get_mut(&client) {
             known.files.remove(&file);
         }
         self.grant(file)
     }
 
-    /// A client is gone: it holds nothing and waits for nothing.
+    /// Releases all locks of a client, and cancels its waiting requests.
     pub fn release_client(&mut self, client: u64) -> Granted {
         let waits = self.waiters.iter();
         let waits = waits.filter(|(_, w)| w.wanted.owner.client == client);
@@ -186,13 +186,13 @@ impl LockTable {
         granted
     }
 
-    /// A client tells all locks that it holds, which replaces what was known of it; its waiting
-    /// requests stay. Answers which of these locks others exclude by now, and the requests that are
+    /// A client reports all locks that it holds, which replaces what was known of it; its waiting
+    /// requests stay. Returns the locks that others exclude by now, and the requests that are
     /// granted.
     pub fn reassert(
         &mut self,
         client: u64,
-        told: &[(u64, Family, Lock)],
+        locks: &[(u64, Family, Lock)],
     ) -> (Vec<(u64, Family, Lock)>, Granted) {
         let before = self.clients.get(&client).map(|c| c.files.clone());
         let mut touched = before.unwrap_or_default();
@@ -206,7 +206,7 @@ impl LockTable {
             self.total -= std::mem::take(&mut known.locks);
         }
         let mut lost = Vec::new();
-        for (file, family, lock) in told {
+        for (file, family, lock) in locks {
             touched.insert(*file);
             if self.full(client) || self.blocker(*file, *family, lock).is_some() {
                 lost.push((*file, *family, *lock));
@@ -214,13 +214,13 @@ impl LockTable {
                 self.hold(*file, *family, *lock);
             }
         }
-        // No request is granted before all locks are told: held locks stay held.
+        // No request is granted before all locks are set: held locks stay held.
         let granted = touched.into_iter().flat_map(|file| self.grant(file));
         let granted = granted.collect();
         (lost, granted)
     }
 
-    /// Ends a wait; false where it was granted, or ended, before.
+    /// Cancels a waiting request; false where it was granted or cancelled before.
     pub fn cancel(&mut self, ticket: u64) -> bool {
         let Some(waiter) = self.waiters.remove(&ticket) else {
             return false;
@@ -231,7 +231,7 @@ impl LockTable {
         if let Some(locks) = self.files.get_mut(&waiter.file) {
             locks.waiting.remove(&ticket);
         }
-        self.tidy(waiter.file);
+        self.drop_if_empty(waiter.file);
         true
     }
 
@@ -253,7 +253,7 @@ impl LockTable {
             .collect()
     }
 
-    /// One more range may become three locks.
+    /// Whether the bounds of held locks are reached. One more range may become three locks.
     fn full(&self, client: u64) -> bool {
         let held = self.clients.get(&client).map_or(0, |c| c.locks);
         held + 2 > LOCKS_MAX || self.total + 2 > LOCKS_TOTAL_MAX
@@ -286,20 +286,20 @@ impl LockTable {
         AcquireOutcome::Waits(ticket)
     }
 
-    /// Grants what nothing excludes any more, oldest first.
+    /// Grants the requests that no lock excludes any more, oldest first.
     fn grant(&mut self, file: u64) -> Granted {
         let mut granted = Vec::new();
         while let Some((ticket, family, wanted)) = self.first_free(file) {
             self.cancel(ticket);
-            // Bounded where it began to wait: at most so many more than the bound.
+            // The number of waiting requests is bounded, and so is the excess over the bound here.
             self.hold(file, family, wanted);
             granted.push(ticket);
         }
-        self.tidy(file);
+        self.drop_if_empty(file);
         granted
     }
 
-    /// The oldest request for a lock of this file that nothing excludes.
+    /// The oldest request for a lock of this file that no lock excludes.
     fn first_free(&self, file: u64) -> Option<(u64, Family, Lock)> {
         let locks = self.files.get(&file)?;
         locks.waiting.iter().find_map(|ticket| {
@@ -310,9 +310,9 @@ impl LockTable {
         })
     }
 
-    /// Whether an owner in the way of this request waits, through however many others, for its
+    /// Whether an owner that excludes this request waits, directly or through others, for its
     /// owner.
-    fn circle(&self, file: u64, wanted: &Lock) -> bool {
+    fn closes_cycle(&self, file: u64, wanted: &Lock) -> bool {
         let mut waits: HashMap<LockOwner, Vec<&Waiter>> = HashMap::new();
         for waiter in self.waiters.values() {
             if waiter.family == Family::Range {
@@ -325,14 +325,14 @@ impl LockTable {
             held.into_iter().flatten().collect()
         };
         let mut seen = BTreeSet::new();
-        let mut ahead = blockers(file, wanted);
-        while let Some(owner) = ahead.pop() {
+        let mut unvisited = blockers(file, wanted);
+        while let Some(owner) = unvisited.pop() {
             if owner == wanted.owner {
                 return true;
             }
             if seen.insert(owner) {
                 for waiter in waits.get(&owner).into_iter().flatten() {
-                    ahead.extend(blockers(waiter.file, &waiter.wanted));
+                    unvisited.extend(blockers(waiter.file, &waiter.wanted));
                 }
             }
         }
@@ -346,7 +346,7 @@ impl LockTable {
         }
     }
 
-    fn tidy(&mut self, file: u64) {
+    fn drop_if_empty(&mut self, file: u64) {
         if self.files.get(&file).is_some_and(FileLocks::is_empty) {
             self.files.remove(&file);
         }

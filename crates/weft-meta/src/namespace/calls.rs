@@ -1,4 +1,4 @@
-//! What clients ask of the namespace: each call is one operation.
+//! The calls of clients; each is one operation.
 
 use weft_proto::Kind;
 use weft_proto::checkpoint::{
@@ -30,7 +30,8 @@ use crate::ops;
 use crate::ops::{Append, Attached, Truncation};
 
 impl Namespace {
-    /// Carries out what a client has done ahead, in order; each change may be refused by itself.
+    /// Carries out the changes of names that a client made in its delegated directories, in order;
+    /// each may be refused by itself.
     ///
     /// # Errors
     /// [`MetaError::Invalid`] for more changes than one call may hold.
@@ -42,9 +43,9 @@ impl Namespace {
         ops::change_names(self.volume(), client, request)
     }
 
-    /// Delegates a directory to a client, with ids for new files in it and the layouts that they
-    /// get. Refused where there is no such directory, a checkpoint keeps it, or a payer has a
-    /// bound. Unused ids are lost.
+    /// Delegates a directory to a client, with ids and layouts for new files in it. Refused where
+    /// there is no such directory, it belongs to a checkpoint, or a payer has a bound. Unused ids
+    /// are lost.
     pub fn delegate(
         &self,
         now: i64,
@@ -54,13 +55,13 @@ impl Namespace {
         ops::delegate(self.volume(), now, client, request)
     }
 
-    /// Gives a client that has just made a directory the lease of it, unless something was made in
-    /// it already. Whether the client has the lease.
+    /// Grants a client that has just made a directory the lease of it, unless something was made in
+    /// it already. Returns whether the client has the lease.
     pub fn lease(&self, client: u64, directory: u64) -> Result<bool, MetaError> {
         ops::lease(self.volume(), client, directory)
     }
 
-    /// Gives a file a further name. Symbolic links can have several names too, directories cannot.
+    /// Adds a hard link. Symbolic links can have several names too, directories cannot.
     pub fn link(&self, now: i64, request: &LinkRequest) -> Result<StatReply, MetaError> {
         ops::link(self.volume(), now, request)
     }
@@ -71,7 +72,7 @@ impl Namespace {
         ops::list(self.volume(), request)
     }
 
-    /// Creates an empty directory. It inherits what its parent gives to new files, and in a setgid
+    /// Creates an empty directory. It inherits its parent's defaults for new files, and in a setgid
     /// directory the group and the bit.
     pub fn make_directory(
         &self,
@@ -96,8 +97,8 @@ impl Namespace {
         ops::read_link(self.volume(), request)
     }
 
-    /// Removes an empty directory. A client that has it open sees it empty and cannot make anything
-    /// in it.
+    /// Removes an empty directory. A client that has it open sees it empty and cannot create
+    /// anything in it.
     pub fn remove_directory(
         &self,
         now: i64,
@@ -106,18 +107,18 @@ impl Namespace {
         ops::remove_directory(self.volume(), now, request)
     }
 
-    /// Renames; see [`RenameRequest`]. Two names of one file: nothing happens.
+    /// Renames; see [`RenameRequest`]. Does nothing if both are names of one file.
     pub fn rename(&self, now: i64, request: &RenameRequest) -> Result<RenameReply, MetaError> {
         ops::rename(self.volume(), now, request)
     }
 
-    /// Removes a name. A file is removed with its last one: at once, or when no client has it open
-    /// any more.
+    /// Removes a name. A file is removed with its last name: at once, or when the last client
+    /// closes it.
     pub fn unlink(&self, now: i64, request: &UnlinkRequest) -> Result<UnlinkReply, MetaError> {
         ops::unlink(self.volume(), now, request)
     }
 
-    /// Changes what the request names.
+    /// Changes the attributes that the request names.
     pub fn set_attributes(
         &self,
         now: i64,
@@ -141,7 +142,7 @@ impl Namespace {
         ops::set_xattr(self.volume(), now, request)
     }
 
-    /// The names of all attributes that the caller may know of.
+    /// The names of all attributes that the caller may see.
     pub fn list_xattr(&self, request: &ListXattrRequest) -> Result<ListXattrReply, MetaError> {
         ops::list_xattr(self.volume(), request)
     }
@@ -164,8 +165,8 @@ impl Namespace {
         ops::append(self.volume(), client, request)
     }
 
-    /// Reserves a range for an append after the servers reported the file's size; nothing where
-    /// that size may be outdated: begin again.
+    /// Reserves a range for an append after the servers reported the file's size; `None` where that
+    /// size may be outdated: begin again.
     ///
     /// # Errors
     /// As [`Namespace::append`].
@@ -184,7 +185,7 @@ impl Namespace {
     ///
     /// # Durability
     /// Where [`Attached::committed`] is set the caller syncs before it answers: a writer must not
-    /// begin while power loss could still bring back that the size is exact.
+    /// begin while a power loss could still make the size exact again.
     pub fn attach(
         &self,
         now: i64,
@@ -198,7 +199,7 @@ impl Namespace {
     /// last attachment.
     ///
     /// # Durability
-    /// Needs no sync: what power loss takes back is that the size is exact.
+    /// Needs no sync: a power loss only makes the size inexact again.
     pub fn report(&self, client: u64, request: &ReportRequest) -> Result<ReportReply, MetaError> {
         ops::report(self.volume(), client, request)
     }
@@ -216,7 +217,7 @@ impl Namespace {
     ///
     /// # Errors
     /// [`MetaError::Spilled`] where its bytes are in its cells, [`MetaError::Inline`] where they
-    /// are on their way.
+    /// are being moved there.
     pub fn store_inline(
         &self,
         now: i64,
@@ -226,12 +227,12 @@ impl Namespace {
         ops::store_inline(self.volume(), now, client, request)
     }
 
-    /// Notes that a file's size must be set.
+    /// Sets a file's size, or adds an intent to set it.
     pub fn truncate(&self, now: i64, request: &TruncateRequest) -> Result<Truncation, MetaError> {
         ops::truncate(self.volume(), now, request)
     }
 
-    /// Notes that a checkpoint must be made. Its name is taken from now on; it is listed when all
+    /// Adds an intent to make a checkpoint. Its name is taken from now on; it is listed when all
     /// servers have it.
     pub fn make_checkpoint(
         &self,
@@ -241,12 +242,12 @@ impl Namespace {
         ops::make_checkpoint(self.volume(), now, request)
     }
 
-    /// Notes that a file, or all below a directory, must become what it is in a checkpoint.
+    /// Adds an intent to roll a file, or everything below a directory, back to a checkpoint.
     pub fn roll_back(&self, now: i64, request: &RollBackRequest) -> Result<Intent, MetaError> {
         ops::roll_back(self.volume(), now, request)
     }
 
-    /// Notes that a checkpoint must be dropped; it is no longer listed.
+    /// Adds an intent to drop a checkpoint; it is no longer listed.
     pub fn remove_checkpoint(
         &self,
         request: &RemoveCheckpointRequest,
@@ -254,7 +255,7 @@ impl Namespace {
         ops::remove_checkpoint(self.volume(), request)
     }
 
-    /// One page of a file's checkpoints that all servers have, in the order of their names.
+    /// One page of the checkpoints of a file that all servers have, in the order of their names.
     pub fn list_checkpoints(
         &self,
         request: &ListCheckpointsRequest,
@@ -274,15 +275,15 @@ impl Namespace {
     /// Sets, changes or removes bounds. A bound may be lower than the usage: then the usage cannot
     /// grow.
     ///
-    /// Cost: for a tree that gets its first quota or loses its last, a read of all names below it
-    /// (at most 131,072) and a write of each inode, in one transaction.
+    /// Cost: for a tree that gets its first quota or loses its last one, a read of all names below
+    /// it (at most 131,072) and a write of each inode, in one transaction.
     /// # Errors
     /// [`MetaError::NotOwner`] for every caller but root.
     pub fn set_quota(&self, request: &SetQuotaRequest) -> Result<SetQuotaReply, MetaError> {
         ops::set_quota(self.volume(), request)
     }
 
-    /// One page of what the caller may see of usages and bounds.
+    /// One page of the usages and bounds that the caller may see.
     pub fn list_quotas(&self, request: &ListQuotasRequest) -> Result<ListQuotasReply, MetaError> {
         ops::list_quotas(self.volume(), request)
     }
@@ -295,9 +296,9 @@ impl Namespace {
 }
 
 /// Whether a successful call of this kind has committed something that must be on stable storage
-/// before it is answered. [`Kind::Attach`] says so itself
+/// before it is answered. The answer of [`Kind::Attach`] says that
 /// ([`Attached::committed`](crate::Attached::committed)). [`Kind::Report`] commits but needs no
-/// sync: power loss only takes back that a size is exact, and that an orphan was removed.
+/// sync: a power loss only makes a size inexact again, and brings back an orphan.
 pub fn mutates(kind: Kind) -> bool {
     match kind {
         Kind::SetAttributes

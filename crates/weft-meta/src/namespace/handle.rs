@@ -1,4 +1,4 @@
-//! The handle itself: opening, closing, and what it says of the volume.
+//! The handle: opening, closing, and properties of the volume.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::leases::{ChangeLog, Delegations, Leases};
 use crate::open::Clients;
 use crate::records::keys;
 use crate::servers::ServerTable;
-use crate::state::State;
+use crate::state::VolumeState;
 use crate::tx::Volume;
 
 /// Counts of a volume.
@@ -19,7 +19,7 @@ use crate::tx::Volume;
 pub struct Counts {
     /// Files, directories and other inodes, the root and orphans included.
     pub files: u64,
-    /// Deletes and truncates owed to I/O servers.
+    /// Pending intents.
     pub intents: u64,
 }
 
@@ -45,9 +45,9 @@ impl Namespace {
         format(kv, settings)
     }
 
-    /// Opens the volume in an engine. Unless no client had anything open when it was closed, every
-    /// file that loses its last name is kept until [`Namespace::reap_orphans`] is called first,
-    /// because clients of an earlier run of the service may have it open.
+    /// Opens the volume in an engine. Clients of an earlier run of the service may have files open,
+    /// unless it closed cleanly. So every file that loses its last name stays until the first
+    /// [`Namespace::reap_orphans`].
     ///
     /// # Errors
     /// [`MetaError::NotFormatted`], [`MetaError::FormatVersion`], or the engine's.
@@ -55,14 +55,14 @@ impl Namespace {
         open(kv, Clients::Any).map(Namespace)
     }
 
-    /// As [`Namespace::open`], for a caller that alone reaches the volume: no client of an earlier
-    /// run can come back and tell what it holds.
+    /// As [`Namespace::open`], for a caller with exclusive access: no client of an earlier run can
+    /// reconnect and report what it has open.
     pub fn open_alone(kv: Arc<dyn OrderedKv>) -> Result<Namespace, MetaError> {
         open(kv, Clients::OnlyCaller).map(Namespace)
     }
 
-    /// Notes, if so, that no client has anything open: the next run of the service need not wait
-    /// for clients to tell. No operation may follow.
+    /// Marks the volume as closed cleanly, if no client has anything open: the next run of the
+    /// service need not wait for reports of clients. No operation may follow.
     ///
     /// # Durability
     /// On stable storage on return.
@@ -70,15 +70,14 @@ impl Namespace {
         close(&self.0)
     }
 
-    /// Whether the engine holds the mark that [`Namespace::close`] leaves when no client has
-    /// anything open. It is the last thing written: an engine that lacks it after such a close lost
-    /// its end.
+    /// Whether the engine has the mark that [`Namespace::close`] writes last when no client has
+    /// anything open: an engine that lacks it after such a close lost its last commits.
     pub fn closed_cleanly(kv: &dyn OrderedKv) -> Result<bool, MetaError> {
         closed_cleanly(kv)
     }
 
-    /// The same namespace, for what this client does: watchers of the same client are not told of
-    /// it.
+    /// The same namespace, acting for this client: the client's own watch does not report these
+    /// changes.
     #[must_use]
     pub fn by(&self, client: u64) -> Namespace {
         Namespace(self.0.by(client))
@@ -88,7 +87,7 @@ impl Namespace {
         &self.0
     }
 
-    fn state(&self) -> &State {
+    fn state(&self) -> &VolumeState {
         self.0.state()
     }
 
@@ -106,7 +105,7 @@ impl Namespace {
         &self.state().volume().name
     }
 
-    /// How many files there are, and how much is owed. Cost: one read.
+    /// The number of files and of pending intents. Cost: one read.
     pub fn counts(&self) -> Result<Counts, MetaError> {
         let counters = keys::counters(&*self.state().kv().snapshot()?)?;
         Ok(Counts {
@@ -130,7 +129,7 @@ impl Namespace {
         self.state().leases()
     }
 
-    /// Directories in which one client changes names ahead of the service.
+    /// Directories in which one client changes names and reports them later.
     pub fn delegations(&self) -> &Delegations {
         self.state().delegations()
     }
@@ -145,13 +144,14 @@ impl Namespace {
         self.state().open_files().is_holder(client, file)
     }
 
-    /// Whether clients of an earlier run of the service may hold something of a file without having
-    /// told yet.
+    /// Whether clients of an earlier run of the service may have a file open, or locks on it, and
+    /// have not reported that yet.
     pub fn may_be_held(&self, file: u64) -> bool {
         self.state().grace().may_hold(file)
     }
 
-    /// Whether clients of an earlier run may not have told yet what they have open.
+    /// Whether the grace period lasts: clients of an earlier run may not have reported yet what
+    /// they have open.
     pub fn recovering(&self) -> bool {
         self.state().grace().is_active()
     }
@@ -167,18 +167,18 @@ impl Namespace {
         state.incarnations().begin(state.kv(), number, now)
     }
 
-    /// A position that covers every change until now; none where no incarnation was begun.
+    /// A position that covers every change until now; `None` where no incarnation was begun.
     pub fn position(&self) -> Option<Position> {
         let state = self.state();
         state.incarnations().position(state.kv().committed())
     }
 
-    /// A sync covered everything up to this commit.
+    /// Records that a sync covered everything up to this commit.
     pub fn note_durable(&self, committed: u64) {
         self.state().incarnations().note_durable(committed);
     }
 
-    /// Whether everything that was acknowledged at a position is still there.
+    /// Checks that everything acknowledged up to a position is still there.
     ///
     /// # Errors
     /// [`MetaError::Lost`].

@@ -1,7 +1,8 @@
 //! The public handle of a volume's namespace.
 //!
-//! `format.rs` writes an empty volume, `open.rs` opens and closes one. `calls.rs` has what clients
-//! ask for, `upkeep.rs` what the service does by itself; both only pass on to `ops/` and `check/`.
+//! `format.rs` writes an empty volume, `open.rs` opens and closes one. `calls.rs` has the calls of
+//! clients, `upkeep.rs` those that the service makes by itself; both only pass them on to `ops/`
+//! and `check/`.
 
 mod calls;
 mod format;

@@ -8,12 +8,12 @@ use weft_kv::{Batch, OrderedKv};
 use crate::error::MetaError;
 use crate::limits::IDS_SKIPPED;
 use crate::open::{Clients, Grace, LastRun};
-use crate::ops::look_for_bounds;
+use crate::ops::load_bounds;
 use crate::quota::first_count;
 use crate::records::keys::{self, CLEAN_KEY, COUNTERS_KEY, QUOTAS, VOLUME, VOLUME_KEY};
 use crate::records::record::{FORMAT, FORMAT_UNCOUNTED};
 use crate::servers::ServerTable;
-use crate::state::{Incarnations, State};
+use crate::state::{Incarnations, VolumeState};
 use crate::tx::Volume;
 
 /// Opens the volume in an engine; see [`Namespace::open`](super::Namespace::open).
@@ -38,7 +38,7 @@ pub(super) fn open(kv: Arc<dyn OrderedKv>, clients: Clients) -> Result<Volume, M
     };
     tracing::info!(volume = %volume.name, files = counters.files, "namespace opened");
     let last = if closed_cleanly(&*kv)? {
-        // From now on a crash finds a service that may have had clients.
+        // After a crash from here on, clients may have files open.
         kv.write(Batch {
             changes: vec![(VOLUME, CLEAN_KEY.to_vec(), None)],
         })?;
@@ -54,7 +54,7 @@ pub(super) fn open(kv: Arc<dyn OrderedKv>, clients: Clients) -> Result<Volume, M
     kv.sync()?;
     let grace = Grace::begin(&counters, last, clients);
     let incarnations = Incarnations::new(found);
-    let volume = Volume::new(State::new(
+    let volume = Volume::new(VolumeState::new(
         kv,
         volume,
         &counters,
@@ -62,11 +62,11 @@ pub(super) fn open(kv: Arc<dyn OrderedKv>, clients: Clients) -> Result<Volume, M
         grace,
         incarnations,
     ));
-    look_for_bounds(&volume)?;
+    load_bounds(&volume)?;
     Ok(volume)
 }
 
-/// Marks a volume of which no client has anything open, and brings the engine to rest.
+/// Marks a volume of which no client has anything open, and flushes the engine.
 pub(super) fn close(volume: &Volume) -> Result<(), MetaError> {
     let state = volume.state();
     let settled = state.open_files().is_empty() && state.unsettled().is_empty();
@@ -77,23 +77,22 @@ pub(super) fn close(volume: &Volume) -> Result<(), MetaError> {
         })?;
     }
     kv.sync()?;
-    // There is one copy of a journal, and a stopped service may stay so for long. Nothing is lost
-    // where this fails.
+    // A journal has one copy, tables get two, and a stopped service may stay stopped for long.
+    // Nothing is lost where this fails.
     if kv.check_space().is_ok()
         && let Err(error) = kv.flush()
     {
-        tracing::warn!(%error, "some of the namespace stays in its journal");
+        tracing::warn!(%error, "the namespace is not flushed: some of it stays in its journal");
     }
     Ok(())
 }
 
-/// Whether the engine holds the mark that [`close`] leaves.
+/// Whether the engine has the mark that [`close`] writes.
 pub(super) fn closed_cleanly(kv: &dyn OrderedKv) -> Result<bool, MetaError> {
     Ok(kv.snapshot()?.get(VOLUME, CLEAN_KEY)?.is_some())
 }
 
-/// Counts the usage of all payers in a volume of a version that did not, and makes it one of this
-/// version.
+/// Counts the usage of all payers in a volume of an older version that did not, and upgrades it.
 ///
 /// # Durability
 /// Survives power loss with the next sync, all or nothing.
@@ -102,7 +101,7 @@ fn count_first(kv: &dyn OrderedKv) -> Result<(), MetaError> {
     let Some(mut volume) = keys::volume(&*reader)?.filter(|v| v.format == FORMAT_UNCOUNTED) else {
         return Ok(());
     };
-    tracing::info!(volume = %volume.name, "counting what everybody uses, once");
+    tracing::info!(volume = %volume.name, "counting the usage of all payers, once");
     let counted = first_count(&*reader)?.into_iter();
     volume.format = FORMAT;
     let mut changes = vec![(VOLUME, VOLUME_KEY.to_vec(), Some(volume.encode_to_vec()))];

@@ -1,4 +1,4 @@
-//! What the service does by itself: intents, clients, servers, sizes, quotas, checks.
+//! The calls that the service makes by itself: intents, clients, servers, sizes, quotas, checks.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,14 @@ use crate::quota::{GrowingFiles, Payer, Used};
 use crate::{check, ops};
 
 impl Namespace {
-    /// Whether there is a file whose size must be asked for, now that all writers are known.
+    /// Whether the servers must be asked for the size of a file, now that all writers are known.
     pub fn has_unsettled(&self) -> bool {
         ops::has_unsettled(self.volume())
     }
 
-    /// Takes at most `most` files from `from` on whose size must be asked for, and answers the last
-    /// that was taken; nothing where there was none. A caller that cannot find a size out notes the
-    /// file again.
+    /// Takes at most `most` files from `from` on whose servers must be asked for the size, and
+    /// returns the last one taken; `None` where there was none. A caller that gets no size puts the
+    /// file back with [`Namespace::unsettle`].
     ///
     /// Cost: a read for each.
     pub fn take_unsettled(
@@ -39,14 +39,14 @@ impl Namespace {
         ops::take_unsettled(self.volume(), from, most)
     }
 
-    /// Notes a file again whose servers did not report its size.
+    /// Puts a file back whose servers did not report its size.
     pub fn unsettle(&self, file: u64) {
         ops::unsettle(self.volume(), file);
     }
 
-    /// Notes the size and other forks that a file's servers reported after
-    /// [`Namespace::take_unsettled`]. The bytes are written already, so they are charged whatever
-    /// bounds there are.
+    /// Stores the size and the bytes of other forks that a file's servers reported after
+    /// [`Namespace::take_unsettled`]. The bytes are written already, so they are charged without
+    /// regard to bounds.
     ///
     /// # Durability
     /// Needs no sync: after power loss the size is asked for again.
@@ -54,9 +54,9 @@ impl Namespace {
         ops::settle_size(self.volume(), file, size, fork_bytes)
     }
 
-    /// Makes the sizes inexact of at most `most` inodes from `from` on, and notes the files;
-    /// answers where to continue. For a namespace that is older than the servers' data: only the
-    /// servers know sizes that have changed since.
+    /// Makes the sizes of at most `most` inodes from `from` on inexact, and adds the files to the
+    /// unsettled ones; returns where to continue. For a namespace that is older than the servers'
+    /// data: only the servers know sizes that have changed since.
     ///
     /// Cost: a scan of so many inodes, and a transaction that writes those with cells.
     ///
@@ -66,9 +66,9 @@ impl Namespace {
         ops::doubt_sizes(self.volume(), from, most)
     }
 
-    /// Scans at most `most` inodes from `from` on for files whose size is not known, and notes
-    /// them; answers where to continue. After a crash, some may have writers that have not
-    /// reconnected: they are looked at again before a size is noted.
+    /// Scans at most `most` inodes from `from` on for files whose size is unknown, and adds them to
+    /// the unsettled ones; returns where to continue. After a crash, some may have writers that
+    /// have not reconnected: they are checked again before a size is stored.
     ///
     /// Cost: a scan of so many inodes.
     pub fn find_unsettled(&self, from: u64, most: usize) -> Result<Option<u64>, MetaError> {
@@ -76,16 +76,16 @@ impl Namespace {
     }
 
     /// First step of a spill: nothing else changes the bytes from here to [`Namespace::end_spill`],
-    /// which must follow where the answer is [`Some`]. `None`: the bytes are in the cells.
+    /// which must follow where this returns [`Some`]. `None`: the bytes are in the cells.
     ///
     /// # Durability
-    /// The caller syncs before the next step, and also before a client hears of a `None`.
+    /// The caller syncs before the next step, and also before it reports a `None` to a client.
     pub fn begin_spill(&self, file: u64) -> Result<Option<Spill>, MetaError> {
         ops::begin_spill(self.volume(), file)
     }
 
-    /// Takes back the mark of a spill whose cells are empty: the file is inline as before, unless
-    /// several clients write to it, which need its cells. Answers whether it did. Call it before
+    /// Removes the mark of a spill whose cells are empty: the file is inline as before, unless
+    /// several clients write to it, which need its cells. Returns whether it did. Call it before
     /// [`Namespace::end_spill`].
     ///
     /// # Durability
@@ -97,13 +97,13 @@ impl Namespace {
     /// Last step of a spill.
     ///
     /// # Durability
-    /// After [`SpillEnd::Written`], the caller syncs before any client hears that the bytes are in
-    /// the cells.
+    /// After [`SpillEnd::Written`], the caller syncs before it reports to any client that the bytes
+    /// are in the cells.
     pub fn end_spill(&self, now: i64, file: u64, end: SpillEnd) -> Result<(), MetaError> {
         ops::end_spill(self.volume(), now, file, end)
     }
 
-    /// The newest truncate that is owed for a file, for a caller that must wait for it.
+    /// The newest pending truncate of a file, for a caller that must wait for it.
     pub fn pending_truncate(&self, file: u64) -> Result<Option<u64>, MetaError> {
         ops::pending_truncate(self.volume(), file)
     }
@@ -116,8 +116,9 @@ impl Namespace {
         ops::tree_of(self.volume(), request)
     }
 
-    /// All servers have done what was owed for a checkpoint. If it was made, `size` is the file's
-    /// in it. Answers the checkpoint that was made. Repeating the call changes nothing.
+    /// Completes the intent of a checkpoint of a file, which all servers have carried out. If it
+    /// was made, `size` is the file's size in it, and the checkpoint is returned. Repeating the
+    /// call changes nothing.
     ///
     /// # Durability
     /// Needs no sync for the same reason as [`Namespace::intent_done`].
@@ -130,7 +131,7 @@ impl Namespace {
         ops::checkpoint_done(self.volume(), number, size, now)
     }
 
-    /// Whether an intent is still owed.
+    /// Whether an intent is still pending.
     pub fn is_pending(&self, number: u64) -> Result<bool, MetaError> {
         ops::is_pending(self.volume(), number)
     }
@@ -144,8 +145,8 @@ impl Namespace {
         ops::checkpoint_info(self.volume(), file, name)
     }
 
-    /// All servers have done what was owed for a checkpoint of a tree. If it was made, `kept` has
-    /// its files. Repeating the call changes nothing.
+    /// Completes the intent of a checkpoint of a tree, which all servers have carried out. If it
+    /// was made, `kept` has its files. Repeating the call changes nothing.
     ///
     /// # Durability
     /// Needs no sync for the same reason as [`Namespace::intent_done`].
@@ -158,28 +159,28 @@ impl Namespace {
         ops::tree_done(self.volume(), number, kept, now)
     }
 
-    /// Whether any payer has a bound of bytes, so that growth must be looked at.
+    /// Whether any payer has a bound of bytes, so that growth must be measured.
     pub fn limits_growth(&self) -> bool {
         ops::limits_growth(self.volume())
     }
 
-    /// The files that are attached for writing, as far as a payer with a bound of bytes pays for
-    /// them. After a crash, until it is known which clients have what open: all of them, and those
-    /// whose size was not reported.
+    /// The files that are attached for writing and charged to a payer with a bound of bytes. During
+    /// the grace period after a crash: all files attached for writing, and those whose size was not
+    /// reported.
     ///
     /// Cost: a read for each of them, and for each payer.
     pub fn growing(&self) -> Result<GrowingFiles, MetaError> {
         ops::growing(self.volume())
     }
 
-    /// As [`Namespace::growing`], of one file, inline or not, if one of its payers has at most
-    /// `margin` bytes left; what other files are known to have grown by is taken off.
+    /// As [`Namespace::growing`], for one file, inline or not, if one of its payers has at most
+    /// `margin` bytes left; the known growth of other files is subtracted.
     pub fn growing_soon(&self, file: u64, margin: u64) -> Result<GrowingFiles, MetaError> {
         ops::growing_soon(self.volume(), file, margin)
     }
 
-    /// Notes how large growing files and their forks are now. What was known of others is
-    /// forgotten, except for those whose lengths are not charged yet because a server is away.
+    /// Records the present sizes of growing files and their forks. The known growth of others is
+    /// dropped, except for files that are not charged yet because a server is down.
     pub fn note_growth(&self, growing: &GrowingFiles, sizes: &[u64]) {
         ops::note_growth(self.volume(), growing, sizes);
     }
@@ -196,7 +197,7 @@ impl Namespace {
         ops::usage(self.volume())
     }
 
-    /// A client reconnected and tells all that it has open, which replaces what was known of it.
+    /// A client reconnected and reports all that it has open, which replaces what was known of it.
     /// Repeating the call changes nothing. It must be the first call of the new connection.
     pub fn reassert(
         &self,
@@ -206,28 +207,27 @@ impl Namespace {
         ops::reassert(self.volume(), client, request)
     }
 
-    /// A client is gone for good: its attachments end, and orphans that only it had open are
+    /// Ends the session of a client: its attachments end, and orphans that only it had open are
     /// removed.
     pub fn session_ended(&self, client: u64) -> Result<(), MetaError> {
         ops::session_ended(self.volume(), client)
     }
 
-    /// Ends the grace period after the service's start: orphans that no client has told to have
-    /// open are removed, and from now on orphans are removed at once. Answers how many were
-    /// removed.
+    /// Ends the grace period after the service's start: orphans that no client has reported as open
+    /// are removed, and from now on orphans are removed at once. Returns how many were removed.
     pub fn reap_orphans(&self) -> Result<u64, MetaError> {
         ops::reap_orphans(self.volume())
     }
 
-    /// The intents from a number on, of at most `limit` records; those that cannot be read are left
-    /// out, and a check finds them.
+    /// The intents from a number on, of at most `limit` records; unreadable ones are left out, and
+    /// a check finds them.
     ///
     /// Cost: a scan of so many records, and two reads for each file of a tree.
     pub fn intents_from(&self, from: u64, limit: usize) -> Result<IntentPage, MetaError> {
         ops::intents_from(self.volume(), from, limit)
     }
 
-    /// The deletes that a server owes from a number on: at most `limit`, found among at most
+    /// The pending deletes of a server from a number on: at most `limit`, found among at most
     /// `records` records.
     ///
     /// Cost: a scan of so many records.
@@ -241,33 +241,31 @@ impl Namespace {
         ops::deletes_from(self.volume(), server, from, limit, records)
     }
 
-    /// One intent, if it is still owed.
+    /// One intent, if it is still pending.
     pub fn intent(&self, number: u64) -> Result<Option<Intent>, MetaError> {
         ops::intent(self.volume(), number)
     }
 
-    /// The oldest intents that may be carried through now, at most `limit`: of each file only the
-    /// oldest, so that the intents of one file are carried through in order. An intent about a tree
-    /// is one about each of its files with cells. For a caller that carries everything through in
-    /// one go; a service in which one server must not delay another reads
-    /// [`Namespace::intents_from`].
+    /// The oldest intents that may be carried out now, at most `limit`: of each file only the
+    /// oldest, so that the intents of one file are carried out in order. An intent about a tree
+    /// concerns each of its files with cells. For a caller that carries out all intents itself; a
+    /// service in which one server must not delay another reads [`Namespace::intents_from`].
     ///
-    /// Cost: a scan from the oldest intent that the last call left; two reads for each file of a
-    /// tree.
+    /// Cost: a scan from the oldest pending intent; two reads for each file of a tree.
     pub fn pending_intents(&self, limit: usize) -> Result<Vec<Intent>, MetaError> {
         ops::pending_intents(self.volume(), limit)
     }
 
-    /// A delete was carried through on every server. Repeating the call changes nothing.
+    /// Completes a delete that every server has carried out. Repeating the call changes nothing.
     ///
     /// # Durability
-    /// Needs no sync: a delete that comes back after power loss is done again.
+    /// Needs no sync: a delete that comes back after power loss is repeated.
     pub fn intent_done(&self, number: u64) -> Result<(), MetaError> {
         ops::intent_done(self.volume(), number)
     }
 
-    /// A truncate was carried through on every server: size and times change now. Answers the
-    /// attributes, or nothing where the file was deleted meanwhile or the call is repeated.
+    /// Completes a truncate that every server has carried out: size and times change now. Returns
+    /// the attributes, or `None` where the file was deleted meanwhile or the call is repeated.
     ///
     /// # Durability
     /// Needs no sync for the same reason as [`Namespace::intent_done`].
@@ -275,9 +273,9 @@ impl Namespace {
         ops::truncate_done(self.volume(), number, now)
     }
 
-    /// Gives up an intent that a server refuses for good, and says in words what follows. Nothing
-    /// where it is not owed any more, or cannot be given up: what must be deleted or dropped would
-    /// stay for ever.
+    /// Cancels an intent that a server refuses permanently, and returns the consequence in words.
+    /// `None` where it is no longer pending, or cannot be cancelled: what must be deleted or
+    /// dropped would stay for ever.
     ///
     /// # Durability
     /// As every operation: the caller syncs.
@@ -285,8 +283,8 @@ impl Namespace {
         ops::withdraw(self.volume(), number)
     }
 
-    /// A server is up. A server that comes with another store than the last time has lost what it
-    /// held: the ids of files tell which are older.
+    /// Receives a heartbeat of a server. A server with another store than before has lost its data:
+    /// files with ids below the store's first one are affected.
     ///
     /// # Errors
     /// [`MetaError::UnknownServer`] for an id that the volume was not formatted with.
@@ -300,8 +298,8 @@ impl Namespace {
         ops::heartbeat(self.volume(), now, request)
     }
 
-    /// Lets a server take part with a store that is older than what the server said to be durable,
-    /// once the server has put its data of present files in doubt. Answers whether it was refused.
+    /// Accepts a server whose store is older than what the server reported as durable, once the
+    /// server has put its data of present files in doubt. Returns whether it was refused until now.
     ///
     /// # Errors
     /// [`MetaError::UnknownServer`].
@@ -316,10 +314,10 @@ impl Namespace {
         ops::server_map(self.volume(), now)
     }
 
-    /// What is known of regular files: of one page of them, or of some.
+    /// The state of regular files: of one page of them, or of some.
     ///
-    /// Cost: reads of 2,000 inodes, of what checkpoints of trees need of them, and of all intents
-    /// and checkpoints.
+    /// Cost: reads of 2,000 inodes, of the holds of checkpoints of trees on them, and of all
+    /// intents and checkpoints.
     pub fn list_files(&self, request: &ListFilesRequest) -> Result<ListFilesReply, MetaError> {
         check::list_files(self.volume(), request)
     }
@@ -329,8 +327,8 @@ impl Namespace {
         check::names_of(self.volume(), request)
     }
 
-    /// Makes an inode for cells that have none, or gives an inode a layout whose own makes no
-    /// sense.
+    /// Makes an inode for cells without one, or replaces the layout of an inode that does not fit
+    /// its cells.
     ///
     /// # Durability
     /// As every operation: the caller syncs.
@@ -349,14 +347,14 @@ impl Namespace {
     /// 2²⁰ inodes; one look-up per entry.
     /// # Errors
     /// The engine's, where it cannot read its records. Damaged records are findings, not errors.
-    pub fn check(&self, watcher: &mut dyn CheckObserver) -> Result<(), MetaError> {
-        check::check(self.volume(), watcher)
+    pub fn check(&self, observer: &mut dyn CheckObserver) -> Result<(), MetaError> {
+        check::check(self.volume(), observer)
     }
 
-    /// Repairs a finding, if it still holds. Repairs of sizes leave files alone that are `owed`, or
-    /// that a client may be writing. A repair that only servers can confirm happens where the file
-    /// is still what it was when they were asked: `seen`. A repair may uncover other findings:
-    /// check again.
+    /// Repairs a finding, if it still holds. Repairs of sizes skip files with a pending intent, and
+    /// those that a client may be writing. A repair that needs a confirmation by the servers
+    /// happens only if the file has not changed since they were asked (`seen`). A repair may
+    /// uncover other findings: check again.
     ///
     /// Cost: a scan of all entries where names are in question.
     /// # Durability

@@ -1,6 +1,6 @@
-//! One attachment: what it is for, and what its end or its next append may rely on.
+//! One attachment: its mode, and what a detach or an append may rely on.
 
-/// What an attachment is for.
+/// The mode of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenMode {
     /// Reading only.
@@ -20,7 +20,8 @@ impl OpenMode {
     }
 }
 
-/// What the service knew of a file's size when a writer came. It counts only for the first writer.
+/// What the service knew of a file's size when a writer attached. It counts only for the first
+/// writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SizeBefore {
     /// The stored size was exact.
@@ -40,7 +41,7 @@ impl SizeBefore {
     }
 }
 
-/// Which client replaces the bytes of an inline file.
+/// The client that replaces the bytes of an inline file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
     /// The file's writer.
@@ -49,11 +50,11 @@ pub(crate) enum Author {
     Other,
 }
 
-/// What is known when an attachment ends.
+/// The state of a file when an attachment ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "independent facts, told once"
+    reason = "independent facts, each read through a method"
 )]
 pub(crate) struct Ended {
     pub(super) last_writer: bool,
@@ -64,33 +65,34 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// No client has the file open for writing any more.
+    /// Whether the last writer detaches.
     pub(crate) fn is_last_writer(&self) -> bool {
         self.last_writer
     }
 
-    /// No client has the file open any more.
+    /// Whether this is the last attachment.
     pub(crate) fn is_last(&self) -> bool {
         self.last
     }
 
-    /// The writers changed nothing, and the size was exact before them.
+    /// Whether the writers changed nothing, and the size was exact before them.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.unchanged
     }
 
-    /// There was one writer, and the size was exact before it: where it ended tells the size.
+    /// Whether there was one writer, and the size was exact before it: the end of its writes
+    /// determines the size.
     pub(crate) fn was_alone(&self) -> bool {
         self.alone
     }
 
-    /// Changes when another writer comes, and with a truncate.
+    /// A number that changes when another writer attaches, and with a truncate.
     pub(crate) fn turn(&self) -> u64 {
         self.turn
     }
 }
 
-/// What the attachments of a file say about an append by one of its writers.
+/// What an append by a writer may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Appender {
     pub(super) end_known: bool,
@@ -99,17 +101,17 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    /// Only reserved ranges and bytes of this client can lie beyond the size from before.
+    /// Whether only reserved ranges and bytes of this client can lie beyond the previous size.
     pub(crate) fn knows_end(&self) -> bool {
         self.end_known
     }
 
-    /// The stored size is that from before.
+    /// Whether the stored size is still the previous one.
     pub(crate) fn size_counts(&self) -> bool {
         self.size_counts
     }
 
-    /// Changes when another client comes to write, and with a truncate.
+    /// A number that changes when another writer attaches, and with a truncate.
     pub(crate) fn turn(&self) -> u64 {
         self.turn
     }

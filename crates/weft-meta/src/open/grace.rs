@@ -1,4 +1,5 @@
-//! The grace period after a restart: clients of the last run may hold files and have not said so.
+//! The grace period after a restart: clients of the last run may have files open and have not
+//! reported that yet.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +11,7 @@ pub(crate) struct Grace {
     active: AtomicBool,
     /// Files from this id on were made in this run of the service.
     first_id: u64,
-    /// Intents below this number were owed when the last run crashed; 0 where it closed cleanly.
+    /// Intents below this number were pending when the last run crashed; 0 where it closed cleanly.
     first_intent: u64,
 }
 
@@ -23,12 +24,12 @@ pub(crate) enum LastRun {
     Crashed,
 }
 
-/// Which clients reach the service.
+/// Which clients can reach the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clients {
     /// Any, those of the last run included.
     Any,
-    /// Only the caller: no client of the last run can come back.
+    /// Only the caller: no client of the last run can reconnect.
     OnlyCaller,
 }
 
@@ -46,7 +47,7 @@ impl Grace {
         }
     }
 
-    /// Whether clients of the last run may not have told yet what they have open.
+    /// Whether clients of the last run may not have reported yet what they have open.
     pub(crate) fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
     }
@@ -56,13 +57,14 @@ impl Grace {
         self.active.store(false, Ordering::Release);
     }
 
-    /// Whether clients of the last run may hold something of a file without having told yet.
+    /// Whether clients of the last run may have a file open, or locks on it, and have not reported
+    /// that yet.
     pub(crate) fn may_hold(&self, file: u64) -> bool {
         self.is_active() && file < self.first_id
     }
 
-    /// Whether this intent was owed when the last run crashed.
-    pub(crate) fn owed_before(&self, intent: u64) -> bool {
+    /// Whether this intent was pending when the last run crashed.
+    pub(crate) fn was_pending(&self, intent: u64) -> bool {
         intent < self.first_intent
     }
 }

@@ -1,12 +1,12 @@
 //! Which client has which file open.
 //!
-//! The room owns the table of attachments ([`OpenFiles`]), the set of files whose size is not known
-//! ([`Unsettled`]) and the grace period after a restart ([`Grace`]). All are in memory only: after
-//! a restart clients tell again what they have open.
+//! This module owns the table of attachments ([`OpenFiles`]), the set of files whose size is
+//! unknown ([`Unsettled`]) and the grace period after a restart ([`Grace`]). All are in memory
+//! only: after a restart clients report again what they have open.
 //!
 //! Invariants:
-//! 1. A file counts as open from before its attach is answered until its detach, or its client's
-//!    end.
+//! 1. A file counts as open from before its attach is answered until its detach, or the end of its
+//!    client.
 //! 2. Two appends never get overlapping ranges while the file is open.
 
 mod attachment;

@@ -1,4 +1,4 @@
-//! Which client has which file open. In memory only: after a restart clients tell it again.
+//! Which client has which file open. In memory only: after a restart clients report it again.
 //!
 //! Invariant: no count is zero; an entry whose count reaches zero is removed.
 
@@ -10,27 +10,27 @@ use super::attachment::{Appender, Author, Ended, OpenMode, SizeBefore};
 
 /// Attachments of one client to one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
+struct AttachmentCounts {
     reading: u32,
     writing: u32,
 }
 
 #[derive(Debug, Default)]
 struct OpenFile {
-    holders: HashMap<u64, Counts>,
+    holders: HashMap<u64, AttachmentCounts>,
     writers: u32,
-    /// The size was exact when the first of the present writers came.
+    /// The size was exact when the first of the present writers attached.
     exact_before: bool,
     /// A present writer wrote, or may have.
     wrote: bool,
-    /// The size may have changed for a reason that the present writer does not know: there was a
-    /// second writer, or a truncate.
+    /// The size may have changed without the present writer: there was a second writer, or a
+    /// truncate.
     shared: bool,
     /// One past the last byte reserved for appends since the last truncate.
     reserved: u64,
-    /// The only client that has written since the end of the file was learnt.
-    sole: Option<u64>,
-    /// Changes when a writer comes, and with a truncate.
+    /// The only client that can have written since the end of the file was last known.
+    only_writer: Option<u64>,
+    /// Changes when a writer attaches, and with a truncate.
     turn: u64,
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// An empty table. `first_id` is the first id that this run of the service gives out: clients
-    /// may still hold turns of an earlier run, which crashed while they had files open.
+    /// An empty table. `first_id` is the first id that this run of the service allocates: clients
+    /// may still have turns of an earlier run, which crashed while they had files open.
     pub(crate) fn of_run(first_id: u64) -> OpenFiles {
         OpenFiles {
             turn: first_id << 32,
@@ -68,7 +68,7 @@ impl OpenFiles {
     }
 
     /// The files that are open for writing.
-    pub(crate) fn written(&self) -> Vec<u64> {
+    pub(crate) fn open_for_writing(&self) -> Vec<u64> {
         let written = self.files.iter().filter(|(_, open)| open.writers > 0);
         written.map(|(file, _)| *file).collect()
     }
@@ -106,13 +106,13 @@ impl OpenFiles {
             open.wrote = false;
             open.shared = false;
             open.reserved = 0;
-            open.sole = exact.then_some(client);
+            open.only_writer = exact.then_some(client);
         } else {
             open.shared = true;
         }
         open.turn = turn;
-        if open.sole != Some(client) {
-            open.sole = None;
+        if open.only_writer != Some(client) {
+            open.only_writer = None;
         }
         open.writers += 1;
         open.holders.entry(client).or_default().writing += 1;
@@ -127,12 +127,12 @@ impl OpenFiles {
         }
     }
 
-    /// The file is about to be longer than its writers know.
+    /// The file is about to become longer than its writers know.
     pub(crate) fn extended(&mut self, file: u64) {
         let turn = self.next_turn();
         if let Some(open) = self.files.get_mut(&file) {
             open.shared = true;
-            open.sole = None;
+            open.only_writer = None;
             open.turn = turn;
         }
     }
@@ -145,25 +145,25 @@ impl OpenFiles {
         }
     }
 
-    /// No two turns are the same, even of a file that was closed in between, or across a crash.
+    /// No two turns are equal, even if the file was closed in between, or across a crash.
     fn next_turn(&mut self) -> u64 {
         self.turn = self.turn.wrapping_add(1);
         self.turn
     }
 
-    /// What an append by this client may rely on; nothing where the client is no writer.
+    /// What an append by this client may rely on; `None` where the client is no writer.
     pub(crate) fn appender(&self, client: u64, file: u64) -> Option<Appender> {
         let open = self.files.get(&file)?;
         let counts = open.holders.get(&client)?;
         (counts.writing > 0).then_some(Appender {
-            end_known: open.sole == Some(client),
+            end_known: open.only_writer == Some(client),
             size_counts: open.exact_before && !open.shared,
             turn: open.turn,
         })
     }
 
-    /// Reserves `length` bytes at or beyond `end`, the end of the file as far as it is known now;
-    /// nothing where a file cannot be so long.
+    /// Reserves `length` bytes at or beyond `end`, the known end of the file; `None` where a file
+    /// cannot be so long.
     pub(crate) fn reserve(&mut self, client: u64, file: u64, end: u64, length: u64) -> Option<u64> {
         let open = self.files.get_mut(&file)?;
         let offset = open.reserved.max(end);
@@ -172,7 +172,7 @@ impl OpenFiles {
             .holders
             .iter()
             .all(|(holder, counts)| *holder == client || counts.writing == 0);
-        open.sole = alone.then_some(client);
+        open.only_writer = alone.then_some(client);
         Some(offset)
     }
 
@@ -183,7 +183,7 @@ impl OpenFiles {
         }
     }
 
-    /// What is known if this attachment ended now; `None` if there is no such attachment.
+    /// What would hold if this attachment ended now; `None` if there is no such attachment.
     pub(crate) fn if_detached(&self, client: u64, file: u64, mode: OpenMode) -> Option<Ended> {
         let open = self.files.get(&file)?;
         let counts = open.holders.get(&client)?;
@@ -222,7 +222,7 @@ impl OpenFiles {
             }
             OpenMode::Read => counts.reading -= 1,
         }
-        if *counts == Counts::default() {
+        if *counts == AttachmentCounts::default() {
             self.drop_holder(client, file);
         }
     }
@@ -243,7 +243,7 @@ impl OpenFiles {
     }
 
     /// The files of a client, ascending.
-    pub(crate) fn of_client(&self, client: u64) -> Vec<u64> {
+    pub(crate) fn files_of(&self, client: u64) -> Vec<u64> {
         let files = self.clients.get(&client);
         files.map_or_else(Vec::new, |files| files.iter().copied().collect())
     }
@@ -269,9 +269,9 @@ impl OpenFiles {
         counts.is_some_and(|counts| counts.writing > 0)
     }
 
-    /// What is reserved for appends to the files of a client: a reassertion must not lose it.
+    /// The reservations for appends to the files of a client: a reassertion must not lose them.
     pub(crate) fn reserved_of(&self, client: u64) -> Vec<(u64, u64)> {
-        let files = self.of_client(client).into_iter();
+        let files = self.files_of(client).into_iter();
         let reserved = |file| Some((file, self.files.get(&file)?.reserved));
         files.filter_map(reserved).filter(|d| d.1 > 0).collect()
     }
@@ -283,9 +283,9 @@ impl OpenFiles {
         }
     }
 
-    /// Forgets a client; what it was writing counts as written.
+    /// Removes a client; files that it had open for writing count as written.
     pub(crate) fn forget_client(&mut self, client: u64) {
-        for file in self.of_client(client) {
+        for file in self.files_of(client) {
             if let Some(open) = self.files.get_mut(&file)
                 && let Some(counts) = open.holders.get(&client)
                 && counts.writing > 0
@@ -298,7 +298,7 @@ impl OpenFiles {
     }
 }
 
-/// The end of an append, if it is one that a file can have.
+/// The end of an append, unless that exceeds the largest offset.
 fn end_of(offset: u64, length: u64) -> Option<u64> {
     offset.checked_add(length).filter(|end| *end <= OFFSET_MAX)
 }

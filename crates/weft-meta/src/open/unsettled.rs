@@ -1,11 +1,11 @@
 //! Files without a writer whose size is not exact: the last writer did not know the size, could not
-//! report it, or was counted among clients that had not reconnected yet.
+//! report it, or detached during the grace period.
 //!
-//! Each reader of such a size asks the servers again, and its payers are charged what was known
-//! before. So the service takes the files from this table, asks their servers and notes the answer.
+//! Each reader of such a size asks the servers again, and the payers are charged for the old size.
+//! So the service takes the files from this table, asks their servers and stores the answer.
 //!
-//! Invariant: a file is noted before the attachment that left it so has ended; a size is noted only
-//! if no writer has come since the servers were asked, or that writer left the size exact.
+//! Invariant: a file is noted before the attachment that left it so has ended; a size is stored
+//! only if no writer has attached since the servers were asked, or that writer left the size exact.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ impl Unsettled {
         }
     }
 
-    /// Nothing is asked about this file any more.
+    /// The servers of this file are no longer being asked.
     pub(crate) fn answered(&self, file: u64) {
         self.0.lock().asked.remove(&file);
     }

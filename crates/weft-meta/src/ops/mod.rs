@@ -1,10 +1,9 @@
 //! The operations, one per file, each over one transaction.
 //!
-//! An operation is a function of a [`Volume`](crate::tx::Volume) and a request. This room owns no
-//! state: an operation changes records through its transaction, and the parts in memory through
-//! their methods. The method of [`Namespace`](crate::Namespace) that passes a call on documents its
-//! costs, errors and durability. The method of [`Namespace`](crate::Namespace) that passes a call
-//! on documents its costs, errors and durability.
+//! An operation is a function of a [`Volume`](crate::tx::Volume) and a request. This module owns no
+//! state: an operation changes records through its transaction, and the tables in memory through
+//! their methods. The method of [`Namespace`](crate::Namespace) that calls it documents its costs,
+//! errors and durability.
 
 mod attributes;
 mod checkpoints;
@@ -38,7 +37,7 @@ pub(crate) use names::{
     remove_directory, rename, unlink,
 };
 pub(crate) use quotas::{
-    count_again, growing, growing_soon, limits_growth, list_quotas, look_for_bounds, note_growth,
+    count_again, growing, growing_soon, limits_growth, list_quotas, load_bounds, note_growth,
     quotas_of, set_quota, usage,
 };
 pub(crate) use servers::{accept_rollback, heartbeat, server_map};

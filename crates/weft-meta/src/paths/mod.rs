@@ -1,6 +1,6 @@
 //! From a path to an inode (`resolve.rs`), and back (`names.rs`).
 //!
-//! This room owns no state.
+//! This module owns no state.
 
 mod names;
 mod resolve;

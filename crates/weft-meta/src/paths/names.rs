@@ -10,8 +10,7 @@ use crate::error::MetaError;
 use crate::records::keys::{self, ENTRIES, readable};
 use crate::records::record::InodeRecord;
 
-/// The path of a directory from the root. Cost: a scan of the entries beside each directory on the
-/// way.
+/// The path of a directory.
 pub(crate) fn directory_path(reader: &dyn Reader, id: u64) -> Result<Vec<u8>, MetaError> {
     let mut path = path_of(reader, id, Vec::new())?;
     if path.len() > 1 && path.last() == Some(&b'/') {
@@ -20,7 +19,8 @@ pub(crate) fn directory_path(reader: &dyn Reader, id: u64) -> Result<Vec<u8>, Me
     Ok(path)
 }
 
-/// The path of a name in a directory, which is looked for among its parent's entries, and so on.
+/// The path of a name in a directory. The name of each directory on the way is found among the
+/// entries of its parent.
 pub(crate) fn path_of(
     reader: &dyn Reader,
     mut parent: u64,

@@ -1,10 +1,10 @@
-//! From a path to what it names: one read of an entry and one of an inode per component.
+//! Path resolution: one read of an entry and one of an inode per component.
 //!
 //! Rules (POSIX, and Linux where POSIX leaves a choice): every directory on the way needs search
 //! permission, `.` and `..` included; `..` above the root is the root; a symbolic link on the way
 //! is always followed, in the last place only when asked or when a slash follows; a trailing slash
 //! demands a directory; an empty path names `at` itself. `DIR/.weft/checkpoints/NAME` is the
-//! directory as it was.
+//! directory as it was in that checkpoint.
 
 use weft_kv::Reader;
 use weft_proto::limits::{LINKS_MAX, NAME_MAX, PATH_MAX};
@@ -15,12 +15,12 @@ use crate::checkpoints::image;
 use crate::error::{MetaError, text};
 use crate::records::{Node, keys};
 
-/// The place of a name: its directory, and what is there now.
+/// A name in a directory, and the file that it names now.
 #[derive(Debug)]
 pub(crate) struct Slot {
     directory: Node,
     name: Vec<u8>,
-    /// A slash follows: only a directory will do.
+    /// A slash follows: the name demands a directory.
     slash: bool,
     found: Option<Node>,
 }
@@ -36,31 +36,31 @@ impl Slot {
         &self.name
     }
 
-    /// Whether a slash follows the name: only a directory will do.
+    /// Whether a slash follows the name, which demands a directory.
     pub(crate) fn has_slash(&self) -> bool {
         self.slash
     }
 
-    /// What the name names now; `None`: it is free.
+    /// The file that has the name now; `None`: it is free.
     pub(crate) fn found(&self) -> Option<&Node> {
         self.found.as_ref()
     }
 }
 
-/// Where a walk for a name ended.
+/// The end of a walk along a path.
 #[allow(
     clippy::large_enum_variant,
     reason = "made once per call and taken apart at once"
 )]
 pub(crate) enum End {
-    /// At a name.
+    /// A name.
     Slot(Box<Slot>),
-    /// At a directory (or with an empty path any file) that the path does not name from its
-    /// parent: `.`, `..`, the root, or `at` itself.
+    /// A directory (or with an empty path any file) that the path does not name from its parent:
+    /// `.`, `..`, the root, or `at` itself.
     Node(Node, Nameless),
 }
 
-/// Why a path ends without a name.
+/// Why a path has no last name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nameless {
     Empty,
@@ -69,17 +69,17 @@ pub(crate) enum Nameless {
     DotDot,
 }
 
-/// The name under which a directory has its checkpoints, unless it has an entry of this name.
+/// The name under which a directory shows its checkpoints, unless it has an entry of this name.
 const HIDDEN: &[u8] = b".weft";
 
-/// Of `/checkpoints/NAME…` the name, and how many bytes it is up to its end.
+/// The name in `/checkpoints/NAME…`, and the bytes up to its end.
 fn hidden_checkpoint(rest: &[u8]) -> Option<(&[u8], usize)> {
     let name = rest.strip_prefix(b"/checkpoints/")?;
     let name = name.split(|byte| *byte == b'/').next()?;
     (!name.is_empty()).then_some((name, rest.len().min(b"/checkpoints/".len() + name.len())))
 }
 
-/// What the path names.
+/// Resolves a path to a file.
 pub(crate) fn resolve(
     reader: &dyn Reader,
     who: &Credentials,
@@ -94,7 +94,7 @@ pub(crate) fn resolve(
                 if !node.inode.is(FileKind::Symlink) {
                     return Err(MetaError::NotDirectory { path: text(path) });
                 }
-                // A slash follows the link whatever `follow` says.
+                // A trailing slash follows the link whatever `follow` says.
                 let followed = walk(reader, who, target, LastLink::Follow)?;
                 return match followed {
                     End::Node(node, _) => Ok(node),
@@ -110,7 +110,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// The place of the path's last name, which may be free; links in the last place are not followed.
+/// Resolves a path to its last name, which may be free; a link in the last place is not followed.
 pub(crate) fn slot(
     reader: &dyn Reader,
     who: &Credentials,
@@ -126,7 +126,7 @@ pub(crate) fn not_found(path: &[u8]) -> MetaError {
     MetaError::NotFound { path: text(path) }
 }
 
-/// What to do with a symbolic link in the last place of a path.
+/// What a walk does with a symbolic link in the last place of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LastLink {
     /// Follow it, even to a name that is free.
@@ -136,7 +136,7 @@ pub(crate) enum LastLink {
 }
 
 impl LastLink {
-    /// As a request says it.
+    /// The variant for the flag of a request.
     pub(crate) fn of(follow: bool) -> LastLink {
         if follow {
             LastLink::Follow
@@ -146,7 +146,7 @@ impl LastLink {
     }
 }
 
-/// Walks to the last name.
+/// Walks a path to its last name.
 pub(crate) fn walk(
     reader: &dyn Reader,
     who: &Credentials,
@@ -237,13 +237,13 @@ fn check_path(path: &[u8]) -> Result<(), MetaError> {
     if path.contains(&0) {
         return Err(MetaError::Invalid {
             path: text(path),
-            reason: "a path holds no zero byte",
+            reason: "a path cannot contain a zero byte",
         });
     }
     Ok(())
 }
 
-/// What a name in a directory names.
+/// The file that a name in a directory refers to.
 fn look_up(reader: &dyn Reader, directory: &Node, name: &[u8]) -> Result<Option<Node>, MetaError> {
     if name.len() > NAME_MAX {
         return Err(MetaError::NameTooLong { length: name.len() });

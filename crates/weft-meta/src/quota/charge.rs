@@ -1,17 +1,17 @@
-//! What a transaction adds to the usage of payers.
+//! Charging a transaction's changes to the usage of payers.
 //!
 //! Every inode is charged to its user, its group and the directories with a quota above it: one
 //! file, and for a regular file its size and the length of its other forks. A transaction charges
-//! what it makes of inodes in one place ([`charge`]), so no operation can forget it. Images that
-//! checkpoints keep are charged to no payer.
+//! its changes of inodes in one place ([`charge`]), so no operation can forget it. Images are
+//! charged to no payer.
 //!
 //! Invariants:
 //! 1. A record holds the sum over the inodes charged to it ([`crate::Namespace::recount`] counts
 //!    the same from the inodes); a payer without usage and bounds has no record.
-//! 2. A usage rises above a bound only by what has happened already when the service hears of it:
-//!    [`Bounds::Ignored`].
-//! 3. The directory of a tree's record is the `tree` of its own inode; `above` of the record is the
-//!    `tree` of its parent.
+//! 2. A usage rises above a bound only by changes that have happened already when they are reported
+//!    to the service: [`Bounds::Ignored`].
+//! 3. The inode of a directory with a quota has itself as `tree`; `above` of the quota's record is
+//!    the `tree` of the directory's parent.
 
 use std::collections::BTreeMap;
 
@@ -25,14 +25,14 @@ use crate::error::{MetaError, text};
 use crate::paths::directory_path;
 use crate::records::record::{InodeRecord, QuotaRecord};
 
-/// What a transaction adds to one payer's usage.
+/// The change of one payer's usage by a transaction.
 #[derive(Clone, Copy, Default)]
 struct Delta {
     bytes: i128,
     files: i64,
 }
 
-/// The changes of usage that a transaction makes.
+/// The changes of usage by a transaction.
 #[derive(Default)]
 struct Charges(BTreeMap<Payer, Delta>);
 
@@ -63,7 +63,7 @@ impl Charges {
     }
 }
 
-/// Records, each read once.
+/// Quota records, each read once.
 struct Records<'r> {
     reader: &'r dyn Reader,
     known: BTreeMap<Payer, QuotaRecord>,
@@ -79,17 +79,17 @@ impl Records<'_> {
     }
 }
 
-/// What a transaction may do to usages that have a bound.
+/// Whether a transaction respects bounds.
 #[derive(Clone, Copy)]
 pub(crate) enum Bounds<'a> {
-    /// A usage may not rise above its bound, growth that writers have not reported included.
+    /// A usage, including unreported growth, must not rise above its bound.
     Enforced(&'a Growth),
-    /// What is charged has happened already.
+    /// The change has happened already.
     Ignored,
 }
 
-/// Charges what a transaction makes of inodes: each pair is the inode before (none: it is new) and
-/// after, and `gone` are the inodes that it removes. Returns the records to write with it.
+/// Charges a transaction's changes of inodes: each pair is the inode before (`None`: it is new) and
+/// after, and `removed` are the inodes that it removes. Returns the records to write with it.
 ///
 /// Cost: a read for each user, group and tree whose usage changes; nothing where none does.
 /// # Errors
@@ -97,7 +97,7 @@ pub(crate) enum Bounds<'a> {
 pub(crate) fn charge<'a>(
     reader: &dyn Reader,
     inodes: impl IntoIterator<Item = (Option<&'a InodeRecord>, &'a InodeRecord)>,
-    gone: &[InodeRecord],
+    removed: &[InodeRecord],
     bounds: Bounds<'_>,
 ) -> Result<Vec<(Payer, QuotaRecord)>, MetaError> {
     let mut records = Records {
@@ -105,7 +105,7 @@ pub(crate) fn charge<'a>(
         known: BTreeMap::new(),
     };
     let mut charges = Charges::default();
-    for inode in gone {
+    for inode in removed {
         charges.add(&mut records, inode, -1)?;
     }
     for (before, now) in inodes {
@@ -123,13 +123,13 @@ pub(crate) fn charge<'a>(
         }
         let record = records.get(payer)?;
         let used = record.used();
-        // A damaged usage must not keep anything from happening: a check reports it.
+        // A damaged usage must not block changes: a check reports it.
         let now = Used {
             bytes: used.bytes.saturating_add_signed(delta.bytes),
             files: used.files.saturating_add_signed(delta.files),
         };
         if let Bounds::Enforced(growth) = bounds {
-            let refusal = allowed(record, delta, (now, growth.untold(payer)));
+            let refusal = allowed(record, delta, (now, growth.unreported(payer)));
             refusal.map_err(|(what, bound, wanted)| MetaError::QuotaExceeded {
                 payer: named(reader, payer),
                 what,
@@ -150,22 +150,22 @@ fn named(reader: &dyn Reader, payer: Payer) -> String {
             |_| payer.to_string(),
             |path| format!("the tree {}", text(&path)),
         ),
-        _ => payer.to_string(),
+        Payer::User(_) | Payer::Group(_) => payer.to_string(),
     }
 }
 
-/// Refuses a usage that rises above its bound, with the unit, the bound and the usage there would
-/// be. `untold` are bytes that writers have not reported yet.
+/// Refuses a usage that rises above its bound, with the unit, the bound and the refused usage.
+/// `unreported` are bytes that writers have not reported yet.
 fn allowed(
     record: &QuotaRecord,
     delta: Delta,
-    (now, untold): (Used, u128),
+    (now, unreported): (Used, u128),
 ) -> Result<(), (&'static str, u64, u128)> {
     if let Some(bound) = record.bytes_max
         && delta.bytes > 0
-        && now.bytes + untold > u128::from(bound)
+        && now.bytes + unreported > u128::from(bound)
     {
-        return Err(("bytes", bound, now.bytes + untold));
+        return Err(("bytes", bound, now.bytes + unreported));
     }
     match record.files_max {
         Some(bound) if delta.files > 0 && now.files > bound => {

@@ -1,8 +1,8 @@
-//! Growth of files that are being written: what their writers have not reported yet, and how large
-//! the files may become.
+//! Growth of files that are being written: the bytes that their writers have not reported yet, and
+//! how large the files may become.
 //!
 //! A writer reports growth when it closes the file. Meanwhile the service asks the servers, and
-//! this table has in memory what that adds to the usage of payers with a bound. See
+//! this table records in memory what that adds to the usage of payers with a bound. See
 //! `docs/design/0011-quotas.md`.
 
 use std::collections::{BTreeMap, HashMap};
@@ -27,25 +27,25 @@ pub struct GrowingFile {
     pub layout: Layout,
     /// Its size and the length of its other forks, as they are charged.
     pub charged: u64,
-    /// The part of `charged` that is other forks.
+    /// The bytes of other forks in `charged`.
     pub fork_bytes: u64,
     /// The payers that have a bound; without any, the file may grow.
     pub payers: Vec<Payer>,
 }
 
-/// Files that grow, and what their payers have left.
+/// Growing files, and what their payers have left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrowingFiles {
     /// The files.
     pub files: Vec<GrowingFile>,
-    /// Bytes left to each payer, as far as growth was reported; negative: more is used than
+    /// Bytes left to each payer without unreported growth; negative where more is used than
     /// allowed.
     pub left: BTreeMap<Payer, i128>,
 }
 
 impl GrowingFiles {
     /// The largest size of each file and its other forks together, where `sizes` are their present
-    /// sizes: what the payers have left when all growth is counted may go to any one file.
+    /// sizes. What the payers have left, with all growth counted, is allowed to each single file.
     ///
     /// A file that grows alone thus stops at the bound. Several files may each take what is left,
     /// so together they exceed the bound by less than that for each file but one.
@@ -71,19 +71,19 @@ impl GrowingFiles {
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     /// A payer has a bound of bytes.
-    bounded: AtomicBool,
+    bytes_bounded: AtomicBool,
     /// A payer has any bound.
-    any: AtomicBool,
-    untold: Mutex<Untold>,
+    any_bounded: AtomicBool,
+    unreported: Mutex<UnreportedGrowth>,
 }
 
 #[derive(Debug, Default)]
-struct Untold {
+struct UnreportedGrowth {
     files: HashMap<u64, (u64, Vec<Payer>)>,
     bytes: HashMap<Payer, u128>,
 }
 
-impl Untold {
+impl UnreportedGrowth {
     fn add(&mut self, file: u64, more: u64, payers: Vec<Payer>) {
         for payer in &payers {
             *self.bytes.entry(*payer).or_default() += u128::from(more);
@@ -104,69 +104,74 @@ impl Untold {
 }
 
 impl Growth {
-    /// Notes which bounds there are in the volume.
+    /// Records which bounds the volume has.
     pub(crate) fn note_bounds<'a>(&self, records: impl IntoIterator<Item = &'a QuotaRecord>) {
         let (mut bytes, mut files) = (false, false);
         for record in records {
             bytes |= record.bytes_max.is_some();
             files |= record.files_max.is_some();
         }
-        self.bounded.store(bytes, Ordering::Release);
-        self.any.store(bytes || files, Ordering::Release);
+        self.bytes_bounded.store(bytes, Ordering::Release);
+        self.any_bounded.store(bytes || files, Ordering::Release);
     }
 
-    /// Whether any payer has a bound of bytes, so that growth must be looked at.
+    /// Whether any payer has a bound of bytes, so that growth must be measured.
     pub(crate) fn is_bounded(&self) -> bool {
-        self.bounded.load(Ordering::Acquire)
+        self.bytes_bounded.load(Ordering::Acquire)
     }
 
-    /// Takes off what payers have left the growth of all files but `file`.
+    /// Subtracts the growth of all files but `file` from what payers have left.
     pub(crate) fn take_off_others(&self, file: u64, left: &mut BTreeMap<Payer, i128>) {
-        let untold = self.untold.lock();
-        let own = untold.files.get(&file).map_or(0, |(more, _)| *more);
+        let unreported = self.unreported.lock();
+        let of_file = unreported.files.get(&file).map_or(0, |(more, _)| *more);
         for (payer, left) in left {
-            let all = untold.bytes.get(payer).copied().unwrap_or(0);
-            let others = all.saturating_sub(own.into());
+            let all = unreported.bytes.get(payer).copied().unwrap_or(0);
+            let others = all.saturating_sub(of_file.into());
             *left -= i128::try_from(others).unwrap_or(i128::MAX);
         }
     }
 
-    /// Replaces what was known of growth by the present sizes of `growing`. What was known of other
-    /// files is forgotten, except for those that `keep` names.
+    /// Replaces the known growth by that of `growing` at their present sizes. The known growth of
+    /// other files is dropped, except for those that `keep` names.
     pub(crate) fn note(&self, growing: &GrowingFiles, sizes: &[u64], keep: impl Fn(u64) -> bool) {
-        let mut untold = Untold::default();
+        let mut unreported = UnreportedGrowth::default();
         for (file, size) in growing.files.iter().zip(sizes) {
             let more = size.saturating_sub(file.charged);
             if more > 0 {
-                untold.add(file.file, more, file.payers.clone());
+                unreported.add(file.file, more, file.payers.clone());
             }
         }
-        let mut known = self.untold.lock();
+        let mut known = self.unreported.lock();
         for (file, (more, payers)) in std::mem::take(&mut known.files) {
-            if keep(file) && !untold.files.contains_key(&file) {
-                untold.add(file, more, payers);
+            if keep(file) && !unreported.files.contains_key(&file) {
+                unreported.add(file, more, payers);
             }
         }
-        *known = untold;
+        *known = unreported;
     }
 
     /// Whether a bound may refuse anything.
     pub(crate) fn may_refuse(&self) -> bool {
-        self.any.load(Ordering::Acquire)
+        self.any_bounded.load(Ordering::Acquire)
     }
 
     /// Bytes of a payer that no writer has reported.
-    pub(crate) fn untold(&self, payer: Payer) -> u128 {
+    pub(crate) fn unreported(&self, payer: Payer) -> u128 {
         if !self.is_bounded() {
             return 0;
         }
-        self.untold.lock().bytes.get(&payer).copied().unwrap_or(0)
+        self.unreported
+            .lock()
+            .bytes
+            .get(&payer)
+            .copied()
+            .unwrap_or(0)
     }
 
-    /// A writer has reported, or the file is gone.
-    pub(crate) fn told(&self, file: u64) {
+    /// A writer has reported the file's size, or the file is removed.
+    pub(crate) fn reported(&self, file: u64) {
         if self.is_bounded() {
-            self.untold.lock().forget(file);
+            self.unreported.lock().forget(file);
         }
     }
 }
@@ -185,8 +190,8 @@ pub(crate) enum Inline {
     Include,
 }
 
-/// Of `files`, those that grow at the cost of a payer with a bound of bytes, and what each such
-/// payer has left.
+/// Those of `files` that are charged to a payer with a bound of bytes, and what each such payer has
+/// left.
 ///
 /// Cost: a read for each file, and for each payer.
 pub(crate) fn growing_among(
@@ -227,7 +232,7 @@ pub(crate) fn growing_among(
     Ok(found)
 }
 
-/// What a payer has left, if it has a bound; each is read once.
+/// What a payer has left, if it has a bound; each record is read once.
 fn bound_left(
     reader: &dyn Reader,
     payer: Payer,
@@ -276,13 +281,13 @@ mod tests {
             ],
             left: BTreeMap::from([(user, 1000), (tree, 300)]),
         };
-        // No file has grown: what is left may go to any one of them.
+        // No file has grown: each may take what is left.
         assert_eq!(growing.limits(&[100, 50, 0]), [400, 350, 1000]);
         // The tree has grown by 200, 150 of them the user's, and the user by 10 more.
         assert_eq!(growing.limits(&[250, 100, 10]), [350, 200, 850]);
-        // A file that is shorter than it is charged may become that long again.
+        // A file that is shorter than its charge may become that long again.
         assert_eq!(growing.limits(&[40, 50, 0]), [400, 350, 1000]);
-        // Above the bound no file may grow, and none must shrink.
+        // Above the bound no file may grow, and none has to shrink.
         assert_eq!(growing.limits(&[500, 100, 700]), [500, 100, 700]);
     }
 }

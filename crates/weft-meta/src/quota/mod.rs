@@ -1,7 +1,7 @@
 //! Usage and bounds of users, groups and directory trees.
 //!
-//! The room owns the growth that writers have not reported ([`Growth`]), in memory. Usage and
-//! bounds are records: [`charge()`] computes what a transaction adds to them, in one place, so no
+//! This module owns the growth that writers have not reported ([`Growth`]), in memory. Usage and
+//! bounds are records: [`charge()`] computes their changes by a transaction in one place, so no
 //! operation can forget it.
 
 mod charge;

@@ -1,10 +1,10 @@
-//! A payer: the user, the group or the directory tree that bytes and files are counted for.
+//! A payer: the user, group or directory tree that bytes and files are charged to.
 
 use weft_proto::quota::QuotaKind;
 
 use crate::records::record::QuotaRecord;
 
-/// A user, a group or a tree that is charged.
+/// A user, group or tree that is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Payer {
     /// A user.
@@ -65,7 +65,7 @@ impl std::fmt::Display for Payer {
     }
 }
 
-/// What a payer uses. Sizes of sparse files may add up to more than 2⁶⁴.
+/// The usage of a payer. Sizes of sparse files may add up to more than 2⁶⁴.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Bytes of regular files and their forks, holes included.
@@ -87,9 +87,9 @@ impl QuotaRecord {
         self.files = used.files;
     }
 
-    /// Whether the record can go: it counts nothing and bounds nothing. The directory of a tree is
-    /// one of its own files, so a tree that counts nothing has no directory.
-    pub(crate) fn says_nothing(&self, payer: Payer) -> bool {
+    /// Whether the record can be deleted: it has neither usage nor bounds. The directory of a tree
+    /// is charged to the tree, so a tree without usage has no directory.
+    pub(crate) fn is_void(&self, payer: Payer) -> bool {
         let bound = self.bytes_max.is_some() || self.files_max.is_some();
         self.used() == Used::default() && (!bound || matches!(payer, Payer::Tree(_)))
     }

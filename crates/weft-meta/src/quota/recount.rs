@@ -1,4 +1,4 @@
-//! Usage counted from the inodes instead of from the charges.
+//! Counting usage from the inodes, to check or replace the charged one.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,7 +20,7 @@ pub(crate) fn count_usage(reader: &dyn Reader) -> Result<BTreeMap<Payer, Used>, 
     let all = (Bound::Unbounded, Bound::Unbounded);
     reader.scan(INODES, all.0, all.1, &mut |key, value| {
         let id = keys::number(key).unwrap_or(0);
-        // A check reports what cannot be read.
+        // A check reports unreadable records.
         let Ok(inode) = keys::decode::<InodeRecord>("inode", id, value) else {
             return ControlFlow::Continue(());
         };
@@ -49,10 +49,10 @@ pub(crate) fn count_usage(reader: &dyn Reader) -> Result<BTreeMap<Payer, Used>, 
     failed.map_or(Ok(found), Err)
 }
 
-/// The records that can be read, and the keys of the others.
-pub(crate) type Stored = (BTreeMap<Payer, QuotaRecord>, Vec<(Vec<u8>, MetaError)>);
+/// The readable records, and the keys of the others.
+pub(crate) type StoredQuotas = (BTreeMap<Payer, QuotaRecord>, Vec<(Vec<u8>, MetaError)>);
 
-pub(crate) fn stored_records(reader: &dyn Reader) -> Result<Stored, MetaError> {
+pub(crate) fn stored_records(reader: &dyn Reader) -> Result<StoredQuotas, MetaError> {
     let (mut found, mut damaged) = (BTreeMap::new(), Vec::new());
     let all = (Bound::Unbounded, Bound::Unbounded);
     reader.scan(QUOTAS, all.0, all.1, &mut |key, value| {
@@ -84,7 +84,7 @@ pub(crate) fn corrected(
     wrong.collect()
 }
 
-/// The records of all usages, for an engine in which none was ever counted.
+/// The records of all usages, for an engine without any.
 pub(crate) fn first_count(reader: &dyn Reader) -> Result<Vec<(Payer, Vec<u8>)>, MetaError> {
     let wrong = corrected(stored_records(reader)?.0, &count_usage(reader)?);
     let encoded = wrong.into_iter().map(|(p, r)| (p, r.encode_to_vec()));

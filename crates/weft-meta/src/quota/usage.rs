@@ -1,4 +1,4 @@
-//! What an inode is charged for, and the stored usage of a payer.
+//! The charge for an inode, and the stored usage of a payer.
 
 use weft_kv::Reader;
 use weft_proto::limits::QUOTA_DEPTH_MAX;
@@ -18,7 +18,7 @@ pub(crate) fn quota_record(
     record.transpose()
 }
 
-/// The trees from the nearest upwards, as their records say.
+/// A tree and those that contain it, from the inside out, as their records say.
 pub(crate) fn trees_above(
     reader: &dyn Reader,
     mut tree: u64,
@@ -42,8 +42,8 @@ pub(crate) fn charged_bytes(inode: &InodeRecord) -> u64 {
     }
 }
 
-/// What an inode is charged for: nothing where a checkpoint keeps it.
+/// User, group, tree and bytes that an inode is charged with; `None` for an image.
 pub(crate) fn charged(inode: &InodeRecord) -> Option<(u32, u32, u64, u64)> {
-    let kept = inode.frozen.is_some();
-    (!kept).then_some((inode.uid, inode.gid, inode.tree, charged_bytes(inode)))
+    let is_image = inode.frozen.is_some();
+    (!is_image).then_some((inode.uid, inode.gid, inode.tree, charged_bytes(inode)))
 }

@@ -1,4 +1,4 @@
-//! An inode in memory: the node that operations pass around, and what the wire says of it.
+//! An inode in memory: the node that operations pass around, and its attributes on the wire.
 
 use weft_proto::meta::{Attributes, FileKind};
 
@@ -20,8 +20,8 @@ impl InodeRecord {
         self.is(FileKind::Directory)
     }
 
-    /// Notes a write at `time`. Reports arrive in any order, so the latest time wins, unless a
-    /// caller has set the time by hand since.
+    /// Records a write at `time`. Reports arrive in any order, so the latest time wins, unless a
+    /// caller has set the time explicitly since.
     pub(crate) fn note_write(&mut self, time: i64) {
         self.written = self.written.max(time);
         if self.written > self.modified_set {
@@ -30,7 +30,7 @@ impl InodeRecord {
         self.changed = self.changed.max(time);
     }
 
-    /// Whether the bytes of this image, which a checkpoint keeps inline, are in cells as well.
+    /// Whether the bytes of this inline image are in cells as well.
     pub(crate) fn has_own_cells(&self) -> bool {
         self.frozen.is_some_and(|frozen| frozen.own_cells)
     }

@@ -1,11 +1,11 @@
-//! Where each record lies, and typed reads of it. Numbers in keys are big-endian, so that their
-//! order is numeric and everything of one directory or file lies together.
+//! The key of each record, and typed reads. Numbers in keys are big-endian, so that their order is
+//! numeric and the records of one directory or file are adjacent.
 
 use prost::Message;
 use weft_kv::{Reader, Space};
 
 use super::record::{
-    CountersRecord, EntryRecord, HeldRecord, InlineRecord, InodeRecord, IntentRecord, VolumeRecord,
+    CountersRecord, EntryRecord, HoldRecord, InlineRecord, InodeRecord, IntentRecord, VolumeRecord,
 };
 use crate::error::MetaError;
 
@@ -21,8 +21,8 @@ pub(crate) const INLINE: Space = Space("inline");
 pub(crate) const CHECKPOINTS: Space = Space("checkpoints");
 /// `checkpoint's number ‖ file` (8 bytes each) → `TreeFileRecord`.
 pub(crate) const TREE_FILES: Space = Space("tree_files");
-/// `id` → [`HeldRecord`].
-pub(crate) const HELD: Space = Space("held");
+/// `id` → [`HoldRecord`].
+pub(crate) const HOLDS: Space = Space("held");
 /// `kind ‖ id` (1 and 8 bytes) → `QuotaRecord`.
 pub(crate) const QUOTAS: Space = Space("quotas");
 /// `id` → `OrphanRecord`.
@@ -37,8 +37,8 @@ pub(crate) const VOLUME: Space = Space("volume");
 pub(crate) const VOLUME_KEY: &[u8] = b"volume";
 /// → [`CountersRecord`].
 pub(crate) const COUNTERS_KEY: &[u8] = b"counters";
-/// Present while no service has the volume open and none of its last life's clients had a file
-/// open.
+/// Present while no service has the volume open and no client had a file open when the last one
+/// closed it.
 pub(crate) const CLEAN_KEY: &[u8] = b"clean";
 /// Key of the history of the service's incarnations in [`VOLUME`].
 pub(crate) const INCARNATIONS_KEY: &[u8] = b"incarnations";
@@ -79,12 +79,12 @@ pub(crate) fn inode(reader: &dyn Reader, id: u64) -> Result<Option<InodeRecord>,
     bytes.map(|bytes| decode("inode", id, &bytes)).transpose()
 }
 
-/// The inode that an entry names: it must be there.
+/// The inode that an entry names; a missing one is damage.
 pub(crate) fn named_inode(reader: &dyn Reader, id: u64) -> Result<InodeRecord, MetaError> {
     inode(reader, id)?.ok_or_else(|| MetaError::Corrupt {
         what: "inode",
         id,
-        reason: "a directory names it, and it is not there".into(),
+        reason: "a directory names it, but it is missing".into(),
     })
 }
 
@@ -117,9 +117,9 @@ pub(crate) fn intent(reader: &dyn Reader, number: u64) -> Result<Option<IntentRe
         .transpose()
 }
 
-/// How checkpoints of trees hold a file's cells.
-pub(crate) fn held(reader: &dyn Reader, id: u64) -> Result<Option<HeldRecord>, MetaError> {
-    let bytes = reader.get(HELD, &id.to_be_bytes())?;
+/// The hold of checkpoints of trees on a file's cells.
+pub(crate) fn hold(reader: &dyn Reader, id: u64) -> Result<Option<HoldRecord>, MetaError> {
+    let bytes = reader.get(HOLDS, &id.to_be_bytes())?;
     bytes.map(|bytes| decode("hold of", id, &bytes)).transpose()
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn content(reader: &dyn Reader, id: u64) -> Result<InlineRecord, Meta
     Ok(record.transpose()?.unwrap_or_default())
 }
 
-/// The inode, or nothing where its record is damaged: a check reports that by itself.
+/// The inode; `None` also where its record is damaged, which the check reports separately.
 pub(crate) fn readable(reader: &dyn Reader, id: u64) -> Result<Option<InodeRecord>, MetaError> {
     match inode(reader, id) {
         Err(MetaError::Corrupt { .. }) => Ok(None),

@@ -10,7 +10,7 @@ impl LayoutRecord {
     /// The layout that the record describes.
     ///
     /// # Errors
-    /// What makes it illegal, in words.
+    /// Why it is illegal, in words.
     pub(crate) fn checked(&self) -> Result<Layout, String> {
         Layout::try_from(&meta::Layout::from(self)).map_err(|error| error.to_string())
     }

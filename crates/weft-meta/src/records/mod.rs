@@ -1,7 +1,7 @@
-//! The records that the engine stores, and where each of them lies.
+//! The records that the engine stores, and their keys.
 //!
-//! This room owns no state. `record.rs` fixes the bytes, `keys.rs` the key spaces and the typed
-//! reads, `layout.rs` what a stored layout means, and `inode.rs` what an inode says on the wire.
+//! This module owns no state. `record.rs` defines the bytes, `keys.rs` the key spaces and the typed
+//! reads; `layout.rs` converts layouts, and `inode.rs` inodes for the wire.
 //!
 //! Invariants:
 //! 1. Tags and key shapes never change; `tests/golden.rs` holds the bytes.

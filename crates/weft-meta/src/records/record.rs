@@ -1,12 +1,12 @@
-//! What the engine stores: one protobuf message per kind, tags explicit and never used twice, so
-//! that a later version reads what an earlier one wrote. The bytes are fixed by `tests/golden.rs`.
+//! The stored records: one protobuf message per kind, tags explicit and never reused, so that a
+//! later version reads what an earlier one wrote. `tests/golden.rs` fixes the bytes.
 
 /// Version of all records together; see `docs/design/0004-metadata.md`.
 pub(crate) const FORMAT: u32 = 2;
-/// The version before usage was counted: opening counts it, and makes the volume one of `FORMAT`.
+/// The version before usage was counted: opening counts it and upgrades the volume to `FORMAT`.
 pub(crate) const FORMAT_UNCOUNTED: u32 = 1;
 
-/// How a file lies on the servers.
+/// The layout of a file on the servers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LayoutRecord {
     /// Cells.
@@ -26,7 +26,7 @@ pub struct LayoutRecord {
     pub storage: u32,
 }
 
-/// What a directory gives to new files.
+/// The defaults of a directory for the layouts of new files.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct WishRecord {
     /// Cells.
@@ -50,7 +50,7 @@ pub struct WishRecord {
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "each is a field of its own on the disk"
+    reason = "each is a separate field on the disk"
 )]
 pub struct InodeRecord {
     /// `weft_proto::meta::FileKind`.
@@ -86,10 +86,10 @@ pub struct InodeRecord {
     /// Creation.
     #[prost(int64, tag = "11")]
     pub created: i64,
-    /// When `modified` was last set by hand; 0: never.
+    /// When `modified` was last set explicitly; 0: never.
     #[prost(int64, tag = "12")]
     pub modified_set: i64,
-    /// The latest time of a write that was reported: reports arrive in any order.
+    /// The latest reported time of a write: reports arrive in any order.
     #[prost(int64, tag = "13")]
     pub written: i64,
     /// Device number.
@@ -98,10 +98,10 @@ pub struct InodeRecord {
     /// Regular files.
     #[prost(message, optional, tag = "15")]
     pub layout: Option<LayoutRecord>,
-    /// Directories: what new files get.
+    /// Directories: defaults for new files.
     #[prost(message, optional, tag = "16")]
     pub wish: Option<WishRecord>,
-    /// Directories: the parent; the root is its own.
+    /// Directories: the parent; that of the root is the root.
     #[prost(uint64, tag = "17")]
     pub parent: u64,
     /// Symbolic links: the text.
@@ -110,29 +110,29 @@ pub struct InodeRecord {
     /// Bytes of all extended attributes with their names.
     #[prost(uint64, tag = "19")]
     pub xattr_bytes: u64,
-    /// The newest truncate that is owed to the servers; 0: none.
+    /// The newest pending truncate; 0: none.
     #[prost(uint64, tag = "20")]
     pub truncate: u64,
-    /// A client wrote while a truncate was owed: its end does not tell the size.
+    /// A client wrote while a truncate was pending: its completion does not determine the size.
     #[prost(bool, tag = "21")]
     pub truncate_raced: bool,
-    /// Regular files: the bytes lie in an [`InlineRecord`] (none there: there are none), and the
-    /// cells count for nothing.
+    /// Regular files: the bytes are in an [`InlineRecord`] (without one: there are none), and the
+    /// cells do not count.
     #[prost(bool, tag = "22")]
     pub inline: bool,
-    /// The access ACL, if the mode does not say all of it.
+    /// The access ACL, if the mode does not express it.
     #[prost(message, optional, tag = "23")]
     pub acl: Option<AclRecord>,
-    /// Directories: the ACL that what is made in them begins with.
+    /// Directories: the ACL that new files in them inherit.
     #[prost(message, optional, tag = "24")]
     pub default_acl: Option<AclRecord>,
-    /// It is a copy that a checkpoint of a tree keeps: nothing of it changes.
+    /// It is an image of a checkpoint of a tree, and never changes.
     #[prost(message, optional, tag = "25")]
     pub frozen: Option<FrozenRecord>,
     /// The nearest directory with a quota that it is charged to, itself included; 0: none.
     #[prost(uint64, tag = "26")]
     pub tree: u64,
-    /// Regular files: how long all forks but `data` are together, as the servers last said.
+    /// Regular files: bytes of all forks but `data`, as the servers last reported.
     #[prost(uint64, tag = "27")]
     pub fork_bytes: u64,
     /// A client may have written or removed other forks than `data` since; the size is inexact
@@ -141,7 +141,7 @@ pub struct InodeRecord {
     pub forks_changed: bool,
 }
 
-/// What a user, a group or a tree uses and may use.
+/// Usage and bounds of a user, a group or a tree.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct QuotaRecord {
     /// Bytes of regular files, holes included: the low half.
@@ -159,21 +159,21 @@ pub struct QuotaRecord {
     /// The most inodes.
     #[prost(uint64, optional, tag = "5")]
     pub files_max: Option<u64>,
-    /// Of a tree: the directory with the next quota above; 0: none.
+    /// Trees: the directory with the next quota above; 0: none.
     #[prost(uint64, tag = "6")]
     pub above: u64,
 }
 
-/// What an inode in a checkpoint of a tree is a copy of.
+/// The origin of an image in a checkpoint of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct FrozenRecord {
     /// The checkpoint's number, here and on the servers.
     #[prost(uint64, tag = "1")]
     pub checkpoint: u64,
-    /// The id of what it was copied from.
+    /// The id of the inode that it was copied from.
     #[prost(uint64, tag = "2")]
     pub source: u64,
-    /// The bytes of this inline file are also in cells of its own, for readers that cannot handle
+    /// The bytes of this inline image are also in its own cells, for readers that cannot handle
     /// inline files.
     #[prost(bool, tag = "3")]
     pub own_cells: bool,
@@ -182,18 +182,18 @@ pub struct FrozenRecord {
 /// A file with cells in a checkpoint of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct TreeFileRecord {
-    /// Its copy in the checkpoint.
+    /// Its image in the checkpoint.
     #[prost(uint64, tag = "1")]
     pub image: u64,
 }
 
-/// A file whose cells checkpoints of trees need.
+/// A hold: checkpoints of trees need the cells of a file.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct HeldRecord {
+pub struct HoldRecord {
     /// How many of them.
     #[prost(uint32, tag = "1")]
     pub checkpoints: u32,
-    /// The file itself was deleted: its cells go with the last of them.
+    /// The file was deleted: its cells are deleted with the last of these checkpoints.
     #[prost(bool, tag = "2")]
     pub deleted: bool,
 }
@@ -204,8 +204,8 @@ pub struct InlineRecord {
     /// All of them.
     #[prost(bytes = "vec", tag = "1")]
     pub data: Vec<u8>,
-    /// They are being written to the cells, which may hold some of them: nothing else may happen to
-    /// them first.
+    /// They are being written to the cells, which may have some of them: nothing else may change
+    /// them until that ends.
     #[prost(bool, tag = "2")]
     pub spilling: bool,
 }
@@ -223,13 +223,13 @@ pub struct AclRecord {
     /// Permissions of others.
     #[prost(uint32, tag = "3")]
     pub other: u32,
-    /// What the groups and the named users have at most.
+    /// The most that groups and named users get.
     #[prost(uint32, optional, tag = "4")]
     pub mask: Option<u32>,
-    /// Named users: id and permissions by turns.
+    /// Named users: id and permissions alternate.
     #[prost(uint32, repeated, tag = "5")]
     pub users: Vec<u32>,
-    /// Named groups: id and permissions by turns.
+    /// Named groups: id and permissions alternate.
     #[prost(uint32, repeated, tag = "6")]
     pub groups: Vec<u32>,
 }
@@ -237,7 +237,7 @@ pub struct AclRecord {
 /// A name in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct EntryRecord {
-    /// What it names.
+    /// The file that it names.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Its kind, for listings that need no attributes and for checks.
@@ -261,13 +261,13 @@ pub struct OrphanRecord {
     pub since: i64,
 }
 
-/// Work owed to I/O servers. Exactly one of `delete`, `truncate` and `checkpoint` is there.
+/// Pending work for I/O servers. Exactly one of `delete`, `truncate` and `checkpoint` is set.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct IntentRecord {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// Remove everything of the file.
+    /// Delete the file's cells.
     #[prost(message, optional, tag = "2")]
     pub delete: Option<DeleteRecord>,
     /// Set its size.
@@ -293,25 +293,25 @@ pub struct CheckpointRecord {
     /// `CHECKPOINT_MAKING`, `CHECKPOINT_THERE` or `CHECKPOINT_GOING`.
     #[prost(int32, tag = "4")]
     pub state: i32,
-    /// Of a directory: the root of the copy of its tree; 0: a file's checkpoint.
+    /// Directories: the root of the image of the tree; 0: a file's checkpoint.
     #[prost(uint64, tag = "5")]
     pub image: u64,
-    /// Of a directory: the names in its tree.
+    /// Directories: the names in the tree.
     #[prost(uint64, tag = "6")]
     pub names: u64,
-    /// Of a file: it may have had other forks than `data`.
+    /// Files: it may have had other forks than `data`.
     #[prost(bool, tag = "7")]
     pub forks: bool,
 }
 
-/// Not all servers may have it yet.
+/// Some servers may not have it yet.
 pub(crate) const CHECKPOINT_MAKING: i32 = 0;
 /// All servers have it.
 pub(crate) const CHECKPOINT_THERE: i32 = 1;
-/// Some servers may have it still.
+/// Some servers may still have it.
 pub(crate) const CHECKPOINT_GOING: i32 = 2;
 
-/// What the servers owe for a checkpoint.
+/// The pending work for a checkpoint.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CheckpointTaskRecord {
     /// The file's layout.
@@ -320,7 +320,7 @@ pub struct CheckpointTaskRecord {
     /// `TASK_MAKE`, `TASK_ROLL_BACK` or `TASK_DROP`.
     #[prost(int32, tag = "2")]
     pub task: i32,
-    /// The number of the checkpoint; 0 where it is the intent's.
+    /// The number of the checkpoint; 0 where it is that of the intent.
     #[prost(uint64, tag = "3")]
     pub checkpoint: u64,
     /// The size that a rollback gives the file.
@@ -329,28 +329,27 @@ pub struct CheckpointTaskRecord {
     /// The checkpoint's name.
     #[prost(string, tag = "5")]
     pub name: String,
-    /// The intent's file is a directory: the checkpoint is one of its tree, and this the root of
-    /// the copy.
+    /// For a checkpoint of a tree: the root of the image; the intent's file is the directory.
     #[prost(uint64, tag = "6")]
     pub image: u64,
 }
 
 /// Make it.
 pub(crate) const TASK_MAKE: i32 = 0;
-/// Make the file what it is in it.
+/// Roll the file back to it.
 pub(crate) const TASK_ROLL_BACK: i32 = 1;
 /// Drop it.
 pub(crate) const TASK_DROP: i32 = 2;
 
-/// What a delete needs.
+/// A pending delete.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct DeleteRecord {
-    /// The servers that may hold cells.
+    /// The servers that may have cells.
     #[prost(uint32, repeated, tag = "1")]
     pub servers: Vec<u32>,
 }
 
-/// What a truncate needs.
+/// A pending truncate.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct TruncateRecord {
     /// The file's layout.
@@ -364,24 +363,24 @@ pub struct TruncateRecord {
 /// A server of the volume.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ServerRecord {
-    /// `host:port`, as last heard.
+    /// `host:port`, as last reported.
     #[prost(string, tag = "1")]
     pub address: String,
-    /// The id of its store; empty: not heard yet.
+    /// The id of its store; empty: not reported yet.
     #[prost(bytes = "vec", tag = "2")]
     pub store: Vec<u8>,
-    /// The first id that was given out after its store was made, if it had another one before; else
-    /// 0.
+    /// The first id that was allocated after its store was made, if it had another store before;
+    /// else 0.
     #[prost(uint64, tag = "3")]
     pub since: u64,
-    /// What it said to survive power loss of its store, some seconds ago at most; 0: nothing.
+    /// The incarnation of its durable position, as reported some seconds ago; 0: none.
     #[prost(fixed64, tag = "4")]
     pub incarnation: u64,
-    /// The last frame of that.
+    /// The last frame of that position.
     #[prost(uint64, tag = "5")]
     pub sequence: u64,
-    /// The administrator takes a store that lacks this position, if it puts in doubt what it has of
-    /// files below this id; 0: only one that has it takes part.
+    /// The administrator accepts a store without this position, if it puts its data of files below
+    /// this id in doubt; 0: only a store with the position is accepted.
     #[prost(uint64, tag = "6")]
     pub doubt: u64,
 }
@@ -400,7 +399,7 @@ pub struct VolumeRecord {
     pub name: String,
 }
 
-/// The numbers that go up, and counts.
+/// Ascending numbers, and counts.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CountersRecord {
     /// The next file's id.
@@ -412,7 +411,7 @@ pub struct CountersRecord {
     /// Inodes, orphans included.
     #[prost(uint64, tag = "3")]
     pub files: u64,
-    /// Intents not carried through.
+    /// Pending intents.
     #[prost(uint64, tag = "4")]
     pub intents: u64,
     /// Epoch of the server map.
@@ -420,7 +419,7 @@ pub struct CountersRecord {
     pub epoch: u64,
 }
 
-/// Decodes bytes and encodes what they say; `None`: they were refused.
+/// Decodes bytes and encodes the value again; `None` where they are refused.
 pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// The decoders of the records, for fuzzing. Fields of later versions are skipped, so the output
@@ -431,7 +430,7 @@ pub const DECODERS: &[(&str, Decoder)] = &[
     ("InodeRecord", again::<InodeRecord>),
     ("FrozenRecord", again::<FrozenRecord>),
     ("TreeFileRecord", again::<TreeFileRecord>),
-    ("HeldRecord", again::<HeldRecord>),
+    ("HoldRecord", again::<HoldRecord>),
     ("QuotaRecord", again::<QuotaRecord>),
     ("InlineRecord", again::<InlineRecord>),
     ("AclRecord", again::<AclRecord>),

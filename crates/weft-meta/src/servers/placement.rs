@@ -1,5 +1,5 @@
-//! Which layout a new file gets: the wish of its creator, else of its directory, else the volume's
-//! default (one cell per server, all servers in question, a base that spreads files evenly).
+//! Choosing the layout of a new file: the wish of its creator, else of its directory, else the
+//! volume's default (one cell per server, all candidate servers, a base that spreads files evenly).
 
 use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId, Storage};
 use weft_proto::meta::{self, LayoutWish};
@@ -7,18 +7,18 @@ use weft_proto::meta::{self, LayoutWish};
 use crate::error::{MetaError, text};
 use crate::records::record::{LayoutRecord, WishRecord};
 
-/// What the choice depends on besides the wishes.
+/// The servers to choose from.
 #[derive(Debug)]
 pub(crate) struct Pool {
     /// Every server of the volume, ascending.
     all: Vec<u32>,
-    /// Those that new files go to, ascending, not empty.
+    /// The servers for new files, ascending, not empty.
     candidates: Vec<u32>,
 }
 
 impl Pool {
-    /// `all` are the servers of the volume, `candidates` those that new files go to: both
-    /// ascending, the second not empty.
+    /// `all` are the servers of the volume, `candidates` those for new files: both ascending, the
+    /// second not empty.
     pub(crate) fn new(all: Vec<u32>, candidates: Vec<u32>) -> Pool {
         Pool { all, candidates }
     }
@@ -37,7 +37,7 @@ pub(crate) fn choose(
     let own = wish.map(WishRecord::from).unwrap_or_default();
     let named = [&own.servers, &inherited.servers];
     let named = named.into_iter().find(|servers| !servers.is_empty());
-    // The directory's base says nothing about servers that the creator named.
+    // The directory's base does not apply to servers that the creator named.
     let inherited_base = inherited.base.filter(|_| own.servers.is_empty());
     let base = own.base.or(inherited_base);
     let mut servers = named.unwrap_or(&pool.candidates).clone();
@@ -48,7 +48,7 @@ pub(crate) fn choose(
     }
     if let Some(base) = base {
         if named.is_none() && !servers.contains(&base) && pool.all.binary_search(&base).is_ok() {
-            // The caller insists on a server that is not up at the moment.
+            // The caller named a base that is not up at the moment.
             servers.clone_from(&pool.all);
         }
         let at = servers.iter().position(|server| *server == base);
@@ -66,7 +66,7 @@ pub(crate) fn choose(
         .or(inherited.cells)
         .unwrap_or(servers.len() as u32);
     if named.is_none() {
-        // Servers without a cell would only be asked in vain.
+        // Requests to servers without a cell would be useless.
         servers.truncate((cells as usize).max(1));
     }
     let spec = LayoutSpec {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_creator_goes_before_the_directory() {
+    fn the_wish_of_the_creator_takes_precedence_over_that_of_the_directory() {
         let directory = WishRecord {
             cells: Some(9),
             bsu: Some(17),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_goes_first_even_if_it_is_not_heard_of() {
+    fn a_base_comes_first_even_if_it_is_down() {
         let base = |base| LayoutWish {
             base: Some(base),
             ..LayoutWish::default()

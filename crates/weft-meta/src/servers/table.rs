@@ -1,4 +1,4 @@
-//! The server map in memory, and what a heartbeat makes of it.
+//! The server map in memory, and how heartbeats change it.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -10,37 +10,37 @@ use weft_proto::stamp::Position;
 
 use super::placement::Pool;
 use crate::error::MetaError;
-use crate::limits::{RECORD_INTERVAL, SILENCE_MAX};
+use crate::limits::{HEARTBEAT_TIMEOUT, POSITION_RECORD_INTERVAL};
 use crate::records::keys::{self, SERVERS};
 use crate::records::record::ServerRecord;
 
 #[derive(Debug, Default)]
-struct Known {
-    /// What is durable of it.
+struct ServerEntry {
+    /// Its durable record.
     record: ServerRecord,
     metrics: String,
-    heard: Option<i64>,
+    last_heartbeat: Option<i64>,
     usage: Usage,
-    /// The incarnation that takes part: its store has what earlier ones said to be durable.
+    /// The accepted incarnation: its store has what earlier ones reported as durable.
     accepted: u64,
-    /// The durable position that it reported last; the record has one from some seconds ago.
+    /// The durable position that it reported last; the record has a slightly older one.
     durable: Option<Position>,
     /// When the record was last written.
     recorded: i64,
-    /// When it last said that its store is older than what it said before.
+    /// When it last reported a store that is older than its durable position.
     rolled_back: Option<i64>,
     /// When the newest bytes of that store were written.
     newest: i64,
 }
 
-impl Known {
+impl ServerEntry {
     fn is_up(&self, now: i64) -> bool {
-        self.heard
-            .is_some_and(|heard| now.saturating_sub(heard) <= SILENCE_MAX)
+        self.last_heartbeat
+            .is_some_and(|at| now.saturating_sub(at) <= HEARTBEAT_TIMEOUT)
     }
 
     fn state(&self, now: i64) -> ServerState {
-        let lately = |when: i64| now.saturating_sub(when) <= SILENCE_MAX;
+        let lately = |when: i64| now.saturating_sub(when) <= HEARTBEAT_TIMEOUT;
         if self.is_up(now) {
             ServerState::Up
         } else if self.rolled_back.is_some_and(lately) {
@@ -51,7 +51,7 @@ impl Known {
     }
 
     /// The position that a new incarnation must have.
-    fn remembered(&self) -> Option<Position> {
+    fn required_position(&self) -> Option<Position> {
         let recorded = Position {
             incarnation: self.record.incarnation,
             sequence: self.record.sequence,
@@ -83,7 +83,7 @@ impl Servers {
         self.0.read().epoch
     }
 
-    /// Where new files may go.
+    /// The servers to choose from for a new file.
     pub(crate) fn pool(&self, now: i64) -> Pool {
         if self.0.read().since.is_none() {
             self.0.write().since.get_or_insert(now);
@@ -92,15 +92,15 @@ impl Servers {
     }
 }
 
-/// What becomes of a heartbeat.
+/// The outcome of a heartbeat.
 pub(crate) enum Heartbeat {
-    /// The server does not take part; this is its answer.
+    /// The server is refused with this answer.
     Refused(HeartbeatReply),
-    /// It takes part, once the update (if any) is durable.
+    /// The server is accepted, once the update (if any) is durable.
     Accepted(Option<ServerUpdate>),
 }
 
-/// What a heartbeat changes of a server's record.
+/// The change of a server's record by a heartbeat.
 pub(crate) struct ServerUpdate {
     record: ServerRecord,
     moved: bool,
@@ -108,17 +108,17 @@ pub(crate) struct ServerUpdate {
 }
 
 impl ServerUpdate {
-    /// The server listens elsewhere than before.
+    /// Whether the server has another address than before.
     pub(crate) fn has_moved(&self) -> bool {
         self.moved
     }
 
-    /// The server's store is another one than before: what the old one held is lost.
+    /// Whether the server has another store than before: the data of the old one is lost.
     pub(crate) fn is_reformatted(&self) -> bool {
         self.reformatted
     }
 
-    /// Clients must read the server map again.
+    /// Whether clients must read the server map again.
     pub(crate) fn raises_epoch(&self) -> bool {
         self.moved || self.reformatted
     }
@@ -137,29 +137,29 @@ impl ServerUpdate {
     }
 }
 
-/// What is known of the servers.
+/// The servers, and the epoch of the map.
 #[derive(Debug)]
 pub(crate) struct ServerTable {
     epoch: u64,
-    known: BTreeMap<u32, Known>,
-    /// The first time that the service saw; until [`SILENCE_MAX`] later servers may not have been
-    /// heard.
+    servers: BTreeMap<u32, ServerEntry>,
+    /// The first time that a caller supplied; until [`HEARTBEAT_TIMEOUT`] later servers may not
+    /// have sent a heartbeat yet.
     since: Option<i64>,
 }
 
 impl ServerTable {
     pub(crate) fn load(reader: &dyn Reader, epoch: u64) -> Result<ServerTable, MetaError> {
-        let mut known = BTreeMap::new();
+        let mut servers = BTreeMap::new();
         let mut damaged = None;
         let mut visit = |key: &[u8], value: &[u8]| {
             let id = key.try_into().map_or(0, u32::from_be_bytes);
             match keys::decode::<ServerRecord>("server", id.into(), value) {
                 Ok(record) => {
-                    let server = Known {
+                    let server = ServerEntry {
                         record,
-                        ..Known::default()
+                        ..ServerEntry::default()
                     };
-                    known.insert(id, server);
+                    servers.insert(id, server);
                     ControlFlow::Continue(())
                 }
                 Err(error) => {
@@ -173,7 +173,7 @@ impl ServerTable {
             Some(error) => Err(error),
             None => Ok(ServerTable {
                 epoch,
-                known,
+                servers,
                 since: None,
             }),
         }
@@ -181,16 +181,16 @@ impl ServerTable {
 
     /// The ids of all servers, ascending.
     pub(crate) fn ids(&self) -> Vec<u32> {
-        self.known.keys().copied().collect()
+        self.servers.keys().copied().collect()
     }
 
-    fn server(&mut self, id: u32) -> Result<&mut Known, MetaError> {
-        let server = self.known.get_mut(&id);
+    fn server(&mut self, id: u32) -> Result<&mut ServerEntry, MetaError> {
+        let server = self.servers.get_mut(&id);
         server.ok_or(MetaError::UnknownServer { server: id })
     }
 
-    /// Judges a heartbeat. A server takes part only with a store that has what the server said to
-    /// be durable before. `service` is what of the namespace survives power loss.
+    /// Accepts or refuses a heartbeat. A server is accepted only with a store that has what the
+    /// server reported as durable before. `service` is the durable position of the namespace.
     ///
     /// # Errors
     /// [`MetaError::UnknownServer`] for an id that the volume was not formatted with.
@@ -208,16 +208,16 @@ impl ServerTable {
         if let Some(durable) = request.durable
             && server.accepted != durable.incarnation
         {
-            // Another store never reported anything: what the earlier one held is lost, and its age
-            // tells which files that were.
-            let remembered = server.remembered().filter(|_| !other_store);
+            // Another store has no position to check: the data of the earlier one is lost, and the
+            // new store's first id tells which files are affected.
+            let required_position = server.required_position().filter(|_| !other_store);
             let doubts = server.record.doubt != 0 && request.doubted == server.record.doubt;
-            if let Some(at) = remembered.filter(|at| !doubts && !request.has.contains(at)) {
+            if let Some(at) = required_position.filter(|at| !doubts && !request.has.contains(at)) {
                 if request.rolled_back && !server.is_up(now) {
                     if server.rolled_back.is_none() {
                         tracing::error!(
                             server = id,
-                            "the server is refused: its folder is older than what the server said before"
+                            "the server is refused: its store is older than what it reported as durable"
                         );
                     }
                     server.rolled_back = Some(now);
@@ -237,9 +237,9 @@ impl ServerTable {
         server.durable = request.durable.or(server.durable);
         let moved = server.record.address != request.address;
         let unrecorded = server.durable.filter(|at| {
-            let anew = at.incarnation != server.record.incarnation;
+            let is_new = at.incarnation != server.record.incarnation;
             let grown = at.sequence > server.record.sequence;
-            anew || (grown && now.saturating_sub(server.recorded) >= RECORD_INTERVAL)
+            is_new || (grown && now.saturating_sub(server.recorded) >= POSITION_RECORD_INTERVAL)
         });
         let answered = server.record.doubt != 0;
         if !(moved || other_store || answered || unrecorded.is_some()) {
@@ -282,7 +282,7 @@ impl ServerTable {
         let server = self.server(request.id)?;
         server.metrics.clone_from(&request.metrics);
         server.usage = request.usage;
-        server.heard = Some(now);
+        server.last_heartbeat = Some(now);
         Ok(HeartbeatReply {
             epoch,
             since: server.record.since,
@@ -292,7 +292,7 @@ impl ServerTable {
         })
     }
 
-    /// What is durable of a server.
+    /// The durable record of a server.
     ///
     /// # Errors
     /// [`MetaError::UnknownServer`].
@@ -300,8 +300,8 @@ impl ServerTable {
         Ok(&self.server(id)?.record)
     }
 
-    /// Lets a server take part whose store was rolled back, now that `record`, which says so, is
-    /// committed. Whether it was refused until now.
+    /// Accepts a server whose store was rolled back, after `record`, which says so, was committed.
+    /// Returns whether it was refused until now.
     pub(crate) fn accept_rollback(
         &mut self,
         id: u32,
@@ -313,9 +313,9 @@ impl ServerTable {
         Ok(server.rolled_back.take().is_some())
     }
 
-    /// The epoch, and the servers as clients learn of them.
+    /// The epoch, and the servers as the wire describes them.
     pub(crate) fn describe(&self, now: i64) -> (u64, Vec<Server>) {
-        let servers = self.known.iter().map(|(id, server)| Server {
+        let servers = self.servers.iter().map(|(id, server)| Server {
             id: *id,
             address: server.record.address.clone(),
             since: server.record.since,
@@ -327,16 +327,17 @@ impl ServerTable {
         (self.epoch, servers.collect())
     }
 
-    /// Where new files may go: to servers that are up; just after the start, before they had time
-    /// to be heard, and when none is up, to all.
+    /// The candidates for new files are the servers that are up. Those without a heartbeat yet
+    /// count as up just after the start, and all do when none is up.
     fn pool(&self, now: i64) -> Pool {
-        let all: Vec<u32> = self.known.keys().copied().collect();
+        let all: Vec<u32> = self.servers.keys().copied().collect();
         let early = self
             .since
-            .is_none_or(|since| now.saturating_sub(since) <= SILENCE_MAX);
-        let usable = |server: &Known| server.is_up(now) || (early && server.heard.is_none());
+            .is_none_or(|since| now.saturating_sub(since) <= HEARTBEAT_TIMEOUT);
+        let usable =
+            |server: &ServerEntry| server.is_up(now) || (early && server.last_heartbeat.is_none());
         let mut candidates: Vec<u32> = self
-            .known
+            .servers
             .iter()
             .filter(|(_, server)| usable(server))
             .map(|(id, _)| *id)

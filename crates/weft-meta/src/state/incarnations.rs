@@ -1,5 +1,5 @@
-//! Which runs of the service there were, and whether a change that one of them acknowledged is
-//! still there.
+//! The incarnations of the service, and whether a change that one of them acknowledged is still
+//! there.
 //!
 //! A client that can wait for syncs is answered before its change survives power loss. The history
 //! ([`weft_kv::History`]) counts the engine's commits and is stored in the engine itself, so an
@@ -16,13 +16,13 @@ use weft_proto::stamp;
 use crate::error::MetaError;
 use crate::records::keys::{INCARNATIONS_KEY, VOLUME};
 
-/// The history of incarnations, and what of the present one survives power loss.
+/// The history of incarnations, and the durable commits of the present one.
 #[derive(Debug)]
 pub(crate) struct Incarnations {
     /// The engine's last commit when it was opened.
     found: u64,
     history: RwLock<History>,
-    /// Commits up to this one survive power loss.
+    /// Commits up to this one are on stable storage.
     durable: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ impl Incarnations {
         Ok(())
     }
 
-    /// The position of this commit; none where no incarnation was begun.
+    /// The position of this commit; `None` where no incarnation was begun.
     pub(crate) fn position(&self, sequence: u64) -> Option<Position> {
         let incarnation = self.history.read().current()?.number;
         Some(Position {
@@ -70,12 +70,12 @@ impl Incarnations {
         })
     }
 
-    /// A sync covered everything up to this commit.
+    /// Records that a sync covered everything up to this commit.
     pub(crate) fn note_durable(&self, committed: u64) {
         self.durable.fetch_max(committed, Ordering::AcqRel);
     }
 
-    /// What survives power loss, as far as is known; none where no incarnation was begun.
+    /// The last position known to be on stable storage; `None` where no incarnation was begun.
     pub(crate) fn durable(&self) -> Option<stamp::Position> {
         let incarnation = self.history.read().current()?.number;
         let sequence = self.durable.load(Ordering::Acquire);
@@ -85,14 +85,14 @@ impl Incarnations {
         })
     }
 
-    /// Whether everything that was acknowledged at a position is still there.
+    /// Checks that everything acknowledged up to a position is still there.
     ///
     /// # Errors
     /// [`MetaError::Lost`].
     pub(crate) fn check_has(&self, at: Position, committed: u64) -> Result<(), MetaError> {
         let history = self.history.read();
-        let held = history.holds(at, committed);
-        held.map_err(|without| MetaError::Lost {
+        let there = history.holds(at, committed);
+        there.map_err(|without| MetaError::Lost {
             began: without
                 .or_else(|| history.current().copied())
                 .map_or(0, |one: Incarnation| one.began),

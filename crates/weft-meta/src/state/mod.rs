@@ -1,10 +1,10 @@
-//! The state of an open volume: the parts of all rooms, in one struct.
+//! The state of an open volume: the tables of the modules below, in one struct.
 //!
-//! `shared.rs` composes them and hands them out; the rules that touch several parts are in `tx/`
-//! and `ops/`. `incarnations.rs` says which acknowledged changes a restart may have lost.
+//! `volume_state.rs` composes them and gives access to each; the rules that concern several of them
+//! are in `tx/` and `ops/`. `incarnations.rs` tells which acknowledged changes a restart lost.
 
 mod incarnations;
-mod shared;
+mod volume_state;
 
 pub(crate) use incarnations::Incarnations;
-pub(crate) use shared::State;
+pub(crate) use volume_state::VolumeState;

@@ -1,4 +1,4 @@
-//! Checkpoints: work owed for those of a tree, and those of a file that is removed.
+//! Checkpoints: intents about those of a tree, and removing those of a removed file.
 
 use std::ops::ControlFlow;
 
@@ -13,8 +13,8 @@ use crate::records::record::{
 };
 
 impl Tx<'_, '_> {
-    /// Owes the servers something about a checkpoint of a tree.
-    pub(crate) fn owe_tree(
+    /// Adds an intent about a checkpoint of a tree.
+    pub(crate) fn add_tree_intent(
         &mut self,
         directory: u64,
         task: i32,
@@ -22,7 +22,7 @@ impl Tx<'_, '_> {
         name: &str,
         image: u64,
     ) -> Result<u64, MetaError> {
-        self.owe(&IntentRecord {
+        self.add_intent(&IntentRecord {
             file: directory,
             delete: None,
             truncate: None,
@@ -37,15 +37,15 @@ impl Tx<'_, '_> {
         })
     }
 
-    /// Removes the checkpoints of a file that is removed. Where its cells stay, `layout` says on
-    /// which servers: they are asked to drop the checkpoints. Answers whether anything is owed for
-    /// one of them.
+    /// Removes the checkpoints of a file that is removed. Where its cells stay, `layout` names
+    /// their servers, and intents to drop the checkpoints are added. Returns whether an intent is
+    /// pending for one of the checkpoints.
     pub(crate) fn forget_checkpoints(
         &mut self,
         id: u64,
         layout: Option<&LayoutRecord>,
     ) -> Result<bool, MetaError> {
-        let (mut found, mut owed) = (Vec::new(), false);
+        let (mut found, mut pending) = (Vec::new(), false);
         let prefix = id.to_be_bytes();
         scan_prefix(self.reader(), CHECKPOINTS, &prefix, &mut |key, value| {
             found.push((key.to_vec(), value.to_vec()));
@@ -54,8 +54,8 @@ impl Tx<'_, '_> {
         for (key, value) in found {
             self.delete(CHECKPOINTS, &key);
             let record = keys::decode::<CheckpointRecord>("checkpoint of", id, &value);
-            // An unreadable one may be in any state.
-            owed |= record
+            // An unreadable record may have any state.
+            pending |= record
                 .as_ref()
                 .map_or(true, |r| r.state != CHECKPOINT_THERE);
             let Some(layout) = layout else {
@@ -65,7 +65,7 @@ impl Tx<'_, '_> {
             if record.state == CHECKPOINT_GOING {
                 continue;
             }
-            self.owe(&IntentRecord {
+            self.add_intent(&IntentRecord {
                 file: id,
                 delete: None,
                 truncate: None,
@@ -79,6 +79,6 @@ impl Tx<'_, '_> {
                 }),
             })?;
         }
-        Ok(owed)
+        Ok(pending)
     }
 }

@@ -23,9 +23,11 @@ impl Tx<'_, '_> {
         }
     }
 
-    /// Moves an inline file to its cells: at once where it has no bytes, else refused with
-    /// [`MetaError::Inline`] until it was spilled.
-    pub(crate) fn need_cells(&mut self, node: &mut Node) -> Result<(), MetaError> {
+    /// Moves an inline file without bytes to its cells.
+    ///
+    /// # Errors
+    /// [`MetaError::Inline`] where it has bytes and must be spilled first.
+    pub(crate) fn require_cells(&mut self, node: &mut Node) -> Result<(), MetaError> {
         let record = content(self.reader(), node.id)?;
         if node.inode.has_own_cells() {
             return Ok(());
@@ -33,27 +35,28 @@ impl Tx<'_, '_> {
         if record.spilling || !record.data.is_empty() {
             return Err(MetaError::Inline { id: node.id });
         }
-        self.leave_inline(node, &[]);
+        self.move_to_cells(node, &[]);
         Ok(())
     }
 
-    /// As [`Tx::need_cells`], for a caller that cannot wait: the next operation on the file waits
-    /// instead.
-    pub(crate) fn must_spill(&mut self, node: &mut Node) -> Result<(), MetaError> {
+    /// As [`Tx::require_cells`], for a caller that cannot wait for a spill: it marks the file, and
+    /// the next operation on the file waits instead.
+    pub(crate) fn mark_spilling(&mut self, node: &mut Node) -> Result<(), MetaError> {
         let mut record = content(self.reader(), node.id)?;
         if record.data.is_empty() && !record.spilling {
-            self.leave_inline(node, &[]);
+            self.move_to_cells(node, &[]);
         } else if !record.spilling {
-            // This also forgets that the cells hold nothing yet: they will be emptied in vain.
+            // The mark hides that the cells are still empty: the spill empties them needlessly.
             record.spilling = true;
             self.put(INLINE, &node.id.to_be_bytes(), &record);
         }
         Ok(())
     }
 
-    pub(crate) fn leave_inline(&mut self, node: &mut Node, data: &[u8]) {
+    /// Ends that a file is inline: its `data` is in its cells. An image gets the cells beside its
+    /// inline bytes.
+    pub(crate) fn move_to_cells(&mut self, node: &mut Node, data: &[u8]) {
         if node.inode.frozen.is_some() {
-            // An image can be read from cells as well from now on.
             self.put_content(node.id, data);
             let inode = self.change(node.id, &node.inode);
             if let Some(frozen) = &mut inode.frozen {

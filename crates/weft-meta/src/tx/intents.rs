@@ -1,4 +1,4 @@
-//! Work owed to the I/O servers: adding and removing intents.
+//! Adding and removing intents.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -10,8 +10,8 @@ use crate::records::keys::{self, INTENTS};
 use crate::records::record::IntentRecord;
 
 impl Tx<'_, '_> {
-    /// Owes work to the I/O servers.
-    pub(crate) fn owe(&mut self, intent: &IntentRecord) -> Result<u64, MetaError> {
+    /// Adds an intent. Returns its number.
+    pub(crate) fn add_intent(&mut self, intent: &IntentRecord) -> Result<u64, MetaError> {
         let counters = self.counters()?;
         let number = counters.next_intent;
         counters.next_intent += 1;
@@ -20,17 +20,17 @@ impl Tx<'_, '_> {
         Ok(number)
     }
 
-    /// Removes an intent.
-    pub(crate) fn settle(&mut self, number: u64) -> Result<(), MetaError> {
+    /// Removes an intent that is completed or cancelled.
+    pub(crate) fn complete_intent(&mut self, number: u64) -> Result<(), MetaError> {
         self.delete(keys::INTENTS, &number.to_be_bytes());
-        // A damaged counter must not keep an intent from being settled: a check reports it.
+        // A damaged counter must not block the completion: a check reports it.
         let counters = self.counters()?;
         counters.intents = counters.intents.saturating_sub(1);
         Ok(())
     }
 
-    /// Removes other intents of files whose delete is owed now: nothing else about them matters any
-    /// more, and an intent that a server refuses must not block the delete.
+    /// Removes other intents of files that get a delete: nothing else about them matters any more,
+    /// and an intent that a server refuses must not block the delete.
     ///
     /// Cost: a scan of all intents.
     pub(crate) fn supersede(&mut self, files: &BTreeSet<u64>) -> Result<(), MetaError> {
@@ -39,7 +39,7 @@ impl Tx<'_, '_> {
         let start = Bound::Included(&start[..]);
         let mut visit = |key: &[u8], value: &[u8]| {
             let number = keys::number(key).unwrap_or_default();
-            // A check reports what cannot be read.
+            // A check reports unreadable records.
             let record = keys::decode::<IntentRecord>("intent", number, value);
             if record.is_ok_and(|r| r.delete.is_none() && !is_tree(&r) && files.contains(&r.file)) {
                 found.push(number);
@@ -48,6 +48,8 @@ impl Tx<'_, '_> {
         };
         self.reader()
             .scan(INTENTS, start, Bound::Unbounded, &mut visit)?;
-        found.into_iter().try_for_each(|number| self.settle(number))
+        found
+            .into_iter()
+            .try_for_each(|number| self.complete_intent(number))
     }
 }

@@ -1,16 +1,16 @@
-//! Transactions: the one way in which operations read and change the namespace.
+//! Transactions: the only way in which operations read and change the namespace.
 //!
-//! The room owns [`Tx`], a transaction under way. A transaction reads each inode once, changes it
-//! in memory and writes it at the end, so an operation that meets a directory twice changes one
+//! This module owns [`Tx`], a running transaction. A transaction reads each inode once, changes it
+//! in memory and writes it at the end, so an operation that uses a directory twice changes one
 //! copy. [`Volume`] runs transactions and reads on behalf of a client.
 //!
 //! Invariants:
-//! 1. Every change of an inode or an entry passes `Tx::put` or `Tx::delete`, so watchers hear of
-//!    it.
+//! 1. Every change of an inode or an entry passes `Tx::put` or `Tx::delete`, so watchers are
+//!    notified of it.
 //! 2. Every inode that a transaction changes is charged once, when it finishes.
-//! 3. The open files stay locked from a transaction's first look at them until its commit.
+//! 3. The open files stay locked from a transaction's first access to them until its commit.
 //!
-//! Absent: permissions and wire messages. Operations check the first and translate the second.
+//! Absent: permissions and wire messages. Operations check permissions and translate messages.
 
 mod checkpoints;
 mod inline;

@@ -1,4 +1,4 @@
-//! Names: adding and removing one, and what follows when a file loses its last.
+//! Names: adding and removing them, and deleting a file that loses its last name.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -10,14 +10,14 @@ use super::transaction::Tx;
 use crate::checkpoints::has_checkpoints;
 use crate::error::{MetaError, text};
 use crate::records::Node;
-use crate::records::keys::{self, ENTRIES, HELD, INLINE, ORPHANS, XATTRS, content};
+use crate::records::keys::{self, ENTRIES, HOLDS, INLINE, ORPHANS, XATTRS, content};
 use crate::records::record::{
     DeleteRecord, EntryRecord, IntentRecord, OrphanRecord, TruncateRecord,
 };
 
 impl Tx<'_, '_> {
-    /// Gives a name to a file and counts it in its directory.
-    pub(crate) fn enter(&mut self, directory: &Node, name: &[u8], child: (u64, i32), now: i64) {
+    /// Adds a name for a file and counts it in its directory.
+    pub(crate) fn add_entry(&mut self, directory: &Node, name: &[u8], child: (u64, i32), now: i64) {
         let (id, kind) = child;
         let record = EntryRecord { id, kind };
         self.put(ENTRIES, &keys::with_name(directory.id, name), &record);
@@ -27,8 +27,8 @@ impl Tx<'_, '_> {
         inode.changed = now;
     }
 
-    /// Takes a name away and counts it in its directory; the file is not touched.
-    pub(crate) fn leave(&mut self, directory: &Node, name: &[u8], now: i64) {
+    /// Removes a name and counts that in its directory; the file is not changed.
+    pub(crate) fn remove_entry(&mut self, directory: &Node, name: &[u8], now: i64) {
         self.delete(ENTRIES, &keys::with_name(directory.id, name));
         let inode = self.change(directory.id, &directory.inode);
         inode.size = inode.size.saturating_sub(1);
@@ -36,9 +36,8 @@ impl Tx<'_, '_> {
         inode.changed = now;
     }
 
-    /// Refuses to go on with a directory that has checkpoints, those being made or dropped
-    /// included: they would be left without a name. Call it before [`Tx::unname`] of what may be a
-    /// directory.
+    /// Refuses to remove a directory that has checkpoints, including those being made or dropped:
+    /// they would lose their name. Call it before [`Tx::unlink`] of a possible directory.
     pub(crate) fn need_no_checkpoints(&self, node: &Node, path: &[u8]) -> Result<(), MetaError> {
         if node.inode.is_directory() && has_checkpoints(self.reader(), node.id)? {
             return Err(MetaError::HasCheckpoints { path: text(path) });
@@ -46,8 +45,9 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// Removes one name of a file, or the only one of a directory. Answers how many are left.
-    pub(crate) fn unname(&mut self, node: &Node, now: i64) -> Result<u32, MetaError> {
+    /// Counts one name of a file less, or that of a directory, and deletes the file with its last
+    /// name. Returns how many names are left.
+    pub(crate) fn unlink(&mut self, node: &Node, now: i64) -> Result<u32, MetaError> {
         let inode = self.change(node.id, &node.inode);
         inode.changed = now;
         inode.links = if inode.is_directory() {
@@ -62,15 +62,15 @@ impl Tx<'_, '_> {
                 let record = OrphanRecord { since: now };
                 self.put(ORPHANS, &node.id.to_be_bytes(), &record);
             } else {
-                self.bury(node)?;
+                self.delete_inode(node)?;
             }
         }
         Ok(links)
     }
 
-    /// Removes an inode that has no name and that no client has open, and owes the servers the
-    /// rest.
-    pub(crate) fn bury(&mut self, node: &Node) -> Result<(), MetaError> {
+    /// Deletes an inode that has no name and that no client has open, and adds the intent to delete
+    /// its cells.
+    pub(crate) fn delete_inode(&mut self, node: &Node) -> Result<(), MetaError> {
         let known = self.remove(node)?;
         if known.xattr_bytes > 0 {
             let mut names = Vec::new();
@@ -90,17 +90,17 @@ impl Tx<'_, '_> {
             self.delete(INLINE, &node.id.to_be_bytes());
         }
         let held = if has_cells && known.is(FileKind::Regular) {
-            keys::held(self.reader(), node.id)?
+            keys::hold(self.reader(), node.id)?
         } else {
             None
         };
         let kept = held.and(known.layout.as_ref());
-        let owed = self.forget_checkpoints(node.id, kept)? || known.truncate != 0;
+        let pending = self.forget_checkpoints(node.id, kept)? || known.truncate != 0;
         if let Some(mut held) = held {
-            // Checkpoints of trees need its cells: only its own data is removed.
+            // Checkpoints of trees need its cells: only its current data is removed.
             held.deleted = true;
-            self.put(HELD, &node.id.to_be_bytes(), &held);
-            self.owe(&IntentRecord {
+            self.put(HOLDS, &node.id.to_be_bytes(), &held);
+            self.add_intent(&IntentRecord {
                 file: node.id,
                 delete: None,
                 truncate: Some(TruncateRecord {
@@ -110,11 +110,11 @@ impl Tx<'_, '_> {
                 checkpoint: None,
             })?;
         } else if known.is(FileKind::Regular) && has_cells {
-            if owed {
+            if pending {
                 self.supersede(&BTreeSet::from([node.id]))?;
             }
             let servers = known.layout.map_or_else(Vec::new, |layout| layout.servers);
-            self.owe(&IntentRecord {
+            self.add_intent(&IntentRecord {
                 file: node.id,
                 delete: Some(DeleteRecord { servers }),
                 truncate: None,
@@ -124,7 +124,7 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// Removes a file if it is an orphan.
+    /// Deletes a file if it is an orphan.
     pub(crate) fn reap(&mut self, id: u64) -> Result<bool, MetaError> {
         let key = id.to_be_bytes();
         if self.reader().get(ORPHANS, &key)?.is_none() {
@@ -132,7 +132,7 @@ impl Tx<'_, '_> {
         }
         let inode = keys::named_inode(self.reader(), id)?;
         self.delete(ORPHANS, &key);
-        self.bury(&Node { id, inode })?;
+        self.delete_inode(&Node { id, inode })?;
         Ok(true)
     }
 }

@@ -1,7 +1,7 @@
 //! One transaction of the namespace: inodes are read once, changed in place, written at the end.
 //!
-//! An operation that meets the same directory twice (rename within it) changes one copy, and the
-//! counters are read and written only by operations that touch them.
+//! An operation that uses the same directory twice (rename within it) changes one copy, and the
+//! counters are read and written only by operations that use them.
 
 use std::collections::BTreeMap;
 
@@ -17,51 +17,51 @@ use crate::quota::{Bounds, Payer, charge};
 use crate::records::keys::{self, COUNTERS_KEY, ENTRIES, INODES, QUOTAS, VOLUME, XATTRS};
 use crate::records::record::{CountersRecord, InodeRecord, QuotaRecord};
 use crate::records::{Node, attributes};
-use crate::state::State;
+use crate::state::VolumeState;
 
-/// Spaces that fill an engine: each name and attribute is a record here. A change that adds other
-/// records for good calls [`Tx::grow`].
+/// Spaces that fill an engine: each name and attribute is a record here. An operation that adds
+/// other permanent records calls [`Tx::grow`].
 const GROWING: [weft_kv::Space; 2] = [ENTRIES, XATTRS];
 
 /// An inode that a transaction changes.
-struct Changed {
+struct ChangedInode {
     /// As it was; `None`: it is new.
     before: Option<InodeRecord>,
     now: InodeRecord,
 }
 
-impl Changed {
-    /// Of an image, only the place of its bytes may change.
+impl ChangedInode {
+    /// Whether the change is legal: of an image, only the place of its bytes may change.
     fn is_allowed(&self) -> bool {
         let Some(before) = &self.before else {
             return true;
         };
-        let own = |inode: &InodeRecord| inode.frozen.is_some_and(|frozen| frozen.own_cells);
-        before.frozen.is_none() || *before == self.now || own(&self.now) && !own(before)
+        let gets_cells = self.now.has_own_cells() && !before.has_own_cells();
+        before.frozen.is_none() || *before == self.now || gets_cells
     }
 }
 
-/// A transaction under way.
+/// A running transaction.
 pub(crate) struct Tx<'t, 'n> {
-    state: &'n State,
+    state: &'n VolumeState,
     txn: &'t mut dyn Transaction,
-    /// Held from the first look until the commit, so that no attachment slips in between.
+    /// Locked from the first access until the commit, so that no client attaches in between.
     open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
-    inodes: BTreeMap<u64, Changed>,
+    inodes: BTreeMap<u64, ChangedInode>,
     /// Inodes that this transaction removes, as they were.
-    gone: Vec<InodeRecord>,
-    /// The change has happened already, whatever quotas say.
+    removed: Vec<InodeRecord>,
+    /// The change has happened already: quotas cannot refuse it.
     forced: bool,
     counters: Option<CountersRecord>,
-    /// Records that make the namespace larger for good, less those taken away.
+    /// Permanent records that it adds, less those that it deletes.
     grown: i64,
-    /// What watchers will be told, if it is committed.
+    /// The changes to publish after the commit.
     changes: Vec<Change>,
 }
 
 impl<'t, 'n> Tx<'t, 'n> {
     pub(crate) fn new(
-        state: &'n State,
+        state: &'n VolumeState,
         txn: &'t mut dyn Transaction,
         open: &'t mut Option<MutexGuard<'n, OpenFiles>>,
     ) -> Self {
@@ -70,7 +70,7 @@ impl<'t, 'n> Tx<'t, 'n> {
             txn,
             open,
             inodes: BTreeMap::new(),
-            gone: Vec::new(),
+            removed: Vec::new(),
             forced: false,
             counters: None,
             grown: 0,
@@ -83,7 +83,7 @@ impl<'t, 'n> Tx<'t, 'n> {
         &*self.txn
     }
 
-    /// The change has happened already: it is charged whatever bounds there are.
+    /// The change has happened already: it is charged without regard to bounds.
     pub(crate) fn force(&mut self) {
         self.forced = true;
     }
@@ -94,7 +94,7 @@ impl<'t, 'n> Tx<'t, 'n> {
     }
 
     /// The state of the volume that it changes.
-    pub(crate) fn state(&self) -> &'n State {
+    pub(crate) fn state(&self) -> &'n VolumeState {
         self.state
     }
 
@@ -126,7 +126,7 @@ impl<'t, 'n> Tx<'t, 'n> {
         self.txn.delete(space, key);
     }
 
-    /// Every change of an entry and of an inode passes here, whatever operation makes it.
+    /// Notes a change of an entry or an inode for watchers.
     fn note(&mut self, space: weft_kv::Space, key: &[u8]) {
         if space == ENTRIES {
             self.changes.extend(entry_change(key));
@@ -142,9 +142,9 @@ impl<'t, 'n> Tx<'t, 'n> {
         Ok(self.counters.as_mut().expect("just read"))
     }
 
-    /// The inode as this transaction changes it; `known` is what it read.
+    /// The inode as this transaction changes it; `known` is the inode that it read.
     pub(crate) fn change(&mut self, id: u64, known: &InodeRecord) -> &mut InodeRecord {
-        let changed = self.inodes.entry(id).or_insert_with(|| Changed {
+        let changed = self.inodes.entry(id).or_insert_with(|| ChangedInode {
             before: Some(known.clone()),
             now: known.clone(),
         });
@@ -161,7 +161,7 @@ impl<'t, 'n> Tx<'t, 'n> {
     /// Adds a new inode.
     pub(crate) fn create(&mut self, id: u64, inode: InodeRecord) -> Result<(), MetaError> {
         self.counters()?.files += 1;
-        let changed = Changed {
+        let changed = ChangedInode {
             before: None,
             now: inode,
         };
@@ -169,18 +169,19 @@ impl<'t, 'n> Tx<'t, 'n> {
         Ok(())
     }
 
-    /// Removes an inode. Answers what this transaction had made of it.
+    /// Removes an inode. Returns it as this transaction had changed it.
     pub(crate) fn remove(&mut self, node: &Node) -> Result<InodeRecord, MetaError> {
         let last = self.change(node.id, &node.inode).clone();
         let removed = self.inodes.remove(&node.id);
-        self.gone.extend(removed.and_then(|changed| changed.before));
+        self.removed
+            .extend(removed.and_then(|changed| changed.before));
         self.delete(INODES, &node.id.to_be_bytes());
         let counters = self.counters()?;
         counters.files = counters.files.saturating_sub(1);
         Ok(last)
     }
 
-    /// Takes the next id, which is never reused.
+    /// Allocates the next id, which is never reused.
     pub(crate) fn next_id(&mut self) -> Result<u64, MetaError> {
         let counters = self.counters()?;
         let id = counters.next_id;
@@ -188,16 +189,16 @@ impl<'t, 'n> Tx<'t, 'n> {
         Ok(id)
     }
 
-    /// Whether this id was given out before, and names no inode.
-    pub(crate) fn was_given_out(&mut self, id: u64) -> Result<bool, MetaError> {
+    /// Whether this id was allocated before, and has no inode.
+    pub(crate) fn is_free_id(&mut self, id: u64) -> Result<bool, MetaError> {
         let given = id < self.counters()?.next_id;
         Ok(given && !self.inodes.contains_key(&id) && keys::inode(self.reader(), id)?.is_none())
     }
 
-    /// Charges and writes what was changed in memory. Answers the changes for watchers.
+    /// Charges and writes what was changed in memory. Returns the changes for watchers.
     ///
     /// # Errors
-    /// [`weft_kv::KvError::NoSpace`] where the namespace would grow and its engine has no room to.
+    /// [`weft_kv::KvError::NoSpace`] where the namespace would grow and its engine has no space.
     pub(crate) fn finish(mut self) -> Result<Vec<Change>, MetaError> {
         if self.grown > 0 && !self.forced {
             self.state.kv().check_space()?;
@@ -209,7 +210,7 @@ impl<'t, 'n> Tx<'t, 'n> {
             Bounds::Enforced(self.state.growth())
         };
         let changes = inodes.values().map(|c| (c.before.as_ref(), &c.now));
-        for (payer, record) in charge(self.reader(), changes, &self.gone, bounds)? {
+        for (payer, record) in charge(self.reader(), changes, &self.removed, bounds)? {
             self.put_quota(payer, &record);
         }
         for (id, changed) in inodes {
@@ -224,9 +225,9 @@ impl<'t, 'n> Tx<'t, 'n> {
         Ok(self.changes)
     }
 
-    /// Stores a quota record, or deletes one that says nothing.
+    /// Stores a quota record, or deletes one without usage and bounds.
     pub(crate) fn put_quota(&mut self, payer: Payer, record: &QuotaRecord) {
-        if record.says_nothing(payer) {
+        if record.is_void(payer) {
             self.delete_unseen(QUOTAS, &payer.key());
         } else {
             self.put_unseen(QUOTAS, &payer.key(), record);

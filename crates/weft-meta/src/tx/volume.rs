@@ -9,26 +9,26 @@ use super::transaction::Tx;
 use crate::error::MetaError;
 use crate::leases::Watched;
 use crate::open::OpenFiles;
-use crate::state::State;
+use crate::state::VolumeState;
 
 /// An open volume as one client uses it. Cheap to clone; clones share the state.
 #[derive(Clone)]
 pub(crate) struct Volume {
-    state: Arc<State>,
+    state: Arc<VolumeState>,
     /// The client whose changes the log names as the origin; 0: no client.
     origin: u64,
 }
 
 impl Volume {
     /// A handle that acts for no client.
-    pub(crate) fn new(state: State) -> Volume {
+    pub(crate) fn new(state: VolumeState) -> Volume {
         Volume {
             state: Arc::new(state),
             origin: 0,
         }
     }
 
-    /// The same volume, for what this client does.
+    /// The same volume, acting for this client.
     pub(crate) fn by(&self, client: u64) -> Volume {
         Volume {
             state: self.state.clone(),
@@ -37,7 +37,7 @@ impl Volume {
     }
 
     /// The state that all handles share.
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &VolumeState {
         &self.state
     }
 
@@ -54,15 +54,15 @@ impl Volume {
         &self,
         work: impl FnOnce(&dyn Reader) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        // Before the snapshot: it may lack changes of a directory that is given back later.
-        let held = self.state.delegations().in_the_way_of(self.origin);
+        // Before the snapshot: it may lack changes of a directory that is returned later.
+        let holders = self.state.delegations().conflicts_for(self.origin);
         let mut snapshot = self.state.kv().snapshot()?;
-        let watched = Watched::new(&mut *snapshot, held, self.origin);
+        let watched = Watched::new(&mut *snapshot, holders, self.origin);
         let outcome = work(&watched);
-        watched.verdict(outcome)
+        watched.finish(outcome)
     }
 
-    /// Runs one transaction; an error leaves nothing behind. `work` runs again after a conflict.
+    /// Runs one transaction; an error rolls it back. `work` runs again after a conflict.
     pub(crate) fn transact<T>(
         &self,
         work: impl FnMut(&mut Tx<'_, '_>) -> Result<T, MetaError>,
@@ -71,7 +71,7 @@ impl Volume {
     }
 
     /// Runs one transaction and then, if it was committed, `then` on the open files. Where `work`
-    /// looked at them they stay locked in between.
+    /// accessed them they stay locked in between.
     pub(crate) fn transact_then<T>(
         &self,
         work: impl FnMut(&mut Tx<'_, '_>) -> Result<T, MetaError>,
@@ -92,15 +92,15 @@ impl Volume {
         let state = &*self.state;
         let mut changes = Vec::new();
         let value = transact_with(state.kv(), |txn| {
-            let held = state.delegations().in_the_way_of(self.origin);
-            let mut watched = Watched::new(txn, held, self.origin);
+            let holders = state.delegations().conflicts_for(self.origin);
+            let mut watched = Watched::new(txn, holders, self.origin);
             let mut tx = Tx::new(state, &mut watched, open);
             let value = work(&mut tx);
             let outcome = value.and_then(|value| {
                 changes = tx.finish()?;
                 Ok(value)
             });
-            watched.verdict(outcome)
+            watched.finish(outcome)
         })?;
         state
             .changes()

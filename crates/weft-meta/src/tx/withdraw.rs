@@ -1,7 +1,7 @@
-//! Giving up an intent that a server refuses for good.
+//! Cancelling an intent that a server refuses permanently.
 
 use super::transaction::Tx;
-use crate::checkpoints::held_files;
+use crate::checkpoints::checkpoint_files;
 use crate::error::MetaError;
 use crate::intents::is_tree;
 use crate::records::keys::{self, CHECKPOINTS};
@@ -11,6 +11,8 @@ use crate::records::record::{
 };
 
 impl Tx<'_, '_> {
+    /// Cancels a truncate, a rollback or the making of a checkpoint; returns the consequence in
+    /// words. `None` for other intents, and where there is none of this number.
     pub(crate) fn withdraw(&mut self, number: u64) -> Result<Option<&'static str>, MetaError> {
         let Some(record) = keys::intent(self.reader(), number)? else {
             return Ok(None);
@@ -18,36 +20,36 @@ impl Tx<'_, '_> {
         let of_tree = is_tree(&record);
         match (record.truncate, record.checkpoint) {
             (Some(_), None) => {
-                self.settle(number)?;
-                self.untruncated(number, record.file)?;
+                self.complete_intent(number)?;
+                self.cancel_truncate(number, record.file)?;
                 Ok(Some(
-                    "not truncated: the file is as long as its servers say",
+                    "not truncated: the file has the size that its servers report",
                 ))
             }
             (None, Some(task)) if task.task == TASK_ROLL_BACK => {
-                self.settle(number)?;
+                self.complete_intent(number)?;
                 if of_tree {
-                    for (file, _) in held_files(self.reader(), task.checkpoint)? {
-                        self.untruncated(number, file)?;
+                    for (file, _) in checkpoint_files(self.reader(), task.checkpoint)? {
+                        self.cancel_truncate(number, file)?;
                     }
                 } else {
-                    self.untruncated(number, record.file)?;
+                    self.cancel_truncate(number, record.file)?;
                 }
                 Ok(Some(
-                    "not rolled back: the cells are as the servers have them",
+                    "not rolled back: the cells stay as the servers have them",
                 ))
             }
             (None, Some(task)) if task.task == TASK_MAKE => {
-                self.settle(number)?;
-                self.unmake(number, record.file, task)?;
-                Ok(Some("not made: what servers have of it is dropped"))
+                self.complete_intent(number)?;
+                self.cancel_make(number, record.file, task)?;
+                Ok(Some("not made: servers that have it drop it"))
             }
             _ => Ok(None),
         }
     }
 
-    /// The size is not set: the servers are asked for it.
-    fn untruncated(&mut self, number: u64, file: u64) -> Result<(), MetaError> {
+    /// Cancels the truncate of a file: the servers are asked for its size.
+    fn cancel_truncate(&mut self, number: u64, file: u64) -> Result<(), MetaError> {
         let Some(inode) = keys::inode(self.reader(), file)? else {
             return Ok(());
         };
@@ -56,13 +58,13 @@ impl Tx<'_, '_> {
         }
         let inode = self.change(file, &inode);
         (inode.truncate, inode.truncate_raced, inode.size_exact) = (0, false, false);
-        // Its writers know as little of the size.
+        // Its writers do not know the size either.
         self.open_files().wrote(file);
         self.state().unsettled().note(file);
         Ok(())
     }
 
-    fn unmake(
+    fn cancel_make(
         &mut self,
         number: u64,
         file: u64,
@@ -79,7 +81,7 @@ impl Tx<'_, '_> {
         }
         found.state = CHECKPOINT_GOING;
         self.put(CHECKPOINTS, &key, &found);
-        self.owe(&IntentRecord {
+        self.add_intent(&IntentRecord {
             file,
             delete: None,
             truncate: None,

@@ -1,5 +1,5 @@
-//! The invariants of the namespace, from the bytes in the engine. The key layout is written down
-//! here a second time on purpose: it must not change.
+//! The invariants of the namespace, checked on the bytes in the engine. The key layout is repeated
+//! here on purpose: it must not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -7,7 +7,7 @@ use std::ops::{Bound, ControlFlow};
 use prost::Message;
 use weft_kv::{OrderedKv, Reader, Space};
 use weft_meta::record::{
-    CheckpointRecord, CountersRecord, EntryRecord, HeldRecord, InlineRecord, InodeRecord,
+    CheckpointRecord, CountersRecord, EntryRecord, HoldRecord, InlineRecord, InodeRecord,
     IntentRecord, OrphanRecord, QuotaRecord, TreeFileRecord, XattrRecord,
 };
 
@@ -94,19 +94,19 @@ pub fn invariants(kv: &dyn OrderedKv) {
         if inode.truncate != 0 {
             assert!(
                 !inode.size_exact,
-                "a size is exact while a truncate is owed"
+                "a size is exact while a truncate is pending"
             );
-            let owed = intents.iter().find(|(number, _)| *number == inode.truncate);
-            let owed = &owed.expect("the truncate is owed").1;
-            let of_tree = owed.checkpoint.as_ref().filter(|task| task.image != 0);
-            assert!(owed.file == *id || of_tree.is_some());
+            let intent = intents.iter().find(|(number, _)| *number == inode.truncate);
+            let intent = &intent.expect("the truncate is pending").1;
+            let of_tree = intent.checkpoint.as_ref().filter(|task| task.image != 0);
+            assert!(intent.file == *id || of_tree.is_some());
         }
         // Every directory leads to the root.
         let (mut at, mut steps) = (*id, 0);
         while inode.kind == DIRECTORY && inode.links > 0 && at != 1 && !images.contains_key(&at) {
             at = inodes[&at].parent;
             steps += 1;
-            assert!(steps <= inodes.len(), "directories form a circle");
+            assert!(steps <= inodes.len(), "directories form a cycle");
         }
     }
     for id in &orphans {
@@ -122,7 +122,7 @@ pub fn invariants(kv: &dyn OrderedKv) {
         if intent.delete.is_some() {
             assert!(
                 !inodes.contains_key(&intent.file),
-                "what is deleted is gone"
+                "a deleted file has no inode"
             );
         }
     }
@@ -163,9 +163,8 @@ pub fn invariants(kv: &dyn OrderedKv) {
     );
 }
 
-/// The ids of regular files that have an inode and may have cells, and of those a delete is owed
-/// for. A small file whose bytes lie in the namespace goes in one transaction, and nobody is owed
-/// anything.
+/// The ids of regular files that have an inode and may have cells, and of those with a pending
+/// delete. An inline file is deleted in one transaction, without an intent.
 pub fn regular_and_owed(kv: &dyn OrderedKv) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let reader = &*kv.snapshot().unwrap();
     let inodes = all::<InodeRecord>(reader, "inodes");
@@ -180,18 +179,18 @@ pub fn regular_and_owed(kv: &dyn OrderedKv) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let inodes = inodes.filter(|(key, inode)| living(number(key), inode));
     let intents = all::<IntentRecord>(reader, "intents");
     let intents = intents.iter().filter(|(_, intent)| intent.delete.is_some());
-    // The cells of a deleted file that checkpoints hold are owed to nobody yet, and not lost.
-    let held = all::<HeldRecord>(reader, "held").into_iter();
-    let held = held.filter(|(_, held)| held.deleted);
-    let owed = intents.map(|(_, intent)| intent.file);
+    // The cells of a deleted file with a hold have no delete yet, and are not lost.
+    let holds = all::<HoldRecord>(reader, "held").into_iter();
+    let holds = holds.filter(|(_, holds)| holds.deleted);
+    let deletes = intents.map(|(_, intent)| intent.file);
     (
         inodes.map(|(key, _)| number(key)).collect(),
-        owed.chain(held.map(|(key, _)| number(&key))).collect(),
+        deletes.chain(holds.map(|(key, _)| number(&key))).collect(),
     )
 }
 
-/// What users, groups and trees are said to use is what the inodes amount to; trees are those that
-/// directories say.
+/// The recorded usage of users, groups and trees is that of the inodes; trees are those that
+/// directories name.
 fn usage(reader: &dyn Reader, inodes: &BTreeMap<u64, InodeRecord>) {
     let records: BTreeMap<Vec<u8>, QuotaRecord> =
         all::<QuotaRecord>(reader, "quotas").into_iter().collect();
@@ -227,32 +226,29 @@ fn usage(reader: &dyn Reader, inodes: &BTreeMap<u64, InodeRecord>) {
         let bound = record.bytes_max.is_some() || record.files_max.is_some();
         assert!(record.files > 0 || bound, "an idle record of {payer:?}");
     }
-    assert!(
-        counted.is_empty(),
-        "used by somebody without a record: {counted:?}"
-    );
+    assert!(counted.is_empty(), "usage without a record: {counted:?}");
 }
 
-/// What checkpoints of trees keep fits together; `images`: root of each, and its directory and
+/// The records of checkpoints of trees agree; `images`: the root of each, with its directory and
 /// number.
 fn trees(
     reader: &dyn Reader,
     inodes: &BTreeMap<u64, InodeRecord>,
     images: &BTreeMap<u64, (u64, u64)>,
 ) {
-    let mut held: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut holds: BTreeMap<u64, u32> = BTreeMap::new();
     let mut pairs = BTreeSet::new();
     for (key, record) in all::<TreeFileRecord>(reader, "tree_files") {
         let (checkpoint, file) = (number(&key), number(&key[8..]));
         let frozen = inodes[&record.image].frozen.expect("an image is frozen");
         assert_eq!((frozen.checkpoint, frozen.source), (checkpoint, file));
-        *held.entry(file).or_default() += 1;
+        *holds.entry(file).or_default() += 1;
         pairs.insert((checkpoint, file));
     }
-    let counted = all::<HeldRecord>(reader, "held").into_iter();
-    let counted: BTreeMap<u64, HeldRecord> = counted.map(|(key, h)| (number(&key), h)).collect();
-    assert_eq!(held.len(), counted.len(), "holds");
-    for (file, count) in held {
+    let counted = all::<HoldRecord>(reader, "held").into_iter();
+    let counted: BTreeMap<u64, HoldRecord> = counted.map(|(key, h)| (number(&key), h)).collect();
+    assert_eq!(holds.len(), counted.len(), "holds");
+    for (file, count) in holds {
         assert_eq!(
             counted[&file].checkpoints, count,
             "checkpoints that hold {file}"

@@ -15,7 +15,7 @@ use weft_meta::{
 use weft_proto::fsck::Finding;
 use weft_proto::meta::*;
 
-/// What a check finds.
+/// The findings of a check.
 #[derive(Default)]
 pub struct Found(pub Vec<Finding>);
 
@@ -31,7 +31,7 @@ impl CheckObserver for Found {
 
 pub const ROOT_USER: u32 = 0;
 
-/// A volume and what keeps its engine alive.
+/// A volume, and the owner of its engine.
 pub struct Volume {
     pub kv: Arc<dyn OrderedKv>,
     pub meta: Namespace,
@@ -66,7 +66,7 @@ impl Volume {
         }
     }
 
-    /// A volume that is there.
+    /// An existing volume.
     pub fn opened(kv: Arc<dyn OrderedKv>) -> Volume {
         let meta = Namespace::open(kv.clone()).unwrap();
         Volume {
@@ -90,7 +90,7 @@ impl Volume {
         }
     }
 
-    /// The service starts again: what was only in memory is gone.
+    /// Restarts the service: its state in memory is lost.
     pub fn restart(&mut self) {
         self.meta = Namespace::open(self.kv.clone()).unwrap();
     }
@@ -118,7 +118,7 @@ impl Volume {
         self.meta.attach(now, client, request)
     }
 
-    /// Creates a file that nobody has open then.
+    /// Creates a file that no client has open.
     pub fn create(&mut self, uid: u32, path: &str, mode: u32) -> Result<Attributes, MetaError> {
         let request = creating(uid, path, mode, true);
         let attached = self.attach(1, &request)?;
@@ -272,7 +272,7 @@ impl Volume {
         Ok(reply.entries.iter().map(name).collect())
     }
 
-    /// Carries every delete through, as the service would.
+    /// Carries out every delete, as the service would.
     pub fn carry_deletes(&mut self) -> Vec<u64> {
         let mut files = Vec::new();
         for intent in self.meta.pending_intents(1000).unwrap() {
@@ -298,7 +298,7 @@ pub fn who(uid: u32) -> Credentials {
     }
 }
 
-/// A path from the root that follows a link in the last place; `@` in front: does not.
+/// A path from the root that follows a link in the last place, unless it begins with `@`.
 pub fn at(path: &str) -> Target {
     let (path, follow) = match path.strip_prefix('@') {
         Some(path) => (path, false),

@@ -1,5 +1,5 @@
-//! A file system of the simplest kind: a vector of nodes, names in maps, everything else counted.
-//! It shares nothing with the namespace but the codes of errors.
+//! The simplest file system: a vector of nodes, names in maps, everything else counted. It shares
+//! only the error codes with the namespace.
 
 #![allow(dead_code, reason = "compiled once more as a test of its own")]
 
@@ -73,7 +73,7 @@ impl Oracle {
         self.children(directory)?.get(name).copied()
     }
 
-    /// Found by looking through everything.
+    /// Found by a search of all nodes.
     fn parent(&self, id: Id) -> Id {
         let holds = |at: &Id| {
             self.children(*at)
@@ -306,7 +306,7 @@ impl Oracle {
         Ok(self.show(id))
     }
 
-    /// May the caller take this name away?
+    /// Whether the caller may remove this name.
     fn removable(&self, uid: u32, directory: Id, id: Id) -> Result<(), Code> {
         if !self.allowed(uid, directory, 2) {
             return Err(Code::Permission);
@@ -362,7 +362,7 @@ impl Oracle {
         Ok("0".into())
     }
 
-    /// `below` is `above`, or lies somewhere in it.
+    /// Whether `below` is `above`, or below it.
     fn contains(&self, above: Id, below: Id) -> bool {
         above == below
             || self.children(above).is_some_and(|children| {

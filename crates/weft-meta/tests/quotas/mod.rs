@@ -1,5 +1,5 @@
-//! What users, groups and trees use, and what bounds do. The check of the namespace's invariants
-//! compares every usage with the inodes, so each test's end proves that all was counted.
+//! Usage and bounds of users, groups and trees. The check of the namespace's invariants compares
+//! every usage with the inodes, so the end of each test proves that everything was counted.
 
 use prost::Message;
 use weft_kv::{Batch, MemKv, OrderedKv, Space};
@@ -61,7 +61,7 @@ fn tree_used(v: &Volume, path: &str) -> (u64, u64) {
     used(v, Payer::Tree(v.stat(0, path).unwrap().id))
 }
 
-/// Writes a file with cells as its writer tells it when it closes.
+/// Writes a file with cells, and reports that as its writer does when it closes the file.
 fn write(v: &mut Volume, uid: u32, path: &str, size: u64) -> Result<u64, MetaError> {
     let mut request = creating(uid, path, 0o666, false);
     request.write = true;
@@ -78,7 +78,7 @@ fn write(v: &mut Volume, uid: u32, path: &str, size: u64) -> Result<u64, MetaErr
     Ok(file)
 }
 
-/// Writes a small file, whose bytes lie with its metadata.
+/// Writes a small file, whose bytes are stored with its metadata.
 fn store(v: &mut Volume, uid: u32, path: &str, bytes: usize) -> Result<(), MetaError> {
     let mut request = creating(uid, path, 0o666, false);
     (request.write, request.inline) = (true, true);
@@ -97,7 +97,7 @@ fn store(v: &mut Volume, uid: u32, path: &str, bytes: usize) -> Result<(), MetaE
 }
 
 #[test]
-fn users_groups_and_trees_pay_for_what_is_theirs() {
+fn users_groups_and_trees_are_charged_for_their_files() {
     let mut v = Volume::mem();
     v.mkdir(0, "t", 0o777).unwrap();
     write(&mut v, 1, "t/a", 1000).unwrap();
@@ -127,7 +127,7 @@ fn users_groups_and_trees_pay_for_what_is_theirs() {
 }
 
 #[test]
-fn what_would_rise_above_a_bound_is_refused_and_changes_nothing() {
+fn an_operation_that_would_exceed_a_bound_is_refused_and_changes_nothing() {
     let mut v = Volume::mem();
     set(&v, Payer::User(1), "", (Some(100), Some(3))).unwrap();
     store(&mut v, 1, "a", 60).unwrap();
@@ -144,7 +144,7 @@ fn what_would_rise_above_a_bound_is_refused_and_changes_nothing() {
         error.contains("user 1 would use 4 files, and 3 are allowed"),
         "{error}"
     );
-    // Given away by root, too: who owns pays.
+    // Also when root changes the owner: the owner is charged.
     store(&mut v, 2, "other", 1).unwrap();
     refused!(v.chown(0, "other", Some(1), None), QuotaExceeded);
     refused!(v.truncate(1, "a", 61), QuotaExceeded);
@@ -152,7 +152,7 @@ fn what_would_rise_above_a_bound_is_refused_and_changes_nothing() {
     v.unlink(1, "b").unwrap();
     v.chown(0, "other", Some(1), None).unwrap();
     assert_eq!(used(&v, Payer::User(1)), (11, 3));
-    // A bound below what is used allows nothing more, and everything that is less.
+    // A bound below the usage allows no growth, but every reduction.
     set(&v, Payer::User(1), "", (Some(5), Some(1))).unwrap();
     refused!(store(&mut v, 1, "a", 11), QuotaExceeded);
     store(&mut v, 1, "a", 9).unwrap();
@@ -160,7 +160,7 @@ fn what_would_rise_above_a_bound_is_refused_and_changes_nothing() {
     v.unlink(1, "renamed").unwrap();
     set(&v, Payer::User(1), "", (None, None)).unwrap();
     v.create(1, "d", 0o644).unwrap();
-    // A tree has a name.
+    // A tree is named by its path.
     v.mkdir(0, "e", 0o755).unwrap();
     v.mkdir(0, "e/in", 0o755).unwrap();
     set(&v, Payer::Tree(0), "e/in", (None, Some(1))).unwrap();
@@ -173,20 +173,20 @@ fn what_would_rise_above_a_bound_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_has_been_written_is_counted_beyond_the_bound() {
+fn written_bytes_are_charged_beyond_the_bound() {
     let mut v = Volume::mem();
     set(&v, Payer::Group(1), "", (Some(1000), None)).unwrap();
     write(&mut v, 1, "f", 5000).unwrap();
     assert_eq!(used(&v, Payer::Group(1)), (5000, 1));
     refused!(store(&mut v, 1, "g", 1), QuotaExceeded);
-    // A cut is owed first, and counts when the servers have made it.
+    // A truncate is an intent first, and counts when the servers have done it.
     let Truncation::Pending(intent) = v.truncate(1, "f", 400).unwrap() else {
         panic!("the servers have bytes of it");
     };
     assert_eq!(used(&v, Payer::Group(1)), (5000, 2));
     v.meta.truncate_done(intent.number(), 20).unwrap();
     assert_eq!(used(&v, Payer::Group(1)), (400, 2));
-    // GrowingFile by a truncate counts at once: several together do not pass by one bound.
+    // Growth by a truncate counts at once: several together cannot exceed a bound.
     v.truncate(1, "f", 900).unwrap();
     refused!(v.truncate(1, "g", 600), QuotaExceeded);
     v.check();
@@ -210,7 +210,7 @@ fn leave(v: &mut Volume, client: u64, file: u64, forks: bool) {
     v.meta.report(client, &report).unwrap();
 }
 
-/// Whether the service is to ask for a file's lengths; if so, the answer.
+/// Whether the service must ask for a file's lengths; if so, this is the answer.
 fn settles(v: &Volume, file: u64, answer: (u64, u64)) -> bool {
     let taken = v.meta.take_unsettled(0, 9).unwrap().0;
     let asked = taken.iter().any(|of| of.file == file);
@@ -221,12 +221,12 @@ fn settles(v: &Volume, file: u64, answer: (u64, u64)) -> bool {
 }
 
 #[test]
-fn other_forks_are_charged_when_the_servers_have_said_how_long_they_are() {
+fn other_forks_are_charged_when_the_servers_have_reported_their_length() {
     let mut v = Volume::mem();
     let file = write(&mut v, 1, "f", 1000).unwrap();
     assert_eq!(used(&v, Payer::User(1)), (1000, 1));
-    assert!(!settles(&v, file, (0, 0)), "nobody wrote other forks");
-    // Who comes last does not know what others wrote.
+    assert!(!settles(&v, file, (0, 0)), "no client wrote other forks");
+    // The last writer does not know what others wrote.
     join(&mut v, 1, "f");
     join(&mut v, 2, "f");
     leave(&mut v, 1, file, true);
@@ -236,23 +236,23 @@ fn other_forks_are_charged_when_the_servers_have_said_how_long_they_are() {
     assert!(v.stat(0, "f").unwrap().size_exact);
     assert_eq!(v.stat(0, "f").unwrap().size, 1000);
     assert_eq!(used(&v, Payer::User(1)), (1500, 1));
-    // Writers of `data` alone change nothing of it.
+    // Writers of only `data` do not change that.
     join(&mut v, 1, "f");
     leave(&mut v, 1, file, false);
     assert!(!settles(&v, file, (0, 0)));
     assert_eq!(used(&v, Payer::User(1)), (1500, 1));
-    // Who vanishes may have written them, also where somebody else goes on.
+    // A client that vanishes may have written them, also while another one continues.
     join(&mut v, 1, "f");
     join(&mut v, 2, "f");
     v.meta.session_ended(1).unwrap();
     leave(&mut v, 2, file, false);
     assert!(settles(&v, file, (1000, 700)));
     assert_eq!(used(&v, Payer::User(1)), (1700, 1));
-    // They count for a bound, and go with the file.
+    // They count for a bound, and are removed with the file.
     set(&v, Payer::User(1), "", (Some(1800), None)).unwrap();
     refused!(store(&mut v, 1, "g", 101), QuotaExceeded);
     v.chown(0, "f", Some(2), None).unwrap();
-    // What was refused is there, and empty.
+    // The refused file exists, and is empty.
     assert_eq!(used(&v, Payer::User(1)), (0, 1));
     assert_eq!(used(&v, Payer::User(2)), (1700, 1));
     v.unlink(0, "f").unwrap();
@@ -260,7 +260,7 @@ fn other_forks_are_charged_when_the_servers_have_said_how_long_they_are() {
 }
 
 #[test]
-fn trees_inherit_and_lie_one_within_the_other() {
+fn trees_are_inherited_and_nested() {
     let mut v = Volume::mem();
     for path in ["t", "t/u", "t/u/w", "out"] {
         v.mkdir(0, path, 0o777).unwrap();
@@ -309,7 +309,7 @@ fn trees_inherit_and_lie_one_within_the_other() {
 }
 
 #[test]
-fn only_single_files_go_from_tree_to_tree() {
+fn only_files_with_one_name_move_between_trees() {
     let mut v = Volume::mem();
     for path in ["t", "t/d", "u", "u/d"] {
         v.mkdir(0, path, 0o777).unwrap();
@@ -330,7 +330,7 @@ fn only_single_files_go_from_tree_to_tree() {
     assert_eq!(tree_used(&v, "t"), (60, 3));
     v.link(0, "t/d/big", "t/again").unwrap();
     refused!(v.rename(0, "t/again", "u/again"), CrossDevice);
-    // A directory with a quota of its own moves within what it lies in.
+    // A directory with a quota moves within the tree that contains it.
     tree(&v, "u/d", None, None);
     v.rename(0, "u/d", "d").unwrap();
     refused!(v.rename(0, "d", "t/d2"), CrossDevice);
@@ -338,7 +338,7 @@ fn only_single_files_go_from_tree_to_tree() {
 }
 
 #[test]
-fn what_is_deleted_and_open_is_charged_until_it_goes() {
+fn an_open_deleted_file_is_charged_until_it_is_removed() {
     let mut v = Volume::mem();
     v.mkdir(0, "t", 0o777).unwrap();
     let id = tree(&v, "t", Some(100), None).id;
@@ -355,7 +355,7 @@ fn what_is_deleted_and_open_is_charged_until_it_goes() {
 }
 
 #[test]
-fn only_root_sets_bounds_and_others_see_their_own() {
+fn only_root_sets_bounds_and_others_see_theirs() {
     let mut v = Volume::mem();
     v.mkdir(1, "mine", 0o755).unwrap();
     tree(&v, "mine", None, Some(5));
@@ -386,7 +386,7 @@ fn only_root_sets_bounds_and_others_see_their_own() {
         target: at("hidden/x"),
     };
     refused!(v.meta.quotas_of(&request), Permission);
-    // A page goes on behind the last one.
+    // A page continues after the previous one.
     let request = ListQuotasRequest {
         who: who(0),
         kind: QuotaKind::Group as i32,
@@ -412,7 +412,7 @@ fn a_volume_that_was_never_counted_is_counted_when_it_is_opened() {
         b"volume".to_vec(),
         Some(volume.encode_to_vec()),
     )];
-    // A crash while it was counted the last time left nothing, or all of it.
+    // A crash during an earlier count left nothing, or all of it.
     for (kind, id) in [(1_u8, 1_u64), (1, 2), (1, 0), (2, 0), (2, 1), (2, 2)] {
         changes.push((
             Space("quotas"),
@@ -430,7 +430,7 @@ fn a_volume_that_was_never_counted_is_counted_when_it_is_opened() {
 }
 
 #[test]
-fn sparse_files_may_amount_to_more_than_a_number_holds() {
+fn the_usage_of_sparse_files_may_exceed_64_bits() {
     let mut v = Volume::mem();
     let most = i64::MAX as u64;
     for name in ["a", "b", "c"] {
@@ -445,7 +445,7 @@ fn sparse_files_may_amount_to_more_than_a_number_holds() {
 }
 
 #[test]
-fn a_damaged_record_stops_no_repair() {
+fn a_damaged_record_does_not_block_repairs() {
     let mut v = Volume::mem();
     store(&mut v, 1, "f", 5).unwrap();
     let key = [&[1][..], &1_u64.to_be_bytes()].concat();
@@ -490,7 +490,7 @@ impl weft_meta::CheckObserver for Findings<'_> {
 }
 
 #[test]
-fn a_reopened_volume_knows_its_bounds() {
+fn a_reopened_volume_enforces_its_bounds() {
     let mut v = Volume::mem();
     set(&v, Payer::User(1), "", (None, Some(0))).unwrap();
     v.meta = Namespace::open(v.kv.clone()).unwrap();

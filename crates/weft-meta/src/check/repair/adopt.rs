@@ -1,10 +1,10 @@
-//! Adopting cells: an inode for cells that have none.
+//! Adopting cells: making an inode for cells without one.
 
 use weft_proto::fsck::{AdoptFileRequest, RepairNamespaceReply};
 use weft_proto::meta::FileKind;
 
-use super::lost_found::{KNOWN, bare, put_known, revive};
-use super::outcome::{done, gone, nothing};
+use super::lost_found::{KNOWN, default_inode, recreate_inode, set_attribute};
+use super::outcome::{done, not_repaired, obsolete};
 use crate::error::MetaError;
 use crate::records::keys;
 use crate::records::record::{InodeRecord, LayoutRecord};
@@ -24,12 +24,12 @@ pub(crate) fn adopt_file(
     volume.transact(|tx| {
         tx.force();
         let found = match keys::inode(tx.reader(), id) {
-            Err(MetaError::Corrupt { .. }) => return Ok(nothing()),
+            Err(MetaError::Corrupt { .. }) => return Ok(not_repaired()),
             found => found?,
         };
         let Some(inode) = found else {
             if request.instead_of.is_some() {
-                return Ok(gone());
+                return Ok(obsolete());
             }
             let inode = InodeRecord {
                 layout: Some(layout.clone()),
@@ -37,25 +37,25 @@ pub(crate) fn adopt_file(
                 size_exact: false,
                 modified: request.modified,
                 written: request.modified,
-                ..bare(FileKind::Regular, now)
+                ..default_inode(FileKind::Regular, now)
             };
-            return Ok(done(revive(tx, id, inode, &request.known, now)?));
+            return Ok(done(recreate_inode(tx, id, inode, &request.known, now)?));
         };
         let known = inode.layout.as_ref().map(weft_proto::meta::Layout::from);
         let doubted = known.is_some() && known == request.instead_of;
         let sound = known.is_some_and(|known| weft_layout::Layout::try_from(&known).is_ok());
-        // A client that has it open would go on using the old layout.
+        // A client that has it open would continue to use the old layout.
         let in_use = tx.open_files().is_open(id) || inode.truncate != 0;
         if doubted && in_use {
-            return Ok(nothing());
+            return Ok(not_repaired());
         }
         if sound && !doubted || !inode.is(FileKind::Regular) {
-            return Ok(gone());
+            return Ok(obsolete());
         }
         let inode = tx.change(id, &inode);
         inode.layout = Some(layout.clone());
         inode.size_exact = inode.inline;
-        put_known(tx, id, KNOWN, request.known.as_bytes())?;
-        Ok(done("given a layout that fits its cells".to_owned()))
+        set_attribute(tx, id, KNOWN, request.known.as_bytes())?;
+        Ok(done("got a layout that fits its cells".to_owned()))
     })
 }

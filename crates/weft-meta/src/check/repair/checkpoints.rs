@@ -6,15 +6,15 @@ use weft_kv::scan_prefix;
 use weft_proto::fsck::Finding;
 use weft_proto::meta::FileKind;
 
-use super::outcome::{Outcome, done, gone};
+use super::outcome::{RepairResult, done, obsolete};
 use crate::records::keys::{self, CHECKPOINTS, TREE_FILES, readable, with_name};
 use crate::records::record::{CHECKPOINT_THERE, CheckpointRecord};
 use crate::tx::Tx;
 
-pub(super) fn checkpoint_unknown(tx: &mut Tx<'_, '_>, finding: &Finding, now: i64) -> Outcome {
+pub(super) fn checkpoint_unknown(tx: &mut Tx<'_, '_>, finding: &Finding, now: i64) -> RepairResult {
     let (file, number) = (finding.file, finding.expected);
     let Some(inode) = readable(tx.reader(), file)?.filter(|i| i.is(FileKind::Regular)) else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let mut listed = false;
     scan_prefix(
@@ -32,7 +32,7 @@ pub(super) fn checkpoint_unknown(tx: &mut Tx<'_, '_>, finding: &Finding, now: i6
         .get(TREE_FILES, &keys::pair(number, file))?
         .is_some();
     if listed || keys::intent(tx.reader(), number)?.is_some() {
-        return Ok(gone());
+        return Ok(obsolete());
     }
     let name = format!("lost-{number}");
     let record = CheckpointRecord {

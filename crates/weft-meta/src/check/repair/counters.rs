@@ -2,13 +2,13 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use super::outcome::{Outcome, done, gone};
+use super::outcome::{RepairResult, done, obsolete};
 use crate::error::MetaError;
 use crate::quota::{corrected, count_usage, stored_records};
 use crate::records::keys::{self, INODES, INTENTS, QUOTAS};
 use crate::tx::Tx;
 
-pub(super) fn counter(tx: &mut Tx<'_, '_>) -> Outcome {
+pub(super) fn counter(tx: &mut Tx<'_, '_>) -> RepairResult {
     let count = |space| -> Result<(u64, u64), MetaError> {
         let (mut count, mut last) = (0, 0);
         let all = (Bound::Unbounded, Bound::Unbounded);
@@ -27,14 +27,14 @@ pub(super) fn counter(tx: &mut Tx<'_, '_>) -> Outcome {
     counters.next_id = counters.next_id.max(last_inode + 1);
     counters.next_intent = counters.next_intent.max(last_intent + 1);
     Ok(if before == *counters {
-        gone()
+        obsolete()
     } else {
-        done("set right".to_owned())
+        done("corrected".to_owned())
     })
 }
 
-/// Counts the usage of all payers from the inodes.
-pub(super) fn usage(tx: &mut Tx<'_, '_>) -> Outcome {
+/// Recounts the usage of all payers from the inodes.
+pub(super) fn usage(tx: &mut Tx<'_, '_>) -> RepairResult {
     let used = count_usage(tx.reader())?;
     let (records, damaged) = stored_records(tx.reader())?;
     let wrong = corrected(records, &used);
@@ -46,8 +46,8 @@ pub(super) fn usage(tx: &mut Tx<'_, '_>) -> Outcome {
         tx.put_quota(*payer, record);
     }
     Ok(if right {
-        gone()
+        obsolete()
     } else {
-        done("counted anew".to_owned())
+        done("recounted".to_owned())
     })
 }

@@ -1,4 +1,4 @@
-//! Dispatch: the repair of each fault.
+//! Dispatch of findings to the repair of their fault.
 
 use weft_proto::fsck::{Fault, FileState, Finding};
 
@@ -8,11 +8,11 @@ use super::inodes::{no_inode, no_layout};
 use super::names::{
     circle, entries, entry_kind, links, no_directory, no_name, orphan, parent, second_name,
 };
-use super::outcome::{Outcome, nothing};
+use super::outcome::{RepairResult, not_repaired};
 use super::records::damaged_record;
 use super::removed::{id_removed, removed};
 use super::sizes::{
-    attribute_bytes, delete_owed, fork_bytes, inline_bytes_of_cells, inline_size, refused, size,
+    attribute_bytes, fork_bytes, inline_bytes_of_cells, inline_size, refused, size, stray_delete,
     truncate_lost,
 };
 use crate::tx::{Tx, Volume};
@@ -23,10 +23,10 @@ pub(crate) fn repair(
     now: i64,
     finding: &Finding,
     seen: Option<&FileState>,
-) -> Outcome {
+) -> RepairResult {
     let Ok(fault) = Fault::try_from(finding.fault) else {
-        // A fault of a newer peer.
-        return Ok(nothing());
+        // A newer peer reported it.
+        return Ok(not_repaired());
     };
     volume.transact(|tx| {
         tx.force();
@@ -34,14 +34,14 @@ pub(crate) fn repair(
     })
 }
 
-/// Names every fault, so that a new one must be given a repair, or none, here.
+/// Lists every fault, so that a new one must get a repair, or none, here.
 fn repair_fault(
     volume: &Volume,
     tx: &mut Tx<'_, '_>,
     (fault, finding): (Fault, &Finding),
     seen: Option<&FileState>,
     now: i64,
-) -> Outcome {
+) -> RepairResult {
     let file = finding.file;
     match fault {
         Fault::Record => damaged_record(volume, tx, finding, now),
@@ -58,7 +58,7 @@ fn repair_fault(
         Fault::XattrBytes => attribute_bytes(tx, file),
         Fault::InlineBytes => inline_bytes_of_cells(volume, tx, file, now),
         Fault::InlineSize => inline_size(tx, file),
-        Fault::DeleteOwed => delete_owed(tx, finding),
+        Fault::DeleteOwed => stray_delete(tx, finding),
         Fault::TruncateLost => truncate_lost(tx, finding),
         Fault::Refused => refused(tx, finding.expected),
         Fault::Counter => counter(tx),
@@ -88,6 +88,6 @@ fn repair_fault(
         | Fault::Unreadable
         | Fault::IndexRecord
         | Fault::Lost
-        | Fault::Unproven => Ok(nothing()),
+        | Fault::Unproven => Ok(not_repaired()),
     }
 }

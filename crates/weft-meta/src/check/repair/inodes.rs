@@ -1,4 +1,4 @@
-//! Repairs of inodes that are missing, or that say what cannot be so.
+//! Repairs of inodes that are missing or contradictory.
 
 use std::ops::ControlFlow;
 
@@ -6,8 +6,8 @@ use weft_kv::scan_prefix;
 use weft_proto::fsck::Finding;
 use weft_proto::meta::{FileKind, ROOT};
 
-use super::lost_found::{bare, revive, some_layout};
-use super::outcome::{Outcome, done, gone};
+use super::lost_found::{default_inode, recreate_inode, some_layout};
+use super::outcome::{RepairResult, done, obsolete};
 use super::scans::{count_entries, inline_bytes, names_by_scan};
 use super::set::change;
 use crate::check::contradiction::contradiction;
@@ -16,7 +16,7 @@ use crate::records::keys::{CHECKPOINTS, ENTRIES, INLINE, INODES, XATTRS, readabl
 use crate::records::record::InodeRecord;
 use crate::tx::{Tx, Volume};
 
-/// The kind by which the entries of an inode know it.
+/// The kind of an inode according to its entries.
 pub(super) fn kind_by_names(tx: &Tx<'_, '_>, file: u64) -> Result<FileKind, MetaError> {
     if file == ROOT || count_entries(tx, file)?.entries > 0 {
         return Ok(FileKind::Directory);
@@ -26,7 +26,7 @@ pub(super) fn kind_by_names(tx: &Tx<'_, '_>, file: u64) -> Result<FileKind, Meta
     Ok(kind.unwrap_or(FileKind::Regular))
 }
 
-/// An inode with what other records of it say.
+/// A new inode with what other records say about it.
 pub(super) fn empty_inode(
     volume: &Volume,
     tx: &Tx<'_, '_>,
@@ -39,7 +39,7 @@ pub(super) fn empty_inode(
     } else {
         FileKind::Regular
     };
-    let mut inode = bare(kind, now);
+    let mut inode = default_inode(kind, now);
     if kind == FileKind::Regular {
         inode.layout = Some(some_layout(volume, file, now)?);
         let bytes = inline_bytes(tx, file)?;
@@ -54,10 +54,10 @@ pub(super) fn no_inode(
     tx: &mut Tx<'_, '_>,
     finding: &Finding,
     now: i64,
-) -> Outcome {
+) -> RepairResult {
     let file = finding.file;
     if tx.reader().get(INODES, &file.to_be_bytes())?.is_some() {
-        return Ok(gone());
+        return Ok(obsolete());
     }
     let names = names_by_scan(tx, file)?;
     let kind = kind_by_names(tx, file)?;
@@ -69,7 +69,7 @@ pub(super) fn no_inode(
         })?;
     }
     if !evidence {
-        return Ok(gone());
+        return Ok(obsolete());
     }
     if !names.is_empty() && !matches!(kind, FileKind::Regular | FileKind::Directory) {
         for name in names {
@@ -79,16 +79,14 @@ pub(super) fn no_inode(
                 inode.size = inode.size.saturating_sub(1);
             }
         }
-        return Ok(done(
-            "removed: nothing but the name was left of it".to_owned(),
-        ));
+        return Ok(done("removed: only its name was left".to_owned()));
     }
     let inode = empty_inode(volume, tx, file, kind, now)?;
-    let known = format!("inode {file} was not there; owner, mode and times are not known");
-    Ok(done(revive(tx, file, inode, &known, now)?))
+    let known = format!("inode {file} was missing; owner, mode and times are unknown");
+    Ok(done(recreate_inode(tx, file, inode, &known, now)?))
 }
 
-pub(super) fn no_layout(volume: &Volume, tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome {
+pub(super) fn no_layout(volume: &Volume, tx: &mut Tx<'_, '_>, file: u64, now: i64) -> RepairResult {
     let layout = some_layout(volume, file, now)?;
     change(tx, file, |tx, node| {
         let known = node
@@ -104,9 +102,9 @@ pub(super) fn no_layout(volume: &Volume, tx: &mut Tx<'_, '_>, file: u64, now: i6
     })
 }
 
-/// Makes an inode say what can be so. What only files have says that it is a file; else its names
-/// say what it is.
-pub(super) fn straighten(tx: &mut Tx<'_, '_>, file: u64, by_names: FileKind) -> Outcome {
+/// Removes the contradictions of an inode. One with attributes that only files have becomes a file;
+/// else its names determine its kind.
+pub(super) fn make_consistent(tx: &mut Tx<'_, '_>, file: u64, by_names: FileKind) -> RepairResult {
     change(tx, file, |tx, node| {
         if contradiction(&node.inode).is_none() {
             return Ok(false);

@@ -1,39 +1,39 @@
-//! `/lost+found`, and new inodes for records that have lost theirs.
+//! `/lost+found`, and new inodes for records whose inode is lost.
 
 use weft_proto::meta::{FileKind, ROOT};
 
 use super::scans::{count_entries, names_by_scan, xattr_bytes};
 use crate::error::MetaError;
-use crate::limits::KNOWN_MAX;
+use crate::limits::{LOST_NAME_MAX, LOST_NOTE_MAX};
 use crate::records::Node;
 use crate::records::keys::{self, ENTRIES, ORPHANS, XATTRS, readable};
 use crate::records::record::{InodeRecord, LayoutRecord, XattrRecord};
 use crate::servers::placement;
 use crate::tx::{Tx, Volume};
 
-/// The directory for files that have no place.
+/// The directory for files without a name.
 pub(super) const LOST_AND_FOUND: &[u8] = b"lost+found";
-/// What is known of a file that was found.
+/// The extended attribute with what is known about a recovered file.
 pub(super) const KNOWN: &[u8] = b"user.weft.lost";
-/// The bytes of a record that cannot be read.
+/// The extended attribute with the bytes of an unreadable record.
 pub(super) const RECORD: &[u8] = b"user.weft.lost.record";
 
-/// Sets an attribute of an inode that this transaction changes or makes.
-pub(super) fn put_known(
+/// Sets an extended attribute of an inode that this transaction changes or makes.
+pub(super) fn set_attribute(
     tx: &mut Tx<'_, '_>,
     id: u64,
     name: &[u8],
     value: &[u8],
 ) -> Result<(), MetaError> {
-    let value = value[..value.len().min(KNOWN_MAX)].to_vec();
+    let value = value[..value.len().min(LOST_NOTE_MAX)].to_vec();
     tx.put(XATTRS, &keys::with_name(id, name), &XattrRecord { value });
     let bytes = xattr_bytes(tx, id)?;
-    // The inode is among those that were changed: the default is not used.
+    // The transaction has changed the inode, so the default is not used.
     tx.change(id, &InodeRecord::default()).xattr_bytes = bytes;
     Ok(())
 }
 
-/// The directory for files that have no place; made if there is none.
+/// The directory for files without a name; made if there is none.
 fn lost_and_found(tx: &mut Tx<'_, '_>, now: i64) -> Result<Node, MetaError> {
     let root = Node {
         id: ROOT,
@@ -53,10 +53,10 @@ fn lost_and_found(tx: &mut Tx<'_, '_>, now: i64) -> Result<Node, MetaError> {
             let inode = InodeRecord {
                 parent: ROOT,
                 tree: root.inode.tree,
-                ..bare(FileKind::Directory, now)
+                ..default_inode(FileKind::Directory, now)
             };
             let kind = FileKind::Directory as i32;
-            tx.enter(&root, &name, (id, kind), now);
+            tx.add_entry(&root, &name, (id, kind), now);
             tx.change(ROOT, &root.inode).links += 1;
             tx.create(id, inode.clone())?;
             return Ok(Node { id, inode });
@@ -73,8 +73,9 @@ fn lost_and_found(tx: &mut Tx<'_, '_>, now: i64) -> Result<Node, MetaError> {
     unreachable!("an unbounded range does not end")
 }
 
-/// Names an inode in `/lost+found`; returns the path. The caller counts its links.
-pub(super) fn put_lost(
+/// Names an inode in `/lost+found`. Returns the id of that directory and the path. The caller
+/// counts the inode's links.
+pub(super) fn name_in_lost_found(
     tx: &mut Tx<'_, '_>,
     id: u64,
     kind: i32,
@@ -82,7 +83,8 @@ pub(super) fn put_lost(
     now: i64,
 ) -> Result<(u64, Vec<u8>), MetaError> {
     let directory = lost_and_found(tx, now)?;
-    let mut name = wish[..wish.len().min(200)].to_vec();
+    let wish = &wish[..wish.len().min(LOST_NAME_MAX)];
+    let mut name = wish.to_vec();
     let mut attempt = 0;
     while tx
         .reader()
@@ -90,26 +92,26 @@ pub(super) fn put_lost(
         .is_some()
     {
         attempt += 1;
-        name.truncate(wish.len().min(200));
+        name.truncate(wish.len());
         name.extend_from_slice(format!(".{attempt}").as_bytes());
     }
-    tx.enter(&directory, &name, (id, kind), now);
+    tx.add_entry(&directory, &name, (id, kind), now);
     if kind == FileKind::Directory as i32 {
         tx.change(directory.id, &directory.inode).links += 1;
     }
     Ok((directory.id, [b"/lost+found/", &name[..]].concat()))
 }
 
-/// Makes a new inode, under the old id, for which other records exist. Its names reach it again;
-/// without any it is put into `/lost+found`. Answers where it is.
-pub(super) fn revive(
+/// Makes a new inode under an id for which other records exist. Its names reach it again; without
+/// any it gets one in `/lost+found`. Returns where it is, in words.
+pub(super) fn recreate_inode(
     tx: &mut Tx<'_, '_>,
     id: u64,
     mut inode: InodeRecord,
     known: &str,
     now: i64,
 ) -> Result<String, MetaError> {
-    // First of all: files made below must not get its id.
+    // This comes first: files made below must not get its id.
     let counters = tx.counters()?;
     counters.next_id = counters.next_id.max(id + 1);
     let names = names_by_scan(tx, id)?;
@@ -132,7 +134,7 @@ pub(super) fn revive(
         }
     } else {
         let wish = format!("file-{id}");
-        let (parent, path) = put_lost(tx, id, inode.kind, wish.as_bytes(), now)?;
+        let (parent, path) = name_in_lost_found(tx, id, inode.kind, wish.as_bytes(), now)?;
         if directory {
             inode.parent = parent;
         }
@@ -142,12 +144,12 @@ pub(super) fn revive(
         tx.delete(ORPHANS, &id.to_be_bytes());
     }
     tx.create(id, inode)?;
-    put_known(tx, id, KNOWN, known.as_bytes())?;
-    Ok(format!("made anew, {shown}"))
+    set_attribute(tx, id, KNOWN, known.as_bytes())?;
+    Ok(format!("made again, {shown}"))
 }
 
-/// An inode of which nothing is known: only root may use it.
-pub(super) fn bare(kind: FileKind, now: i64) -> InodeRecord {
+/// An inode with defaults, which only root may use.
+pub(super) fn default_inode(kind: FileKind, now: i64) -> InodeRecord {
     let directory = kind == FileKind::Directory;
     InodeRecord {
         kind: kind as i32,
@@ -162,7 +164,7 @@ pub(super) fn bare(kind: FileKind, now: i64) -> InodeRecord {
     }
 }
 
-/// A layout for a file that has no cells.
+/// A layout for a file without cells.
 pub(super) fn some_layout(volume: &Volume, id: u64, now: i64) -> Result<LayoutRecord, MetaError> {
     placement::choose(&volume.state().servers().pool(now), id, None, None, b"")
 }

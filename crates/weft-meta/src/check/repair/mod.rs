@@ -1,9 +1,9 @@
-//! Repairs: one transaction each, which first looks whether the finding still holds.
+//! Repairs: one transaction each, which first checks whether the finding still holds.
 //!
 //! `dispatch.rs` names the repair of each fault; the other files have the repairs by subject.
 //!
-//! Invariant: a repair never discards what may be a user's data. What loses its place goes to
-//! `/lost+found`, and bytes that cannot be read to an extended attribute.
+//! Invariant: a repair never discards what may be a user's data. A file without a name goes to
+//! `/lost+found`, and an unreadable record to an extended attribute.
 
 mod adopt;
 mod checkpoints;

@@ -6,8 +6,8 @@ use weft_kv::scan_prefix;
 use weft_proto::fsck::Finding;
 use weft_proto::meta::ROOT;
 
-use super::lost_found::put_lost;
-use super::outcome::{Outcome, done, gone};
+use super::lost_found::name_in_lost_found;
+use super::outcome::{RepairResult, done, obsolete};
 use super::scans::{count_entries, names_by_scan};
 use super::set::{change, set};
 use crate::error::MetaError;
@@ -16,21 +16,21 @@ use crate::records::keys::{self, ENTRIES, ORPHANS, readable, with_name};
 use crate::records::record::{EntryRecord, InodeRecord};
 use crate::tx::Tx;
 
-pub(super) fn entry_kind(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
+pub(super) fn entry_kind(tx: &mut Tx<'_, '_>, finding: &Finding) -> RepairResult {
     let key = with_name(finding.parent, &finding.name);
     let Some(entry) = keys::entry(tx.reader(), finding.parent, &finding.name)? else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let inode = readable(tx.reader(), entry.id)?;
     let Some(inode) = inode.filter(|inode| inode.kind != entry.kind) else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let kind = inode.kind;
     tx.put(ENTRIES, &key, &EntryRecord { kind, ..entry });
-    Ok(done("set right".to_owned()))
+    Ok(done("corrected".to_owned()))
 }
 
-/// Takes one entry of a directory away, whatever it names.
+/// Removes one entry of a directory, whatever it names.
 pub(super) fn drop_name(
     tx: &mut Tx<'_, '_>,
     parent: u64,
@@ -48,7 +48,7 @@ pub(super) fn drop_name(
     Ok(())
 }
 
-pub(super) fn second_name(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome {
+pub(super) fn second_name(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> RepairResult {
     let names = names_by_scan(tx, file)?;
     let inode = readable(tx.reader(), file)?.filter(InodeRecord::is_directory);
     if inode.is_some() && file == ROOT && !names.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn second_name(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome {
         return Ok(done("all names of the root removed".to_owned()));
     }
     let Some(inode) = inode.filter(|_| names.len() > 1) else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let keep = names.iter().position(|n| n.parent == inode.parent);
     let keep = keep.unwrap_or(0);
@@ -69,10 +69,10 @@ pub(super) fn second_name(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome {
     Ok(done(format!("all names but {name} removed")))
 }
 
-pub(super) fn no_directory(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome {
+pub(super) fn no_directory(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> RepairResult {
     let inode = readable(tx.reader(), file)?;
     if inode.is_none_or(|inode| inode.is_directory()) {
-        return Ok(gone());
+        return Ok(obsolete());
     }
     let mut entries = Vec::new();
     scan_prefix(
@@ -90,7 +90,7 @@ pub(super) fn no_directory(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome 
         },
     )?;
     if entries.is_empty() {
-        return Ok(gone());
+        return Ok(obsolete());
     }
     let count = entries.len();
     for (key, record) in entries {
@@ -100,24 +100,24 @@ pub(super) fn no_directory(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome 
             continue;
         };
         let wish = [format!("file-{file}.").as_bytes(), &key[8..]].concat();
-        let (parent, _) = put_lost(tx, record.id, inode.kind, &wish, now)?;
+        let (parent, _) = name_in_lost_found(tx, record.id, inode.kind, &wish, now)?;
         if inode.is_directory() {
             tx.change(record.id, &inode).parent = parent;
         }
     }
-    Ok(done(format!("{count} of them put into /lost+found")))
+    Ok(done(format!("{count} of them moved to /lost+found")))
 }
 
-pub(super) fn no_name(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome {
+pub(super) fn no_name(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> RepairResult {
     let Some(inode) = readable(tx.reader(), file)? else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let orphan = tx.reader().get(ORPHANS, &file.to_be_bytes())?.is_some();
     if orphan || file == ROOT || !names_by_scan(tx, file)?.is_empty() {
-        return Ok(gone());
+        return Ok(obsolete());
     }
     let wish = format!("file-{file}");
-    let (parent, path) = put_lost(tx, file, inode.kind, wish.as_bytes(), now)?;
+    let (parent, path) = name_in_lost_found(tx, file, inode.kind, wish.as_bytes(), now)?;
     let inside = count_entries(tx, file)?;
     let inode = tx.change(file, &inode);
     inode.changed = now;
@@ -130,7 +130,7 @@ pub(super) fn no_name(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome {
     Ok(done(format!("named {path}")))
 }
 
-pub(super) fn links(tx: &mut Tx<'_, '_>, file: u64) -> Outcome {
+pub(super) fn links(tx: &mut Tx<'_, '_>, file: u64) -> RepairResult {
     change(tx, file, |tx, node| {
         let links = if node.inode.is_directory() {
             2 + count_entries(tx, file)?.directories
@@ -141,21 +141,21 @@ pub(super) fn links(tx: &mut Tx<'_, '_>, file: u64) -> Outcome {
     })
 }
 
-pub(super) fn parent(tx: &mut Tx<'_, '_>, file: u64) -> Outcome {
+pub(super) fn parent(tx: &mut Tx<'_, '_>, file: u64) -> RepairResult {
     change(tx, file, |tx, node| {
         let names = names_by_scan(tx, file)?;
         let parent = match names.first() {
             _ if file == ROOT => ROOT,
             Some(name) if names.len() == 1 => name.parent,
-            _ => return Ok(false),
+            Some(_) | None => return Ok(false),
         };
         Ok(set(&mut tx.change(file, &node.inode).parent, parent))
     })
 }
 
-pub(super) fn circle(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome {
+pub(super) fn circle(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> RepairResult {
     let Some(inode) = readable(tx.reader(), file)?.filter(InodeRecord::is_directory) else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let (mut at, mut steps) = (inode.parent, 0_u64);
     let bound = tx.counters()?.files + 1;
@@ -163,32 +163,32 @@ pub(super) fn circle(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> Outcome {
         steps += 1;
         match readable(tx.reader(), at)? {
             Some(inode) if at != ROOT && steps <= bound => at = inode.parent,
-            _ => return Ok(gone()),
+            _ => return Ok(obsolete()),
         }
     }
     for name in names_by_scan(tx, file)? {
         drop_name(tx, name.parent, &name.name, now)?;
     }
     let wish = format!("file-{file}");
-    let (parent, path) = put_lost(tx, file, inode.kind, wish.as_bytes(), now)?;
+    let (parent, path) = name_in_lost_found(tx, file, inode.kind, wish.as_bytes(), now)?;
     tx.change(file, &inode).parent = parent;
     let path = String::from_utf8_lossy(&path).into_owned();
     Ok(done(format!("named {path}")))
 }
 
-pub(super) fn orphan(tx: &mut Tx<'_, '_>, file: u64) -> Outcome {
+pub(super) fn orphan(tx: &mut Tx<'_, '_>, file: u64) -> RepairResult {
     let key = file.to_be_bytes();
     let there = tx.reader().get(ORPHANS, &key)?.is_some();
     let inode = readable(tx.reader(), file)?;
     if !there || (inode.is_some() && names_by_scan(tx, file)?.is_empty()) {
-        return Ok(gone());
+        return Ok(obsolete());
     }
     tx.delete(ORPHANS, &key);
     Ok(done("removed".to_owned()))
 }
 
-/// Sets what a directory counts of its entries.
-pub(super) fn entries(tx: &mut Tx<'_, '_>, file: u64) -> Outcome {
+/// Corrects a directory's count of entries.
+pub(super) fn entries(tx: &mut Tx<'_, '_>, file: u64) -> RepairResult {
     change(tx, file, |tx, node| {
         let entries = count_entries(tx, file)?.entries;
         Ok(set(&mut tx.change(file, &node.inode).size, entries))

@@ -1,24 +1,25 @@
-//! What became of a repair.
+//! The outcome of a repair.
 
 use weft_proto::fsck::RepairNamespaceReply;
 
 use crate::error::MetaError;
 
-pub(super) type Outcome = Result<RepairNamespaceReply, MetaError>;
+pub(super) type RepairResult = Result<RepairNamespaceReply, MetaError>;
 
-/// Nothing can be done.
-pub(super) fn nothing() -> RepairNamespaceReply {
+/// The finding cannot be repaired.
+pub(super) fn not_repaired() -> RepairNamespaceReply {
     RepairNamespaceReply::default()
 }
 
-/// It is not so any more.
-pub(super) fn gone() -> RepairNamespaceReply {
+/// The finding no longer holds.
+pub(super) fn obsolete() -> RepairNamespaceReply {
     RepairNamespaceReply {
         gone: true,
         done: String::new(),
     }
 }
 
+/// The finding is repaired; `what` says how.
 pub(super) fn done(what: String) -> RepairNamespaceReply {
     RepairNamespaceReply {
         gone: false,

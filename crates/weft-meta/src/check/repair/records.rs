@@ -5,9 +5,9 @@ use weft_kv::Reader;
 use weft_proto::fsck::Finding;
 use weft_proto::meta::FileKind;
 
-use super::inodes::{empty_inode, kind_by_names, straighten};
-use super::lost_found::{RECORD, put_known, revive};
-use super::outcome::{Outcome, done, gone, nothing};
+use super::inodes::{empty_inode, kind_by_names, make_consistent};
+use super::lost_found::{RECORD, recreate_inode, set_attribute};
+use super::outcome::{RepairResult, done, not_repaired, obsolete};
 use crate::check::damaged::RecordSpace;
 use crate::intents::Intent;
 use crate::records::keys::{self, readable};
@@ -21,36 +21,36 @@ pub(super) fn damaged_record(
     tx: &mut Tx<'_, '_>,
     finding: &Finding,
     now: i64,
-) -> Outcome {
+) -> RepairResult {
     let (key, file) = (&finding.name, finding.file);
     let Some(of) = RecordSpace::of(finding) else {
-        // A finding of a newer peer.
-        return Ok(nothing());
+        // A newer peer reported it.
+        return Ok(not_repaired());
     };
     if of == RecordSpace::Volume {
-        return Ok(nothing());
+        return Ok(not_repaired());
     }
     let space = of.space();
     let Some(bytes) = tx.reader().get(space, key)? else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     if of == RecordSpace::Inodes && InodeRecord::decode(bytes.as_slice()).is_ok() {
         let kind = kind_by_names(tx, file)?;
-        return straighten(tx, file, kind);
+        return make_consistent(tx, file, kind);
     }
     if can_be_read(tx.reader(), of, &bytes) {
-        return Ok(gone());
+        return Ok(obsolete());
     }
     tx.delete(space, key);
     if of == RecordSpace::Inodes {
         let kind = kind_by_names(tx, file)?;
         let inode = empty_inode(volume, tx, file, kind, now)?;
-        // It was counted: what is made anew counts once more.
+        // It was counted, and the new inode is counted again.
         let counters = tx.counters()?;
         counters.files = counters.files.saturating_sub(1);
         let known = format!("the inode of {file} could not be read");
-        let what = revive(tx, file, inode, &known, now)?;
-        put_known(tx, file, RECORD, &bytes)?;
+        let what = recreate_inode(tx, file, inode, &known, now)?;
+        set_attribute(tx, file, RECORD, &bytes)?;
         return Ok(done(what));
     }
     let Some(inode) = readable(tx.reader(), file)?.filter(|_| of != RecordSpace::Intents) else {
@@ -60,11 +60,11 @@ pub(super) fn damaged_record(
     if of == RecordSpace::Entries {
         inode.size = inode.size.saturating_sub(1);
         return Ok(done(
-            "removed; what it named is found without it".to_owned(),
+            "removed; a further check finds the file that it named".to_owned(),
         ));
     }
     if inode.is(FileKind::Regular) || inode.is_directory() {
-        put_known(tx, file, RECORD, &bytes)?;
+        set_attribute(tx, file, RECORD, &bytes)?;
     }
     Ok(done(
         "removed; its bytes are in user.weft.lost.record".to_owned(),
@@ -81,7 +81,7 @@ fn can_be_read(reader: &dyn Reader, space: RecordSpace, bytes: &[u8]) -> bool {
         RecordSpace::Orphans => OrphanRecord::decode(bytes).is_ok(),
         RecordSpace::Intents => IntentRecord::decode(bytes)
             .is_ok_and(|record| Intent::from_record(reader, 0, &record).is_ok()),
-        // No repair removes one.
+        // No repair removes such a record.
         RecordSpace::Volume => true,
     }
 }

@@ -1,31 +1,25 @@
-//! What other records say of an inode, as far as they can be read.
+//! What other records say about an inode, as far as they can be read.
 
 use std::ops::{Bound, ControlFlow};
 
 use weft_kv::scan_prefix;
 use weft_proto::meta::FileKind;
 
+use crate::check::entry_counts::EntryCounts;
 use crate::error::MetaError;
 use crate::records::keys::{self, ENTRIES, INLINE, XATTRS};
 use crate::records::record::{InlineRecord, XattrRecord};
 use crate::tx::Tx;
 
 /// A name of an inode.
-pub(super) struct Named {
+pub(super) struct NameOfInode {
     pub(super) parent: u64,
     pub(super) name: Vec<u8>,
     pub(super) kind: i32,
 }
 
-/// What a directory's entries are.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Inside {
-    pub(super) entries: u64,
-    pub(super) directories: u32,
-}
-
 /// All names of an inode. Cost: a scan of all entries.
-pub(super) fn names_by_scan(tx: &Tx<'_, '_>, id: u64) -> Result<Vec<Named>, MetaError> {
+pub(super) fn names_by_scan(tx: &Tx<'_, '_>, id: u64) -> Result<Vec<NameOfInode>, MetaError> {
     let mut found = Vec::new();
     let all = (Bound::Unbounded, Bound::Unbounded);
     tx.reader().scan(ENTRIES, all.0, all.1, &mut |key, value| {
@@ -33,7 +27,7 @@ pub(super) fn names_by_scan(tx: &Tx<'_, '_>, id: u64) -> Result<Vec<Named>, Meta
         if let Ok(record) = keys::entry_in(parent, value)
             && record.id == id
         {
-            found.push(Named {
+            found.push(NameOfInode {
                 parent,
                 name: key[8..].to_vec(),
                 kind: record.kind,
@@ -45,8 +39,8 @@ pub(super) fn names_by_scan(tx: &Tx<'_, '_>, id: u64) -> Result<Vec<Named>, Meta
 }
 
 /// Counts a directory's entries.
-pub(super) fn count_entries(tx: &Tx<'_, '_>, id: u64) -> Result<Inside, MetaError> {
-    let mut inside = Inside::default();
+pub(super) fn count_entries(tx: &Tx<'_, '_>, id: u64) -> Result<EntryCounts, MetaError> {
+    let mut inside = EntryCounts::default();
     scan_prefix(tx.reader(), ENTRIES, &id.to_be_bytes(), &mut |_, value| {
         inside.entries += 1;
         let record = keys::entry_in(id, value);
@@ -57,7 +51,7 @@ pub(super) fn count_entries(tx: &Tx<'_, '_>, id: u64) -> Result<Inside, MetaErro
     Ok(inside)
 }
 
-/// Bytes of an inode's extended attributes with their names.
+/// Bytes of an inode's extended attributes, names included.
 pub(super) fn xattr_bytes(tx: &Tx<'_, '_>, id: u64) -> Result<u64, MetaError> {
     let mut bytes = 0;
     scan_prefix(tx.reader(), XATTRS, &id.to_be_bytes(), &mut |key, value| {

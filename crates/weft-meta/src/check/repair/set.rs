@@ -1,29 +1,29 @@
-//! Setting one value of an inode.
+//! Correcting one value of an inode.
 
-use super::outcome::{Outcome, done, gone};
+use super::outcome::{RepairResult, done, obsolete};
 use crate::error::MetaError;
 use crate::records::Node;
 use crate::records::keys::readable;
 use crate::tx::Tx;
 
-/// Changes an inode, if there is something to change.
+/// Runs a repair on an inode, if it is there; `work` returns whether it changed something.
 pub(super) fn change(
     tx: &mut Tx<'_, '_>,
     file: u64,
     work: impl FnOnce(&mut Tx<'_, '_>, &Node) -> Result<bool, MetaError>,
-) -> Outcome {
+) -> RepairResult {
     let Some(inode) = readable(tx.reader(), file)? else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let changed = work(tx, &Node { id: file, inode })?;
     Ok(if changed {
-        done("set right".to_owned())
+        done("corrected".to_owned())
     } else {
-        gone()
+        obsolete()
     })
 }
 
-/// Sets a number; whether that changed it.
+/// Sets a value; returns whether that changed it.
 pub(super) fn set<T: PartialEq>(place: &mut T, value: T) -> bool {
     let changed = *place != value;
     *place = value;

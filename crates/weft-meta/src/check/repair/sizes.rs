@@ -3,8 +3,8 @@
 use weft_proto::fsck::Finding;
 use weft_proto::meta::FileKind;
 
-use super::lost_found::{KNOWN, bare, put_known, put_lost, some_layout};
-use super::outcome::{Outcome, done, gone, nothing};
+use super::lost_found::{KNOWN, default_inode, name_in_lost_found, set_attribute, some_layout};
+use super::outcome::{RepairResult, done, not_repaired, obsolete};
 use super::scans::{inline_bytes, xattr_bytes};
 use super::set::{change, set};
 use crate::intents::is_tree;
@@ -17,12 +17,12 @@ pub(super) fn inline_bytes_of_cells(
     tx: &mut Tx<'_, '_>,
     file: u64,
     now: i64,
-) -> Outcome {
+) -> RepairResult {
     let Some(inode) = readable(tx.reader(), file)?.filter(|inode| !inode.inline) else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let Some(data) = inline_bytes(tx, file)? else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let id = tx.next_id()?;
     let bytes = data.len() as u64;
@@ -35,33 +35,34 @@ pub(super) fn inline_bytes_of_cells(
         uid: inode.uid,
         gid: inode.gid,
         mode: inode.mode,
-        ..bare(FileKind::Regular, now)
+        ..default_inode(FileKind::Regular, now)
     };
     let wish = format!("file-{file}.inline");
-    let (_, path) = put_lost(tx, id, FileKind::Regular as i32, wish.as_bytes(), now)?;
+    let (_, path) = name_in_lost_found(tx, id, FileKind::Regular as i32, wish.as_bytes(), now)?;
     tx.create(id, found)?;
     let known = format!("inline bytes of file {file}, which has cells");
-    put_known(tx, id, KNOWN, known.as_bytes())?;
+    set_attribute(tx, id, KNOWN, known.as_bytes())?;
     Ok(done(format!("moved to {}", String::from_utf8_lossy(&path))))
 }
 
-pub(super) fn delete_owed(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
+pub(super) fn stray_delete(tx: &mut Tx<'_, '_>, finding: &Finding) -> RepairResult {
     let Some(intent) = keys::intent(tx.reader(), finding.expected)? else {
-        return Ok(gone());
+        return Ok(obsolete());
     };
     let named = tx.reader().get(INODES, &intent.file.to_be_bytes())?;
     if intent.delete.is_none() || named.is_none() {
-        return Ok(gone());
+        return Ok(obsolete());
     }
-    tx.settle(finding.expected)?;
+    tx.complete_intent(finding.expected)?;
     Ok(done("dropped; the file stays".to_owned()))
 }
 
-pub(super) fn truncate_lost(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
+pub(super) fn truncate_lost(tx: &mut Tx<'_, '_>, finding: &Finding) -> RepairResult {
     change(tx, finding.file, |tx, node| {
         let number = node.inode.truncate;
-        let owed = keys::intent(tx.reader(), number)?;
-        if number == 0 || owed.is_some_and(|owed| owed.file == node.id || is_tree(&owed)) {
+        let intent = keys::intent(tx.reader(), number)?;
+        let is_pending = intent.is_some_and(|of| of.file == node.id || is_tree(&of));
+        if number == 0 || is_pending {
             return Ok(false);
         }
         let inode = tx.change(node.id, &node.inode);
@@ -69,8 +70,8 @@ pub(super) fn truncate_lost(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
         inode.truncate_raced = false;
         inode.size_exact = inode.inline;
         if !inode.inline {
-            // The stored size is older: a writer that detaches without having written must not make
-            // it exact.
+            // The stored size is older: a writer that detaches without a write must not make it
+            // exact.
             tx.open_files().wrote(node.id);
             tx.state().unsettled().note(node.id);
         }
@@ -78,8 +79,8 @@ pub(super) fn truncate_lost(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
     })
 }
 
-/// A size that the cells do not confirm is no longer exact: readers ask the servers.
-pub(super) fn size(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
+/// Makes a size inexact that the cells do not confirm, so that readers ask the servers.
+pub(super) fn size(tx: &mut Tx<'_, '_>, finding: &Finding) -> RepairResult {
     let file = finding.file;
     let written_to = tx.may_be_written(file);
     change(tx, file, |tx, node| {
@@ -94,8 +95,8 @@ pub(super) fn size(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
     })
 }
 
-/// What is charged for other forks is what the servers have.
-pub(super) fn fork_bytes(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
+/// Charges other forks with the bytes that the servers have.
+pub(super) fn fork_bytes(tx: &mut Tx<'_, '_>, finding: &Finding) -> RepairResult {
     let file = finding.file;
     let written_to = tx.may_be_written(file);
     change(tx, file, |tx, node| {
@@ -108,8 +109,8 @@ pub(super) fn fork_bytes(tx: &mut Tx<'_, '_>, finding: &Finding) -> Outcome {
     })
 }
 
-/// Sets what an inode counts of its extended attributes.
-pub(super) fn attribute_bytes(tx: &mut Tx<'_, '_>, file: u64) -> Outcome {
+/// Corrects an inode's count of bytes of extended attributes.
+pub(super) fn attribute_bytes(tx: &mut Tx<'_, '_>, file: u64) -> RepairResult {
     change(tx, file, |tx, node| {
         let bytes = xattr_bytes(tx, file)?;
         Ok(set(&mut tx.change(file, &node.inode).xattr_bytes, bytes))
@@ -117,7 +118,7 @@ pub(super) fn attribute_bytes(tx: &mut Tx<'_, '_>, file: u64) -> Outcome {
 }
 
 /// Sets the size of an inline file to the length of its bytes.
-pub(super) fn inline_size(tx: &mut Tx<'_, '_>, file: u64) -> Outcome {
+pub(super) fn inline_size(tx: &mut Tx<'_, '_>, file: u64) -> RepairResult {
     change(tx, file, |tx, node| {
         if !node.inode.inline {
             return Ok(false);
@@ -135,11 +136,11 @@ pub(super) fn inline_size(tx: &mut Tx<'_, '_>, file: u64) -> Outcome {
     })
 }
 
-/// Gives up an intent that a server refuses for good.
-pub(super) fn refused(tx: &mut Tx<'_, '_>, number: u64) -> Outcome {
+/// Cancels an intent that a server refuses permanently.
+pub(super) fn refused(tx: &mut Tx<'_, '_>, number: u64) -> RepairResult {
     Ok(match tx.withdraw(number)? {
         Some(what) => done(what.to_owned()),
-        None if keys::intent(tx.reader(), number)?.is_some() => nothing(),
-        None => gone(),
+        None if keys::intent(tx.reader(), number)?.is_some() => not_repaired(),
+        None => obsolete(),
     })
 }

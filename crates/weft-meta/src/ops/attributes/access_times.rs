@@ -1,5 +1,5 @@
 //! Access times, which clients report when they end attachments. The mount decides which reads
-//! count (`relatime` and the like).
+//! count (`relatime` and similar).
 
 use weft_proto::meta::Accessed;
 
@@ -7,12 +7,12 @@ use crate::error::MetaError;
 use crate::records::keys::{self, INODES};
 use crate::tx::Volume;
 
-/// Notes when files, directories and links were read. A time only moves forward, and nothing else
-/// changes, not even the change time. Watchers are not told: a read by one client must not
+/// Stores when files, directories and links were read. A time only moves forward, and nothing else
+/// changes, not even the change time. Watchers are not notified: a read by one client must not
 /// invalidate what others have cached.
 ///
-/// Missing files and those that a checkpoint keeps are skipped. All are skipped if another client
-/// has delegated a directory among them: an access time is not worth a recall.
+/// Missing files and images are skipped. All are skipped if one of them is a directory that is
+/// delegated to another client: an access time is not worth a recall.
 pub(crate) fn note_accesses(volume: &Volume, accessed: &[Accessed]) {
     if accessed.is_empty() {
         return;
@@ -30,6 +30,6 @@ pub(crate) fn note_accesses(volume: &Volume, accessed: &[Accessed]) {
         Ok::<(), MetaError>(())
     });
     if let Err(error) = noted {
-        tracing::debug!(%error, count = accessed.len(), "times of access are not noted");
+        tracing::debug!(%error, count = accessed.len(), "access times are not stored");
     }
 }

@@ -1,4 +1,4 @@
-//! Attributes: reading and changing them, extended attributes, and times of access.
+//! Attributes: reading and changing them, and access times.
 
 mod access_times;
 mod set_attributes;

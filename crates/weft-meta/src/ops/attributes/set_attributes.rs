@@ -1,7 +1,7 @@
 //! SetAttributes: chmod, chown, utimens, the defaults of a directory for new files, and the layout
 //! of an empty file.
 //!
-//! One request may change several; either all of them change, or none.
+//! One request may change several attributes: all of them or none.
 
 use weft_proto::meta::{
     Credentials, FileKind, LayoutWish, SetAttributesRequest, StatReply, TimeWish,
@@ -45,7 +45,7 @@ pub(crate) fn set_attributes(
     })
 }
 
-/// What the request makes of an inode.
+/// The inode after a request, if the caller may make it.
 pub(crate) fn apply(
     volume: &Volume,
     id: u64,
@@ -76,7 +76,7 @@ pub(crate) fn apply(
             return Err(MetaError::NotDirectory { path: text(path) });
         }
         let record = WishRecord::from(wish);
-        // A wish that no file could get is refused here, not at each creation.
+        // An illegal wish is refused here, not at each creation.
         placement::choose(
             &volume.state().servers().pool(now),
             id,
@@ -92,11 +92,11 @@ pub(crate) fn apply(
     Ok(after)
 }
 
-/// Replaces a file's layout. Parts that the wish leaves out stay as they are; an empty wish is the
-/// volume's default.
+/// Replaces a file's layout. Fields that the wish leaves out stay as they are; an empty wish stands
+/// for the volume's default.
 ///
-/// This needs an empty file that no client has open. Only the servers know what forks other than
-/// `data` hold: the caller has asked them.
+/// The file must be empty, and no client may have it open. Only the servers know whether other
+/// forks than `data` are empty: the caller has asked them.
 fn relayout(
     volume: &Volume,
     tx: &mut Tx<'_, '_>,
@@ -149,6 +149,7 @@ fn relayout(
     Ok(after)
 }
 
+/// Whether a request changes anything.
 fn asks(request: &SetAttributesRequest) -> bool {
     request.mode.is_some()
         || request.uid.is_some()

@@ -11,7 +11,7 @@ use crate::records::record::{CheckpointRecord, CheckpointTaskRecord, IntentRecor
 use crate::records::{Node, keys};
 use crate::tx::Tx;
 
-/// Finds a regular file or a directory whose content the caller may change.
+/// Resolves a regular file or a directory whose content the caller may change.
 pub(super) fn writable_file(
     tx: &Tx<'_, '_>,
     who: &Credentials,
@@ -44,7 +44,8 @@ pub(super) fn shown(path: &[u8], name: &str) -> String {
     format!("{}, checkpoint {name}", text(path))
 }
 
-pub(super) fn owe_task(
+/// Adds an intent about a checkpoint of a file. Returns its number, too.
+pub(super) fn add_task_intent(
     tx: &mut Tx<'_, '_>,
     node: &Node,
     task: i32,
@@ -65,7 +66,7 @@ pub(super) fn owe_task(
             image: 0,
         }),
     };
-    let number = tx.owe(&record)?;
+    let number = tx.add_intent(&record)?;
     Ok((number, Intent::from_record(tx.reader(), number, &record)?))
 }
 

@@ -1,4 +1,4 @@
-//! What follows when all servers have done what was owed for a checkpoint of a file.
+//! The completion of an intent about a checkpoint of a file.
 
 use weft_proto::checkpoint::CheckpointInfo;
 
@@ -24,10 +24,10 @@ pub(crate) fn checkpoint_done(
             expected: "checkpoint",
         })?;
         if task.task == TASK_ROLL_BACK {
-            tx.sized(number, record.file, task.size, now)?;
+            tx.complete_truncate(number, record.file, task.size, now)?;
             return Ok(None);
         }
-        tx.settle(number)?;
+        tx.complete_intent(number)?;
         let key = keys::with_name(record.file, task.name.as_bytes());
         let found = record_of(tx.reader(), record.file, task.name.as_bytes())?;
         let Some(mut checkpoint) = found else {

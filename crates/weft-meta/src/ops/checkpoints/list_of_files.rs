@@ -1,4 +1,4 @@
-//! Which files of a directory have checkpoints of their own.
+//! ListFileCheckpoints: the checkpoints of the files in a directory.
 
 use std::ops::{Bound, ControlFlow};
 

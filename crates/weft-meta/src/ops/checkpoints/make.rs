@@ -1,9 +1,9 @@
-//! MakeCheckpoint: notes a checkpoint of a file or a tree, which the servers then make.
+//! MakeCheckpoint: adds the intent to make a checkpoint of a file or a tree.
 
 use weft_proto::checkpoint::MakeCheckpointRequest;
 use weft_proto::limits::NAME_MAX;
 
-use super::common::{intent_of, owe_task, shown, writable_file};
+use super::common::{add_task_intent, intent_of, shown, writable_file};
 use super::tree_make::make_tree;
 use crate::checkpoints::record_of;
 use crate::error::MetaError;
@@ -40,9 +40,9 @@ pub(crate) fn make_checkpoint(
             return intent_of(tx, number);
         }
         if node.inode.inline {
-            tx.need_cells(&mut node)?;
+            tx.require_cells(&mut node)?;
         }
-        let (number, intent) = owe_task(tx, &node, TASK_MAKE, 0, 0, name)?;
+        let (number, intent) = add_task_intent(tx, &node, TASK_MAKE, 0, 0, name)?;
         let record = CheckpointRecord {
             number,
             made: now,

@@ -1,18 +1,18 @@
-//! Checkpoints of files and of trees. An operation writes an intent; the caller carries it to the
-//! servers and then reports it as done.
+//! Checkpoints of files and of trees. An operation writes an intent; the caller carries it out on
+//! the servers and then completes it.
 //!
 //! A checkpoint of a tree copies the inodes and names below a directory, and keeps the cells of the
 //! files under one number.
 //!
-//! The copy (*image*) consists of real inodes and entries with ids of their own, so every operation
-//! that reads a directory or a file can read it; `Tx::finish` refuses every change of them. An
-//! image is made, replaced and removed in one transaction each; `docs/design/0007-checkpoints.md`
-//! has the costs, the records and what a crash leaves.
+//! The copy (*image*) consists of real inodes and entries with new ids, so every operation that
+//! reads a directory or a file can read it; `Tx::finish` refuses every change of them. An image is
+//! made, replaced and removed in one transaction each; `docs/design/0007-checkpoints.md` has the
+//! costs, the records and what a crash leaves behind.
 //!
 //! Invariants:
-//! 1. `TREE_FILES` names for each checkpoint the files with cells in it and their images; `HELD`
-//!    counts the checkpoints that name a file, and is there exactly while one does.
-//! 2. A file that is held has an inode, or its hold says `deleted` and its servers still have its
+//! 1. `TREE_FILES` names for each checkpoint the files with cells in it and their images; `HOLDS`
+//!    counts the checkpoints that name a file, and has a record exactly while there are some.
+//! 2. A file with a hold has an inode, or its hold says `deleted` and its servers still have its
 //!    cells.
 
 mod common;

@@ -1,8 +1,8 @@
-//! RemoveCheckpoint: takes a checkpoint off the list; the servers then drop it.
+//! RemoveCheckpoint: removes a checkpoint from the list and adds the intent to drop it.
 
 use weft_proto::checkpoint::RemoveCheckpointRequest;
 
-use super::common::{intent_of, owe_task, writable_file};
+use super::common::{add_task_intent, intent_of, writable_file};
 use crate::checkpoints::existing;
 use crate::error::MetaError;
 use crate::intents::Intent;
@@ -23,10 +23,10 @@ pub(crate) fn remove_checkpoint(
         tx.put(CHECKPOINTS, &key, &record);
         if record.image != 0 {
             let (of, image) = (record.number, record.image);
-            let number = tx.owe_tree(node.id, TASK_DROP, of, name, image)?;
+            let number = tx.add_tree_intent(node.id, TASK_DROP, of, name, image)?;
             return intent_of(tx, number);
         }
-        let (_, intent) = owe_task(tx, &node, TASK_DROP, record.number, 0, name)?;
+        let (_, intent) = add_task_intent(tx, &node, TASK_DROP, record.number, 0, name)?;
         Ok(intent)
     })
 }

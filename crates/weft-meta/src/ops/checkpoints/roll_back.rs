@@ -1,8 +1,8 @@
-//! RollBack: makes a file, or all below a directory, what it was in a checkpoint.
+//! RollBack: adds the intent to roll a file, or everything below a directory, back to a checkpoint.
 
 use weft_proto::checkpoint::RollBackRequest;
 
-use super::common::{intent_of, owe_task, writable_file};
+use super::common::{add_task_intent, intent_of, writable_file};
 use super::tree_roll_back::roll_back_tree;
 use crate::access::{WRITE, need};
 use crate::checkpoints::existing;
@@ -27,9 +27,9 @@ pub(crate) fn roll_back(
             return intent_of(tx, number);
         }
         let (checkpoint, size) = (record.number, record.size);
-        let (number, intent) = owe_task(tx, &node, TASK_ROLL_BACK, checkpoint, size, name)?;
+        let (number, intent) = add_task_intent(tx, &node, TASK_ROLL_BACK, checkpoint, size, name)?;
         tx.open_files().truncated(node.id);
-        // As for a truncate, the size must not be trusted until the servers have done it.
+        // As for a truncate, the size must not be trusted until the intent is completed.
         let inode = tx.change(node.id, &node.inode);
         inode.size_exact = false;
         inode.forks_changed |= record.forks || inode.fork_bytes > 0;

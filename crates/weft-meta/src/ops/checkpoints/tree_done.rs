@@ -1,16 +1,16 @@
-//! What follows when all servers have done what was owed for a checkpoint of a tree.
+//! The completion of an intent about a checkpoint of a tree.
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::checkpoints::{Subtree, held_files, xattrs};
+use crate::checkpoints::{Subtree, checkpoint_files, xattrs};
 use crate::error::MetaError;
 use crate::records::Node;
 use crate::records::keys::{
-    self, CHECKPOINTS, ENTRIES, HELD, INLINE, INODES, TREE_FILES, XATTRS, content,
+    self, CHECKPOINTS, ENTRIES, HOLDS, INLINE, INODES, TREE_FILES, XATTRS, content,
 };
 use crate::records::record::{
     CHECKPOINT_THERE, CheckpointRecord, CheckpointTaskRecord, DeleteRecord, InodeRecord,
-    IntentRecord, TASK_DROP, TASK_MAKE,
+    IntentRecord, TASK_DROP, TASK_MAKE, TASK_ROLL_BACK,
 };
 use crate::tx::{Tx, Volume};
 
@@ -32,12 +32,17 @@ pub(crate) fn tree_done(
             number,
             expected: "checkpoint of a tree",
         })?;
-        tx.settle(number)?;
+        tx.complete_intent(number)?;
         let key = keys::with_name(record.file, task.name.as_bytes());
         match task.task {
             TASK_MAKE => tree_made(tx, &key, number, kept),
             TASK_DROP => tree_dropped(tx, &key, &task),
-            _ => tree_rolled_back(tx, number, &task, now),
+            TASK_ROLL_BACK => tree_rolled_back(tx, number, &task, now),
+            other => Err(MetaError::Corrupt {
+                what: "intent",
+                id: number,
+                reason: format!("its task {other} is not known"),
+            }),
         }
     })
 }
@@ -53,7 +58,7 @@ fn tree_made(
         return Ok(());
     };
     let mut record: CheckpointRecord = keys::decode("checkpoint", number, &bytes)?;
-    for (file, image) in held_files(tx.reader(), number)? {
+    for (file, image) in checkpoint_files(tx.reader(), number)? {
         let mut inode = keys::named_inode(tx.reader(), image)?;
         let (size, modified) = kept.get(&file).copied().unwrap_or_default();
         inode.size = size;
@@ -75,7 +80,7 @@ fn tree_dropped(
 ) -> Result<(), MetaError> {
     tx.delete(CHECKPOINTS, key);
     let mut going = BTreeSet::new();
-    for (file, image) in held_files(tx.reader(), task.checkpoint)? {
+    for (file, image) in checkpoint_files(tx.reader(), task.checkpoint)? {
         tx.delete_unseen(TREE_FILES, &keys::pair(task.checkpoint, file));
         let inode = keys::named_inode(tx.reader(), image)?;
         if drop_hold(tx, file, &inode)? {
@@ -111,39 +116,39 @@ fn remove_image(tx: &mut Tx<'_, '_>, image: &Node) -> Result<(), MetaError> {
         }
     }
     if image.inode.inline {
-        // A reader may have had it spilled, at least in part.
+        // A reader may have caused a spill, which may be incomplete.
         let spilling = content(tx.reader(), image.id)?.spilling;
         tx.delete_unseen(INLINE, &key);
         let own_cells = image.inode.frozen.is_some_and(|frozen| frozen.own_cells);
         if spilling || own_cells {
-            owe_delete(tx, image.id, &image.inode)?;
+            add_delete_intent(tx, image.id, &image.inode)?;
         }
     }
     Ok(())
 }
 
-/// One checkpoint less needs the cells of a file; `image` says where they are. Answers whether the
-/// cells are deleted.
+/// Removes one hold on the cells of a file; `image` says where they are. Returns whether the cells
+/// are deleted.
 fn drop_hold(tx: &mut Tx<'_, '_>, file: u64, image: &InodeRecord) -> Result<bool, MetaError> {
     let key = file.to_be_bytes();
-    let Some(mut held) = keys::held(tx.reader(), file)? else {
+    let Some(mut held) = keys::hold(tx.reader(), file)? else {
         return Ok(false);
     };
     held.checkpoints = held.checkpoints.saturating_sub(1);
     if held.checkpoints > 0 {
-        tx.put_unseen(HELD, &key, &held);
+        tx.put_unseen(HOLDS, &key, &held);
         return Ok(false);
     }
-    tx.delete_unseen(HELD, &key);
+    tx.delete_unseen(HOLDS, &key);
     if held.deleted {
-        owe_delete(tx, file, image)?;
+        add_delete_intent(tx, file, image)?;
     }
     Ok(held.deleted)
 }
 
-fn owe_delete(tx: &mut Tx<'_, '_>, file: u64, inode: &InodeRecord) -> Result<(), MetaError> {
+fn add_delete_intent(tx: &mut Tx<'_, '_>, file: u64, inode: &InodeRecord) -> Result<(), MetaError> {
     let servers = inode.layout.as_ref().map(|layout| layout.servers.clone());
-    tx.owe(&IntentRecord {
+    tx.add_intent(&IntentRecord {
         file,
         delete: Some(DeleteRecord {
             servers: servers.unwrap_or_default(),
@@ -160,14 +165,14 @@ fn tree_rolled_back(
     task: &CheckpointTaskRecord,
     now: i64,
 ) -> Result<(), MetaError> {
-    for (file, image) in held_files(tx.reader(), task.checkpoint)? {
+    for (file, image) in checkpoint_files(tx.reader(), task.checkpoint)? {
         let image = keys::named_inode(tx.reader(), image)?;
-        if tx.cut(number, file, image.size, now)?.is_none() {
+        if tx.apply_truncate(number, file, image.size, now)?.is_none() {
             continue;
         }
         let inode = keys::named_inode(tx.reader(), file)?;
         let inode = tx.change(file, &inode);
-        // The servers' own time is that of the rollback, which is no write by a client.
+        // The servers' time is that of the rollback, which is no write by a client.
         inode.modified = image.modified;
         inode.modified_set = now;
     }

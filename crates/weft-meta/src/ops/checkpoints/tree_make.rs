@@ -7,7 +7,7 @@ use crate::checkpoints::{Subtree, xattrs};
 use crate::error::MetaError;
 use crate::records::Node;
 use crate::records::keys::{
-    self, CHECKPOINTS, ENTRIES, HELD, INLINE, INODES, TREE_FILES, XATTRS, content,
+    self, CHECKPOINTS, ENTRIES, HOLDS, INLINE, INODES, TREE_FILES, XATTRS, content,
 };
 use crate::records::record::{
     CHECKPOINT_MAKING, CheckpointRecord, EntryRecord, FrozenRecord, InodeRecord, TASK_MAKE,
@@ -15,8 +15,8 @@ use crate::records::record::{
 };
 use crate::tx::Tx;
 
-/// Copies what lies below a directory and owes a checkpoint of the cells. Answers the intent's
-/// number.
+/// Copies everything below a directory and adds the intent to make a checkpoint of the cells.
+/// Returns the intent's number.
 ///
 /// Cost: O(names) reads and writes. The cost does not grow with the files' sizes, except that the
 /// bytes of inline files are copied.
@@ -34,7 +34,7 @@ pub(crate) fn make_tree(
     let first = counters.next_id;
     counters.next_id += count;
     counters.files += count;
-    let number = tx.owe_tree(root.id, TASK_MAKE, 0, name, first)?;
+    let number = tx.add_tree_intent(root.id, TASK_MAKE, 0, name, first)?;
     let images = images(&tree, first, number);
     let mut size = 0;
     for (node, image) in tree.nodes().iter().zip(images) {
@@ -63,7 +63,7 @@ pub(crate) fn make_tree(
     Ok(number)
 }
 
-/// Writes one image with what belongs to it. Answers the bytes of an inline file.
+/// Writes one image with the records that belong to it. Returns the bytes of an inline file.
 fn put_image(
     tx: &mut Tx<'_, '_>,
     node: &Node,
@@ -93,9 +93,9 @@ fn put_image(
     }
     let record = TreeFileRecord { image: id };
     tx.put_unseen(TREE_FILES, &keys::pair(number, node.id), &record);
-    let mut held = keys::held(tx.reader(), node.id)?.unwrap_or_default();
+    let mut held = keys::hold(tx.reader(), node.id)?.unwrap_or_default();
     held.checkpoints += 1;
-    tx.put_unseen(HELD, &node.id.to_be_bytes(), &held);
+    tx.put_unseen(HOLDS, &node.id.to_be_bytes(), &held);
     Ok(0)
 }
 
@@ -126,7 +126,7 @@ fn images(tree: &Subtree, first: u64, number: u64) -> Vec<Node> {
             parent: if directory { parents[place] } else { 0 },
             // The servers report the size of a file with cells before any client sees the copy.
             size_exact: true,
-            // Present writers have not reported other forks yet.
+            // Writers have not reported other forks yet.
             forks_changed: !node.inode.inline
                 && (node.inode.forks_changed || !node.inode.size_exact),
             truncate: 0,

@@ -1,10 +1,10 @@
-//! Makes a tree what it is in a checkpoint.
+//! Rolls a tree back to a checkpoint.
 //!
-//! A file is its id. A file that still exists, wherever it was renamed to, becomes what it was and
-//! has its old names in the tree again, beside names that it got elsewhere. A deleted file comes
-//! back. A file that was made since loses its names in the tree, and if it has no others it is
-//! removed. Directories that were moved out of the tree stay where they are, and new ones take
-//! their places.
+//! The id identifies a file. A file that still exists, wherever it was renamed to, gets its old
+//! state and its old names in the tree, beside names that it has elsewhere. A deleted file comes
+//! back. A file that was made since loses its names in the tree, and is removed if it has no
+//! others. Directories that were moved out of the tree stay where they are, and new ones take their
+//! places.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,21 +16,21 @@ use crate::error::{MetaError, text};
 use crate::open::Author;
 use crate::quota::{Payer, quota_record};
 use crate::records::Node;
-use crate::records::keys::{self, ENTRIES, HELD, ORPHANS, XATTRS, content};
+use crate::records::keys::{self, ENTRIES, HOLDS, ORPHANS, XATTRS, content};
 use crate::records::record::{
     CheckpointRecord, EntryRecord, InodeRecord, TASK_ROLL_BACK, XattrRecord,
 };
 use crate::tx::Tx;
 
-/// What an image becomes.
-struct Target {
+/// The inode that an image is restored to.
+struct RollbackTarget {
     id: u64,
     /// The inode under this id now.
-    living: Option<InodeRecord>,
+    current: Option<InodeRecord>,
 }
 
-/// Replaces the tree below a directory, and owes the same for the cells. Answers the intent's
-/// number.
+/// Replaces the tree below a directory, and adds the intent to roll back the cells. Returns the
+/// intent's number.
 ///
 /// Cost: O(names in the checkpoint and in the tree).
 pub(crate) fn roll_back_tree(
@@ -45,22 +45,22 @@ pub(crate) fn roll_back_tree(
         inode: keys::named_inode(tx.reader(), record.image)?,
     };
     let image = Subtree::read(tx.reader(), first, path)?;
-    let living = Subtree::read(tx.reader(), root.clone(), path)?;
-    let all = image.nodes().iter().chain(living.nodes());
+    let current = Subtree::read(tx.reader(), root.clone(), path)?;
+    let all = image.nodes().iter().chain(current.nodes());
     if !is_root(who) && all.clone().any(|node| node.inode.uid != who.uid) {
         return Err(not_owner(who, path, "roll back what others own"));
     }
     let (root_id, number) = (root.id, record.number);
-    let number = tx.owe_tree(root_id, TASK_ROLL_BACK, number, name, record.image)?;
-    for (directory, name, _) in living.names() {
+    let number = tx.add_tree_intent(root_id, TASK_ROLL_BACK, number, name, record.image)?;
+    for (directory, name, _) in current.names() {
         tx.delete(
             ENTRIES,
-            &keys::with_name(living.nodes()[*directory].id, name),
+            &keys::with_name(current.nodes()[*directory].id, name),
         );
     }
-    let targets = targets(tx, root, &image, &living)?;
-    remove_others(tx, &living, &targets, now)?;
-    restore(tx, &image, &living, &targets, number, now)?;
+    let targets = targets(tx, root, &image, &current)?;
+    remove_others(tx, &current, &targets, now)?;
+    restore(tx, &image, &current, &targets, number, now)?;
     for (directory, name, node) in image.names() {
         let record = EntryRecord {
             id: targets[*node].id,
@@ -72,14 +72,14 @@ pub(crate) fn roll_back_tree(
     Ok(number)
 }
 
-/// What each image becomes.
+/// The targets of all images.
 fn targets(
     tx: &mut Tx<'_, '_>,
     root: &Node,
     image: &Subtree,
-    living: &Subtree,
-) -> Result<Vec<Target>, MetaError> {
-    let in_tree: HashSet<u64> = living.nodes().iter().map(|node| node.id).collect();
+    current: &Subtree,
+) -> Result<Vec<RollbackTarget>, MetaError> {
+    let in_tree: HashSet<u64> = current.nodes().iter().map(|node| node.id).collect();
     let mut targets = Vec::with_capacity(image.nodes().len());
     for (place, node) in image.nodes().iter().enumerate() {
         let source = node.inode.frozen.map_or(0, |frozen| frozen.source);
@@ -102,14 +102,14 @@ fn targets(
             return Err(MetaError::HasOwnCheckpoints { name });
         }
         let target = match found.filter(fits) {
-            Some(living) => Target {
+            Some(current) => RollbackTarget {
                 id,
-                living: Some(living),
+                current: Some(current),
             },
-            None if has_cells(&node.inode) => Target { id, living: None },
-            None => Target {
+            None if has_cells(&node.inode) => RollbackTarget { id, current: None },
+            None => RollbackTarget {
                 id: tx.next_id()?,
-                living: None,
+                current: None,
             },
         };
         targets.push(target);
@@ -117,21 +117,21 @@ fn targets(
     Ok(targets)
 }
 
-/// Takes away what the tree holds and the checkpoint does not.
+/// Removes what is in the tree and not in the checkpoint.
 fn remove_others(
     tx: &mut Tx<'_, '_>,
-    living: &Subtree,
-    targets: &[Target],
+    current: &Subtree,
+    targets: &[RollbackTarget],
     now: i64,
 ) -> Result<(), MetaError> {
     let kept: HashSet<u64> = targets.iter().map(|target| target.id).collect();
-    let names = living.name_counts();
-    for (place, (node, names)) in living.nodes().iter().zip(names).enumerate() {
+    let names = current.name_counts();
+    for (place, (node, names)) in current.nodes().iter().zip(names).enumerate() {
         if kept.contains(&node.id) {
             continue;
         }
         if node.inode.is_directory() && has_checkpoints(tx.reader(), node.id)? {
-            let name = living.names().iter().find(|(_, _, named)| *named == place);
+            let name = current.names().iter().find(|(_, _, named)| *named == place);
             let path = name.map_or_else(String::new, |(_, name, _)| text(name));
             return Err(MetaError::HasCheckpoints { path });
         }
@@ -139,25 +139,25 @@ fn remove_others(
         inode.changed = now;
         if inode.is_directory() {
             inode.size = 0;
-            tx.unname(node, now)?;
+            tx.unlink(node, now)?;
             continue;
         }
         inode.links = inode.links.saturating_sub(names);
         if inode.links == 0 {
-            // Its last name is removed as any name is.
+            // Remove its last name as any other.
             inode.links = 1;
-            tx.unname(node, now)?;
+            tx.unlink(node, now)?;
         }
     }
     Ok(())
 }
 
-/// Makes every target what its image is.
+/// Restores every target to its image.
 fn restore(
     tx: &mut Tx<'_, '_>,
     image: &Subtree,
-    living: &Subtree,
-    targets: &[Target],
+    current: &Subtree,
+    targets: &[RollbackTarget],
     number: u64,
     now: i64,
 ) -> Result<(), MetaError> {
@@ -165,7 +165,7 @@ fn restore(
     for (directory, _, node) in image.names() {
         parents[*node] = targets[*directory].id;
     }
-    let (nodes, counts) = (living.nodes(), living.name_counts());
+    let (nodes, counts) = (current.nodes(), current.name_counts());
     let in_tree: HashMap<u64, u32> = nodes.iter().map(|n| n.id).zip(counts).collect();
     let names = image.name_counts();
     let mut trees: Vec<u64> = Vec::with_capacity(targets.len());
@@ -184,21 +184,21 @@ fn restore(
         inode.tree = tree_again(tx, target, outer)?;
         trees.push(inode.tree);
         if inode.is_directory() {
-            let root = target.living.as_ref().filter(|_| place == 0);
+            let root = target.current.as_ref().filter(|_| place == 0);
             inode.parent = root.map_or(parents[place], |root| root.parent);
         } else {
-            let outside = target.living.as_ref().map_or(0, |living| {
+            let outside = target.current.as_ref().map_or(0, |current| {
                 let inside = in_tree.get(&id).copied().unwrap_or(0);
-                living.links.saturating_sub(inside)
+                current.links.saturating_sub(inside)
             });
             inode.links = names[place] + outside;
-            if let Some(living) = target.living.as_ref().filter(|_| outside > 0) {
-                inode.tree = living.tree;
+            if let Some(current) = target.current.as_ref().filter(|_| outside > 0) {
+                inode.tree = current.tree;
             }
         }
         if has_cells(&inode) {
             let forks_now = target
-                .living
+                .current
                 .as_ref()
                 .is_some_and(|now| now.fork_bytes > 0 || now.forks_changed);
             inode.forks_changed |= forks_now || inode.fork_bytes > 0;
@@ -207,21 +207,25 @@ fn restore(
             tx.open_files().truncated(id);
         }
         restore_beside(tx, node, id)?;
-        match &target.living {
-            Some(living) => *tx.change(id, living) = inode,
+        match &target.current {
+            Some(current) => *tx.change(id, current) = inode,
             None => tx.create(id, inode)?,
         }
     }
     Ok(())
 }
 
-/// The tree that a target is charged to. `outer` is its directory's, unless the target is the root
-/// of the rollback.
-fn tree_again(tx: &Tx<'_, '_>, target: &Target, outer: Option<u64>) -> Result<u64, MetaError> {
-    let (living, Some(outer)) = (target.living.as_ref(), outer) else {
-        return Ok(target.living.as_ref().map_or(0, |living| living.tree));
+/// The tree that a target is charged to. `outer` is that of its directory, unless the target is the
+/// root of the rollback.
+fn tree_again(
+    tx: &Tx<'_, '_>,
+    target: &RollbackTarget,
+    outer: Option<u64>,
+) -> Result<u64, MetaError> {
+    let (current, Some(outer)) = (target.current.as_ref(), outer) else {
+        return Ok(target.current.as_ref().map_or(0, |current| current.tree));
     };
-    if living.is_none_or(|living| living.tree != target.id) {
+    if current.is_none_or(|current| current.tree != target.id) {
         return Ok(outer);
     }
     let quota = quota_record(tx.reader(), Payer::Tree(target.id))?;
@@ -232,7 +236,7 @@ fn tree_again(tx: &Tx<'_, '_>, target: &Target, outer: Option<u64>) -> Result<u6
     Ok(target.id)
 }
 
-/// Restores what is stored beside the inode: extended attributes, bytes, the mark of an orphan.
+/// Restores the records beside the inode: extended attributes, inline bytes, the mark of an orphan.
 fn restore_beside(tx: &mut Tx<'_, '_>, image: &Node, id: u64) -> Result<(), MetaError> {
     tx.delete(ORPHANS, &id.to_be_bytes());
     for (name, _) in xattrs(tx.reader(), id)? {
@@ -250,11 +254,11 @@ fn restore_beside(tx: &mut Tx<'_, '_>, image: &Node, id: u64) -> Result<(), Meta
         tx.open_files()
             .truncate_inline(id, data.len() as u64, Author::Other);
     } else if has_cells(&image.inode)
-        && let Some(mut held) = keys::held(tx.reader(), id)?
+        && let Some(mut held) = keys::hold(tx.reader(), id)?
         && held.deleted
     {
         held.deleted = false;
-        tx.put(HELD, &id.to_be_bytes(), &held);
+        tx.put(HOLDS, &id.to_be_bytes(), &held);
     }
     Ok(())
 }

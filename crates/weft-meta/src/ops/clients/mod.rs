@@ -1,4 +1,4 @@
-//! Clients that reconnect, clients that do not, and files that only these had open.
+//! Clients that reconnect, clients that do not, and orphans that only these had open.
 
 mod reap;
 mod reassert;

@@ -1,4 +1,4 @@
-//! The end of the grace period: files without a name that no client has open.
+//! The end of the grace period: removing orphans that no client has open.
 
 use std::ops::{Bound, ControlFlow};
 

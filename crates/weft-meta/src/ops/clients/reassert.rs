@@ -1,10 +1,10 @@
-//! Reassert: a client reconnected and tells what it has open.
+//! Reassert: a client reconnected and reports what it has open.
 
 use std::collections::BTreeSet;
 
 use weft_proto::meta::{ReassertReply, ReassertRequest};
 
-use super::session_end::{let_go, unsettle_written};
+use super::session_end::{release_all_but, unsettle_written};
 use crate::error::MetaError;
 use crate::open::SizeBefore;
 use crate::records::{Node, keys};
@@ -19,9 +19,9 @@ pub(crate) fn reassert(
         |tx| {
             tx.force();
             let mut gone = Vec::new();
-            let mut held = BTreeSet::new();
+            let mut kept = BTreeSet::new();
             for id in request.reading.iter().chain(&request.writing) {
-                if !held.insert(*id) {
+                if !kept.insert(*id) {
                     continue;
                 }
                 let Some(inode) = keys::inode(tx.reader(), *id)? else {
@@ -34,14 +34,14 @@ pub(crate) fn reassert(
                 if inode.inline {
                     // The client may have bytes that it has not stored; so may another writer.
                     if tx.open_files().has_other_writer(client, *id) {
-                        tx.must_spill(&mut Node { id: *id, inode })?;
+                        tx.mark_spilling(&mut Node { id: *id, inode })?;
                     }
                 } else if inode.size_exact {
                     tx.change(*id, &inode).size_exact = false;
                 }
             }
             gone.sort_unstable();
-            let_go(volume, tx, client, &held)?;
+            release_all_but(volume, tx, client, &kept)?;
             Ok(gone)
         },
         |open, gone| {

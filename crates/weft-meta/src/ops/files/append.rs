@@ -1,10 +1,10 @@
 //! Append: the service reserves ranges at the end of a file, so that no two appends overlap,
 //! whichever clients write them.
 //!
-//! Reservations are kept in memory beside the attachments and go with the last one. The end of a
-//! file is known without asking as long as only one client has it attached for writing: it is the
-//! end of the reservations, what that client knows, or the size from before. Otherwise the caller
-//! asks the servers and comes back.
+//! Reservations are kept in memory beside the attachments and end with the last one. The end of a
+//! file is known without the servers while only one client has it attached for writing: it is the
+//! end of the reservations, the end that the client knows, or the previous size. Otherwise the
+//! caller asks the servers and repeats the call.
 //!
 //! Invariant: a reserved range begins at or beyond the end of every range reserved since the last
 //! truncate.
@@ -29,7 +29,7 @@ pub enum Append {
         /// The turn in which the servers' answer is valid.
         turn: u64,
     },
-    /// A truncate must be carried through first.
+    /// A truncate must be completed first.
     Truncating,
 }
 

@@ -1,11 +1,11 @@
-//! Attach: resolves a path, checks access, creates the file if asked, and notes that it is open.
+//! Attach: resolves a path, checks access, creates the file if asked, and records that it is open.
 //!
 //! Attaching an existing file needs no transaction if its size is inexact already, or if it is only
 //! read: the file is found in a snapshot and read once more under the lock of the open files, so
 //! that it cannot be deleted in between. Everything else is one transaction.
 //!
-//! An inline file comes with its bytes, unless the client cannot handle that or another client may
-//! be writing it: then [`MetaError::Inline`] says that it must be spilled first.
+//! The answer for an inline file has its bytes, unless the client cannot handle that or another
+//! client may be writing it: then [`MetaError::Inline`] says that it must be spilled first.
 
 use bytes::Bytes;
 use weft_kv::Reader;
@@ -36,7 +36,7 @@ pub(crate) fn attach(
     client: u64,
     request: &AttachRequest,
 ) -> Result<Attached, MetaError> {
-    // A create mostly finds the name free: one walk, inside the transaction, is cheaper then.
+    // A create mostly finds the name free: then one walk, inside the transaction, is cheaper.
     if request.create.is_none()
         && let Some(attached) = attach_existing(volume, client, request)?
     {
@@ -54,7 +54,7 @@ pub(crate) fn attach(
                 let data = inline(tx.reader(), &node, request, writers)?;
                 let spilled = node.inode.inline && data.is_none();
                 if spilled {
-                    tx.need_cells(&mut node)?;
+                    tx.require_cells(&mut node)?;
                 }
                 let changed = request.write && exact && data.is_none();
                 if changed {
@@ -104,8 +104,7 @@ fn attach_existing(
         Ok(Some((node, data)))
     })?;
     let Some((node, data)) = now else {
-        // It was deleted since. The transaction finds out whether the path names something else
-        // now.
+        // It was deleted since. The transaction finds out whether the path now names another file.
         return Ok(None);
     };
     let exact = node.inode.size_exact;
@@ -219,11 +218,11 @@ fn check(request: &AttachRequest, node: &Node) -> Result<(), MetaError> {
         _ => {
             return Err(MetaError::Unsupported {
                 path: text(path),
-                reason: "a fifo, socket or device holds no data here: it is opened where it is mounted",
+                reason: "a fifo, socket or device has no data in the volume; open it through a mount",
             });
         }
     }
-    // Both at once: a single entry of an ACL must allow all of it.
+    // Checked together: a single entry of an ACL must allow both.
     let read = if request.read { READ } else { 0 };
     let write = if request.write { WRITE } else { 0 };
     need(&request.who, &node.inode, read | write, path)

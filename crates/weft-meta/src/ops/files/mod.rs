@@ -1,4 +1,4 @@
-//! Files that clients have open: attaching and detaching, sizes, and the bytes of small files.
+//! Open files: attaching and detaching, sizes, and the bytes of small files.
 
 mod append;
 mod attach;

@@ -1,8 +1,8 @@
-//! Report: what a writer knows of a file's size and time, and the end of an attachment.
+//! Report: a writer reports a file's size and time, or any client ends an attachment.
 //!
-//! A size becomes exact only when the last writer has left and reported it, or when no writer wrote
-//! at all. Whenever that is not certain the size stays inexact, and readers ask the servers for it:
-//! inexact is always safe.
+//! A size becomes exact only when the last writer has detached and reported it, or when no writer
+//! wrote at all. Otherwise the size stays inexact, and readers ask the servers for it: inexact is
+//! always safe.
 
 use weft_proto::meta::{ReportReply, ReportRequest};
 
@@ -19,8 +19,8 @@ pub(crate) fn report(
     request: &ReportRequest,
 ) -> Result<ReportReply, MetaError> {
     let id = request.file;
-    // A reader knows neither size nor time, and its detach changes nothing, unless the file waits
-    // for the last detach to be removed.
+    // A reader knows neither size nor time, and its detach changes nothing, unless the file is an
+    // orphan that the last detach removes.
     if !request.write && detach_idle(volume, client, request)? {
         return Ok(ReportReply::default());
     }
@@ -32,10 +32,10 @@ pub(crate) fn report(
                 open.wrote(id);
             }
             if reply.attributes.is_some() {
-                volume.state().growth().told(id);
+                volume.state().growth().reported(id);
             }
             if request.detach && !reply.size_wanted {
-                // The clients that knew the size are gone.
+                // No client that knew the size is left.
                 if request.write && reply.attributes.is_none() {
                     volume.state().unsettled().note(id);
                 }
@@ -45,7 +45,7 @@ pub(crate) fn report(
     )
 }
 
-/// Changes the inode as the report says.
+/// Applies a report to the inode.
 fn note_report(
     tx: &mut Tx<'_, '_>,
     client: u64,
@@ -58,17 +58,17 @@ fn note_report(
         return Ok(ReportReply::default());
     };
     let recovering = tx.state().grace().is_active();
-    // The service knows all of an inline file; its cells are empty.
+    // The service has all bytes of an inline file; its cells are empty.
     let in_cells = request.write && !inode.inline;
     let modified = request.modified.filter(|_| in_cells);
     let mode = OpenMode::of(request.write);
     let ended = tx.open_files().if_detached(client, id, mode);
     let ended = ended.filter(|_| request.detach);
-    // Then the service asks the servers for all of it when the last writer has left. A client that
+    // With changed forks the service asks the servers after the last writer detaches. A client that
     // asked for the size was not the only writer, and only the servers know about removed forks.
     let asked = request.turn.is_some() && inode.fork_bytes > 0;
     let forks_changed = inode.forks_changed || ((request.forks || asked) && in_cells);
-    // During recovery other writers may not have told yet that they have the file open.
+    // During the grace period other writers may not have reported yet that they have the file open.
     let can_settle = in_cells && inode.truncate == 0 && !forks_changed && !recovering;
     let last = ended.filter(|ended| can_settle && ended.is_last_writer());
     let size = match last.map(|last| size_after(request, &last, &inode)) {
@@ -123,24 +123,23 @@ enum SizeAfter {
         /// The turn in which the servers' answer is valid.
         turn: u64,
     },
-    /// The client cannot tell, nor ask.
+    /// The client does not know it and cannot ask.
     Unknown,
 }
 
 fn size_after(request: &ReportRequest, last: &Ended, inode: &InodeRecord) -> SizeAfter {
     match (request.size, request.end) {
-        (Some(told), _) if request.turn == Some(last.turn()) => SizeAfter::Known(told),
+        (Some(size), _) if request.turn == Some(last.turn()) => SizeAfter::Known(size),
         (_, Some(end)) if last.was_alone() => SizeAfter::Known(end.max(inode.size)),
-        // The end may also miss bytes of a client that has attached, written and detached since it
-        // was asked for.
+        // The end may also miss bytes of a client that has attached, written and detached since the
+        // servers were asked.
         (_, end) if request.can_ask || end.is_some() => SizeAfter::Wanted { turn: last.turn() },
         _ => SizeAfter::Unknown,
     }
 }
 
-/// Ends, without a transaction, the attachment of a reader, or of a writer of an inline file, of
-/// which the service knows all. False where the inode may have to change, or the file to be
-/// removed.
+/// Ends the attachment of a reader, or of a writer of an inline file, without a transaction. False
+/// where the inode may have to change, or the file may have to be removed.
 pub(super) fn detach_idle(
     volume: &Volume,
     client: u64,

@@ -1,4 +1,4 @@
-//! Sizes that no writer reports: the service asks the servers and notes what they say.
+//! Sizes that no writer reports: the service asks the servers and stores their answer.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -9,7 +9,7 @@ use crate::records::keys::{self, INODES};
 use crate::records::record::{InodeRecord, LayoutRecord};
 use crate::tx::Volume;
 
-/// A file whose servers are to be asked for its size.
+/// A file whose servers must be asked for its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsettledFile {
     /// Its id.
@@ -18,9 +18,9 @@ pub struct UnsettledFile {
     pub layout: Layout,
 }
 
-/// Whether a file's size must be asked for, as far as its record says.
+/// Whether the servers must be asked for a file's size, according to its record.
 fn is_unsettled(inode: &InodeRecord) -> bool {
-    // An owed truncate reports the size when it is done.
+    // A pending truncate reports the size when it is completed.
     !inode.size_exact && !inode.inline && inode.truncate == 0 && inode.layout.is_some()
 }
 
@@ -64,7 +64,7 @@ fn unsettled_among(volume: &Volume, taken: &[u64]) -> Result<Vec<UnsettledFile>,
                 continue;
             }
             if inode.truncate != 0 {
-                // It is looked at again when the truncate is done.
+                // It is checked again when the truncate is completed.
                 volume.state().unsettled().note(file);
                 continue;
             }
@@ -117,7 +117,7 @@ fn note_size(volume: &Volume, file: u64, size: u64, fork_bytes: u64) -> Result<(
         },
         |_, settled| {
             if *settled {
-                volume.state().growth().told(file);
+                volume.state().growth().reported(file);
             }
         },
     )?;
@@ -131,7 +131,7 @@ pub(crate) fn doubt_sizes(
 ) -> Result<Option<u64>, MetaError> {
     let (next, sized) = inodes_where(volume, from, most, |inode| {
         let sized = inode.size_exact && !inode.inline && inode.layout.is_some();
-        // A file that a checkpoint keeps does not change, so neither does its size.
+        // Images never change.
         sized && inode.frozen.is_none()
     })?;
     volume.transact(|tx| {
@@ -180,7 +180,7 @@ fn inodes_where(
                 return ControlFlow::Break(());
             }
             looked_at += 1;
-            // A check reports what cannot be read.
+            // A check reports unreadable records.
             if keys::decode::<InodeRecord>("inode", id, value).is_ok_and(|i| wanted(&i)) {
                 found.push(id);
             }

@@ -8,16 +8,15 @@
 //! The caller carries out these steps, one file at a time:
 //!
 //! 1. [`begin_spill`] marks the record, then a sync: from here on nothing else changes the bytes.
-//! 2. If the mark was there before, the cells are emptied: a caller died in step 3.
-//! 3. The bytes are written to the cells, with sync.
-//! 4. [`end_spill`] removes the record, then a sync, before any client hears that the bytes are in
+//! 2. If the mark was there before, the cells are emptied: an earlier caller crashed in step 3.
+//! 3. The bytes are written to the cells and synced.
+//! 4. [`end_spill`] removes the record, then a sync, before any client learns that the bytes are in
 //!    the cells.
 //!
 //! Where a server refuses step 3, for want of space say, the cells are emptied and [`undo_spill`]
-//! takes the mark back: the file is inline as before, and can be read.
+//! removes the mark: the file is inline as before, and can be read.
 //!
 //! Meanwhile the file counts as open, so that its cells are not deleted before they are written.
-//!
 
 use weft_layout::{FileId, Layout};
 
@@ -28,7 +27,7 @@ use crate::records::record::InlineRecord;
 use crate::records::{Node, layout_of};
 use crate::tx::Volume;
 
-/// The client that holds a file open while it is spilled. Real clients have other, random numbers.
+/// The client that has a file open while it is spilled. Real clients have other, random numbers.
 const SPILLER: u64 = 0;
 
 /// The next step of a spill.
@@ -40,27 +39,28 @@ pub struct Spill {
     pub layout: Layout,
     /// Its bytes in canonical order.
     pub data: Vec<u8>,
-    /// The cells may hold some of them: set their size to 0 first, under this operation's number.
+    /// The cells may have some of the bytes: set their size to 0 first, under this operation
+    /// number.
     pub empty_first: Option<u64>,
-    /// The operation that sets the cells' size to that of the bytes, where writing them does not.
+    /// The number of the operation that sets the cells' size, where writing the bytes does not.
     pub extend: u64,
-    /// The operation that sets it to 0 again, where they are not written.
+    /// The number of the operation that sets it to 0 again, where the bytes are not written.
     pub undo: u64,
 }
 
 /// How a spill ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpillEnd {
-    /// The bytes survive power loss in the cells.
+    /// The bytes are on stable storage in the cells.
     Written,
-    /// The cells do not have them: the record stays as it is.
+    /// They are not: the record stays as it is.
     Failed,
 }
 
 pub(crate) fn begin_spill(volume: &Volume, file: u64) -> Result<Option<Spill>, MetaError> {
     volume.transact_then(
         |tx| {
-            // No client attaches between the look at the writers and the commit.
+            // No client attaches between the check for writers and the commit.
             tx.open_files();
             let inode = keys::inode(tx.reader(), file)?;
             let inode = inode.ok_or(MetaError::Stale { id: file })?;
@@ -69,7 +69,7 @@ pub(crate) fn begin_spill(volume: &Volume, file: u64) -> Result<Option<Spill>, M
             }
             let record = content(tx.reader(), file)?;
             if record.data.is_empty() && !record.spilling {
-                tx.leave_inline(&mut Node { id: file, inode }, &[]);
+                tx.move_to_cells(&mut Node { id: file, inode }, &[]);
                 return Ok(None);
             }
             let counters = tx.counters()?;
@@ -105,7 +105,8 @@ pub(crate) fn undo_spill(volume: &Volume, file: u64) -> Result<bool, MetaError> 
         let inode = keys::inode(tx.reader(), file)?;
         let record = content(tx.reader(), file)?;
         let inline = inode.is_some_and(|inode| inode.inline && inode.frozen.is_none());
-        // After a restart there may be writers that have not told yet that they have the file open.
+        // After a restart there may be writers that have not reported yet that they have the file
+        // open.
         let shared =
             volume.state().grace().is_active() || tx.open_files().has_several_writers(file);
         if !inline || !record.spilling || shared {
@@ -130,7 +131,7 @@ pub(crate) fn end_spill(
             let mut node = Node { id: file, inode };
             if end == SpillEnd::Written && node.inode.inline {
                 let data = content(tx.reader(), file)?.data;
-                tx.leave_inline(&mut node, &data);
+                tx.move_to_cells(&mut node, &data);
                 // The cells' time is that of the spill, which is no write by a client.
                 let inode = tx.change(file, &node.inode);
                 inode.modified_set = inode.modified_set.max(now);

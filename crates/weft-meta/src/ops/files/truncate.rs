@@ -1,4 +1,4 @@
-//! Truncate: the first of three steps. This one writes the intent; the caller carries it to the
+//! Truncate: the first of three steps. It writes the intent; the caller carries it out on the
 //! servers and then calls [`truncate_done`](crate::Namespace::truncate_done), which changes size
 //! and times.
 
@@ -21,8 +21,8 @@ use crate::tx::{Tx, Volume};
 pub enum Truncation {
     /// The file certainly has this size: the truncate is done.
     Done(StatReply),
-    /// The servers must be told. Other intents of this file with smaller numbers come first;
-    /// [`pending_intents`](crate::Namespace::pending_intents) keeps that order.
+    /// The intent must be carried out on the servers. Other intents of this file with smaller
+    /// numbers come first; [`pending_intents`](crate::Namespace::pending_intents) keeps that order.
     Pending(Intent),
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn truncate(
             if truncate_inline(volume, tx, &mut node, request, now)? {
                 return Ok(done(&node));
             }
-            tx.need_cells(&mut node)?;
+            tx.require_cells(&mut node)?;
         }
         let inode = node.inode;
         let has_size = inode.size_exact && inode.size == size && inode.truncate == 0;
@@ -55,7 +55,7 @@ pub(crate) fn truncate(
         if request.grow || has_size {
             after.note_write(now);
             if request.grow {
-                // It is charged now, but not trusted until the servers were asked.
+                // It is charged now, but not trusted before the servers are asked.
                 after.size = after.size.max(size);
                 after.size_exact = false;
                 tx.open_files().extended(id);
@@ -72,9 +72,9 @@ pub(crate) fn truncate(
             }),
             checkpoint: None,
         };
-        let number = tx.owe(&record)?;
+        let number = tx.add_intent(&record)?;
         tx.open_files().truncated(id);
-        // The size must not be trusted until the servers have done it.
+        // The size must not be trusted until the intent is completed.
         after.size_exact = false;
         after.truncate = number;
         // The growth is charged now, while it can be refused.
@@ -124,7 +124,7 @@ fn check(request: &TruncateRequest, node: &Node) -> Result<(), MetaError> {
 }
 
 /// Sets the size of an inline file. False where the file cannot stay inline: it would have too many
-/// bytes, or another client may hold bytes of it that are not stored yet.
+/// bytes, or another client may have bytes of it that are not stored yet.
 fn truncate_inline(
     volume: &Volume,
     tx: &mut Tx<'_, '_>,

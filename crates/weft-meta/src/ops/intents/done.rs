@@ -1,4 +1,4 @@
-//! What follows when all servers have carried an intent through.
+//! The completion of deletes and truncates.
 
 use weft_proto::meta::StatReply;
 
@@ -17,7 +17,7 @@ pub(crate) fn intent_done(volume: &Volume, number: u64) -> Result<(), MetaError>
                 expected: "delete",
             });
         }
-        tx.settle(number)
+        tx.complete_intent(number)
     })
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn truncate_done(
             number,
             expected: "truncate",
         })?;
-        let sized = tx.sized(number, record.file, truncate.size, now)?;
+        let sized = tx.complete_truncate(number, record.file, truncate.size, now)?;
         Ok(sized.map(|node| StatReply {
             attributes: attributes(&node),
         }))

@@ -1,4 +1,4 @@
-//! Intents: which may be carried through now, and what follows when one was or cannot be.
+//! Intents: listing those that may be carried out, completing and cancelling them.
 
 mod done;
 mod page;

@@ -1,4 +1,4 @@
-//! Intents in pages: each intent once, in ascending order.
+//! Pages of intents: each intent once, in ascending order.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -60,7 +60,7 @@ fn page(
     records: usize,
     wanted: impl Fn(&IntentRecord) -> bool,
 ) -> Result<IntentPage, MetaError> {
-    // Intents that were carried through leave tombstones behind, which a scan would walk over.
+    // Completed intents leave tombstones behind, which a scan would walk over.
     let known = volume.state().oldest_intent().get();
     let from = from.max(known);
     let (mut page, mut seen, mut oldest) = (IntentPage::default(), 0, None);

@@ -1,4 +1,4 @@
-//! Intents that may be carried through now.
+//! The intents that may be carried out now.
 
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
@@ -25,9 +25,9 @@ pub(crate) fn pending_intents(volume: &Volume, limit: usize) -> Result<Vec<Inten
             let record = keys::decode::<IntentRecord>("intent", number, value);
             match record.and_then(|record| Intent::from_record(reader, number, &record)) {
                 Ok(intent) => {
-                    let mine = intent.files();
-                    let first = mine.iter().all(|file| !files.contains(file));
-                    files.extend(mine);
+                    let concerned = intent.files();
+                    let first = concerned.iter().all(|file| !files.contains(file));
+                    files.extend(concerned);
                     if first {
                         found.push(intent);
                     }

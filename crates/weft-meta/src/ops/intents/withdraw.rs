@@ -1,4 +1,4 @@
-//! Withdraw: gives up an intent that a server refuses for good.
+//! Withdraw: cancels an intent that a server refuses permanently.
 
 use crate::error::MetaError;
 use crate::tx::Volume;

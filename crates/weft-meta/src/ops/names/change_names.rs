@@ -1,9 +1,8 @@
-//! ChangeNames: the changes that a client has made in its delegated directories ahead of the
-//! service.
+//! ChangeNames: a client reports the changes of names that it made in its delegated directories.
 //!
-//! All changes are one transaction. If one of them is refused, each runs in a transaction of its
-//! own, so that the others take effect. A change says which file it is about, so repeating it
-//! changes nothing: the name exists for this file already, or is gone already.
+//! All changes are one transaction. If one of them is refused, each runs in a separate transaction,
+//! so that the others take effect. A change names its file, so repeating it changes nothing: the
+//! name refers to this file already, or is removed already.
 
 use weft_proto::delegation::{
     ChangeNamesReply, ChangeNamesRequest, NameChange, NameChanged, NewFile,
@@ -30,12 +29,12 @@ pub(crate) fn change_names(
     if changes.len() > NAMES_AHEAD_MAX {
         return Err(MetaError::Invalid {
             path: format!("{} names", changes.len()),
-            reason: "one call tells fewer changes of names",
+            reason: "one call cannot report so many changes of names",
         });
     }
     let done = match change_all(volume, client, changes) {
         Ok(done) => done,
-        // The client lost the directory, and another client has it.
+        // The client lost the delegation, and another client has it.
         Err(error @ MetaError::Delegated { .. }) => return Err(error),
         Err(_) => changes
             .iter()
@@ -105,7 +104,7 @@ fn find(tx: &Tx<'_, '_>, change: &NameChange) -> Result<Box<Slot>, MetaError> {
     };
     let invalid = |_| MetaError::Invalid {
         path: text(&change.name),
-        reason: "this is no name in a directory",
+        reason: "it is not the name of a directory entry",
     };
     let slot = slot(tx.reader(), &change.who, &target)?.map_err(invalid)?;
     if slot.has_slash() || slot.directory().id != change.directory {
@@ -114,7 +113,7 @@ fn find(tx: &Tx<'_, '_>, change: &NameChange) -> Result<Box<Slot>, MetaError> {
     Ok(slot)
 }
 
-/// Makes a file; false where it was made before.
+/// Makes a file; false where it exists already.
 fn make_file(
     tx: &mut Tx<'_, '_>,
     change: &NameChange,
@@ -127,7 +126,7 @@ fn make_file(
             return Err(MetaError::Exists { path: text(path) });
         }
         let attributes = file.data.as_ref().map(|_| attributes(found));
-        return Ok((false, told(attributes)));
+        return Ok((false, changed(attributes)));
     }
     writable(&change.who, slot.directory(), path)?;
     let invalid = |reason| MetaError::Invalid {
@@ -141,8 +140,8 @@ fn make_file(
     if weft_layout::Layout::try_from(&file.layout).is_err() {
         return Err(invalid("its layout is not legal"));
     }
-    if !tx.was_given_out(change.file)? {
-        return Err(invalid("its id was not given out, or is in use"));
+    if !tx.is_free_id(change.file)? {
+        return Err(invalid("its id was not allocated, or is in use"));
     }
     let mode = (file.mode, file.umask);
     let mut inode = new_inode(
@@ -164,14 +163,14 @@ fn make_file(
         inode,
     };
     let answer = data.map(|_| attributes(&node));
-    tx.enter(
+    tx.add_entry(
         slot.directory(),
         slot.name(),
         (node.id, node.inode.kind),
         change.time,
     );
     tx.create(node.id, node.inode)?;
-    Ok((true, told(answer)))
+    Ok((true, changed(answer)))
 }
 
 /// Removes a name, if it still names this file.
@@ -179,7 +178,7 @@ fn remove_name(tx: &mut Tx<'_, '_>, change: &NameChange) -> Result<NameChanged, 
     let slot = find(tx, change)?;
     let path = &change.name;
     let Some(node) = slot.found() else {
-        return Ok(told(None));
+        return Ok(changed(None));
     };
     if node.id != change.file {
         return Err(MetaError::Stale { id: change.file });
@@ -189,12 +188,12 @@ fn remove_name(tx: &mut Tx<'_, '_>, change: &NameChange) -> Result<NameChanged, 
     if node.inode.is_directory() {
         return Err(MetaError::IsDirectory { path: text(path) });
     }
-    tx.leave(slot.directory(), slot.name(), change.time);
-    tx.unname(node, change.time)?;
-    Ok(told(None))
+    tx.remove_entry(slot.directory(), slot.name(), change.time);
+    tx.unlink(node, change.time)?;
+    Ok(changed(None))
 }
 
-fn told(attributes: Option<meta::Attributes>) -> NameChanged {
+fn changed(attributes: Option<meta::Attributes>) -> NameChanged {
     NameChanged {
         refused: None,
         attributes,

@@ -1,4 +1,4 @@
-//! Delegate: from now on one client changes names in a directory ahead of the service.
+//! Delegate: from now on one client changes names in a directory and reports the changes later.
 
 use weft_proto::delegation::{DelegateReply, DelegateRequest};
 use weft_proto::limits::IDS_AHEAD_MAX;
@@ -20,7 +20,7 @@ pub(crate) fn delegate(
         let Some(inode) = keys::inode(tx.reader(), directory)? else {
             return Ok(DelegateReply::default());
         };
-        // A quota must refuse a change before a program hears that it succeeded.
+        // A quota must refuse a change before a program sees it succeed.
         if volume.state().growth().may_refuse()
             || !inode.is_directory()
             || inode.links == 0
@@ -40,7 +40,7 @@ pub(crate) fn delegate(
             let layout = placement::choose(&pool, id, None, inode.wish.as_ref(), b"")?;
             reply.layouts.push((&layout).into());
         }
-        // In the transaction, so that every later commit meets the delegation.
+        // Inside the transaction, so that every later commit conflicts with the delegation.
         reply.granted = volume.state().delegations().grant(client, directory);
         Ok(reply)
     });

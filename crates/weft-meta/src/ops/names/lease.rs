@@ -1,11 +1,11 @@
-//! Lease: a client answers by itself which names are in a directory that it made.
+//! Lease: a client decides locally which names are in a directory that it made.
 
 use crate::error::MetaError;
 use crate::records::keys;
 use crate::tx::Volume;
 
-/// Gives a client that has just made a directory the lease of it, unless something was made in it
-/// already. Whether the client has the lease.
+/// Grants a client that has just made a directory the lease of it, unless something was made in it
+/// already. Returns whether the client has the lease.
 pub(crate) fn lease(volume: &Volume, client: u64, directory: u64) -> Result<bool, MetaError> {
     let leases = volume.state().leases();
     if !leases.grant(client, directory) {

@@ -1,4 +1,4 @@
-//! Link: a further name for a file.
+//! Link: adds a hard link.
 
 use weft_proto::meta::{FileKind, LinkRequest, StatReply};
 
@@ -32,7 +32,7 @@ pub(crate) fn link(
             let path = text(&request.target.path);
             return Err(MetaError::CrossDevice { path });
         }
-        tx.enter(
+        tx.add_entry(
             slot.directory(),
             slot.name(),
             (node.id, node.inode.kind),

@@ -1,7 +1,7 @@
 //! List: one page of a directory with the attributes of every entry.
 //!
 //! A page ends at a name and the next one begins after it, so a listing stays stable while names
-//! come and go: a name that exists throughout is listed exactly once.
+//! are added and removed: a name that exists throughout is listed exactly once.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -1,4 +1,4 @@
-//! MakeDirectory: an empty directory.
+//! MakeDirectory: makes an empty directory.
 
 use weft_proto::meta::{FileKind, MakeDirectoryRequest, StatReply};
 
@@ -14,7 +14,7 @@ pub(crate) fn make_directory(
 ) -> Result<StatReply, MetaError> {
     volume.transact(|tx| {
         let slot = free_slot(tx, &request.who, &request.target, FileKind::Directory)?;
-        // As in Linux, set-id bits come from the parent and not from the caller.
+        // As on Linux, set-id bits come from the parent and not from the caller.
         let mode = request.mode & (0o777 | STICKY);
         let kind = FileKind::Directory;
         let mut inode = new_inode(

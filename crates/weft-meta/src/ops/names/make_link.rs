@@ -1,4 +1,4 @@
-//! MakeLink: a symbolic link.
+//! MakeLink: makes a symbolic link.
 
 use weft_proto::limits::PATH_MAX;
 use weft_proto::meta::{FileKind, MakeLinkRequest, StatReply};
@@ -23,7 +23,7 @@ pub(crate) fn make_link(
     if link.contains(&0) {
         return Err(MetaError::Invalid {
             path: text(&request.target.path),
-            reason: "a link's text holds no zero byte",
+            reason: "a link's text cannot contain a zero byte",
         });
     }
     volume.transact(|tx| {

@@ -1,4 +1,4 @@
-//! MakeNode: fifos, sockets, device nodes, and regular files that are not opened.
+//! MakeNode: makes fifos, sockets, device nodes, and regular files that are not opened.
 
 use weft_proto::meta::{FileKind, MakeNodeRequest, StatReply};
 

@@ -1,5 +1,5 @@
-//! Steps that every operation that makes a name shares: whether the place is free, whether the
-//! caller may write there, and the owner, group and mode of the new file.
+//! Steps that all operations that make a name share: checking that the name is free and that the
+//! caller may write there, and choosing owner, group and mode of the new file.
 
 use weft_proto::meta::{Credentials, FileKind, StatReply, Target};
 
@@ -10,10 +10,10 @@ use crate::records::record::InodeRecord;
 use crate::records::{Node, attributes};
 use crate::tx::Tx;
 
-/// The free place that `target` names for a new file of this kind. Only a directory may have a
-/// slash after its name.
+/// The free name `target` for a new file of this kind. Only a directory may have a slash after its
+/// name.
 ///
-/// A path that ends without a name exists already; an empty path names nothing.
+/// A path without a last name exists already; an empty path names nothing.
 pub(super) fn free_slot(
     tx: &Tx<'_, '_>,
     who: &Credentials,
@@ -95,7 +95,7 @@ pub(crate) fn new_inode(
     inode
 }
 
-/// Puts a new inode into its place.
+/// Adds a new inode with its name.
 pub(crate) fn place(
     tx: &mut Tx<'_, '_>,
     slot: &Slot,
@@ -103,7 +103,7 @@ pub(crate) fn place(
     inode: InodeRecord,
     now: i64,
 ) -> Result<StatReply, MetaError> {
-    tx.enter(slot.directory(), slot.name(), (id, inode.kind), now);
+    tx.add_entry(slot.directory(), slot.name(), (id, inode.kind), now);
     let node = Node { id, inode };
     let attributes = attributes(&node);
     tx.create(id, node.inode)?;

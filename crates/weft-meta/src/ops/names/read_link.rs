@@ -19,7 +19,7 @@ pub(crate) fn read_link(
         if !node.inode.is(FileKind::Symlink) {
             return Err(MetaError::Invalid {
                 path: text(&target.path),
-                reason: "this is no symbolic link",
+                reason: "it is not a symbolic link",
             });
         }
         Ok(ReadLinkReply {

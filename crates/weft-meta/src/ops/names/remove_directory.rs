@@ -25,8 +25,8 @@ pub(crate) fn remove_directory(
             Ok(slot) => slot,
             Err(Nameless::Empty) => return Err(not_found(path)),
             Err(Nameless::DotDot) => return Err(MetaError::NotEmpty { path: text(path) }),
-            Err(Nameless::Dot) => return invalid("a directory is not removed by its name ."),
-            Err(Nameless::Root) => return invalid("the root directory is not removed"),
+            Err(Nameless::Dot) => return invalid("a directory cannot be removed by the name ."),
+            Err(Nameless::Root) => return invalid("the root directory cannot be removed"),
         };
         let node = slot.found().ok_or_else(|| not_found(path))?;
         need(who, &slot.directory().inode, WRITE, path)?;
@@ -38,10 +38,10 @@ pub(crate) fn remove_directory(
             return Err(MetaError::NotEmpty { path: text(path) });
         }
         tx.need_no_checkpoints(node, path)?;
-        tx.leave(slot.directory(), slot.name(), now);
+        tx.remove_entry(slot.directory(), slot.name(), now);
         tx.change(slot.directory().id, &slot.directory().inode)
             .links -= 1;
-        let links = tx.unname(node, now)?;
+        let links = tx.unlink(node, now)?;
         Ok(UnlinkReply {
             file: node.id,
             links,
@@ -49,6 +49,6 @@ pub(crate) fn remove_directory(
         })
     })?;
     volume.state().leases().end(removed.file);
-    volume.state().delegations().gone(removed.file);
+    volume.state().delegations().directory_removed(removed.file);
     Ok(removed)
 }

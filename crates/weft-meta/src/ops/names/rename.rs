@@ -1,8 +1,8 @@
-//! Rename in every case of POSIX and Linux: over nothing, over a file, over an empty directory,
+//! Rename in every case of POSIX and Linux: to a free name, over a file, over an empty directory,
 //! across directories, without replacing, and as an exchange.
 //!
-//! No case needs a scan: a directory's emptiness is its `size`, and a climb from the new parent to
-//! the root finds whether a directory would move below itself.
+//! No case needs a scan: an empty directory has the `size` 0, and a walk from the new parent to the
+//! root finds out whether a directory would move below itself.
 
 use weft_proto::meta::{Credentials, FileKind, ROOT, RenameReply, RenameRequest, Target};
 
@@ -21,10 +21,7 @@ pub(crate) fn rename(
     let who = &request.who;
     let (from_path, to_path) = (&request.source.path, &request.target.path);
     if request.no_replace && request.exchange {
-        return Err(invalid(
-            to_path,
-            "an exchange needs the new name to be there",
-        ));
+        return Err(invalid(to_path, "an exchange needs the new name to exist"));
     }
     volume.transact(|tx| {
         let from = named(tx, who, &request.source)?;
@@ -43,7 +40,7 @@ pub(crate) fn rename(
         if request.exchange && old.is_none() {
             return Err(not_found(to_path));
         }
-        // The slash is about what the name will hold, or in an exchange about what it holds now.
+        // The slash demands that the renamed file is a directory; in an exchange, the other file.
         let slashed = old.filter(|_| request.exchange).unwrap_or(source);
         if to.has_slash() && !slashed.inode.is_directory() {
             return Err(not_directory(to_path));
@@ -57,15 +54,15 @@ pub(crate) fn rename(
         if let Some(old) = old {
             need_removable(who, &to.directory().inode, &old.inode, to_path)?;
         }
-        let moved = from.directory().id != to.directory().id;
-        if moved {
+        let changes_parent = from.directory().id != to.directory().id;
+        if changes_parent {
             needs_new_parent(tx, who, source, &to, to_path)?;
         }
         keeps_tree(source, &from, &to, to_path)?;
         match old {
             Some(old) if request.exchange => {
                 keeps_tree(old, &to, &from, from_path)?;
-                if moved {
+                if changes_parent {
                     needs_new_parent(tx, who, old, &from, from_path)?;
                 }
                 exchange(tx, &from, source, &to, old, now);
@@ -85,21 +82,21 @@ pub(crate) fn rename(
     })
 }
 
-/// The place of a name that can be renamed.
+/// The slot of a name that can be renamed.
 fn named(tx: &Tx<'_, '_>, who: &Credentials, target: &Target) -> Result<Box<Slot>, MetaError> {
     let path = &target.path;
     match slot(tx.reader(), who, target)? {
         Ok(slot) => Ok(slot),
         Err(Nameless::Empty) => Err(not_found(path)),
-        Err(Nameless::Root) => Err(invalid(path, "the root directory is not renamed")),
+        Err(Nameless::Root) => Err(invalid(path, "the root directory cannot be renamed")),
         Err(Nameless::Dot | Nameless::DotDot) => {
-            Err(invalid(path, "a rename needs names, and . and .. are none"))
+            Err(invalid(path, "the names . and .. cannot be renamed"))
         }
     }
 }
 
-/// A directory that gets another parent changes its `..`, so the caller must be able to write it,
-/// and it must not end up below itself.
+/// Checks that a directory may get another parent: that changes its `..`, so the caller must be
+/// able to write it, and it must not end up below itself.
 fn needs_new_parent(
     tx: &Tx<'_, '_>,
     who: &Credentials,
@@ -125,7 +122,8 @@ fn needs_new_parent(
     need(who, &node.inode, WRITE, path)
 }
 
-/// Only a file with one name goes from one tree with a quota to another: it is charged anew.
+/// Checks that a file may change its tree: only one with a single name may, and is then charged to
+/// the other tree.
 fn keeps_tree(node: &Node, from: &Slot, to: &Slot, path: &[u8]) -> Result<(), MetaError> {
     let stays = from.directory().inode.tree == to.directory().inode.tree;
     if stays || !node.inode.is_directory() && node.inode.links == 1 {
@@ -134,7 +132,8 @@ fn keeps_tree(node: &Node, from: &Slot, to: &Slot, path: &[u8]) -> Result<(), Me
     Err(MetaError::CrossDevice { path: text(path) })
 }
 
-/// A replaced file must be of the same sort as the source, and a replaced directory empty.
+/// Checks that a file may be replaced: a directory only by a directory, and only if it is empty;
+/// any other file only by one that is no directory.
 fn replaceable(source: &Node, old: Option<&Node>, path: &[u8]) -> Result<(), MetaError> {
     let Some(old) = old else {
         return Ok(());
@@ -155,40 +154,40 @@ fn replace(
     now: i64,
 ) -> Result<(), MetaError> {
     if let Some(old) = to.found() {
-        tx.leave(to.directory(), to.name(), now);
+        tx.remove_entry(to.directory(), to.name(), now);
         if old.inode.is_directory() {
             tx.change(to.directory().id, &to.directory().inode).links -= 1;
         }
-        tx.unname(old, now)?;
+        tx.unlink(old, now)?;
     }
-    tx.leave(from.directory(), from.name(), now);
-    tx.enter(
+    tx.remove_entry(from.directory(), from.name(), now);
+    tx.add_entry(
         to.directory(),
         to.name(),
         (source.id, source.inode.kind),
         now,
     );
-    settle(tx, from, source, to, now);
+    update_moved(tx, from, source, to, now);
     Ok(())
 }
 
 fn exchange(tx: &mut Tx<'_, '_>, from: &Slot, source: &Node, to: &Slot, old: &Node, now: i64) {
-    tx.leave(from.directory(), from.name(), now);
-    tx.leave(to.directory(), to.name(), now);
-    tx.enter(
+    tx.remove_entry(from.directory(), from.name(), now);
+    tx.remove_entry(to.directory(), to.name(), now);
+    tx.add_entry(
         to.directory(),
         to.name(),
         (source.id, source.inode.kind),
         now,
     );
-    tx.enter(from.directory(), from.name(), (old.id, old.inode.kind), now);
-    settle(tx, from, source, to, now);
-    settle(tx, to, old, from, now);
+    tx.add_entry(from.directory(), from.name(), (old.id, old.inode.kind), now);
+    update_moved(tx, from, source, to, now);
+    update_moved(tx, to, old, from, now);
 }
 
-/// A moved file changed, and counts for where it is; a moved directory has another parent, which
-/// counts it.
-fn settle(tx: &mut Tx<'_, '_>, from: &Slot, node: &Node, to: &Slot, now: i64) {
+/// Updates a renamed inode: its change time, the tree that it is charged to, and a directory's
+/// parent with the link counts of both parents.
+fn update_moved(tx: &mut Tx<'_, '_>, from: &Slot, node: &Node, to: &Slot, now: i64) {
     let inode = tx.change(node.id, &node.inode);
     inode.changed = now;
     if from.directory().inode.tree != to.directory().inode.tree {

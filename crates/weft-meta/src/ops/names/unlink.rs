@@ -1,4 +1,4 @@
-//! Unlink: removes a name that is not a directory's.
+//! Unlink: removes a name of a file that is no directory.
 
 use weft_proto::meta::{UnlinkReply, UnlinkRequest};
 
@@ -29,8 +29,8 @@ pub(crate) fn unlink(
         if slot.has_slash() {
             return Err(MetaError::NotDirectory { path: text(path) });
         }
-        tx.leave(slot.directory(), slot.name(), now);
-        let links = tx.unname(node, now)?;
+        tx.remove_entry(slot.directory(), slot.name(), now);
+        let links = tx.unlink(node, now)?;
         Ok(UnlinkReply {
             file: node.id,
             links,

@@ -1,4 +1,4 @@
-//! How far files that are being written may grow: see `docs/design/0011-quotas.md`.
+//! Growth of files that are being written: see `docs/design/0011-quotas.md`.
 
 use crate::error::MetaError;
 use crate::quota::{GrowingFiles, Inline, Unbounded, growing_among, stored_records};
@@ -9,7 +9,7 @@ pub(crate) fn limits_growth(volume: &Volume) -> bool {
 }
 
 pub(crate) fn growing(volume: &Volume) -> Result<GrowingFiles, MetaError> {
-    let mut written = volume.state().open_files().written();
+    let mut written = volume.state().open_files().open_for_writing();
     let mut unbounded = Unbounded::Skip;
     if volume.state().grace().is_active() {
         unbounded = Unbounded::Include;
@@ -45,8 +45,8 @@ pub(crate) fn note_growth(volume: &Volume, growing: &GrowingFiles, sizes: &[u64]
         .note(growing, sizes, |file| unsettled.holds(file));
 }
 
-/// Reads which bounds there are.
-pub(crate) fn look_for_bounds(volume: &Volume) -> Result<(), MetaError> {
+/// Reads which bounds are set.
+pub(crate) fn load_bounds(volume: &Volume) -> Result<(), MetaError> {
     let (records, _) = volume.read(stored_records)?;
     volume.state().growth().note_bounds(records.values());
     Ok(())

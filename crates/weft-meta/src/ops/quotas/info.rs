@@ -24,7 +24,7 @@ pub(super) fn quota_info(
         _ => Vec::new(),
     };
     let used = quota.used();
-    let bytes = used.bytes + volume.state().growth().untold(payer);
+    let bytes = used.bytes + volume.state().growth().unreported(payer);
     Ok(QuotaInfo {
         kind: payer.kind() as i32,
         id: payer.id(),
@@ -37,7 +37,7 @@ pub(super) fn quota_info(
     })
 }
 
-/// Root sees all quotas, other callers their own.
+/// Whether a caller may see a quota: root sees all, other callers theirs.
 pub(super) fn may_see(
     reader: &dyn Reader,
     who: &Credentials,

@@ -26,7 +26,7 @@ pub(crate) fn list_quotas(
         Some(None) => {
             return Err(MetaError::Invalid {
                 path: "a list of quotas".into(),
-                reason: "it goes on behind a user, a group or a directory",
+                reason: "it continues after a user, a group or a directory",
             });
         }
     };
@@ -34,14 +34,14 @@ pub(crate) fn list_quotas(
         let (mut reply, mut failed, mut bytes) = (ListQuotasReply::default(), None, 0);
         let from = Bound::Excluded(from.as_slice());
         reader.scan(QUOTAS, from, Bound::Unbounded, &mut |key, value| {
-            let told = Payer::from_key(key).map(|payer| -> Result<_, MetaError> {
+            let info = Payer::from_key(key).map(|payer| -> Result<_, MetaError> {
                 if !may_see(reader, &request.who, payer)? {
                     return Ok(None);
                 }
                 let record = keys::decode("quota of", payer.id(), value)?;
                 Ok(Some(quota_info(volume, reader, payer, &record)?))
             });
-            match told.transpose().map(Option::flatten) {
+            match info.transpose().map(Option::flatten) {
                 Ok(None) => {}
                 Ok(Some(quota)) => {
                     bytes += quota.encoded_len();

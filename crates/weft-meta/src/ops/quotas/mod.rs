@@ -7,7 +7,7 @@ mod of_file;
 mod set;
 mod usage;
 
-pub(crate) use growth::{growing, growing_soon, limits_growth, look_for_bounds, note_growth};
+pub(crate) use growth::{growing, growing_soon, limits_growth, load_bounds, note_growth};
 pub(crate) use list::list_quotas;
 pub(crate) use of_file::quotas_of;
 pub(crate) use set::set_quota;

@@ -1,4 +1,4 @@
-//! SetQuota: sets bounds of a user, a group or a tree. A directory with a quota counts what lies
+//! SetQuota: sets bounds of a user, a group or a tree. A directory with a quota counts everything
 //! below it.
 
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use weft_proto::limits::QUOTA_DEPTH_MAX;
 use weft_proto::quota::{QuotaKind, SetQuotaReply, SetQuotaRequest};
 
-use super::growth::look_for_bounds;
+use super::growth::load_bounds;
 use super::info::quota_info;
 use crate::access::{check_caller, is_root, not_owner};
 use crate::checkpoints::Subtree;
@@ -46,7 +46,7 @@ pub(crate) fn set_quota(
                 count_tree(tx, &node, path, counting)?;
                 Payer::Tree(node.id)
             }
-            _ => return Err(invalid("a quota is one of a user, a group or a directory")),
+            _ => return Err(invalid("a quota needs a user, a group or a directory")),
         };
         let mut quota = stored_quota(tx, payer)?;
         if request.clear {
@@ -62,7 +62,7 @@ pub(crate) fn set_quota(
         let quota = quota_info(volume, tx.reader(), payer, &quota)?;
         Ok(SetQuotaReply { quota })
     })?;
-    look_for_bounds(volume)?;
+    load_bounds(volume)?;
     Ok(set)
 }
 
@@ -70,16 +70,16 @@ fn stored_quota(tx: &Tx<'_, '_>, payer: Payer) -> Result<QuotaRecord, MetaError>
     Ok(quota_record(tx.reader(), payer)?.unwrap_or_default())
 }
 
-/// Where what lies below a directory is counted.
+/// Where the files below a directory are counted.
 #[derive(Clone, Copy)]
 enum Counting {
-    /// In a usage of the directory's own.
+    /// In the usage of the directory.
     ByItself,
-    /// In that of the next directory above that has one.
+    /// In that of the next directory above with a quota.
     ByTreeAbove,
 }
 
-/// Counts what lies below a directory in this way from now on.
+/// Counts the files below a directory in this way from now on.
 fn count_tree(
     tx: &mut Tx<'_, '_>,
     root: &Node,
@@ -104,24 +104,24 @@ fn count_tree(
         }),
         (false, Counting::ByItself) => {
             let above = root.inode.tree;
-            let moved = move_tree(tx, root, path, (above, root.id))?;
+            let recharged = recharge_tree(tx, root, path, (above, root.id))?;
             let mut quota = QuotaRecord {
                 above,
                 ..QuotaRecord::default()
             };
-            quota.set_used(moved);
+            quota.set_used(recharged);
             tx.put_quota(Payer::Tree(root.id), &quota);
             Ok(())
         }
         (true, Counting::ByTreeAbove) => {
             let mut quota = stored_quota(tx, Payer::Tree(root.id))?;
-            let moved = move_tree(tx, root, path, (root.id, quota.above))?;
-            // Deleted files that are still open have no name, so they are not found: they stay
-            // until they are removed.
+            let recharged = recharge_tree(tx, root, path, (root.id, quota.above))?;
+            // Orphans have no name, so they are not found: they stay charged until they are
+            // removed.
             let used = quota.used();
             quota.set_used(Used {
-                bytes: used.bytes.saturating_sub(moved.bytes),
-                files: used.files.saturating_sub(moved.files),
+                bytes: used.bytes.saturating_sub(recharged.bytes),
+                files: used.files.saturating_sub(recharged.files),
             });
             tx.put_quota(Payer::Tree(root.id), &quota);
             Ok(())
@@ -129,23 +129,23 @@ fn count_tree(
     }
 }
 
-/// Charges what lies below a directory and was charged to the tree `from` to the tree `to` from now
-/// on; quotas of directories within lie below it. Answers how much that is. Trees that contain both
-/// are charged as before.
-fn move_tree(
+/// Charges the files below a directory that were charged to the tree `from` to the tree `to` from
+/// now on; quotas of directories below it become nested in `to`. Returns their usage. Trees that
+/// contain both are charged as before.
+fn recharge_tree(
     tx: &mut Tx<'_, '_>,
     root: &Node,
     path: &[u8],
     (from, to): (u64, u64),
 ) -> Result<Used, MetaError> {
     let tree = Subtree::read(tx.reader(), root.clone(), path)?;
-    let (mut moved, mut within) = (Used::default(), BTreeSet::new());
+    let (mut recharged, mut within) = (Used::default(), BTreeSet::new());
     for Node { id, inode } in tree.into_nodes() {
         if inode.tree == from {
             let mut inode = inode;
             inode.tree = to;
-            moved.bytes += u128::from(charged_bytes(&inode));
-            moved.files += 1;
+            recharged.bytes += u128::from(charged_bytes(&inode));
+            recharged.files += 1;
             tx.put_unseen(INODES, &id.to_be_bytes(), &inode);
         } else if inode.is_directory() && inode.tree == id {
             within.insert(id);
@@ -156,21 +156,21 @@ fn move_tree(
         if to == root.id && trees_above(tx.reader(), id)?.len() >= QUOTA_DEPTH_MAX {
             return Err(MetaError::Invalid {
                 path: text(path),
-                reason: "at most 16 directories with quotas lie one within the other",
+                reason: "directories with quotas can be nested at most 16 deep",
             });
         }
         if quota.above == from {
             quota.above = to;
-            moved.bytes += quota.used().bytes;
-            moved.files += quota.used().files;
+            recharged.bytes += quota.used().bytes;
+            recharged.files += quota.used().files;
             tx.put_quota(Payer::Tree(id), &quota);
         }
     }
     if to == root.id && trees_above(tx.reader(), from)?.len() >= QUOTA_DEPTH_MAX {
         return Err(MetaError::Invalid {
             path: text(path),
-            reason: "at most 16 directories with quotas lie one within the other",
+            reason: "directories with quotas can be nested at most 16 deep",
         });
     }
-    Ok(moved)
+    Ok(recharged)
 }

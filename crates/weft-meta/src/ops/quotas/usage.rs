@@ -1,4 +1,4 @@
-//! Usage of all payers: as it was charged, and counted from the inodes.
+//! The usage of all payers, as charged and as counted from the inodes.
 
 use std::collections::BTreeMap;
 

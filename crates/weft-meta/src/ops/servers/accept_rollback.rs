@@ -1,4 +1,4 @@
-//! AcceptRollback: lets a server take part with an older store.
+//! AcceptRollback: accepts a server with an older store.
 
 use crate::error::MetaError;
 use crate::records::keys::SERVERS;

@@ -1,4 +1,4 @@
-//! Heartbeat: a server is up, and says what of its store survives power loss.
+//! Heartbeat: a server is up, and reports how much of its store is durable.
 
 use weft_proto::meta::{HeartbeatReply, HeartbeatRequest};
 
@@ -27,8 +27,8 @@ pub(crate) fn heartbeat(
         Heartbeat::Accepted(update) => update,
     };
     if let Some(update) = update {
-        // Rare, so the lock may be held during the sync: no client sees the new epoch before
-        // it is durable.
+        // No client may see the new epoch before it is durable, so the lock is held during the
+        // sync. That is rare.
         let (epoch, record) = volume.transact(|tx| {
             let counters = tx.counters()?;
             if update.raises_epoch() {
@@ -47,7 +47,7 @@ pub(crate) fn heartbeat(
             tracing::warn!(
                 server = id,
                 since,
-                "the server was formatted anew: what it held of files with smaller ids is lost"
+                "the server was formatted again: its data of files with smaller ids is lost"
             );
         }
         table.store(id, record, epoch);

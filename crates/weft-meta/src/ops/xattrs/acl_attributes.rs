@@ -48,7 +48,7 @@ impl Acl {
         Ok(acl.encode().into())
     }
 
-    /// Sets the ACL that `value` holds; without one, or with an empty one, takes it away.
+    /// Sets the ACL in `value`; removes it without a value, or with an empty one.
     pub(super) fn set(
         self,
         tx: &mut Tx<'_, '_>,

@@ -1,10 +1,11 @@
 //! Extended attributes: get, set, list, remove.
 //!
-//! `user.` needs the file's own permissions and a file or directory; `trusted.` is root's;
-//! `security.` is set by root and read by all; `system.` is the two ACLs, which the inode holds.
+//! `user.` needs the file's permissions and a file or directory; `trusted.` is for root;
+//! `security.` is set by root and read by all; `system.` is the two ACLs, which are stored in the
+//! inode.
 //!
-//! The inode counts the bytes of its attributes, so a file without any costs nothing when it is
-//! removed, and the bound needs no scan.
+//! The inode counts the bytes of its attributes, so removing a file without any costs nothing, and
+//! the bound needs no scan.
 
 mod acl_attributes;
 mod get;

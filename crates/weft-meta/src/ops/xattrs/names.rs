@@ -8,7 +8,7 @@ use crate::error::{MetaError, text};
 use crate::records::record::XattrRecord;
 use crate::records::{Node, keys};
 
-/// The bytes that a stored attribute counts for.
+/// The bytes that a stored attribute is counted with.
 pub(super) fn stored_bytes(id: u64, name: &[u8], stored: Option<&[u8]>) -> Result<u64, MetaError> {
     let Some(stored) = stored else {
         return Ok(0);
@@ -24,7 +24,7 @@ pub(super) enum Access {
     Write,
 }
 
-/// Whether the caller may do this with an attribute of this name.
+/// Checks that the caller may do this with an attribute of this name.
 pub(super) fn check_name(
     who: &Credentials,
     node: &Node,
@@ -39,14 +39,14 @@ pub(super) fn check_name(
     if name.contains(&0) {
         return Err(MetaError::Invalid {
             path: text(path),
-            reason: "an extended attribute's name holds no zero byte",
+            reason: "an extended attribute's name cannot contain a zero byte",
         });
     }
     let known: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     if known.contains(&name) {
         return Err(MetaError::Invalid {
             path: text(path),
-            reason: "an extended attribute has a name after the point",
+            reason: "an extended attribute needs a name after its prefix",
         });
     }
     let inode = &node.inode;

@@ -1,5 +1,5 @@
-//! What is owed to servers: read in pages however much there is, taken along by a delete, and taken
-//! back where a server refuses it for good.
+//! Intents: read in pages, superseded by a delete, and cancelled where a server refuses them
+//! permanently.
 
 use crate::common;
 
@@ -10,13 +10,13 @@ use weft_proto::checkpoint::*;
 use weft_proto::fsck::ListFilesRequest;
 
 on_both_engines! {
-    deletes_of_a_silent_server_hide_nothing_behind_them
-    a_delete_takes_along_whatever_else_is_owed_for_its_file
-    a_truncate_that_is_taken_back_leaves_a_file_whose_size_is_asked_for
-    a_rollback_that_is_taken_back_leaves_the_file_as_it_was
-    a_checkpoint_that_is_taken_back_is_dropped_where_it_was_made
-    a_tree_that_is_being_rolled_back_is_no_finding
-    files_that_checkpoints_of_trees_hold_are_listed_with_them
+    deletes_of_an_unresponsive_server_do_not_hide_later_intents
+    a_delete_supersedes_all_other_intents_of_its_file
+    after_a_cancelled_truncate_the_servers_are_asked_for_the_size
+    a_cancelled_rollback_leaves_the_file_as_it_was
+    a_cancelled_checkpoint_is_dropped_where_it_was_made
+    a_check_reports_no_tree_that_is_being_rolled_back
+    files_are_listed_with_the_checkpoints_of_trees_that_hold_them
 }
 
 fn made(v: &mut Volume, path: &str, name: &str) -> u64 {
@@ -39,13 +39,13 @@ fn rolled_back(v: &mut Volume, path: &str, name: &str) -> u64 {
     v.meta.roll_back(now, &request).unwrap().number()
 }
 
-/// A file with cells, of a size that is exact.
+/// A file with cells and an exact size.
 fn sized(v: &mut Volume, path: &str, size: u64) -> u64 {
     let id = v.create(0, path, 0o644).unwrap().id;
     v.truncate(0, path, size).unwrap();
-    let owed = v.meta.pending_truncate(id).unwrap().unwrap();
+    let intent = v.meta.pending_truncate(id).unwrap().unwrap();
     let now = v.tick();
-    v.meta.truncate_done(owed, now).unwrap();
+    v.meta.truncate_done(intent, now).unwrap();
     id
 }
 
@@ -64,7 +64,7 @@ fn kinds(v: &Volume) -> Vec<String> {
     page.intents.iter().map(kind).collect()
 }
 
-fn deletes_of_a_silent_server_hide_nothing_behind_them(v: &mut Volume) {
+fn deletes_of_an_unresponsive_server_do_not_hide_later_intents(v: &mut Volume) {
     for n in 0..30 {
         v.create(0, &format!("f{n}"), 0o644).unwrap();
         v.unlink(0, &format!("f{n}")).unwrap();
@@ -91,14 +91,14 @@ fn deletes_of_a_silent_server_hide_nothing_behind_them(v: &mut Volume) {
     assert_eq!((some.intents.len(), some.more), (5, true));
     let rest = v.meta.deletes_from(server, some.next, 100, 100).unwrap();
     assert_eq!((rest.intents.len(), rest.more), (25, false));
-    let nobody = v.meta.deletes_from(ServerId(99), 0, 5, 10).unwrap();
-    assert_eq!((nobody.intents.len(), nobody.more), (0, true));
+    let none = v.meta.deletes_from(ServerId(99), 0, 5, 10).unwrap();
+    assert_eq!((none.intents.len(), none.more), (0, true));
     v.meta.intent_done(all[0].number()).unwrap();
     assert!(v.meta.intent(all[0].number()).unwrap().is_none());
     assert_eq!(v.meta.intents_from(0, 100).unwrap().intents, all[1..]);
 }
 
-fn a_delete_takes_along_whatever_else_is_owed_for_its_file(v: &mut Volume) {
+fn a_delete_supersedes_all_other_intents_of_its_file(v: &mut Volume) {
     sized(v, "other", 5);
     v.truncate(0, "other", 6).unwrap();
     sized(v, "f", 5);
@@ -113,7 +113,7 @@ fn a_delete_takes_along_whatever_else_is_owed_for_its_file(v: &mut Volume) {
     v.check();
 }
 
-fn a_truncate_that_is_taken_back_leaves_a_file_whose_size_is_asked_for(v: &mut Volume) {
+fn after_a_cancelled_truncate_the_servers_are_asked_for_the_size(v: &mut Volume) {
     let id = sized(v, "f", 100);
     v.truncate(0, "f", 10).unwrap();
     let number = v.meta.pending_truncate(id).unwrap().unwrap();
@@ -124,14 +124,14 @@ fn a_truncate_that_is_taken_back_leaves_a_file_whose_size_is_asked_for(v: &mut V
     assert!(v.meta.has_unsettled());
     assert_eq!(kinds(v), Vec::<String>::new());
     v.check();
-    // What deletes is never taken back.
+    // A delete is never cancelled.
     v.unlink(0, "f").unwrap();
     let delete = v.meta.pending_intents(9).unwrap()[0].number();
     assert_eq!(v.meta.withdraw(delete).unwrap(), None);
     assert!(v.meta.is_pending(delete).unwrap());
 }
 
-fn a_rollback_that_is_taken_back_leaves_the_file_as_it_was(v: &mut Volume) {
+fn a_cancelled_rollback_leaves_the_file_as_it_was(v: &mut Volume) {
     let id = sized(v, "f", 100);
     let make = made(v, "f", "c");
     v.meta.checkpoint_done(make, 100, 5000).unwrap();
@@ -139,7 +139,7 @@ fn a_rollback_that_is_taken_back_leaves_the_file_as_it_was(v: &mut Volume) {
     assert!(v.meta.withdraw(number).unwrap().is_some());
     assert_eq!(v.meta.pending_truncate(id).unwrap(), None);
     assert!(v.meta.checkpoint_info(id, "c").unwrap().is_some());
-    // Who has it open for writing does not make its size exact by going.
+    // A writer that detaches does not make its size exact.
     v.attach(3, &attaching(0, "f", false, true)).unwrap();
     let number = rolled_back(v, "f", "c");
     v.meta.withdraw(number).unwrap();
@@ -148,7 +148,7 @@ fn a_rollback_that_is_taken_back_leaves_the_file_as_it_was(v: &mut Volume) {
     v.check();
 }
 
-fn a_checkpoint_that_is_taken_back_is_dropped_where_it_was_made(v: &mut Volume) {
+fn a_cancelled_checkpoint_is_dropped_where_it_was_made(v: &mut Volume) {
     let id = sized(v, "f", 100);
     v.mkdir(0, "d", 0o755).unwrap();
     sized(v, "d/g", 100);
@@ -169,7 +169,7 @@ fn a_checkpoint_that_is_taken_back_is_dropped_where_it_was_made(v: &mut Volume) 
     made(v, "f", "c");
 }
 
-fn a_tree_that_is_being_rolled_back_is_no_finding(v: &mut Volume) {
+fn a_check_reports_no_tree_that_is_being_rolled_back(v: &mut Volume) {
     v.mkdir(0, "d", 0o755).unwrap();
     let id = sized(v, "d/g", 100);
     let number = made(v, "d", "c");
@@ -186,7 +186,7 @@ fn a_tree_that_is_being_rolled_back_is_no_finding(v: &mut Volume) {
     v.check();
 }
 
-fn files_that_checkpoints_of_trees_hold_are_listed_with_them(v: &mut Volume) {
+fn files_are_listed_with_the_checkpoints_of_trees_that_hold_them(v: &mut Volume) {
     v.mkdir(0, "d", 0o755).unwrap();
     let ids = [sized(v, "d/g", 100), sized(v, "d/h", 100)];
     let first = made(v, "d", "first");
@@ -194,8 +194,8 @@ fn files_that_checkpoints_of_trees_hold_are_listed_with_them(v: &mut Volume) {
     let second = made(v, "d", "second");
     v.meta.tree_done(second, &[].into(), 5000).unwrap();
     v.unlink(0, "d/h").unwrap();
-    for owed in v.meta.pending_intents(9).unwrap() {
-        v.meta.truncate_done(owed.number(), 5000).unwrap();
+    for intent in v.meta.pending_intents(9).unwrap() {
+        v.meta.truncate_done(intent.number(), 5000).unwrap();
     }
     let all = v.meta.list_files(&ListFilesRequest::default()).unwrap();
     let again = ListFilesRequest {

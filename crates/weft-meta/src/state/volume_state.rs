@@ -1,4 +1,4 @@
-//! What all handles of an open volume share: the engine, and the part of each room.
+//! What all handles of an open volume share: the engine, and the table of each module below.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::quota::Growth;
 use crate::records::record::{CountersRecord, VolumeRecord};
 use crate::servers::{ServerTable, Servers};
 
-/// The parts. Each keeps its own invariants behind its methods; nothing else sees two of them.
+/// The state in memory. Each table keeps its invariants behind its methods, and knows no other.
 ///
-/// Lock order: the engine's writer, then the open files, then any other part.
-pub(crate) struct State {
+/// Lock order: the engine's writer, then the open files, then any other table.
+pub(crate) struct VolumeState {
     kv: Arc<dyn OrderedKv>,
     volume: VolumeRecord,
     open_files: Mutex<OpenFiles>,
@@ -31,7 +31,7 @@ pub(crate) struct State {
     incarnations: Incarnations,
 }
 
-impl State {
+impl VolumeState {
     /// The state of a volume that was just opened.
     pub(crate) fn new(
         kv: Arc<dyn OrderedKv>,
@@ -40,8 +40,8 @@ impl State {
         servers: ServerTable,
         grace: Grace,
         incarnations: Incarnations,
-    ) -> State {
-        State {
+    ) -> VolumeState {
+        VolumeState {
             kv,
             volume,
             open_files: Mutex::new(OpenFiles::of_run(counters.next_id)),
@@ -67,12 +67,12 @@ impl State {
         &self.volume
     }
 
-    /// The attachments, locked.
+    /// The open files, locked.
     pub(crate) fn open_files(&self) -> MutexGuard<'_, OpenFiles> {
         self.open_files.lock()
     }
 
-    /// Files whose size is not known.
+    /// Files whose size is unknown.
     pub(crate) fn unsettled(&self) -> &Unsettled {
         &self.unsettled
     }
@@ -107,12 +107,12 @@ impl State {
         &self.leases
     }
 
-    /// Directories in which one client changes names ahead of the service.
+    /// Directories in which one client changes names and reports them later.
     pub(crate) fn delegations(&self) -> &Delegations {
         &self.delegations
     }
 
-    /// The runs of the service.
+    /// The incarnations of the service.
     pub(crate) fn incarnations(&self) -> &Incarnations {
         &self.incarnations
     }

@@ -1,4 +1,4 @@
-//! Names that a client has changed ahead of the service.
+//! Changes of names that a client made in a delegated directory and reports later.
 
 use weft_meta::MetaError;
 use weft_proto::Code;
@@ -8,9 +8,9 @@ use weft_proto::meta::*;
 use crate::common::{Volume, at, attaching, who};
 
 crate::on_both_engines! {
-    told_twice_is_done_once
-    one_that_is_refused_leaves_the_others
-    nobody_else_looks_into_a_lent_directory
+    changes_reported_twice_are_made_once
+    a_refused_change_does_not_stop_the_others
+    no_other_client_reads_a_delegated_directory
 }
 
 fn directory(v: &mut Volume, path: &str) -> u64 {
@@ -23,17 +23,17 @@ fn delegate(v: &mut Volume, client: u64, directory: u64) -> Result<DelegateReply
     v.meta.by(client).delegate(now, client, &request)
 }
 
-fn made(lent: &DelegateReply, directory: u64, name: &str, number: usize) -> NameChange {
+fn made(delegation: &DelegateReply, directory: u64, name: &str, number: usize) -> NameChange {
     NameChange {
         who: who(0),
         directory,
         name: name.as_bytes().to_vec().into(),
-        file: lent.first + number as u64,
+        file: delegation.first + number as u64,
         time: 5000,
         made: Some(NewFile {
             mode: 0o666,
             umask: 0o22,
-            layout: lent.layouts[number].clone(),
+            layout: delegation.layouts[number].clone(),
             ..NewFile::default()
         }),
     }
@@ -46,7 +46,7 @@ fn removed(change: &NameChange) -> NameChange {
     }
 }
 
-fn tell(v: &Volume, client: u64, changes: &[NameChange]) -> Vec<NameChanged> {
+fn report(v: &Volume, client: u64, changes: &[NameChange]) -> Vec<NameChanged> {
     let request = ChangeNamesRequest {
         changes: changes.to_vec(),
         given_back: Vec::new(),
@@ -60,75 +60,75 @@ fn code(done: &NameChanged) -> Option<Code> {
     Code::try_from(failure.code).ok()
 }
 
-fn told_twice_is_done_once(v: &mut Volume) {
+fn changes_reported_twice_are_made_once(v: &mut Volume) {
     let d = directory(v, "/d");
-    let lent = delegate(v, 1, d).unwrap();
-    assert!(lent.granted && lent.layouts.len() == 8);
-    let mut first = made(&lent, d, "a", 0);
+    let delegation = delegate(v, 1, d).unwrap();
+    assert!(delegation.granted && delegation.layouts.len() == 8);
+    let mut first = made(&delegation, d, "a", 0);
     let file = first.made.as_mut().unwrap();
     (file.data, file.modified, file.writing) = (Some(b"bytes"[..].into()), 6000, true);
     let changes = [
         first.clone(),
-        made(&lent, d, "b", 1),
-        made(&lent, d, "c", 2),
+        made(&delegation, d, "b", 1),
+        made(&delegation, d, "c", 2),
     ];
     for _ in 0..2 {
-        let done = tell(v, 1, &changes);
+        let done = report(v, 1, &changes);
         assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");
         let attributes = done[0].attributes.as_ref().unwrap();
         assert_eq!((attributes.size, attributes.mode), (5, 0o644));
         assert_eq!((attributes.modified, attributes.created), (6000, 5000));
-        assert!(v.meta.is_attached(1, lent.first));
-        assert!(!v.meta.is_attached(1, lent.first + 1));
+        assert!(v.meta.is_attached(1, delegation.first));
+        assert!(!v.meta.is_attached(1, delegation.first + 1));
     }
-    v.detach(1, lent.first, true);
-    assert!(!v.meta.is_attached(1, lent.first), "it counts once");
+    v.detach(1, delegation.first, true);
+    assert!(!v.meta.is_attached(1, delegation.first), "it counts once");
     for _ in 0..2 {
-        let done = tell(v, 1, &[removed(&first), removed(&changes[1])]);
+        let done = report(v, 1, &[removed(&first), removed(&changes[1])]);
         assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");
     }
     let attributes = v.stat(0, "/d").unwrap();
     assert_eq!((attributes.size, attributes.changed), (1, 5000));
 }
 
-fn one_that_is_refused_leaves_the_others(v: &mut Volume) {
+fn a_refused_change_does_not_stop_the_others(v: &mut Volume) {
     let d = directory(v, "/d");
     v.create(0, "/d/b", 0o644).unwrap();
-    let lent = delegate(v, 1, d).unwrap();
-    let a = made(&lent, d, "a", 0);
-    let mut unknown = made(&lent, d, "d", 3);
+    let delegation = delegate(v, 1, d).unwrap();
+    let a = made(&delegation, d, "a", 0);
+    let mut unknown = made(&delegation, d, "d", 3);
     unknown.file += 1 << 20;
     let other = NameChange {
         name: b"b"[..].into(),
         ..removed(&a)
     };
-    let path = made(&lent, d, "x/y", 4);
+    let path = made(&delegation, d, "x/y", 4);
     let all = [
         a.clone(),
-        made(&lent, d, "b", 1),
+        made(&delegation, d, "b", 1),
         unknown,
         other,
         path,
-        made(&lent, d, "c", 2),
+        made(&delegation, d, "c", 2),
     ];
-    let done = tell(v, 1, &all);
+    let done = report(v, 1, &all);
     let codes: Vec<_> = done.iter().map(code).collect();
     assert_eq!(codes[..2], [None, Some(Code::Exists)]);
-    assert_eq!(codes[2], Some(Code::Invalid), "its id was never given out");
+    assert_eq!(codes[2], Some(Code::Invalid), "its id was never allocated");
     assert_eq!(codes[3], Some(Code::Stale), "the name is another file's");
     assert!(codes[4].is_some() && codes[5].is_none(), "{codes:?}");
     // Made and removed in one call.
-    let again = made(&lent, d, "e", 5);
-    let done = tell(v, 1, &[again.clone(), removed(&again)]);
+    let again = made(&delegation, d, "e", 5);
+    let done = report(v, 1, &[again.clone(), removed(&again)]);
     assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");
     assert_eq!(v.stat(0, "/d").unwrap().size, 3);
 }
 
-fn nobody_else_looks_into_a_lent_directory(v: &mut Volume) {
+fn no_other_client_reads_a_delegated_directory(v: &mut Volume) {
     let d = directory(v, "/d");
     v.create(0, "/d/f", 0o644).unwrap();
     assert!(delegate(v, 1, d).unwrap().granted);
-    let met = |result: Result<(), MetaError>| match result {
+    let conflicts = |result: Result<(), MetaError>| match result {
         Err(MetaError::Delegated { directories }) => assert_eq!(directories, [d]),
         other => panic!("{other:?}"),
     };
@@ -137,19 +137,22 @@ fn nobody_else_looks_into_a_lent_directory(v: &mut Volume) {
         who: who(0),
         target: at(path),
     };
-    met(other.stat(&stat("/d")).map(drop));
-    met(other.stat(&stat("/d/f")).map(drop));
-    met(other.stat(&stat("/d/none")).map(drop));
+    conflicts(other.stat(&stat("/d")).map(drop));
+    conflicts(other.stat(&stat("/d/f")).map(drop));
+    conflicts(other.stat(&stat("/d/none")).map(drop));
     let request = attaching(0, "/d/f", true, false);
-    met(other.attach(7, 2, &request).map(drop));
-    met(delegate(v, 2, d).map(drop));
+    conflicts(other.attach(7, 2, &request).map(drop));
+    conflicts(delegate(v, 2, d).map(drop));
     let list = ListRequest {
         who: who(0),
         target: at("/"),
         ..ListRequest::default()
     };
-    met(other.list(&list).map(drop));
-    assert!(v.meta.by(1).stat(&stat("/d/f")).is_ok(), "its holder does");
+    conflicts(other.list(&list).map(drop));
+    assert!(
+        v.meta.by(1).stat(&stat("/d/f")).is_ok(),
+        "its holder reads it"
+    );
     v.meta.delegations().recall(&[d]);
     assert_eq!(v.meta.delegations().recalled_from(1), [d]);
     v.meta.delegations().end(1, &[d]);
