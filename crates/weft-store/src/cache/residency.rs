@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::history::{AccessHistories, PrefetchBounds};
 use crate::config::CacheRules;
 use crate::forks::Forks;
-use crate::pages::{Page, SLOT};
+use crate::pages::{Chunk, Page, SLOT};
 use crate::pool::BLOCK;
 use crate::record::ForkId;
 
@@ -56,12 +56,11 @@ impl Residency {
         let Some(chunk) = forks.chunk_mut(id, n) else {
             return;
         };
-        if chunk.cost == 0 {
+        let (before, now) = chunk.recount();
+        if before == 0 {
             self.clock.push_back((id, n, ENTRY));
         }
-        let cost = chunk.entry_bytes();
-        self.cached = self.cached + cost - chunk.cost;
-        chunk.cost = cost;
+        self.cached = self.cached + now - before;
     }
 
     /// A page of which fewer bytes were touched is held.
@@ -96,8 +95,8 @@ impl Residency {
             // Entries of pages that went by other ways.
             self.replace.retain(|(id, n, slot)| {
                 let chunk = forks.chunk(*id, *n);
-                let page = chunk.and_then(|c| c.pages.get(*slot as usize)?.as_ref());
-                page.is_some_and(|p| p.listed)
+                let page = chunk.and_then(|c| c.page(*slot as usize));
+                page.is_some_and(Page::is_listed)
             });
         }
         let mut left = most.min(self.replace.len());
@@ -106,21 +105,20 @@ impl Residency {
             let Some((id, n, slot)) = self.replace.pop_front() else {
                 return;
             };
-            let chunk = forks.chunk_mut(id, n);
-            let place = chunk.and_then(|c| c.pages.get_mut(slot as usize));
-            match place {
-                Some(Some(page)) if page.spent && page.dirty != 0 => {
+            let Some(chunk) = forks.chunk_mut(id, n) else {
+                continue;
+            };
+            match chunk.page_mut(slot as usize) {
+                Some(page) if page.is_spent() && page.is_dirty() => {
                     self.replace.push_back((id, n, slot));
                 }
-                Some(place @ Some(_)) if place.as_ref().is_some_and(|p| p.spent) => {
-                    let page = place.take().expect("it was just looked at");
-                    self.cached -= page.bytes();
-                    self.prefetched_unused += u64::from(page.fetched.count_ones());
+                Some(page) if page.is_spent() => {
+                    self.drop_page(chunk, slot);
                     left = most.min(self.replace.len());
                 }
                 // It was touched again and is held.
-                Some(Some(page)) => page.listed = false,
-                _ => {}
+                Some(page) => page.unlist(),
+                None => {}
             }
         }
     }
@@ -175,8 +173,8 @@ impl Residency {
                 continue;
             };
             if slot == ENTRY {
-                if chunk.marks == 0 && chunk.pages.iter().all(Option::is_none) {
-                    self.cached -= chunk.cost;
+                if chunk.is_indexed() && !chunk.has_pages() {
+                    self.cached -= chunk.counted_bytes();
                     forks.drop_chunk(id, n);
                     self.evictions += 1;
                     left = most;
@@ -185,24 +183,26 @@ impl Residency {
                 }
                 continue;
             }
-            let Some(place) = chunk.pages.get_mut(slot as usize) else {
-                continue;
-            };
-            match place {
-                Some(page) if page.dirty != 0 || page.used => {
+            match chunk.page_mut(slot as usize) {
+                Some(page) if page.is_dirty() || page.is_used() => {
                     // To forget that it was used is what the hand is for.
-                    left += usize::from(page.used && page.dirty == 0);
-                    page.used = false;
+                    left += usize::from(page.is_used() && !page.is_dirty());
+                    page.clear_used();
                     self.clock.push_back((id, n, slot));
                 }
-                Some(page) => {
-                    self.cached -= page.bytes();
-                    self.prefetched_unused += u64::from(page.fetched.count_ones());
-                    *place = None;
+                Some(_) => {
+                    self.drop_page(chunk, slot);
                     left = most;
                 }
                 None => {}
             }
+        }
+    }
+
+    fn drop_page(&mut self, chunk: &mut Chunk, slot: u32) {
+        if let Some(page) = chunk.take_page(slot as usize) {
+            self.cached -= page.bytes();
+            self.prefetched_unused += u64::from(page.prefetched_unread());
         }
     }
 
@@ -218,21 +218,12 @@ impl Residency {
         let Some(chunk) = forks.chunk_mut(id, n) else {
             return;
         };
-        let place = chunk.slot_mut(slot);
-        page.queued = true;
-        self.cached += page.bytes();
-        match place.replace(page) {
-            Some(old) => {
-                self.cached -= old.bytes();
-                if let Some(page) = place {
-                    page.listed |= old.listed;
-                }
-                if !old.queued {
-                    self.clock.push_back((id, n, slot as u32));
-                }
-            }
-            None => self.clock.push_back((id, n, slot as u32)),
+        let before = chunk.take_page(slot);
+        if page.take_slot(before.as_ref()) {
+            self.clock.push_back((id, n, slot as u32));
         }
+        self.cached = self.cached + page.bytes() - before.map_or(0, |page| page.bytes());
+        chunk.insert_page(slot, page);
     }
 
     /// The page of a slot came to its end: it is among the first to go.

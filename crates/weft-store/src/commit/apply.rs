@@ -17,7 +17,6 @@ use crate::engine::{IndexBudget, Inner, Store, detached};
 use crate::error::StoreError;
 use crate::forks::Checkpoint;
 use crate::index::{Application, IndexBatches, RemovedFork};
-use crate::pages::{APPLYING, CHANGED};
 use crate::record::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkRecord, META, STORE_KEY,
 };
@@ -52,7 +51,7 @@ impl Inner {
         // A full disk can leave pages dirty: the log must keep what they need.
         let application = {
             let mut state = self.lock();
-            let oldest = oldest_dirty(&state);
+            let oldest = state.oldest_dirty();
             let bound = bound.min(oldest.saturating_sub(1));
             copy_changes(&mut state, bound, logged, self.disks().all().len() > 1)
         };
@@ -94,9 +93,7 @@ impl Inner {
         {
             let mut state = self.lock();
             for (id, n) in application.chunks() {
-                if let Some(chunk) = state.forks_mut().chunk_mut(*id, *n) {
-                    chunk.marks &= !APPLYING;
-                }
+                state.end_application(*id, *n);
             }
             state.applied(application.logged());
             state.cache_mut().scan_again();
@@ -197,18 +194,6 @@ impl Inner {
     }
 }
 
-fn oldest_dirty(state: &StoreState) -> u64 {
-    let chunks = state.dirty().chunks().iter();
-    let chunks = chunks.filter_map(|(id, n)| state.forks().chunk(*id, *n));
-    chunks
-        .flat_map(|c| c.pages.iter().flatten())
-        .map(|p| p.oldest)
-        .min()
-        .unwrap_or(u64::MAX)
-}
-
-/// Copies all that differs from the index. The copied chunks stay in memory until the index has
-/// them.
 fn copy_changes(state: &mut StoreState, bound: u64, logged: u64, several: bool) -> Application {
     let mut changes = state.changes_mut().take();
     let mut batches = IndexBatches::default();
@@ -249,23 +234,13 @@ fn copy_changes(state: &mut StoreState, bound: u64, logged: u64, several: bool) 
     }
     let mut chunks = Vec::with_capacity(changes.chunks.len());
     for (id, n) in changes.chunks {
-        let Some(fork) = state.forks_mut().get_mut(id) else {
+        let Some(entry) = state.copy_to_index(id, n) else {
             continue;
         };
-        let hides = fork.inherits(n);
-        let Some(chunk) = fork.chunk_mut(n) else {
-            continue;
-        };
-        chunk.marks = (chunk.marks & !CHANGED) | APPLYING;
-        let runs = chunk.to_runs();
-        // An empty chunk must hide what its parent has.
-        let stored = !chunk.through && (!runs.runs.is_empty() || hides);
-        fork.chunk_indexed(n);
         let key = ChunkRecord::key(id, n);
-        if stored {
-            batches.push((CHUNKS, key, Some(ChunkRecord::encode(&runs))));
-        } else {
-            deletions.push((CHUNKS, key, None));
+        match entry {
+            Some(runs) => batches.push((CHUNKS, key, Some(ChunkRecord::encode(&runs)))),
+            None => deletions.push((CHUNKS, key, None)),
         }
         chunks.push((id, n));
     }

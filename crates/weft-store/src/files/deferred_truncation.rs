@@ -63,7 +63,7 @@ impl Inner {
                 let fork = state.forks().get(id);
                 let Some(tail) = fork.and_then(|f| Some((f.deferred_truncation()?, f.chunk())))
                 else {
-                    state.forks_mut().end_deferred_truncation(id);
+                    state.end_deferred_truncation(id);
                     return Ok(false);
                 };
                 tail

@@ -14,7 +14,7 @@ use weft_layout::FileId;
 use super::fork::{Checkpoint, Fork};
 use super::table::Forks;
 use crate::key::ForkKey;
-use crate::pages::{APPLYING, CHANGED, Chunk};
+use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ForkRecord};
 
@@ -28,7 +28,7 @@ impl Forks {
             let fork = &self.by_id[&at];
             let chunk = fork.chunks.get(&n).ok_or(at)?;
             match fork.parent {
-                Some(parent) if chunk.through => at = parent,
+                Some(parent) if chunk.shows_parent() => at = parent,
                 _ => return Ok(at),
             }
         }
@@ -39,7 +39,7 @@ impl Forks {
         let mut fork = self.by_id.get(&id)?;
         loop {
             match fork.chunks.get(&n) {
-                Some(chunk) if !chunk.through => return Some(chunk),
+                Some(chunk) if !chunk.shows_parent() => return Some(chunk),
                 _ if !fork.inherits(n) => return None,
                 _ => fork = self.by_id.get(&fork.parent?)?,
             }
@@ -63,7 +63,7 @@ impl Forks {
         for (id, limit) in self.lineage(id) {
             let range = range.start..range.end.min(limit).max(range.start);
             let chunks = self.by_id[&id].chunks.range(range);
-            let own = chunks.filter(|(_, c)| !c.through).map(|(n, _)| *n);
+            let own = chunks.filter(|(_, c)| !c.shows_parent()).map(|(n, _)| *n);
             found.extend(own.take(most));
         }
         found.into_iter().take(most).collect()
@@ -90,7 +90,7 @@ impl Forks {
     pub(crate) fn is_in_index(&self, id: ForkId) -> bool {
         let chunks = self.by_id.get(&id).map(|fork| fork.chunks.values());
         let mut chunks = chunks.into_iter().flatten();
-        chunks.all(|chunk| !chunk.is_dirty() && chunk.marks & (CHANGED | APPLYING) == 0)
+        chunks.all(|chunk| !chunk.is_dirty() && chunk.is_indexed())
     }
 }
 
@@ -103,7 +103,7 @@ impl Forks {
         };
         fork.inherit = fork.inherit.min(end);
         for (_, chunk) in fork.chunks.range_mut(fork.inherit..) {
-            chunk.through = false;
+            chunk.hide_parent();
         }
     }
 

@@ -53,11 +53,6 @@ impl Forks {
     }
 
     /// All forks, to be changed, in no order.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (ForkId, &mut Fork)> {
-        self.by_id.iter_mut().map(|(id, fork)| (*id, fork))
-    }
-
-    /// As [`Forks::iter_mut`], without the ids.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Fork> {
         self.by_id.values_mut()
     }

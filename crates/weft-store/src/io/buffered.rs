@@ -210,7 +210,7 @@ impl Inner {
                 }
             }
             let sum = record::checksum(block) ^ carry;
-            page.sums[in_slot as usize] = sum;
+            page.set_sum(in_slot, sum);
             if single && first.length == BLOCK {
                 checksum.add_block(first.at, sum);
             }

@@ -5,7 +5,7 @@ use crate::engine::Inner;
 use crate::forks::{by_chunk, whole_blocks};
 use crate::limits::DIRECT_MIN;
 use crate::log::MAP_COST;
-use crate::pages::{Operations, Page, bit, push_block};
+use crate::pages::{Operations, Page, push_block};
 use crate::paging::WriteFailed;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum};
@@ -85,7 +85,7 @@ impl Inner {
                 let from = (origin + u64::from(first) * BLOCK as u64 - offset) as usize;
                 let held = (size.min(end * BLOCK as u32) - first * BLOCK as u32) as usize;
                 let (mut page, copied) = self.page_of(first % 16, &data[from..from + held]);
-                page.valid = (first..end).fold(0, |valid, block| valid | bit(block));
+                page.mark_valid(first..end);
                 let at = page.at(first % 16);
                 let memory = page.buffer()[at..].chunks_exact(BLOCK);
                 let blocks = (first..end).zip(memory).zip((from..).step_by(BLOCK));

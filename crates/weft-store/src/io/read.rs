@@ -4,17 +4,16 @@ use bytes::Bytes;
 use weft_layout::{CellOffset, OFFSET_MAX};
 
 use super::read_slice::ReadSlice;
-use crate::cache::Residency;
 use crate::counters::Counters;
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::forks::{ChunkRange, by_chunk};
 use crate::key::ForkKey;
-use crate::pages::{Chunk, Page, WantedBlock, bit, slot_of};
+use crate::pages::{WantedBlock, slot_of};
 use crate::paging::{Attempt, Missing};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, end_is_legal};
-use crate::state::StoreState;
+use crate::state::{ReadChunk, StoreState};
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -129,7 +128,6 @@ impl Inner {
         let mut missing = Missing::default();
         let mut found = Vec::new();
         let (mut hits, mut prefetched) = (0, 0);
-        let held = state.cache().held_below();
         for range in by_chunk(size, offset, length) {
             let owner = match state.forks().shown(id, range.chunk) {
                 Ok(owner) => owner,
@@ -138,11 +136,15 @@ impl Inner {
                     continue;
                 }
             };
-            let (chunk, cache) = state
-                .chunk_to_read(owner, range.chunk)
-                .expect("its entry is not missing");
-            let (queue, used) = ((held, cache), &mut prefetched);
-            hits += gather_chunk(owner, &range, chunk, &mut found, &mut missing, queue, used);
+            let chunk = state.chunk_to_read(owner, range.chunk);
+            let mut chunk = chunk.expect("its entry is not missing");
+            hits += gather_chunk(
+                &range,
+                &mut chunk,
+                &mut found,
+                &mut missing,
+                &mut prefetched,
+            );
         }
         Counters::add(&self.counters().prefetched_used, prefetched);
         if attempt == Attempt::First {
@@ -185,22 +187,12 @@ impl Inner {
     }
 }
 
-/// How many blocks of a slot were prefetched and are read now for the first time.
-fn take_prefetched(page: &mut Page, first: u32, last: u32) -> u64 {
-    let mask = (first..=last).fold(0, |mask, block| mask | bit(block));
-    let count = (page.fetched & mask).count_ones();
-    page.fetched &= !mask;
-    u64::from(count)
-}
-
 /// Collects the bytes that a chunk has of a range; returns how many blocks were cached.
 fn gather_chunk(
-    id: ForkId,
     range: &ChunkRange,
-    chunk: &mut Chunk,
+    chunk: &mut ReadChunk<'_>,
     found: &mut Vec<FoundBytes>,
     missing: &mut Missing,
-    (held, cache): (u32, &mut Residency),
     prefetched: &mut u64,
 ) -> u64 {
     let mut at = range.bytes.start;
@@ -219,19 +211,15 @@ fn gather_chunk(
                 hits += 1;
                 stop = range.bytes.end.min((last + 1) * BLOCK as u32);
             }
-            let page = chunk.page_mut(slot_of(block)).expect("the page is valid");
-            page.used = true;
+            chunk.mark_used(slot_of(block));
             if missing.is_empty() {
-                *prefetched += take_prefetched(page, block, last);
-                if page.touch(stop - at, held) {
-                    cache.spend(id, range.chunk, slot_of(block));
-                }
-                let slice = ReadSlice::of(id, range.chunk, chunk, at..stop);
+                *prefetched += chunk.note_read(block, last, stop - at);
+                let slice = ReadSlice::of(chunk, at..stop);
                 found.push(FoundBytes::Cached(slice.expect("the page is valid")));
             }
         } else if let Some((place, _)) = chunk.place(block) {
             missing.blocks.push(WantedBlock {
-                id,
+                id: chunk.place_in_fork().0,
                 chunk: range.chunk,
                 block,
                 place,

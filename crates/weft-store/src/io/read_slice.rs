@@ -16,10 +16,9 @@ use bytes::Bytes;
 use crate::counters::Counters;
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
-use crate::pages::{Chunk, bit, slot_of};
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Slice};
 use crate::record::ForkId;
-use crate::state::StoreState;
+use crate::state::{ReadChunk, StoreState};
 
 /// Consecutive bytes of a fork that were read: of one page, or of a hole.
 #[derive(Clone, Debug)]
@@ -63,14 +62,9 @@ impl Deref for ReadSlice {
 
 impl ReadSlice {
     /// Bytes `range` of a chunk, all in valid blocks of one page.
-    pub(crate) fn of(
-        id: ForkId,
-        n: u64,
-        chunk: &mut Chunk,
-        range: Range<u32>,
-    ) -> Option<ReadSlice> {
+    pub(crate) fn of(chunk: &mut ReadChunk<'_>, range: Range<u32>) -> Option<ReadSlice> {
         let (first, last) = (range.start / BLOCK as u32, (range.end - 1) / BLOCK as u32);
-        let fresh = chunk.page_mut(slot_of(first))?.take_fresh(first, last);
+        let ((id, n), fresh) = (chunk.place_in_fork(), chunk.take_fresh(first, last));
         let page = chunk.valid_page(first)?;
         let mut sums = [0; BUFFER_BLOCKS_MAX];
         for (sum, block) in sums.iter_mut().zip(first..=last) {
@@ -102,12 +96,8 @@ impl ReadSlice {
         let Some(blocks) = self.blocks.filter(|blocks| blocks.fresh.get() != 0) else {
             return;
         };
-        let fork = state.forks_mut().get_mut(blocks.id);
-        let chunk = fork.and_then(|fork| fork.chunk_mut(blocks.chunk));
-        let page = chunk.and_then(|chunk| chunk.page_mut(slot_of(blocks.first)));
-        if let Some(page) = page.filter(|page| blocks.slice.is_of(page.buffer())) {
-            page.fresh |= blocks.fresh.get() << (blocks.first % BUFFER_BLOCKS_MAX as u32);
-        }
+        let (at, fresh) = ((blocks.id, blocks.chunk), blocks.fresh.get());
+        state.return_fresh(at, blocks.first, fresh, &blocks.slice);
     }
 
     /// The bytes; they share the cache's memory.
@@ -210,7 +200,7 @@ impl Store {
         for blocks in slices.into_iter().filter_map(|slice| slice.blocks.as_ref()) {
             for block in blocks.rotten(checked(blocks)) {
                 right = false;
-                let error = self.0.drop_rotten(blocks, block);
+                let error = self.0.drop_corrupted(blocks, block);
                 if let Some(error) = error.filter(|e| last || e.closes()) {
                     return Err(error);
                 }
@@ -222,21 +212,10 @@ impl Store {
 
 impl Inner {
     /// Drops a block whose bytes changed in memory; `None` if that was done before.
-    fn drop_rotten(&self, blocks: &Blocks, block: u32) -> Option<StoreError> {
+    fn drop_corrupted(&self, blocks: &Blocks, block: u32) -> Option<StoreError> {
         let mut state = self.lock();
-        let fork = state.forks_mut().get_mut(blocks.id)?;
-        let key = fork.key().clone();
-        let chunk = fork.chunk_mut(blocks.chunk)?;
-        let page = chunk.page_mut(slot_of(block))?;
-        let same = blocks.slice.is_of(page.buffer()) && page.valid & bit(block) != 0;
-        if !same {
-            return None;
-        }
-        let dirty = page.dirty & bit(block) != 0;
-        if !dirty {
-            page.valid &= !bit(block);
-            page.fetched &= !bit(block);
-        }
+        let key = state.forks().get(blocks.id)?.key().clone();
+        let dirty = state.drop_corrupted((blocks.id, blocks.chunk), block, &blocks.slice)?;
         let error = self.memory_fault(StoreError::memory(&key, blocks.chunk, block, dirty));
         Some(if dirty {
             self.wake_waiting_calls();

@@ -12,9 +12,9 @@ use crate::pool::BUFFER_BLOCKS_MAX;
 use crate::record::{Place, RunRecord, RunsRecord};
 
 /// A chunk's entry differs from the index.
-pub(crate) const CHANGED: u8 = 1;
+const CHANGED: u8 = 1;
 /// A chunk's entry is on its way to the index.
-pub(crate) const APPLYING: u8 = 2;
+const APPLYING: u8 = 2;
 
 /// One chunk of one fork.
 #[derive(Debug, Default)]
@@ -26,12 +26,23 @@ pub(crate) struct Chunk {
     /// Some of its places may be lost.
     lacks: bool,
     /// The fork has nothing of this chunk: what its parent has shows.
-    pub(crate) through: bool,
-    pub(crate) pages: Vec<Option<Page>>,
+    through: bool,
+    pages: Vec<Option<Page>>,
     /// [`CHANGED`] and [`APPLYING`]; the chunk is evicted only at 0.
-    pub(crate) marks: u8,
+    marks: u8,
     /// Memory counted for it in the cache.
-    pub(crate) cost: u64,
+    cost: u64,
+}
+
+/// What went with pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Forgotten {
+    /// Bytes of memory.
+    pub(crate) bytes: u64,
+    /// Dirty blocks.
+    pub(crate) dirty: u32,
+    /// Promises that stood behind them.
+    pub(crate) promises: u32,
 }
 
 impl Chunk {
@@ -82,8 +93,10 @@ impl Chunk {
         }
     }
 
-    /// Takes all places away, as they are.
-    pub(crate) fn take_places(&mut self) -> Self {
+    /// Gives all places away, as they are; then the chunk is empty, or its parent's shows.
+    pub(crate) fn give_places(&mut self, through: bool) -> Self {
+        self.through = through;
+        self.marks |= CHANGED;
         Self {
             places: std::mem::take(&mut self.places),
             crcs: std::mem::take(&mut self.crcs),
@@ -184,18 +197,78 @@ impl Chunk {
         self.owned_blocks().map(|(_, place)| place)
     }
 
+    /// Whether the fork has nothing of this chunk, and what its parent has shows.
+    pub(crate) fn shows_parent(&self) -> bool {
+        self.through
+    }
+
+    /// What the parent has shows no more.
+    pub(crate) fn hide_parent(&mut self) {
+        self.through = false;
+    }
+}
+
+/// The entry's way to the index, and its share of the cache.
+impl Chunk {
+    /// The entry differs from the index.
+    pub(crate) fn mark_changed(&mut self) {
+        self.marks |= CHANGED;
+    }
+
+    /// An application of the log copies the entry: the chunk stays in memory until it ends.
+    pub(crate) fn begin_application(&mut self) {
+        self.marks = (self.marks & !CHANGED) | APPLYING;
+    }
+
+    /// The index has the entry as it was copied.
+    pub(crate) fn end_application(&mut self) {
+        self.marks &= !APPLYING;
+    }
+
+    /// Whether the index has the entry as it is.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.marks == 0
+    }
+
+    /// Memory of the entry that the cache has counted; 0: the cache does not know the chunk.
+    pub(crate) fn counted_bytes(&self) -> u64 {
+        self.cost
+    }
+
+    /// Counts the memory of the entry anew; returns what was counted before, and what is now.
+    pub(crate) fn recount(&mut self) -> (u64, u64) {
+        let now = self.entry_bytes();
+        (std::mem::replace(&mut self.cost, now), now)
+    }
+}
+
+/// Its pages.
+impl Chunk {
+    /// The pages in memory.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = &Page> {
+        self.pages.iter().flatten()
+    }
+
+    /// The pages in memory with their slots, to be changed.
+    pub(crate) fn pages_mut(&mut self) -> impl Iterator<Item = (u32, &mut Page)> {
+        let slots = (0_u32..).zip(&mut self.pages);
+        slots.filter_map(|(slot, page)| Some((slot, page.as_mut()?)))
+    }
+
+    /// Whether any page is in memory.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.pages().next().is_some()
+    }
+
     /// The page that holds a block, where the block is valid.
     pub(crate) fn valid_page(&self, block: u32) -> Option<&Page> {
-        let page = self.pages.get(slot_of(block))?.as_ref()?;
-        (page.valid & bit(block) != 0).then_some(page)
+        self.page(slot_of(block)).filter(|page| page.has(block))
     }
 
     /// The checksum that a valid block's bytes must have.
     pub(crate) fn sum(&self, block: u32) -> u32 {
         match self.valid_page(block) {
-            Some(page) if page.dirty & bit(block) != 0 => {
-                page.sums[block as usize % BUFFER_BLOCKS_MAX]
-            }
+            Some(page) if page.block_is_dirty(block) => page.sum(block),
             _ => self.place(block).map_or(0, |(_, crc)| crc),
         }
     }
@@ -209,12 +282,27 @@ impl Chunk {
     }
 
     /// The slot's page.
+    pub(crate) fn page(&self, slot: usize) -> Option<&Page> {
+        self.pages.get(slot)?.as_ref()
+    }
+
+    /// The slot's page, to be changed.
     pub(crate) fn page_mut(&mut self, slot: usize) -> Option<&mut Page> {
         self.pages.get_mut(slot)?.as_mut()
     }
 
-    /// The slot's place for a page.
-    pub(crate) fn slot_mut(&mut self, slot: usize) -> &mut Option<Page> {
+    /// Takes the slot's page out.
+    pub(crate) fn take_page(&mut self, slot: usize) -> Option<Page> {
+        self.pages.get_mut(slot)?.take()
+    }
+
+    /// Takes all pages out.
+    pub(crate) fn take_pages(&mut self) -> impl Iterator<Item = Page> + use<> {
+        std::mem::take(&mut self.pages).into_iter().flatten()
+    }
+
+    /// Puts a page into a slot; returns the one that was there.
+    pub(crate) fn insert_page(&mut self, slot: usize, page: Page) -> Option<Page> {
         if slot >= self.pages.len() {
             if slot == 0 {
                 // Small chunks have one slot, and there are many of them.
@@ -222,18 +310,39 @@ impl Chunk {
             }
             self.pages.resize_with(slot + 1, || None);
         }
-        &mut self.pages[slot]
+        self.pages[slot].replace(page)
+    }
+
+    /// Drops the pages' copies of some blocks, dirty or not, and pages that have no other.
+    pub(crate) fn forget_blocks(&mut self, blocks: &Range<u32>) -> Forgotten {
+        let mut gone = Forgotten::default();
+        for (slot, place) in (0_u32..).zip(&mut self.pages) {
+            let first = slot * 16;
+            let mask = below(blocks.end.saturating_sub(first))
+                & !below(blocks.start.saturating_sub(first));
+            if mask == 0 {
+                continue;
+            }
+            let Some(page) = place else { continue };
+            gone.dirty += (page.dirty() & mask).count_ones();
+            gone.promises += page.forget(mask);
+            if page.valid() == 0 {
+                gone.bytes += page.bytes();
+                *place = None;
+            }
+        }
+        gone
     }
 
     /// Those of some blocks that are dirty and have no place.
     pub(crate) fn unplaced(&self, wanted: &Range<u32>) -> u64 {
         let mut count = 0;
         for (slot, page) in (0_u32..).zip(&self.pages) {
-            let Some(page) = page.as_ref().filter(|p| p.dirty != 0) else {
+            let Some(page) = page.as_ref().filter(|p| p.is_dirty()) else {
                 continue;
             };
             let blocks = (slot * 16..slot * 16 + 16)
-                .filter(|b| wanted.contains(b) && page.dirty & bit(*b) != 0);
+                .filter(|b| wanted.contains(b) && page.block_is_dirty(*b));
             count += blocks.filter(|b| self.place(*b).is_none()).count() as u64;
         }
         count
@@ -244,7 +353,7 @@ impl Chunk {
         self.pages
             .get(slot_of(block))
             .and_then(Option::as_ref)
-            .is_some_and(|p| p.dirty & bit(block) != 0)
+            .is_some_and(|p| p.block_is_dirty(block))
     }
 
     /// The blocks that hold data, on the disk or dirty in memory, ascending.
@@ -255,14 +364,23 @@ impl Chunk {
 
     /// Whether any page is dirty.
     pub(crate) fn is_dirty(&self) -> bool {
-        self.pages.iter().flatten().any(|p| p.dirty != 0)
+        self.pages().any(Page::is_dirty)
     }
 
     /// Memory of the entry itself.
-    pub(crate) fn entry_bytes(&self) -> u64 {
+    fn entry_bytes(&self) -> u64 {
         (256 + self.places.capacity() * 12
             + self.inherited.capacity()
             + self.pages.capacity() * size_of::<Option<Page>>()) as u64
+    }
+}
+
+/// The mask of a slot's first `blocks` blocks.
+fn below(blocks: u32) -> u16 {
+    if blocks >= 16 {
+        u16::MAX
+    } else {
+        (1 << blocks) - 1
     }
 }
 
@@ -323,13 +441,11 @@ mod tests {
     fn a_shared_page_is_copied_before_it_changes() {
         let pool = Pool::new();
         let mut page = Page::covering(&pool, 3, 3);
-        page.block_mut(&pool, 3).fill(1);
-        page.valid |= bit(3);
+        page.copy_block(&pool, 3, &[1; BLOCK]);
         let reader = Arc::clone(page.buffer());
         page.block_mut(&pool, 3)[0] = 2;
         assert_eq!(reader[0], 1);
-        page.block_mut(&pool, 14).fill(9);
-        page.valid |= bit(14);
+        page.copy_block(&pool, 14, &[9; BLOCK]);
         assert_eq!(page.buffer()[page.at(3)], 2);
         assert_eq!(page.bytes(), 16 * BLOCK as u64);
     }

@@ -12,7 +12,7 @@ mod operations;
 mod page;
 mod wanted;
 
-pub(crate) use chunk::{APPLYING, CHANGED, Chunk, push_block};
+pub(crate) use chunk::{Chunk, push_block};
 pub(crate) use operations::Operations;
 pub(crate) use page::{Page, SLOT, bit, slot_of};
 pub(crate) use wanted::WantedBlock;

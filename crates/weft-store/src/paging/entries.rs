@@ -14,7 +14,7 @@ impl Inner {
         loop {
             let evictions = {
                 let mut state = self.lock();
-                let Some(fork) = state.forks_mut().get_mut(id) else {
+                let Some(fork) = state.forks().get(id) else {
                     return Ok(());
                 };
                 if fork.chunks().contains_key(&n) {
@@ -22,8 +22,7 @@ impl Inner {
                 }
                 if n >= fork.indexed_end() {
                     let absent = Chunk::absent(fork.inherits(n));
-                    fork.load_chunk(n, absent);
-                    state.count_entry(id, n);
+                    state.load_chunk(id, n, absent);
                     return Ok(());
                 }
                 state.cache().evictions()
@@ -36,12 +35,11 @@ impl Inner {
             };
             let mut state = self.lock();
             if state.cache().evictions() == evictions {
-                let Some(fork) = state.forks_mut().get_mut(id) else {
+                let Some(fork) = state.forks().get(id) else {
                     return Ok(());
                 };
                 let absent = Chunk::absent(fork.inherits(n));
-                fork.load_chunk(n, chunk.unwrap_or(absent));
-                state.count_entry(id, n);
+                state.load_chunk(id, n, chunk.unwrap_or(absent));
                 return Ok(());
             }
         }
@@ -105,11 +103,7 @@ impl Inner {
                 continue;
             }
             for (n, chunk) in found {
-                let Some(fork) = state.forks_mut().get_mut(id) else {
-                    break;
-                };
-                fork.load_chunk(n, chunk);
-                state.count_entry(id, n);
+                state.load_chunk(id, n, chunk);
             }
             return Ok((state.cache().evictions(), reached));
         }

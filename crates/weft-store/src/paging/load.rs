@@ -8,7 +8,7 @@ use crate::counters::Counters;
 use crate::engine::Inner;
 use crate::error::StoreError;
 use crate::limits::OPERATION_BLOCKS;
-use crate::pages::{WantedBlock, bit};
+use crate::pages::{Chunk, WantedBlock, bit};
 use crate::pool::{BLOCK, Buffer};
 use crate::record::{ForkId, Place, checksum};
 use crate::state::StoreState;
@@ -361,7 +361,7 @@ impl Missing {
             return true;
         }
         let chunk = state.forks().get(id).and_then(|f| f.chunks().get(&n));
-        let through = chunk.is_some_and(|c| c.through);
+        let through = chunk.is_some_and(Chunk::shows_parent);
         if through {
             self.shared.insert((id, n));
         }

@@ -30,9 +30,7 @@ impl Inner {
                     Counters::add(&self.counters().placed_runs, runs);
                     Counters::add(&self.counters().placed_blocks, blocks);
                     if let (Some(id), Some(last)) = (id, extents.last()) {
-                        let fork = state.forks_mut().get_mut(id);
-                        fork.expect("the fork was found under this lock")
-                            .placed_at(*last);
+                        state.placed_at(id, *last);
                     }
                     return Ok(extents);
                 }

@@ -54,12 +54,7 @@ pub(crate) async fn count_blocks(
     index: &Arc<dyn OrderedKv>,
     mut state: StoreState,
 ) -> Result<(StoreState, Vec<Vec<u8>>), StoreError> {
-    state.changes_mut().mark_removed_counted();
-    state.forks_mut().count_children();
-    state.forks_mut().clear_deferred_truncations();
-    for fork in state.forks_mut().values_mut() {
-        fork.begin_count();
-    }
+    state.begin_count();
     let bounds = bounds(&state);
     let shared = Arc::new(state);
     let results: Vec<_> = bounds.iter().map(|_| Arc::new(Mutex::new(None))).collect();
@@ -80,11 +75,7 @@ pub(crate) async fn count_blocks(
     for result in results {
         let count = result.lock().take().expect("a job leaves its result")?;
         for (id, found) in count.forks {
-            let fork = state
-                .forks_mut()
-                .get_mut(id)
-                .expect("the job found it in this state");
-            fork.counted(found.blocks, found.goal, found.indexed_end);
+            state.add_count(id, found.blocks, found.goal, found.indexed_end);
             if found.beyond_end {
                 truncated.insert(id);
             }
@@ -97,10 +88,10 @@ pub(crate) async fn count_blocks(
     }
     for key in &garbage {
         let (id, _) = ChunkRecord::decode_key(key)?;
-        state.forks_mut().used_id(id);
+        state.used_id(id);
     }
-    let mut lossy = Vec::new();
-    for (id, fork) in state.forks_mut().iter_mut() {
+    let (mut lossy, mut counts) = (Vec::new(), Vec::new());
+    for (id, fork) in state.forks().iter() {
         let mut beyond = fork.chunks().range(fork.end_chunk()..);
         if beyond.any(|(_, chunk)| chunk.data_blocks().next().is_some()) {
             truncated.insert(id);
@@ -115,14 +106,17 @@ pub(crate) async fn count_blocks(
                 push(&mut taken, extent(place));
             }
         }
-        fork.got_blocks(own);
+        counts.push((id, own));
+    }
+    for (id, own) in counts {
+        state.add_count(id, own, None, 0);
     }
     for (id, n) in lossy {
         state.lossy_mut().insert(id, n);
     }
     for id in truncated {
         let end = state.forks()[id].end_chunk();
-        state.forks_mut().defer_truncation(id, end);
+        state.defer_truncation(id, end);
     }
     state.space_mut().claim_all(taken).map_err(twice)?;
     Ok((state, garbage))

@@ -254,7 +254,7 @@ fn read_index(index: &dyn OrderedKv, state: &mut StoreState) -> Result<u64, Stor
     let mut applied = 0;
     if let Some(value) = index.snapshot()?.get(META, STORE_KEY)? {
         let record = StoreRecord::decode(&value)?;
-        state.forks_mut().begin_ids(record.next_fork);
+        state.begin_ids(record.next_fork);
         applied = record.applied;
     }
     let all = (Bound::Unbounded, Bound::Unbounded);
@@ -267,7 +267,7 @@ fn read_index(index: &dyn OrderedKv, state: &mut StoreState) -> Result<u64, Stor
         }
         let record = FileRecord::decode(key, value)?;
         let file = FileRecord::decode_key(key)?;
-        state.forks_mut().load_file(file, record.deleted, record.op);
+        state.load_file(file, record.deleted, record.op);
         Ok(())
     })?;
     visit(&*reader, FORKS, all, |key, value| {

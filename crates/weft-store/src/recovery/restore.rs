@@ -7,7 +7,7 @@
 use crate::engine::Inner;
 use crate::error::StoreError;
 use crate::forks::Fork;
-use crate::pages::{WantedBlock, slot_of};
+use crate::pages::WantedBlock;
 use crate::pool::BLOCK;
 use crate::recovery::replay::Overlay;
 
@@ -20,9 +20,9 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let mut wanted = Vec::new();
         {
-            let mut state = self.lock();
+            let state = self.lock();
             for (&(id, n), blocks) in &overlay {
-                let Some(fork) = state.forks_mut().get_mut(id) else {
+                let Some(fork) = state.forks().get(id) else {
                     continue;
                 };
                 let size = fork.chunk();
@@ -70,10 +70,7 @@ impl Inner {
                         &piece.data,
                     );
                 }
-                let chunk = state.forks_mut().chunk_mut(id, n);
-                if let Some(page) = chunk.and_then(|c| c.page_mut(slot_of(block))) {
-                    page.oldest = page.oldest.min(oldest);
-                }
+                state.need_frames_from(id, n, block, oldest);
             }
         }
         Ok(())

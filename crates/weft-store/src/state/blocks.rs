@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use super::StoreState;
-use crate::pages::{CHANGED, Chunk};
 use crate::record::{ForkId, Place};
 use crate::space::Extent;
 
@@ -12,47 +11,6 @@ pub(crate) fn extent(place: Place) -> Extent {
     Extent {
         start: place.0,
         blocks: 1,
-    }
-}
-
-/// What went with pages.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Forgotten {
-    /// Bytes of memory.
-    pub(super) bytes: u64,
-    /// Dirty blocks.
-    pub(super) dirty: u32,
-    /// Promises that stood behind them.
-    pub(super) promises: u32,
-}
-
-/// Drops what a chunk's pages have of some blocks.
-pub(super) fn forget_pages(chunk: &mut Chunk, blocks: &Range<u32>) -> Forgotten {
-    let mut gone = Forgotten::default();
-    for (slot, place) in (0_u32..).zip(&mut chunk.pages) {
-        let first = slot * 16;
-        let mask =
-            below(blocks.end.saturating_sub(first)) & !below(blocks.start.saturating_sub(first));
-        if mask == 0 {
-            continue;
-        }
-        let Some(page) = place else { continue };
-        gone.dirty += (page.dirty & mask).count_ones();
-        gone.promises += page.forget(mask);
-        if page.valid == 0 {
-            gone.bytes += page.bytes();
-            *place = None;
-        }
-    }
-    gone
-}
-
-/// The mask of a slot's first `blocks` blocks.
-fn below(blocks: u32) -> u16 {
-    if blocks >= 16 {
-        u16::MAX
-    } else {
-        (1 << blocks) - 1
     }
 }
 
@@ -76,7 +34,7 @@ impl StoreState {
     /// A chunk's entry differs from the index now.
     pub(crate) fn mark_changed(&mut self, id: ForkId, chunk: u64) {
         if let Some(entry) = self.forks.chunk_mut(id, chunk) {
-            entry.marks |= CHANGED;
+            entry.mark_changed();
             if entry.may_have_lost() {
                 self.lossy.insert(id, chunk);
             }
@@ -118,7 +76,7 @@ impl StoreState {
         let Some(chunk) = fork.chunk_mut(n) else {
             return;
         };
-        let forgotten = forget_pages(chunk, &blocks);
+        let forgotten = chunk.forget_blocks(&blocks);
         let dirty = chunk.is_dirty();
         self.cache.uncount(forgotten.bytes);
         self.dirty.remove_blocks(u64::from(forgotten.dirty));

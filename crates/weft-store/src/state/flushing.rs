@@ -9,8 +9,8 @@ use std::ops::{Bound, RangeInclusive};
 
 use super::StoreState;
 use super::blocks::extent;
-use crate::pages::{Operations, bit, push_block, slot_of};
-use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX};
+use crate::pages::{Operations, Page, push_block, slot_of};
+use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum, new_body};
 use crate::space::Extent;
 
@@ -113,13 +113,10 @@ impl StoreState {
         let Some(chunk) = fork.chunk_mut(n) else {
             return;
         };
-        let count: u64 = chunk
-            .pages
-            .iter()
-            .flatten()
-            .filter(|p| round.which == FlushScope::All || p.dirty == u16::MAX)
-            .map(|p| u64::from(p.dirty.count_ones()))
-            .sum();
+        let which = round.which;
+        let wanted = |p: &Page| p.is_dirty() && (which == FlushScope::All || p.is_full());
+        let pages = chunk.pages().filter(|p| wanted(p));
+        let count: u64 = pages.map(|p| u64::from(p.dirty().count_ones())).sum();
         if count == 0 {
             return;
         }
@@ -130,19 +127,12 @@ impl StoreState {
         let mut places = extents
             .iter()
             .flat_map(|e| (e.start..e.start + e.blocks).map(Place));
-        for (slot, page) in (0_u32..).zip(&mut chunk.pages) {
-            let page = page.as_mut().filter(|p| p.dirty != 0);
-            let Some(page) = page.filter(|p| round.which == FlushScope::All || p.dirty == u16::MAX)
-            else {
-                continue;
-            };
-            page.flushing = page.dirty;
-            page.redirtied = 0;
-            page.flush = round.flush;
-            for block in (slot * 16..slot * 16 + 16).filter(|b| page.dirty & bit(*b) != 0) {
+        for (slot, page) in chunk.pages_mut().filter(|(_, p)| wanted(p)) {
+            page.begin_flush(round.flush);
+            for block in (slot * 16..slot * 16 + 16).filter(|b| page.block_is_dirty(*b)) {
                 let place = places.next().expect("as many places as dirty blocks");
                 let at = page.at(block % 16);
-                let crc = page.sums[block as usize % BUFFER_BLOCKS_MAX];
+                let crc = page.sum(block);
                 if crc != checksum(&page.buffer()[at..at + BLOCK]) {
                     round.corrupted.get_or_insert((id, n, block));
                 }
@@ -166,11 +156,8 @@ impl StoreState {
         for f in round.blocks {
             let chunk = self.forks.chunk_mut(f.id, f.chunk);
             let page = chunk.and_then(|c| c.page_mut(slot_of(f.block)));
-            let mine = page.filter(|p| p.flush == round.flush && p.flushing & bit(f.block) != 0);
-            if let Some(page) = mine {
-                let promised = page.redirtied & bit(f.block) != 0;
-                page.flushing &= !bit(f.block);
-                page.redirtied &= !bit(f.block);
+            if let Some(page) = page.filter(|p| p.is_flushing(round.flush, f.block)) {
+                let promised = page.abandon_flush(f.block);
                 self.space.reserve(u64::from(!promised));
             }
             self.space.free(extent(f.place));
@@ -219,25 +206,16 @@ impl StoreState {
 
     /// Maps one written block, if nothing took its place meanwhile; whether it did.
     fn map_flushed(&mut self, f: &FlushedBlock, flush: u64, as_of: u64, sequence: u64) -> bool {
-        let page = |state: &mut StoreState| -> Option<(bool, bool)> {
-            let page = state.forks.chunk_mut(f.id, f.chunk)?;
-            let page = page.page_mut(slot_of(f.block))?;
-            let mine = page.flush == flush && page.flushing & bit(f.block) != 0;
-            Some((mine, page.redirtied & bit(f.block) != 0))
-        };
-        let Some((true, redirtied)) = page(self) else {
+        let chunk = self.forks.chunk(f.id, f.chunk);
+        let page = chunk.and_then(|c| c.page(slot_of(f.block)));
+        if !page.is_some_and(|p| p.is_flushing(flush, f.block)) {
             return false;
-        };
+        }
         self.place_block(f.id, f.chunk, f.block, f.place, f.crc, sequence);
         let chunk = self.forks.chunk_mut(f.id, f.chunk);
         let page = chunk.and_then(|c| c.page_mut(slot_of(f.block)));
         let page = page.expect("the page was found under this lock");
-        if redirtied {
-            page.flushing &= !bit(f.block);
-            page.redirtied &= !bit(f.block);
-            page.oldest = page.oldest.max(as_of + 1);
-        } else {
-            page.clean(bit(f.block));
+        if page.end_flush(f.block, as_of) {
             self.dirty.remove_blocks(1);
         }
         true

@@ -6,7 +6,7 @@ use super::StoreState;
 use super::blocks::extent;
 use crate::index::RemovedFork;
 use crate::key::ForkKey;
-use crate::pages::{CHANGED, Page};
+use crate::pages::Page;
 use crate::record::{ForkId, ForkRecord};
 
 impl StoreState {
@@ -99,19 +99,18 @@ impl StoreState {
             return;
         };
         debug_assert!(!chunk.is_dirty(), "what is dirty is not given away");
-        for page in std::mem::take(&mut chunk.pages).into_iter().flatten() {
+        for page in chunk.take_pages() {
             self.cache.uncount(page.bytes());
         }
-        let given = chunk.take_places();
-        chunk.through = through;
-        chunk.marks |= CHANGED;
+        let given = chunk.give_places(through);
         let own: Vec<_> = given.owned_blocks().collect();
         source.gave_blocks(own.len() as u64);
         self.changes.chunk(from, n);
         let Some(child) = self.forks.get_mut(to) else {
             return;
         };
-        let visible = child.inherits(n) || child.chunks().get(&n).is_some_and(|c| !c.through);
+        let visible =
+            child.inherits(n) || child.chunks().get(&n).is_some_and(|c| !c.shows_parent());
         let Some(chunk) = child.chunk_mut(n).filter(|_| visible) else {
             for (_, place) in own {
                 self.space.free_after(sequence, extent(place));
@@ -119,7 +118,7 @@ impl StoreState {
             return;
         };
         let mut got = 0;
-        if chunk.through {
+        if chunk.shows_parent() {
             got = own.len() as u64;
             chunk.set_places(given);
         } else {
@@ -143,8 +142,9 @@ impl StoreState {
             return;
         };
         for chunk in gone.chunks().values() {
-            let pages = chunk.pages.iter().flatten().map(Page::bytes);
-            self.cache.uncount(chunk.cost + pages.sum::<u64>());
+            let pages = chunk.pages().map(Page::bytes);
+            self.cache
+                .uncount(chunk.counted_bytes() + pages.sum::<u64>());
         }
         self.doubts.forget(from);
         self.cache.entries_removed();

@@ -11,6 +11,7 @@
 //! 2. Each dirty block that is not being flushed has a promise of the allocator.
 //! 3. What differs from the index is among the changes, and a frame of the log says it.
 
+mod applying;
 mod blocks;
 mod doubts;
 mod flushing;
@@ -20,7 +21,9 @@ mod lineage;
 mod load;
 mod lost;
 mod names;
+mod opening;
 mod pages;
+mod reading;
 mod touched;
 mod truncation;
 
@@ -30,7 +33,6 @@ use crate::doubt::{Doubts, LossyChunks, Touches};
 use crate::forks::Forks;
 use crate::index::Changes;
 use crate::log::LogHead;
-use crate::pages::Chunk;
 use crate::record::{ForkId, StoreRecord};
 use crate::space::Allocator;
 
@@ -39,6 +41,7 @@ pub(crate) use flushing::{FlushRound, FlushScope, count_runs};
 pub(crate) use load::CallLoad;
 pub(crate) use names::check_fork;
 pub(crate) use pages::BlockChange;
+pub(crate) use reading::ReadChunk;
 
 /// Everything a store knows in memory.
 #[derive(Debug, Default)]
@@ -71,7 +74,8 @@ impl StoreState {
         &self.forks
     }
 
-    /// The files and forks, to be changed where nothing else has to change with them.
+    /// The files and forks, for a test that breaks an invariant.
+    #[cfg(test)]
     pub(crate) fn forks_mut(&mut self) -> &mut Forks {
         &mut self.forks
     }
@@ -89,15 +93,6 @@ impl StoreState {
     /// Forgets which blocks are free: an opening counts them after it has replayed the log.
     pub(crate) fn forget_space(&mut self) {
         self.space = Allocator::default();
-    }
-
-    /// A chunk in memory and the cache that counts it, for a read that notes what it touches.
-    pub(crate) fn chunk_to_read(
-        &mut self,
-        id: ForkId,
-        n: u64,
-    ) -> Option<(&mut Chunk, &mut Residency)> {
-        Some((self.forks.chunk_mut(id, n)?, &mut self.cache))
     }
 
     /// What is dirty.

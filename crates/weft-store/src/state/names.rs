@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use weft_layout::FileId;
 
 use super::StoreState;
-use super::blocks::{extent, forget_pages};
+use super::blocks::extent;
 use crate::error::StoreError;
 use crate::index::RemovedFork;
 use crate::key::{ForkKey, ForkStatus, Timestamp};
@@ -161,8 +161,8 @@ impl StoreState {
                 self.space.free_after(sequence, extent(place));
                 blocks = blocks.saturating_sub(1);
             }
-            let gone = forget_pages(&mut chunk, &(0..u32::MAX));
-            self.cache.uncount(gone.bytes + chunk.cost);
+            let gone = chunk.forget_blocks(&(0..u32::MAX));
+            self.cache.uncount(gone.bytes + chunk.counted_bytes());
             self.dirty.remove_blocks(u64::from(gone.dirty));
             self.space.unreserve(u64::from(gone.promises));
             self.dirty.remove_chunk(id, n);

@@ -88,14 +88,14 @@ impl StoreState {
         let BlockChange {
             chunk: n, block, ..
         } = *change;
-        let (slot, mask) = (slot_of(block), bit(block));
+        let slot = slot_of(block);
         let blocks = BUFFER_BLOCKS_MAX as u32;
         let fork = self.forks.get_mut(id);
         let fork = fork.expect("the fork was found under this lock");
         let chunk = fork.chunk_or_default(n);
         let placed = chunk.place(block).is_some();
         let expected = chunk.sum(block);
-        let uncounted = chunk.cost == 0;
+        let uncounted = chunk.counted_bytes() == 0;
         if chunk.page_mut(slot).is_none() {
             let last = change.last.clamp(block, slot as u32 * blocks + blocks - 1);
             let page = Page::covering(pool, block % blocks, last % blocks);
@@ -108,7 +108,7 @@ impl StoreState {
         let fork = fork.expect("the fork was found under this lock");
         let page = fork.page_to_write(n, slot);
         let (page, unplaced) = page.expect("the page was made above");
-        let (before, known) = (page.bytes(), page.valid & mask != 0);
+        let (before, known) = (page.bytes(), page.has(block));
         let bytes = page.block_mut(pool, block % blocks);
         let carry = if known && !change.whole {
             checksum(bytes) ^ expected
@@ -123,21 +123,17 @@ impl StoreState {
             bytes[if change.whole { change.held } else { 0 }..].fill(0);
         }
         self.cache.resized(before, page.bytes());
-        if page.promised() & mask == 0 {
+        let dirtied = page.mark_dirty(block, sequence);
+        if dirtied.needs_promise {
             self.space.reserve(1);
         }
-        if page.dirty & mask == 0 {
+        if dirtied.was_clean {
             *unplaced += u64::from(!placed);
             self.dirty.add_block(id, n);
         }
-        page.valid |= mask;
-        let was_full = page.dirty == u16::MAX;
-        page.dirty |= mask;
-        if page.dirty == u16::MAX && !was_full {
+        if dirtied.fills_slot {
             self.dirty.add_full_slot();
         }
-        page.redirtied |= page.flushing & mask;
-        page.oldest = page.oldest.min(sequence);
         if page.touch(change.bytes, held) {
             self.cache.spend(id, n, slot);
         }
@@ -163,17 +159,14 @@ impl StoreState {
             self.touch_page(id, n, slot, bytes);
             return 0;
         };
-        let dirty = (old.dirty & page.valid).count_ones();
-        let promises = old.forget(page.valid);
-        let merge = old.valid != 0;
+        let dirty = (old.dirty() & page.valid()).count_ones();
+        let promises = old.forget(page.valid());
+        let merge = old.valid() != 0;
         if merge {
             let before = old.bytes();
             for block in blocks {
                 let from = page.at(block % 16);
-                old.block_mut(pool, block % 16)
-                    .copy_from_slice(&page.buffer()[from..from + BLOCK]);
-                // At once: growing for the next block keeps only what is valid.
-                old.valid |= bit(block);
+                old.copy_block(pool, block % 16, &page.buffer()[from..from + BLOCK]);
             }
             self.cache.resized(before, old.bytes());
         }
@@ -205,19 +198,16 @@ impl StoreState {
             return;
         };
         let Some(page) = chunk.page_mut(slot) else {
-            let mut page = Page::filled(first % 16, Arc::new(buffer), valid);
-            page.fresh = valid;
-            page.fetched = if ahead { valid } else { 0 };
+            let mut page = Page::loaded(first % 16, Arc::new(buffer), valid);
+            page.mark_prefetched(if ahead { valid } else { 0 });
             return self.set_page(id, n, slot, page);
         };
         let before = page.bytes();
         for (i, bytes) in (0_u32..).zip(buffer.chunks_exact(BLOCK)) {
             let mask = bit(first + i) & valid;
             if mask != 0 {
-                page.block_mut(pool, (first + i) % 16)
-                    .copy_from_slice(bytes);
-                page.valid |= mask;
-                page.fetched |= if ahead { mask } else { 0 };
+                page.copy_block(pool, (first + i) % 16, bytes);
+                page.mark_prefetched(if ahead { mask } else { 0 });
             }
         }
         self.cache.resized(before, page.bytes());

@@ -49,7 +49,7 @@ impl Replay<'_> {
     ) -> Result<(), StoreError> {
         match item {
             ItemRecord::Fork { id, chunk, key } => {
-                self.state.forks_mut().used_id(*id);
+                self.state.used_id(*id);
                 if self.state.check_alive(key.file).is_ok() {
                     self.state.set_fork(*id, *chunk, key, modified);
                 }
@@ -121,7 +121,7 @@ impl Replay<'_> {
                 modified,
                 key,
             } => {
-                self.state.forks_mut().used_id(*id);
+                self.state.used_id(*id);
                 if self.state.check_alive(key.file).is_ok() {
                     self.state
                         .derive(*id, *parent, *chunk, key, *length, *modified);
@@ -265,7 +265,7 @@ impl Replay<'_> {
         self.load_stored(id, n)?;
         let mut at = id;
         while let Some(fork) = self.state.forks().get(at)
-            && fork.chunks().get(&n).is_some_and(|c| c.through)
+            && fork.chunks().get(&n).is_some_and(Chunk::shows_parent)
             && let Some(parent) = fork.parent()
         {
             at = parent;
@@ -277,10 +277,7 @@ impl Replay<'_> {
         self.state.copy_entry(id, at, n);
         // A missing parent was merged: then the index has the private entry of this fork, if there
         // is one.
-        let fork = self.state.forks_mut().get_mut(id);
-        if let Some(chunk) = fork.and_then(|f| f.chunk_mut(n)) {
-            chunk.through = false;
-        }
+        self.state.hide_parent(id, n);
         // The index has only the parent's entry, and later items assume that the fork has a private
         // one.
         self.state.mark_changed(id, n);
@@ -289,7 +286,7 @@ impl Replay<'_> {
 
     /// Loads a chunk's entry as it is in the index.
     fn load_stored(&mut self, id: ForkId, n: u64) -> Result<(), StoreError> {
-        let Some(fork) = self.state.forks_mut().get_mut(id) else {
+        let Some(fork) = self.state.forks().get(id) else {
             return Ok(());
         };
         if fork.chunks().contains_key(&n) {
@@ -302,8 +299,8 @@ impl Replay<'_> {
         };
         self.without_chunks.insert(id, absent);
         if absent {
-            fork.load_chunk(n, Chunk::absent(fork.inherits(n)));
-            self.state.count_entry(id, n);
+            let chunk = Chunk::absent(fork.inherits(n));
+            self.state.load_chunk(id, n, chunk);
             return Ok(());
         }
         let key = ChunkRecord::key(id, n);
@@ -311,8 +308,7 @@ impl Replay<'_> {
             Some(value) => Chunk::from_runs(&ChunkRecord::decode(&key, &value)?),
             None => Chunk::absent(fork.inherits(n)),
         };
-        fork.load_chunk(n, chunk);
-        self.state.count_entry(id, n);
+        self.state.load_chunk(id, n, chunk);
         Ok(())
     }
 }

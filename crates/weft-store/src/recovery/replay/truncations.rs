@@ -25,14 +25,14 @@ impl Replay<'_> {
         id: ForkId,
         length: u64,
     ) -> Result<(), StoreError> {
-        let Some(fork) = self.state.forks_mut().get_mut(id) else {
+        let Some(fork) = self.state.forks().get(id) else {
             return Ok(());
         };
         let size = fork.chunk();
         // The index may be newer than this item: it may have the new length already, but not yet
         // the zeros after it. So the fork is truncated whatever its length is; later items say
         // again what lies beyond.
-        fork.set_length(OFFSET_MAX, fork.modified());
+        self.state.forget_length(id, OFFSET_MAX);
         if size != 0 {
             let first = length / u64::from(size);
             for n in stored_chunks(self.index, id, first..u64::MAX)? {
@@ -84,7 +84,7 @@ impl Replay<'_> {
         if self.state.check_alive(key.file).is_err() {
             return Ok(());
         }
-        self.state.forks_mut().used_id(id);
+        self.state.used_id(id);
         if !self.state.forks().contains(id) {
             self.state.set_fork(id, chunk, key, modified);
         }
@@ -93,7 +93,7 @@ impl Replay<'_> {
         if length > old {
             let first = fork.end_chunk();
             self.empty(id, first..u64::MAX)?;
-            self.state.forks_mut().end_deferred_truncation(id);
+            self.state.end_deferred_truncation(id);
             self.state.touch(id, length, modified);
         }
         self.state.doubt_below(id, end);
