@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The settings with which a store is opened.
 
 use std::sync::Arc;
 
@@ -6,44 +6,44 @@ use weft_kv::OrderedKv;
 
 use crate::storage::Storage;
 
-/// What the index's engine may hold in memory before it writes a table ([`weft_kv::FjallOptions`]).
-/// Opening replays as much of the engine's journal, at 2.5 µs an entry: 64 MiB of it took longer
-/// than all the rest of an opening.
+/// How much the index's engine holds in memory before it writes a table
+/// ([`weft_kv::FjallOptions`]). An opening replays that much of the engine's journal, at 2.5 µs per
+/// entry: with 64 MiB, this took longer than the rest of the opening.
 pub const INDEX_MEMTABLE: u64 = 8 << 20;
 
-/// A disk beside the store's own folder.
+/// A disk besides the store's folder.
 #[derive(Clone)]
 pub struct DiskConfig {
-    /// Its path, for whoever reads errors and reports.
+    /// Its path, for errors and reports.
     pub path: String,
-    /// Its files; or why they cannot be reached: then the disk is missing.
+    /// Its files, or why they cannot be opened: then the disk is missing.
     pub storage: Result<Arc<dyn Storage>, String>,
-    /// It may be given a label if it has none.
+    /// The disk gets a label if it has none.
     pub new: bool,
-    /// The most that its file may grow to; 0: it gets no new data.
+    /// Largest size of its file, in bytes; 0: it gets no new data.
     pub capacity: u64,
-    /// What growth leaves free in its file system.
+    /// Bytes that growth leaves free in its file system.
     pub reserve: u64,
 }
 
-/// The cache's rules, each of which may be left out, to see what it does to which program
-/// (`docs/caching.md`): a server keeps all of them.
+/// The cache's rules (`docs/caching.md`). A server uses all of them; an experiment switches one off
+/// to measure its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
 pub struct CacheRules {
-    /// Pages that were touched in part outlive those that were touched as a whole.
+    /// Pages that were touched in part outlive pages that were touched as a whole.
     pub hold: bool,
-    /// Full pages are written as soon as there are some.
+    /// Full pages are flushed as soon as there are enough of them.
     pub write_behind: bool,
-    /// Dirty pages are written from half of their bound on, not only at the bound.
+    /// Flushing begins at half of the bound of dirty pages, not only at the bound.
     pub low_water: bool,
-    /// Large calls set aside what they will add to dirty pages and the log.
+    /// Large calls reserve what they will add to dirty pages and the log before they begin.
     pub admission: bool,
-    /// What clients read in order is fetched ahead of them.
+    /// Sequential reads prefetch.
     pub prefetch: bool,
-    /// Blocks on their way from a disk are waited for.
+    /// A read waits for blocks that another read is fetching, instead of fetching them again.
     pub share_reads: bool,
-    /// Large writes go to their place at once, past the log.
+    /// Large writes go directly to free blocks, past the log.
     pub direct: bool,
 }
 
@@ -61,60 +61,59 @@ impl Default for CacheRules {
     }
 }
 
-/// What a store is opened with.
+/// The settings of a store.
 #[derive(Clone)]
 pub struct StoreConfig {
     /// The store's folder: the log, and the data of disk 0.
     pub storage: Arc<dyn Storage>,
     /// The other disks, in any order.
     pub disks: Vec<DiskConfig>,
-    /// Names the store on the labels of its disks; at most 255 bytes.
+    /// The store's name on the labels of its disks; at most 255 bytes.
     pub owner: String,
-    /// The index; must hold the spaces of [`crate::INDEX_SPACES`].
+    /// The index; it must have the key spaces of [`crate::INDEX_SPACES`].
     pub index: Arc<dyn OrderedKv>,
-    /// Names this boot of the machine (`/proc/sys/kernel/random/boot_id`): a store that finds the
-    /// same name after a crash knows that the kernel still held what it had been given.
+    /// Identifies this boot of the machine (`/proc/sys/kernel/random/boot_id`). If it is the same
+    /// after a crash, the kernel kept all that was written.
     pub boot_id: String,
-    /// Names this opening of the store, drawn at random: what the store acknowledges is told
-    /// together with it. 0: a number that none of the openings before it had.
+    /// Identifies this opening of the store: a random number that goes with every acknowledgement.
+    /// 0: the store picks one that no earlier opening had.
     pub incarnation: u64,
-    /// The time, in nanoseconds since the epoch, for messages to people.
+    /// The current time in nanoseconds since the epoch, for reports.
     pub now: i64,
-    /// Bound of the page cache, dirty pages included.
+    /// Bound of the page cache in bytes, including dirty pages.
     pub cache_bytes: u64,
-    /// Bound of dirty pages, half of the cache at most: writes wait for the flusher beyond it.
+    /// Bound of dirty pages in bytes, at most half of the cache. Beyond it writes wait for a flush.
     pub dirty_bytes: u64,
-    /// Bound of the log: writes wait for it to be applied beyond it.
+    /// Bound of the log in bytes. Beyond it writes wait for an application.
     pub log_bytes: u64,
-    /// Size of a log segment.
+    /// Size of a log segment in bytes.
     pub segment_bytes: u64,
-    /// The disk's file grows in steps of this many bytes.
+    /// Bytes by which a disk's file grows at a time.
     pub growth_bytes: u64,
-    /// The most that the data in the store's folder may grow to; `u64::MAX`: as the file system
-    /// allows; 0: no new data there.
+    /// Largest size of the data in the store's folder, in bytes; `u64::MAX`: as much as the file
+    /// system allows; 0: no new data there.
     pub capacity: u64,
-    /// What growth leaves free in the file system, for the log and the index.
+    /// Bytes that growth leaves free in the file system, for the log and the index.
     pub reserve_bytes: u64,
-    /// Free space that a store at rest keeps for the next writes; the rest goes back to the host.
+    /// Free bytes that an idle store keeps for the next writes; it returns the rest to the host.
     pub spare_bytes: u64,
-    /// The most chunks that a cut empties at one moment; the rest follows in the background.
+    /// Most chunks that a truncation empties at once; it defers the others to the background.
     pub truncate_chunks: u32,
-    /// What its cache does.
+    /// The rules of its cache.
     pub rules: CacheRules,
-    /// Go on without blocks that cannot be read and of which the log has a part.
+    /// Open even if blocks cannot be read of which the log has only a part; they are lost then.
     pub accept_loss: bool,
 }
 
 impl StoreConfig {
-    /// Shrinks the log and what is reserved for it and the index to what a folder of `total` bytes
-    /// can hold.
+    /// Shrinks the log, and the space reserved for log and index, to fit a folder of `total` bytes.
     pub fn fit(&mut self, total: u64) {
         self.log_bytes = self.log_bytes.min(total / 8).max(4 << 20);
         self.segment_bytes = self.segment_bytes.min(self.log_bytes / 4);
         self.dirty_bytes = self.dirty_bytes.min(self.log_bytes);
         self.growth_bytes = self.growth_bytes.min(total / 8).max(1 << 20);
         self.spare_bytes = self.spare_bytes.min(total / 64);
-        // The log at its bound with a segment to spare, what is kept of it, and the index.
+        // The log at its bound with a spare segment, its retained segments, and the index.
         let wanted = self.log_bytes + self.log_bytes / 8 + 2 * self.segment_bytes + total / 16;
         self.reserve_bytes = self.reserve_bytes.min(wanted);
     }

@@ -1,4 +1,4 @@
-//! What a store has done so far, for metrics and for tests that count.
+//! Counters of a store, for metrics and for tests of exact costs.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,25 +26,26 @@ counters! {
     reads,
     /// Bytes returned by `read`.
     read_bytes,
-    /// Pieces written.
+    /// Contiguous pieces written.
     writes,
     /// Bytes written by callers.
     write_bytes,
     /// Bytes copied between buffers on the way in or out.
     copied_bytes,
-    /// Blocks served from the cache.
+    /// Blocks read from the cache.
     cache_hits,
-    /// Blocks that had to come from the disk.
+    /// Blocks that were not in the cache.
     cache_misses,
-    /// Blocks fetched before anybody asked for them.
+    /// Blocks prefetched.
     prefetched,
-    /// Those of them that were read then.
+    /// Prefetched blocks that were read.
     prefetched_used,
-    /// Those of them that went unread.
+    /// Prefetched blocks that were evicted unread.
     prefetched_unused,
-    /// Runs that blocks were put into: pieces of a fork that do not follow the one before.
+    /// Runs of blocks on the disks that forks got: each begins where the fork's last block does not
+    /// end.
     placed_runs,
-    /// Blocks put into them.
+    /// Blocks in those runs.
     placed_blocks,
     /// Bytes read from the disk.
     disk_read_bytes,
@@ -56,7 +57,7 @@ counters! {
     disk_reads,
     /// Group commits.
     syncs,
-    /// Callers answered by group commits.
+    /// Callers that group commits answered.
     sync_callers,
     /// Appends to the log.
     log_appends,
@@ -70,11 +71,11 @@ counters! {
     bad_checksums,
     /// Blocks whose bytes changed in memory.
     memory_faults,
-    /// Chunks that passes of the scrub looked at.
+    /// Chunks that the scrub checked.
     scrub_chunks,
-    /// Bytes that they read from the disk; not in `disk_read_bytes`.
+    /// Bytes that the scrub read from the disk; not in `disk_read_bytes`.
     scrub_bytes,
-    /// Blocks that they found bad, in every pass again.
+    /// Bad blocks that the scrub found; each pass counts them again.
     scrub_bad_blocks,
 }
 

@@ -1,8 +1,7 @@
-//! Every decoder of bytes on a disk, by the name that its record has in `docs/format.md`: for
-//! whoever feeds it anything.
+//! Every decoder of bytes on a disk, by the name of its record in `docs/format.md`, for fuzzing.
 //!
-//! Each is followed by the encoder, so that what was understood can be compared with what was
-//! there: records have one form each, and bytes in any other are refused.
+//! Each decodes and encodes again, so that a fuzzer can compare the result with its input: a record
+//! has one encoding, and all other bytes are refused.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +14,10 @@ use crate::record::{
     ServicePositionRecord, StoreRecord, decode_body, new_body,
 };
 
-/// Decodes bytes and encodes what they say; `None`: they were refused.
+/// Decodes bytes and encodes the result; `None`: they were refused.
 pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// The decoders; what they give is what they were given.
+/// The decoders. Each returns its input or `None`.
 pub const DECODERS: &[(&str, Decoder)] = &[
     ("label", label),
     ("log", |bytes| log(bytes, false)),
@@ -74,7 +73,7 @@ pub const DECODERS: &[(&str, Decoder)] = &[
     }),
 ];
 
-/// The kinds of the items in the whole frames of a log's segment, as `docs/format.md` numbers them.
+/// The kinds of items in the complete frames of a log segment, as `docs/format.md` numbers them.
 pub fn item_kinds(segment: &[u8]) -> BTreeSet<u8> {
     let frames = find_frames(&Bytes::copy_from_slice(segment), 0);
     let items = frames.iter().flat_map(|(_, _, items)| items);
@@ -86,15 +85,15 @@ pub fn item_kinds(segment: &[u8]) -> BTreeSet<u8> {
     items.map(kind).collect()
 }
 
-/// What follows a label does not matter.
+/// Bytes after a label are ignored.
 fn label(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = LabelRecord::decode(bytes).ok()?.encode();
     out.extend_from_slice(bytes.get(out.len()..)?);
     Some(out)
 }
 
-/// A segment, as a restart reads it; what is cut off is as it was, and so are frames of an older
-/// version.
+/// A segment, as a restart reads it. Truncated bytes and frames of an older version are copied as
+/// they are.
 fn log(bytes: &[u8], power_lost: bool) -> Option<Vec<u8>> {
     let segment = Bytes::copy_from_slice(bytes);
     let parsed = parse(&[segment], 0, power_lost, 0).ok()?;

@@ -1,4 +1,4 @@
-//! What can go wrong in a store: one closed enum, each variant with the values that prove it.
+//! The errors of a store: one closed enum, each variant with the values that prove it.
 
 use std::io;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use weft_layout::{CellIndex, FileId};
 
 use crate::key::{ChunkName, ForkKey, ForkName};
 
-/// What can go wrong in a store. Cheap to clone: one failed sync answers many callers.
+/// An error of a store. Cheap to clone: one failed sync answers many callers.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoreError {
-    /// Stored bytes do not match their checksum; they were not returned.
+    /// A stored block does not match its checksum; its bytes were not returned.
     #[error(
         "checksum of a block is wrong: file {file}, cell {cell}, fork {fork}, chunk {chunk}, \
          block {at} of the chunk, block {block} of disk {disk}: stored {expected:#010x}, read {found:#010x}"
@@ -36,7 +36,7 @@ pub enum StoreError {
         /// The checksum of what was read.
         found: u32,
     },
-    /// What was written there is lost, and is not taken for anything else.
+    /// The bytes written there are lost, and nothing else is returned in their place.
     #[error(
         "bytes {}..{} of cell {cell}, fork {fork} of file {file} are lost: what was written there cannot be read any more. Write \
          them anew, restore the file from a copy or a checkpoint, or let `weft fsck --accept FILE` make zeros of them",
@@ -52,8 +52,8 @@ pub enum StoreError {
         /// Which bytes of the fork.
         range: Range<u64>,
     },
-    /// A damaged log was cut, or an older copy accepted, and nothing proves that these bytes are as
-    /// they were last acknowledged.
+    /// A damaged log was truncated, or an older copy accepted, and nothing proves that these bytes
+    /// are as they were last acknowledged.
     #[error(
         "bytes {}..{} of cell {cell}, fork {fork} of file {file} are not proven to be what was written last: a part of the server's log \
          was lost, or its folder is an older copy. Write them anew, restore the file from a copy or a checkpoint, or let `weft fsck --accept FILE` show what there is",
@@ -89,10 +89,10 @@ pub enum StoreError {
         chunk: u64,
         /// The block's number in the chunk.
         at: u32,
-        /// The log has the right bytes, and the disk does not: the store closed itself.
+        /// Only the log has the right bytes: the store closed itself.
         closes: bool,
     },
-    /// A disk does not give a block, or is not there.
+    /// A disk fails to read a block, or is missing.
     #[error(
         "{shown} cannot give a block: file {file}, cell {cell}, fork {fork}, chunk {chunk}, \
          block {at} of the chunk, block {block} of disk {disk}: {reason}"
@@ -112,12 +112,12 @@ pub enum StoreError {
         block: u64,
         /// The disk's number in the server.
         disk: u16,
-        /// The disk, as its owner knows it.
+        /// The disk as the configuration names it.
         shown: String,
         /// What the operating system said.
         reason: String,
     },
-    /// A path of the configuration is no disk of this store.
+    /// A path of the configuration is not a disk of this store.
     #[error("{path} cannot be a disk of this store: {reason}")]
     Disk {
         /// The path.
@@ -128,13 +128,13 @@ pub enum StoreError {
     /// The write does not fit; nothing was changed.
     #[error("no space left in the store: {needed} bytes needed, {available} available")]
     NoSpace {
-        /// Bytes of blocks that the write asked for.
+        /// Bytes of blocks that the write needs.
         needed: u64,
-        /// Bytes that writes could have.
+        /// Bytes that writes can take.
         available: u64,
     },
-    /// The index has no room to grow, or waits until the system gives it what it needs, so the log
-    /// cannot be emptied into it; nothing was changed.
+    /// The index cannot grow, or waits for a resource of the system, so the log cannot be applied
+    /// to it; nothing was changed.
     #[error("{reason}")]
     IndexFull {
         /// What the engine said.
@@ -166,14 +166,14 @@ pub enum StoreError {
         /// The caller's.
         given: u32,
     },
-    /// Bytes were to be kept under a name that is not theirs.
+    /// Bytes came under a name that is not theirs.
     #[error(
         "the bytes of chunk {given} have the name {found}: they were changed on the way, or named wrongly"
     )]
     WrongName {
-        /// Under which they came.
+        /// The name they came under.
         given: ChunkName,
-        /// Which they have.
+        /// Their own name.
         found: ChunkName,
     },
     /// A chunk size outside [`crate::CHUNK_MIN`]`..=`[`crate::CHUNK_MAX`].
@@ -182,10 +182,10 @@ pub enum StoreError {
         /// The refused size.
         given: u32,
     },
-    /// An end lies beyond 2⁶³ − 1.
+    /// An access ends beyond 2⁶³ − 1.
     #[error("{offset} + {length} lies beyond the largest offset, 2^63 - 1")]
     PastLimit {
-        /// Where the access begins.
+        /// The access's first byte.
         offset: u64,
         /// Its length.
         length: u64,
@@ -210,7 +210,7 @@ pub enum StoreError {
         /// The lock file.
         path: String,
     },
-    /// Stored bytes are not what the store wrote: it refuses to guess.
+    /// Stored bytes are not what the store wrote; it refuses to guess.
     #[error("{what} is corrupt at {at}")]
     Corrupt {
         /// The kind of record.
@@ -218,8 +218,8 @@ pub enum StoreError {
         /// The file and offset, or the key.
         at: String,
     },
-    /// The log lacks frames that were given to the kernel or the disk, or holds what is no frame
-    /// before its end.
+    /// The log lacks frames that were handed to the kernel or the disk, or has bytes before its end
+    /// that are not a frame.
     #[error(
         "{}. Nothing was changed. Restore the server's folder from a copy; or let `weft fsck --offline DIR --repair` go on \
          without them",
@@ -228,7 +228,7 @@ pub enum StoreError {
     LogDamaged {
         /// The segment's file, relative to the store's folder.
         file: String,
-        /// Where in it.
+        /// The offset in it.
         at: u64,
         /// What is there.
         what: &'static str,
@@ -251,8 +251,8 @@ pub enum StoreError {
         /// What the engine said.
         reason: String,
     },
-    /// A sync or an append to the log failed, now or earlier: what was not synced before may be
-    /// lost, and the store refuses writes until it is reopened.
+    /// A sync or an append to the log failed, now or earlier. Data that was not synced before may
+    /// be lost, and the store refuses writes until it is reopened.
     #[error(
         "writes are refused until the store is reopened, because it failed to {doing}: {reason}"
     )]
@@ -274,7 +274,7 @@ fn log_damage(file: &str, at: u64, what: &str, first: u64) -> String {
 }
 
 impl StoreError {
-    /// What a store says after a panic has interrupted work on its state.
+    /// The failure of a store whose state a panic left half changed.
     pub(crate) fn panicked() -> Self {
         StoreError::SyncFailed {
             doing: "work on its state",
@@ -282,7 +282,7 @@ impl StoreError {
         }
     }
 
-    /// What is wrong, without what to do about it: for who has done that.
+    /// The fault without the advice, for a report after a repair.
     pub(crate) fn fault(&self) -> String {
         match self {
             Self::LogDamaged {
@@ -295,7 +295,7 @@ impl StoreError {
         }
     }
 
-    /// Bytes of a block that changed in memory.
+    /// A block whose bytes changed in memory.
     pub(crate) fn memory(key: &ForkKey, chunk: u64, at: u32, closes: bool) -> Self {
         Self::Memory {
             file: key.file,
@@ -312,7 +312,7 @@ impl StoreError {
         matches!(self, Self::Memory { closes: true, .. })
     }
 
-    /// An error of the storage with its place.
+    /// A failed storage operation on a file.
     pub(crate) fn io(doing: &'static str, path: &str, error: &io::Error) -> Self {
         Self::Io {
             doing,

@@ -1,72 +1,72 @@
-//! What a check of stored bytes finds: a fault, and where it is.
+//! What a check of stored bytes finds: faults and their locations.
 
 use std::ops::Range;
 
 use crate::key::ForkKey;
 
-/// What is wrong with blocks of a chunk.
+/// A fault of blocks of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// They are not what was written.
+    /// They do not match their checksums.
     Checksum,
-    /// The disk does not give them.
+    /// The disk cannot read them.
     Unreadable {
-        /// What it says.
+        /// The error of the disk.
         reason: String,
     },
-    /// The chunk's entry in the index is not what was written: where the chunk lies is not known.
+    /// The chunk's entry in the index is damaged: where the chunk's blocks lie is unknown.
     Entry {
         /// What is wrong with it.
         reason: String,
     },
-    /// What was written there is lost: reading it fails.
+    /// The bytes written there are lost: reading them fails.
     Lost {
         /// Which bytes of the fork.
         range: Range<u64>,
-        /// The checkpoint that keeps the fork, 0: none does; `None`: it is the fork as it is now.
+        /// The fork's checkpoint, 0 for a fork that only other forks need; `None`: the live fork.
         checkpoint: Option<u64>,
     },
     /// Nothing proves that bytes of the fork are as they were acknowledged, and reading them fails.
     Unproven {
-        /// Which; none: its length is not proven.
+        /// Which bytes; empty: the fork's length is not proven.
         range: Range<u64>,
         /// As of [`Fault::Lost`].
         checkpoint: Option<u64>,
     },
-    /// They lie beyond the disk's end.
+    /// They lie beyond the end of the disk.
     Beyond,
-    /// They count as free.
+    /// The allocator counts them as free.
     Free,
-    /// Another chunk has them, too.
+    /// Another chunk has them as well.
     Twice,
     /// They are inherited from a fork that does not have them.
     Inherited,
-    /// The fork does not derive from others as it says.
+    /// The fork's derivation is inconsistent.
     Tree {
         /// What is wrong.
         reason: String,
     },
 }
 
-/// Blocks of a chunk that are bad.
+/// Bad blocks of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The fork.
     pub key: ForkKey,
     /// The chunk's number in the fork.
     pub chunk: u64,
-    /// Which blocks of 4 KiB of the chunk; none when the entry is bad.
+    /// The 4 KiB blocks of the chunk; empty when the entry is bad.
     pub blocks: Range<u32>,
     /// The number of the disk.
     pub disk: u16,
-    /// The block of the disk where the first of them lies.
+    /// The block number on the disk of the first of them.
     pub place: u64,
     /// What is wrong.
     pub fault: Fault,
 }
 
 impl Finding {
-    /// Takes a finding in that continues this one; whether it does.
+    /// Merges a finding that continues this one; returns whether it does.
     pub(crate) fn absorb(&mut self, next: &Finding) -> bool {
         let continues = (&self.key, self.chunk, self.disk) == (&next.key, next.chunk, next.disk)
             && self.blocks.end == next.blocks.start

@@ -1,4 +1,4 @@
-//! What callers name and hand in: forks, times, writes, and what the store says about them.
+//! The arguments and results of a store's calls: forks, times, writes, statuses.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -17,17 +17,17 @@ pub const CHUNK_MAX: u32 = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ForkName(Arc<str>);
 
-/// Why a fork's name was refused.
+/// Why a name cannot be a fork's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ForkNameError {
-    /// The name has no or too many bytes.
+    /// The name is empty or too long.
     #[error("a fork's name has 1 to 255 bytes, not {length}")]
     Length {
         /// Bytes of the refused name.
         length: usize,
     },
     /// The name holds a NUL or a slash.
-    #[error("a fork's name holds neither NUL nor '/': byte {at} does")]
+    #[error("a fork's name cannot contain NUL or '/', as byte {at} does")]
     Character {
         /// Position of the first such byte.
         at: usize,
@@ -35,7 +35,7 @@ pub enum ForkNameError {
 }
 
 impl ForkName {
-    /// Checks and takes a name.
+    /// Checks a name.
     ///
     /// # Errors
     /// [`ForkNameError`] when the name is empty, longer than 255 bytes or holds NUL or `/`.
@@ -93,62 +93,62 @@ impl fmt::Display for ForkKey {
     }
 }
 
-/// A moment of the wall clock: nanoseconds since 1970, good until the year 2262.
+/// Wall-clock time in nanoseconds since 1970; it overflows in the year 2262.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
-/// What the store knows of a fork without reading it.
+/// The attributes of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForkStatus {
     /// One past the last byte.
     pub length: u64,
-    /// When it was last written or cut.
+    /// When it was last written or truncated.
     pub modified: Timestamp,
-    /// Bytes of the blocks it holds, dirty ones in memory included.
+    /// Bytes of its blocks, including dirty ones in memory.
     pub stored: u64,
-    /// The chunk size, fixed by its creation or first write.
+    /// The chunk size, fixed by its creation or first write; 0 before that.
     pub chunk: u32,
 }
 
-/// Bytes for one place of one fork.
+/// A contiguous write to a fork.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// Where.
+    /// The fork.
     pub key: ForkKey,
     /// The file's chunk size, [`CHUNK_MIN`]`..=`[`CHUNK_MAX`], not necessarily a multiple of the
     /// block. The first write of a fork fixes it; later ones must agree.
     pub chunk: u32,
-    /// Where in the fork.
+    /// The first byte's offset in the fork.
     pub offset: CellOffset,
-    /// What.
+    /// The bytes.
     pub data: Bytes,
 }
 
-/// Pieces of equal length at equal distances. Their bytes follow one another in the data.
+/// Pieces of equal length at equal distances. Their bytes are contiguous in the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where the first piece lies in the fork.
+    /// The first piece's offset in the fork.
     pub offset: CellOffset,
-    /// Where its bytes begin in the data.
+    /// The offset of its bytes in the data.
     pub at: usize,
     /// Bytes of each piece, at least 1.
     pub length: u64,
     /// Pieces, at least 1.
     pub count: u64,
-    /// From piece to piece in the fork, at least 1; means nothing for one piece.
+    /// Distance from one piece to the next in the fork, at least 1; ignored for one piece.
     pub stride: u64,
 }
 
-/// Bytes for many places of one fork.
+/// A write of many pieces to one fork.
 #[derive(Clone, Debug)]
 pub struct Scattered {
-    /// Where.
+    /// The fork.
     pub key: ForkKey,
     /// As [`Write::chunk`].
     pub chunk: u32,
-    /// Which bytes lie where. Of bytes that lie in one place the later stay.
+    /// Which bytes go where. Where pieces overlap, the later one wins.
     pub runs: Vec<Run>,
-    /// What.
+    /// The bytes.
     pub data: Bytes,
 }
 
@@ -167,16 +167,16 @@ impl From<Write> for Scattered {
 /// Space of a store, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// What the store could hold: `used + available`, and what waits to be freed.
+    /// What the store could hold: `used + available`, plus blocks that wait to be freed.
     pub capacity: u64,
-    /// Held by blocks of forks, or promised to dirty pages.
+    /// Blocks of forks, and blocks promised to dirty pages.
     pub used: u64,
-    /// Writable now.
+    /// What writes can take now.
     pub available: u64,
 }
 
-/// The file whose forks are the chunks: no namespace gives out this id, and calls that name it are
-/// refused.
+/// The file whose forks are the addressed chunks. No namespace assigns this id, and calls that name
+/// it are refused.
 pub const ADDRESSED: FileId = FileId(u64::MAX);
 
 /// A chunk's name: the BLAKE3 hash of its bytes (C1).
@@ -184,12 +184,12 @@ pub const ADDRESSED: FileId = FileId(u64::MAX);
 pub struct ChunkName([u8; 32]);
 
 impl ChunkName {
-    /// The name of these bytes. Cost: 0.1 to 0.3 ns a byte.
+    /// The name of these bytes. Cost: 0.1 to 0.3 ns per byte.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// A name that was told.
+    /// A name received from a peer or read from a disk.
     pub fn from_bytes(hash: [u8; 32]) -> Self {
         Self(hash)
     }

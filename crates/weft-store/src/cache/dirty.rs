@@ -1,4 +1,4 @@
-//! Chunks with blocks that are newer than the disks.
+//! The dirty chunks: those with blocks newer than on the disks.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeInclusive};
@@ -25,7 +25,7 @@ impl Dirty {
         &self.chunks
     }
 
-    /// The first dirty chunk within `chunks` that lies behind `from`.
+    /// The first dirty chunk within `chunks` after `from`.
     pub(crate) fn next(
         &self,
         from: Bound<(ForkId, u64)>,
@@ -47,7 +47,7 @@ impl Dirty {
         self.chunks.insert((id, n));
     }
 
-    /// Blocks became clean, or went.
+    /// Blocks became clean, or were dropped.
     pub(crate) fn remove_blocks(&mut self, blocks: u64) {
         self.blocks -= blocks;
     }
@@ -57,7 +57,7 @@ impl Dirty {
         self.chunks.remove(&(id, n));
     }
 
-    /// A slot became dirty as a whole.
+    /// A whole slot became dirty.
     pub(crate) fn add_full_slot(&mut self) {
         self.full_slots += 1;
     }
@@ -67,7 +67,7 @@ impl Dirty {
         self.full_slots
     }
 
-    /// Whether at least so many slots are full; they count as flushed then.
+    /// Whether at least `least` slots are full; if so, they count as flushed.
     pub(crate) fn take_full_slots(&mut self, least: u64) -> bool {
         let enough = self.full_slots >= least;
         if enough {

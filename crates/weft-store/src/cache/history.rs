@@ -1,14 +1,14 @@
-//! Which slots of a fork were read last, and what that says about those to come.
+//! The access history of forks, and the prefetches that follow from it.
 //!
-//! Vesta's rule (§4.5): when slot `B` is read and the trace holds `B − 1` to `B − n`, then `B + 1`
-//! to `B + n` are fetched. The trace belongs to the fork, not to a client: a sequence that many
-//! clients form together, each with its own part and in any order, is one. Several forks read at
-//! once, or reads without order, give short sequences and so little or nothing is fetched.
+//! Vesta's rule (§4.5): when slot `B` is read and the history holds `B − 1` to `B − n`, then
+//! `B + 1` to `B + n` are prefetched. The history belongs to the fork, not to a client: clients
+//! that read shares of a sequence, in any order, form one sequence. Random reads give short
+//! sequences, and so little or nothing is prefetched.
 //!
-//! Different from Vesta: the trace is one per fork; half of what was fetched is read before the
-//! next is, so that fetches are long; `B − i` counts only if there were at most 16 reads of other
-//! slots between it and `B − i + 1` (fewer, if that came first), because in a short fork every slot
-//! was read at some time; and what one call reads is no sequence by itself, except at the fork's
+//! Different from Vesta: there is one history per fork; the next fetch waits until half of the last
+//! one is read, so that fetches are long; `B − i` counts only if at most 16 reads of other slots
+//! came between it and `B − i + 1` (8, if that came first), because in a short fork every slot was
+//! read at some time; and the slots of one call are no sequence by themselves, except at the fork's
 //! beginning.
 
 use std::collections::{HashMap, VecDeque};
@@ -16,50 +16,50 @@ use std::ops::Range;
 
 use crate::record::ForkId;
 
-/// Slots that a trace remembers.
+/// Slots that a history remembers.
 const HISTORY_SLOTS: usize = 256;
-/// Slots of one fetch, which begins and ends at multiples of them where that is not much shorter: 1
-/// MiB, one operation of a disk where the fork lies in one piece.
+/// Slots of one fetch, aligned to multiples where that is not much shorter: 1 MiB, one operation of
+/// a disk if the fork is contiguous there.
 pub(crate) const FETCH_SLOTS: u64 = 16;
-/// Most slots that are fetched ahead: 8 MiB.
+/// Most slots prefetched ahead of a read: 8 MiB.
 pub(crate) const PREFETCH_SLOTS_MAX: u64 = 128;
-/// A shorter sequence may be chance.
+/// Shortest sequence, in slots: a shorter one may be chance.
 const SEQUENCE_MIN: u64 = 2;
-/// Reads of other slots between one slot and the next: so many sequences may go on side by side.
+/// Most reads of other slots between one slot and the next: so many sequences can be interleaved.
 const SKEW: u64 = 16;
-/// And where the next one was read first: so far may those who form a sequence be out of step.
+/// The same if the next slot was read first: clients of one sequence can be that far out of step.
 const DISORDER: u64 = 8;
-/// Sequences of a fork whose ends are known.
+/// Sequences of a fork whose prefetched ends are remembered.
 const HEADS: usize = 16;
-/// Forks whose traces are kept; those that were read last.
+/// Forks with a history; those that were read last.
 const FORKS: usize = 2048;
-/// The last reads in order that say how many forks are swept through at a time, and the reads after
-/// which they say it no more.
+/// How many sequential reads decide how many forks are read sequentially at a time, and after how
+/// many reads they expire.
 const RECENT_READS: usize = 1024;
 const RECENT_AGE: u64 = 4096;
 
-/// How far a fetch may go, in slots.
+/// Bounds of a fetch, in slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrefetchBounds {
-    /// Behind what is read.
+    /// How far it goes beyond what is read.
     pub(crate) most: u64,
-    /// How many more may be on their way at this moment.
-    pub(crate) room: u64,
-    /// How many the fork has.
+    /// How many more slots can be in flight now.
+    pub(crate) in_flight_left: u64,
+    /// How many slots the fork has.
     pub(crate) end: u64,
 }
 
 /// The last slots read of a fork, counted from its first byte.
 #[derive(Debug, Default)]
 struct AccessHistory {
-    /// In order, with the time of the last read of each.
+    /// Ascending, with the time of the last read of each.
     slots: Vec<(u64, u64)>,
-    /// Counts reads of what had not been read just before.
+    /// Counts reads of slots that were not read just before.
     now: u64,
     heads: Vec<Head>,
 }
 
-/// Where a sequence is fetched ahead.
+/// The prefetched end of a sequence.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
     /// One past the last slot fetched.
@@ -69,9 +69,9 @@ struct Head {
 }
 
 impl Head {
-    /// The slots to fetch, so that as many are fetched ahead of `next` as are wished.
+    /// The slots to fetch, so that `ahead` slots after `next` are prefetched.
     fn fetch(&mut self, next: u64, ahead: u64, reach: PrefetchBounds) -> Option<Range<u64>> {
-        // Far enough ahead: the next fetch shall be a long one.
+        // Far enough ahead: a later fetch is longer.
         if self.fetched - next > ahead / 2 {
             return None;
         }
@@ -81,18 +81,19 @@ impl Head {
             end = whole;
         }
         let wished = end.checked_sub(self.fetched).filter(|slots| *slots > 0)?;
-        // Where there is little room a later read has more.
-        if reach.room < wished.min(FETCH_SLOTS) {
+        // If few more can be in flight, a later read fetches more at once.
+        if reach.in_flight_left < wished.min(FETCH_SLOTS) {
             return None;
         }
-        let fetch = self.fetched..self.fetched + wished.min(reach.room);
+        let fetch = self.fetched..self.fetched + wished.min(reach.in_flight_left);
         self.fetched = fetch.end;
         Some(fetch)
     }
 }
 
 impl AccessHistory {
-    /// Takes note of slots read; whether they go on with a sequence, and the slots to fetch now.
+    /// Records a read of slots; returns whether it continues a sequence, and the slots to fetch
+    /// now.
     fn read(&mut self, slots: Range<u64>, reach: PrefetchBounds) -> (bool, Option<Range<u64>>) {
         let Some(last) = slots.end.checked_sub(1) else {
             return (false, None);
@@ -106,7 +107,8 @@ impl AccessHistory {
             return (false, None);
         }
         let sequence = self.sequence(last);
-        // As much before a call as it reads itself, and what would do for one of a slot.
+        // As many slots before a call as it reads itself, and the least sequence for a call of one
+        // slot.
         let needed = if slots.start == 0 {
             SEQUENCE_MIN
         } else {
@@ -120,8 +122,8 @@ impl AccessHistory {
         (true, head.fetch(next, sequence.min(reach.most), reach))
     }
 
-    /// The head of a sequence that goes on at `next`: the one next to it, or a new one in the place
-    /// of the oldest.
+    /// The head of a sequence that continues at `next`: the nearest one, or a new one that replaces
+    /// the oldest.
     fn head(&mut self, next: u64, sequence: u64) -> &mut Head {
         let near = next.saturating_sub(sequence)..=next + 2 * sequence;
         let own = (0..self.heads.len()).filter(|n| near.contains(&self.heads[*n].fetched));
@@ -141,7 +143,7 @@ impl AccessHistory {
         head
     }
 
-    /// Whether any of these was not read just before.
+    /// Records slots; returns whether any of them was not read just before.
     fn note(&mut self, slots: Range<u64>) -> bool {
         let first = self.slots.partition_point(|(slot, _)| *slot < slots.start);
         let known = self.slots[first..].iter().zip(slots.clone());
@@ -161,34 +163,34 @@ impl AccessHistory {
         true
     }
 
-    /// How many slots before this one were read lately, without a gap.
+    /// How many slots before this one were read recently, without a gap.
     fn sequence(&self, last: u64) -> u64 {
         let end = self.slots.partition_point(|(slot, _)| *slot < last);
         let before = self.slots[..end].iter().rev().zip(1..=PREFETCH_SLOTS_MAX);
         let mut later = self.now;
         let follows = before.take_while(|((slot, at), i)| {
-            let lately = (at.saturating_sub(DISORDER)..=at + SKEW).contains(&later);
+            let recent = (at.saturating_sub(DISORDER)..=at + SKEW).contains(&later);
             later = *at;
-            slot + i == last && lately
+            slot + i == last && recent
         });
         follows.count() as u64
     }
 }
 
-/// The traces of a store's forks.
+/// The access histories of a store's forks.
 #[derive(Debug, Default)]
 pub(crate) struct AccessHistories {
     forks: HashMap<ForkId, (AccessHistory, u64)>,
     /// Counts reads.
     now: u64,
-    /// Which forks were read in order, and when.
-    lately: VecDeque<(ForkId, u64)>,
-    /// The same forks, and how often.
-    swept: HashMap<ForkId, usize>,
+    /// Recent sequential reads: the fork, and when.
+    recent: VecDeque<(ForkId, u64)>,
+    /// The same forks, and how often each is in `recent`.
+    sequential: HashMap<ForkId, usize>,
 }
 
 impl AccessHistories {
-    /// Takes note of slots read of a fork; the slots to fetch now.
+    /// Records a read of a fork's slots; returns the slots to fetch now.
     pub(crate) fn read(
         &mut self,
         id: ForkId,
@@ -199,42 +201,42 @@ impl AccessHistories {
             return None;
         }
         self.now += 1;
-        self.forget_sweeps();
+        self.forget_old_reads();
         if self.forks.len() >= FORKS && !self.forks.contains_key(&id) {
             let mut times: Vec<u64> = self.forks.values().map(|(_, at)| *at).collect();
             let (_, middle, _) = times.select_nth_unstable(FORKS / 2);
             self.forks.retain(|_, (_, at)| *at > *middle);
         }
-        let (trace, at) = self.forks.entry(id).or_default();
+        let (history, at) = self.forks.entry(id).or_default();
         *at = self.now;
         let ends = slots.end >= reach.end;
-        let (in_order, fetch) = trace.read(slots, reach);
+        let (in_order, fetch) = history.read(slots, reach);
         if ends {
-            self.swept.remove(&id);
+            self.sequential.remove(&id);
         } else if in_order {
-            self.lately.push_back((id, self.now));
-            *self.swept.entry(id).or_default() += 1;
+            self.recent.push_back((id, self.now));
+            *self.sequential.entry(id).or_default() += 1;
         }
         fetch
     }
 
-    fn forget_sweeps(&mut self) {
-        while let Some((id, at)) = self.lately.front().copied()
-            && (self.lately.len() >= RECENT_READS || at + RECENT_AGE < self.now)
+    fn forget_old_reads(&mut self) {
+        while let Some((id, at)) = self.recent.front().copied()
+            && (self.recent.len() >= RECENT_READS || at + RECENT_AGE < self.now)
         {
-            self.lately.pop_front();
-            if let Some(count) = self.swept.get_mut(&id) {
+            self.recent.pop_front();
+            if let Some(count) = self.sequential.get_mut(&id) {
                 *count -= 1;
                 if *count == 0 {
-                    self.swept.remove(&id);
+                    self.sequential.remove(&id);
                 }
             }
         }
     }
 
-    /// How many forks are swept through.
-    pub(crate) fn sweeps(&self) -> u64 {
-        self.swept.len() as u64
+    /// How many forks are read sequentially.
+    pub(crate) fn sequential_forks(&self) -> u64 {
+        self.sequential.len() as u64
     }
 }
 
@@ -246,15 +248,15 @@ mod tests {
 
     const FAR: PrefetchBounds = PrefetchBounds {
         most: PREFETCH_SLOTS_MAX,
-        room: u64::MAX,
+        in_flight_left: u64::MAX,
         end: u64::MAX,
     };
 
     fn fetched(reads: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
-        let mut trace = AccessHistory::default();
+        let mut history = AccessHistory::default();
         let fetches = reads
             .into_iter()
-            .filter_map(|s| trace.read(s..s + 1, FAR).1);
+            .filter_map(|s| history.read(s..s + 1, FAR).1);
         fetches.collect()
     }
 
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_fetched_ahead_of_further_and_further() {
+    fn a_sequence_is_prefetched_further_and_further() {
         let all = fetched(0..200);
         assert_eq!(all[0], 3..5);
         for pair in all.windows(2) {
@@ -280,7 +282,7 @@ mod tests {
 
     #[test]
     fn the_sequence_of_many_clients_is_one() {
-        // Four clients, each its fourth of every stripe, one after the other and out of step.
+        // Four clients, each its quarter of every stripe, in turn and out of step.
         let turns = (0..50).flat_map(|stripe| [2, 0, 3, 1].map(|client| stripe * 4 + client));
         let all = fetched(turns);
         assert!(slots(&all) > 180, "{} of 200", slots(&all));
@@ -297,10 +299,10 @@ mod tests {
         assert_eq!(fetched((0..100).map(|i| i * 2)), []);
         assert_eq!(fetched((0..100).rev()), []);
         // Long ones neither.
-        let mut trace = AccessHistory::default();
+        let mut history = AccessHistory::default();
         for i in 0..1000 {
             let at = 16 + i * 7919 % 10_007 * 16;
-            assert_eq!(trace.read(at..at + 16, FAR), (false, None));
+            assert_eq!(history.read(at..at + 16, FAR), (false, None));
         }
     }
 
@@ -341,17 +343,17 @@ mod tests {
     }
 
     #[test]
-    fn the_second_sweep_is_fetched_as_the_first() {
+    fn a_second_pass_is_prefetched_like_the_first() {
         for (length, most) in [(20, 128), (64, 128), (64, 16), (118, 16), (300, 128)] {
             let reach = PrefetchBounds {
                 most,
                 end: length,
                 ..FAR
             };
-            let mut trace = AccessHistory::default();
+            let mut history = AccessHistory::default();
             for _ in 0..3 {
                 let all: Vec<_> = (0..length)
-                    .filter_map(|s| trace.read(s..s + 1, reach).1)
+                    .filter_map(|s| history.read(s..s + 1, reach).1)
                     .collect();
                 assert_eq!(slots(&all), length - 3, "{length}, {most}");
                 assert_eq!(all.last().unwrap().end, length);
@@ -363,14 +365,17 @@ mod tests {
     }
 
     #[test]
-    fn little_room_makes_no_crumbs() {
-        let mut trace = AccessHistory::default();
+    fn few_slots_in_flight_do_not_split_fetches() {
+        let mut history = AccessHistory::default();
         let mut all = Vec::new();
         for slot in 0_u64..1000 {
             // Comes back by two slots a read.
             let room = (slot * 2).saturating_sub(slots(&all));
-            let reach = PrefetchBounds { room, ..FAR };
-            all.extend(trace.read(slot..slot + 1, reach).1);
+            let reach = PrefetchBounds {
+                in_flight_left: room,
+                ..FAR
+            };
+            all.extend(history.read(slot..slot + 1, reach).1);
         }
         assert!(
             slots(&all) > 900 && all.len() < 100,
@@ -381,43 +386,47 @@ mod tests {
     }
 
     #[test]
-    fn traces_are_kept_of_those_read_last() {
-        let mut traces = AccessHistories::default();
+    fn histories_are_kept_of_forks_read_last() {
+        let mut histories = AccessHistories::default();
         let reach = PrefetchBounds { end: 1000, ..FAR };
         for slot in 0..4 {
             for id in 1..FORKS as u64 + 100 {
-                traces.read(ForkId(id), slot..slot + 1, reach);
+                histories.read(ForkId(id), slot..slot + 1, reach);
                 // Read all the time.
-                traces.read(ForkId(0), 500..501, reach);
+                histories.read(ForkId(0), 500..501, reach);
             }
-            assert!(traces.forks.len() <= FORKS);
-            assert!(traces.forks.contains_key(&ForkId(0)));
+            assert!(histories.forks.len() <= FORKS);
+            assert!(histories.forks.contains_key(&ForkId(0)));
         }
         assert_eq!(
-            traces.sweeps(),
+            histories.sequential_forks(),
             0,
             "each was forgotten before it came again"
         );
     }
 
     #[test]
-    fn sweeps_count_while_they_go_on() {
-        let mut traces = AccessHistories::default();
+    fn sequential_forks_count_while_they_are_read() {
+        let mut histories = AccessHistories::default();
         for slot in 0..200 {
             for id in 0..300 {
-                traces.read(ForkId(id), slot..slot + 1, FAR);
+                histories.read(ForkId(id), slot..slot + 1, FAR);
             }
         }
-        assert_eq!(traces.sweeps(), 300);
+        assert_eq!(histories.sequential_forks(), 300);
         // Many short ones, each read to its end.
         for id in 1000..9000 {
             for slot in 0..4 {
                 let reach = PrefetchBounds { end: 4, ..FAR };
-                traces.read(ForkId(id), slot..slot + 1, reach);
+                histories.read(ForkId(id), slot..slot + 1, reach);
             }
         }
-        assert!(traces.sweeps() < 2, "{}", traces.sweeps());
-        assert!(traces.lately.len() <= RECENT_READS && traces.forks.len() <= FORKS);
+        assert!(
+            histories.sequential_forks() < 2,
+            "{}",
+            histories.sequential_forks()
+        );
+        assert!(histories.recent.len() <= RECENT_READS && histories.forks.len() <= FORKS);
     }
 
     proptest! {
@@ -425,21 +434,21 @@ mod tests {
         fn a_fetch_lies_ahead_of_what_is_read_and_is_bounded(
             reads in prop::collection::vec((0_u64..300, 1_u64..200, 0_u64..200, 0_u64..200), 1..300),
         ) {
-            let mut trace = AccessHistory::default();
+            let mut history = AccessHistory::default();
             for (start, length, most, room) in reads {
                 let reach = PrefetchBounds {
                     most,
-                    room,
+                    in_flight_left: room,
                     end: 400,
                 };
-                if let Some(fetch) = trace.read(start..start + length, reach).1 {
+                if let Some(fetch) = history.read(start..start + length, reach).1 {
                     prop_assert!(fetch.start >= start + length);
                     let end = start + length + PREFETCH_SLOTS_MAX.min(most);
                     prop_assert!(fetch.end <= end.min(400) && !fetch.is_empty());
                     prop_assert!(fetch.end - fetch.start <= room);
                 }
-                prop_assert!(trace.slots.len() <= HISTORY_SLOTS);
-                prop_assert!(trace.slots.is_sorted_by(|a, b| a.0 < b.0));
+                prop_assert!(history.slots.len() <= HISTORY_SLOTS);
+                prop_assert!(history.slots.is_sorted_by(|a, b| a.0 < b.0));
             }
         }
     }

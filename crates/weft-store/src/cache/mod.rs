@@ -1,13 +1,14 @@
 //! Which pages and chunk entries stay in memory, and which of them wait to be written.
 //!
-//! Owns the queues that decide what is evicted first, the count of bytes in memory, the set of
-//! dirty chunks, the access history that read-ahead follows, and the reads in flight.
+//! Owns the queues that decide the order of eviction and the count of bytes in memory
+//! ([`Residency`]), the set of dirty chunks ([`Dirty`]), the access history that prefetches follow,
+//! and the disk reads in flight ([`ReadsInFlight`]).
 //!
 //! Invariants:
-//! 1. A page is evicted only while it is clean, an entry only while the index has it: so a dirty
-//!    page stays until its bytes have a place on a disk.
+//! 1. Only a clean page is evicted, and only an entry that the index has: so a dirty page stays
+//!    until its bytes are on a disk.
 //! 2. A chunk with a dirty page is among the dirty chunks.
-//! 3. Of two calls that need one block, one reads it and the other waits.
+//! 3. If two calls need one block, one reads it and the other waits.
 
 mod dirty;
 mod history;

@@ -1,7 +1,7 @@
-//! What is counted in memory, and what is evicted when there is too much.
+//! The memory that the cache counts, and its evictions.
 //!
-//! Pages that were read or written through go first, in their order (`docs/caching.md`); then a
-//! clock's hand turns over pages and chunk entries. Dirty pages, and entries that the index does
+//! Pages that were read or written as a whole are evicted first, in order (`docs/caching.md`); then
+//! a clock's hand turns over pages and chunk entries. Dirty pages, and entries that the index does
 //! not have yet, stay.
 
 use std::collections::VecDeque;
@@ -14,23 +14,21 @@ use crate::pages::{Chunk, Page, SLOT};
 use crate::pool::BLOCK;
 use crate::record::ForkId;
 
-/// How many pages and entries that must stay an eviction looks at before it leaves the rest for the
-/// next one: where most of the cache is dirty, or not in the index yet, looking at all of it would
-/// cost each write milliseconds.
+/// Pages and entries in a row that must stay, after which an eviction ends: if most of the cache is
+/// dirty or not in the index yet, a scan of all of it would cost each write milliseconds.
 const SCAN_MAX: usize = 512;
-/// How much the cache grows before the next eviction looks again after one in vain: eight are
-/// looked at for each block, which adds two to the clock at most.
+/// Bytes by which the cache grows before the next scan after one without success: eight entries are
+/// scanned per block, which adds at most two to the clock.
 const SCAN_INTERVAL: u64 = (SCAN_MAX / 8 * BLOCK) as u64;
 /// The clock's mark for a chunk's entry instead of a page.
 const ENTRY: u32 = u32::MAX;
 
-/// What is in memory, in the order in which it goes.
+/// The pages and entries in memory, in order of eviction.
 #[derive(Debug, Default)]
 pub(crate) struct Residency {
     /// Bytes of pages and entries in memory.
     cached: u64,
-    /// Bytes up to which the cache is left alone, because an eviction has just found nothing to
-    /// take.
+    /// No eviction scans before the cache has this many bytes, because the last one found nothing.
     scan_at: u64,
     /// The hold queue, a clock: every page and entry.
     clock: VecDeque<(ForkId, u64, u32)>,
@@ -63,7 +61,7 @@ impl Residency {
         self.cached = self.cached + now - before;
     }
 
-    /// A page of which fewer bytes were touched is held.
+    /// Bytes of a slot to touch before its page is spent.
     pub(crate) fn held_below(&self) -> u32 {
         if self.rules.hold {
             SLOT as u32
@@ -92,7 +90,7 @@ impl Residency {
     /// Evicts pages of the replace queue until `limit` holds.
     fn evict_spent(&mut self, forks: &mut Forks, limit: u64, most: usize) {
         if self.replace.len() as u64 > self.cached / BLOCK as u64 + 1024 {
-            // Entries of pages that went by other ways.
+            // Drop queue entries whose pages are gone.
             self.replace.retain(|(id, n, slot)| {
                 let chunk = forks.chunk(*id, *n);
                 let page = chunk.and_then(|c| c.page(*slot as usize));
@@ -125,10 +123,9 @@ impl Residency {
 
     /// Evicts clean pages, and entries that the index has, until `limit` holds.
     ///
-    /// Cost: looks at no more than [`SCAN_MAX`] in a row that must stay, and at as many more for
-    /// each [`SCAN_INTERVAL`] by which the cache has grown since it last looked in vain; the next
-    /// call goes on from there. So the hand turns faster than the clock grows, whatever comes in
-    /// one batch.
+    /// Cost: scans at most [`SCAN_MAX`] in a row that must stay, and as many more for each
+    /// [`SCAN_INTERVAL`] by which the cache grew since the last scan without success; the next call
+    /// continues there. So the hand turns faster than the clock grows, however large a batch is.
     pub(crate) fn evict(&mut self, forks: &mut Forks, limit: u64) {
         if self.cached <= limit {
             self.scan_at = 0;
@@ -149,16 +146,16 @@ impl Residency {
         };
     }
 
-    /// Says that what had to stay may go now: the next eviction looks.
+    /// Pages or entries that had to stay can be evicted now: the next eviction scans.
     pub(crate) fn scan_again(&mut self) {
         self.scan_at = 0;
     }
 
-    /// Evicts everything that need not stay.
+    /// Evicts everything that can be evicted.
     pub(crate) fn evict_all(&mut self, forks: &mut Forks) {
         self.scan_again();
         self.evict_spent(forks, 0, self.replace.len());
-        // The hand passes twice: once to forget that a page was used, once to take it.
+        // The hand passes twice: once to clear the mark of use, once to evict.
         self.turn_clock(forks, 0, self.clock.len() * 2);
     }
 
@@ -185,7 +182,7 @@ impl Residency {
             }
             match chunk.page_mut(slot as usize) {
                 Some(page) if page.is_dirty() || page.is_used() => {
-                    // To forget that it was used is what the hand is for.
+                    // Clearing a mark of use is progress.
                     left += usize::from(page.is_used() && !page.is_dirty());
                     page.clear_used();
                     self.clock.push_back((id, n, slot));
@@ -226,7 +223,7 @@ impl Residency {
         chunk.insert_page(slot, page);
     }
 
-    /// The page of a slot came to its end: it is among the first to go.
+    /// The page of a slot is spent: it is among the first to be evicted.
     pub(crate) fn spend(&mut self, id: ForkId, n: u64, slot: usize) {
         self.replace.push_back((id, n, slot as u32));
     }
@@ -236,13 +233,13 @@ impl Residency {
         self.cached = self.cached + after - before;
     }
 
-    /// Bytes of pages and entries went by other ways than an eviction.
+    /// Pages and entries of this many bytes were dropped outside of an eviction.
     pub(crate) fn uncount(&mut self, bytes: u64) {
         self.cached -= bytes;
     }
 
-    /// Entries went by other ways than an eviction: what was loaded from the index meanwhile is not
-    /// to be used.
+    /// Entries were dropped outside of an eviction: entries loaded from the index meanwhile must
+    /// not be used.
     pub(crate) fn entries_removed(&mut self) {
         self.evictions += 1;
     }
@@ -252,20 +249,20 @@ impl Residency {
         self.evictions
     }
 
-    /// Blocks that were fetched ahead and evicted before a read used them.
+    /// Blocks that were prefetched and evicted unread.
     pub(crate) fn prefetched_unused(&self) -> u64 {
         self.prefetched_unused
     }
 
-    /// What a read of slots foretells: the slots to fetch. `share` makes the reach of the number of
-    /// forks that are read in sequence.
+    /// Records a read of slots and returns the slots to prefetch. `reach` computes the bounds from
+    /// the number of forks that are read sequentially.
     pub(crate) fn predict(
         &mut self,
         id: ForkId,
         slots: Range<u64>,
         reach: impl FnOnce(u64) -> PrefetchBounds,
     ) -> Option<Range<u64>> {
-        let reach = reach(self.history.sweeps());
+        let reach = reach(self.history.sequential_forks());
         self.history.read(id, slots, reach)
     }
 }

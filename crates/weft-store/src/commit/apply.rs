@@ -20,7 +20,7 @@ use crate::index::{Application, IndexBatches, RemovedFork};
 use crate::record::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkRecord, META, STORE_KEY,
 };
-use crate::state::StoreState;
+use crate::state::{IndexEntry, StoreState};
 
 /// Most steps of a removal in one application.
 const REMOVAL_STEPS: usize = 16;
@@ -239,8 +239,10 @@ fn copy_changes(state: &mut StoreState, bound: u64, logged: u64, several: bool) 
         };
         let key = ChunkRecord::key(id, n);
         match entry {
-            Some(runs) => batches.push((CHUNKS, key, Some(ChunkRecord::encode(&runs)))),
-            None => deletions.push((CHUNKS, key, None)),
+            IndexEntry::Stored(runs) => {
+                batches.push((CHUNKS, key, Some(ChunkRecord::encode(&runs))));
+            }
+            IndexEntry::Absent => deletions.push((CHUNKS, key, None)),
         }
         chunks.push((id, n));
     }

@@ -1,4 +1,4 @@
-//! Labels: which disk of which server a folder is.
+//! Labels: the server and number of a disk.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) const DATA: &str = "data";
 /// The name of a disk's label.
 pub(crate) const LABEL: &str = "label";
 
-/// What a folder may hold that is given to a store as a disk.
+/// Names that a folder for a new disk may contain.
 const HARMLESS: [&str; 3] = ["lock", "lost+found", DATA];
 
 pub(crate) enum DiskProbe {
@@ -30,7 +30,7 @@ pub(crate) fn has_data(storage: &dyn Storage) -> bool {
         .is_ok_and(|names| names.iter().any(|name| name == DATA))
 }
 
-/// Looks at what a path of the configuration holds.
+/// Reads the label at a path of the configuration.
 pub(crate) fn probe(disk: &DiskConfig, owner: &str) -> Result<DiskProbe, StoreError> {
     let storage = match &disk.storage {
         Ok(storage) => Arc::clone(storage),
@@ -61,7 +61,7 @@ pub(crate) fn probe(disk: &DiskConfig, owner: &str) -> Result<DiskProbe, StoreEr
         Ok(bytes) => match LabelRecord::decode(&bytes) {
             Ok(label) => label,
             Err(StoreError::Corrupt { .. }) if disk.new && is_empty(&*storage) => {
-                // A crash cut its writing short: nothing was put on the disk yet.
+                // A crash interrupted its write: the disk has no data yet.
                 return Ok(DiskProbe::New(storage));
             }
             Err(error @ StoreError::Corrupt { .. }) => {
@@ -82,8 +82,8 @@ pub(crate) fn probe(disk: &DiskConfig, owner: &str) -> Result<DiskProbe, StoreEr
 }
 
 impl DiskConfig {
-    /// Refuses a disk that no new store can have: one that holds anything, is another's, or is not
-    /// there. Writes nothing.
+    /// Refuses a disk for a new store if it is not empty, belongs to another store, or is missing.
+    /// Writes nothing.
     ///
     /// # Errors
     /// [`StoreError::Disk`].

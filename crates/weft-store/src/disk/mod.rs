@@ -1,6 +1,7 @@
 //! The disks of a store: their files and their labels.
 //!
-//! Owns which disk has which number, and what is known of a disk that fails or is missing.
+//! Owns the numbers of the disks, and the state of a disk that failed or is missing. Calls:
+//! [`DiskSet::open`], [`DiskSet::file`], [`DiskSet::fail`], [`DiskSet::status`].
 //!
 //! Invariants:
 //! 1. A disk keeps its number for ever; number 0 is the file `data` beside the log.

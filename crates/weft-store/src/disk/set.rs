@@ -1,8 +1,7 @@
 //! The disks of a store: their files, their labels, and what becomes of one that fails.
 //!
-//! Number 0 is the file `data` beside the log; the others carry a label. A disk that is not there
-//! keeps its number and its record: reading what lies on it is a typed error, and everything else
-//! goes on.
+//! Number 0 is the file `data` beside the log; the others carry a label. A missing disk keeps its
+//! number and its record: reading its blocks is a typed error, and everything else works.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +20,7 @@ use crate::record::{DISK_PREFIX, DiskRecord, META, Place, STORE_KEY, StoreRecord
 use crate::space::Allocator;
 use crate::storage::{FileKind, Storage, StorageFile};
 
-/// Most disks of a store, those that are gone included.
+/// Most disks of a store, including missing ones.
 pub const DISKS_MAX: usize = 256;
 
 /// One disk of a store.
@@ -36,41 +35,41 @@ pub(crate) struct Disk {
     written: AtomicBool,
     errors: AtomicU64,
     failed: Mutex<Option<String>>,
-    /// It was said to be full.
+    /// A report said that it is full.
     full: AtomicBool,
-    /// Its host takes nothing back.
+    /// Its host refuses punches.
     refuses_punches: AtomicBool,
 }
 
-/// Whether a disk is given new data, and if not, why.
+/// Whether a disk gets new data, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskState {
-    /// It is.
+    /// It gets new data.
     InUse,
-    /// It has no room; it is given data again when something on it was freed.
+    /// It is full; it gets data again after blocks of it are freed.
     Full,
-    /// It failed an operation: it is read, but gets nothing new until the store is opened again.
+    /// It failed an operation: it can be read, but gets no new data until the store is reopened.
     Failed,
-    /// It was not there when the store was opened: what lies on it cannot be read.
+    /// It was missing when the store was opened: its blocks cannot be read.
     Missing,
-    /// The configuration says that it gets nothing new.
+    /// The configuration closed it to new data.
     Closed,
 }
 
-/// A disk, as a store's owner wants to know of it.
+/// The status of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskStatus {
     /// Its number, as errors name it.
     pub number: u16,
     /// Its path; empty: the store's own folder.
     pub path: String,
-    /// Whether it is given new data.
+    /// Whether it gets new data.
     pub state: DiskState,
-    /// What it failed at, or why it is missing.
+    /// Why it failed or is missing.
     pub reason: String,
     /// Bytes of its blocks that are in use.
     pub used: u64,
-    /// Bytes it could still hold.
+    /// Bytes that it can still take.
     pub available: u64,
     /// Operations that failed since the store was opened.
     pub errors: u64,
@@ -102,7 +101,7 @@ impl Disk {
         self.refuses_punches.store(true, Relaxed);
     }
 
-    /// The file of blocks; an error where the disk is not there.
+    /// The file of blocks; an error if the disk is missing.
     pub(crate) fn file(&self) -> io::Result<&Arc<dyn StorageFile>> {
         match &self.files {
             Some((_, file)) => Ok(file),
@@ -119,7 +118,7 @@ impl Disk {
         failed.clone().unwrap_or_else(|| "it is missing".to_owned())
     }
 
-    /// Bytes that it could still grow by, where `away` bytes of its free blocks have no sure place.
+    /// Bytes by which it can still grow, if `away` bytes of its free blocks are unbacked.
     pub(crate) fn growth(&self, size: u64, away: u64) -> io::Result<u64> {
         let Some((storage, _)) = &self.files else {
             return Ok(0);
@@ -134,7 +133,7 @@ impl Disk {
         Ok(left.min(storage.available()?.saturating_sub(self.reserve)))
     }
 
-    /// How errors name it.
+    /// Its name in errors.
     pub(crate) fn shown(&self) -> String {
         match self.path.as_str() {
             "" => DATA.to_owned(),
@@ -162,7 +161,7 @@ impl DiskSet {
     pub(crate) fn file(&self, place: Place) -> io::Result<&Arc<dyn StorageFile>> {
         let unknown = || {
             let reason = if place.is_lost() {
-                "it is lost: a repair gave it up; write it anew, or restore the file from a copy"
+                "a repair marked the block lost; write it anew, or restore the file from a copy"
             } else {
                 "no disk has this number"
             };
@@ -171,7 +170,7 @@ impl DiskSet {
         self.get(place.disk()).ok_or_else(unknown)?.file()
     }
 
-    /// How errors name the disk of a place.
+    /// The name in errors of a place's disk.
     pub(crate) fn shown(&self, place: Place) -> String {
         match self.get(place.disk()) {
             Some(disk) => disk.shown(),
@@ -180,8 +179,8 @@ impl DiskSet {
         }
     }
 
-    /// Takes note of a failure. Unless it is the last one, the disk gets no new data from now on;
-    /// whether that is so.
+    /// Records a failure: the disk gets no new data from now on, unless it is the last one; returns
+    /// whether another disk is left.
     pub(crate) fn fail(&self, alloc: &mut Allocator, number: u16, reason: &str) -> bool {
         let Some(disk) = self.get(number) else {
             return false;
@@ -196,11 +195,11 @@ impl DiskSet {
         if !last {
             alloc.close(number);
         }
-        tracing::error!(disk = number, path = %disk.path, reason, last, "a disk failed; it gets no new data if there is another");
+        tracing::error!(disk = number, path = %disk.path, reason, last, "a disk failed; it gets no new data while another disk is left");
         !last
     }
 
-    /// Makes the disks known to an allocator, with the blocks they have.
+    /// Adds the disks and their blocks to an allocator.
     pub(crate) fn add_to(&self, alloc: &mut Allocator) -> Result<(), StoreError> {
         for disk in &self.0 {
             let Some((_, file)) = &disk.files else {
@@ -218,9 +217,9 @@ impl DiskSet {
         Ok(())
     }
 
-    /// Says of each disk once that it became full, and once that it has room again.
+    /// Logs once when a disk becomes full, and once when it has free blocks again.
     ///
-    /// Cost: a few additions a disk; a call to the system for one that has nothing free.
+    /// Cost: a few additions per disk; a system call for a full one.
     pub(crate) fn report_full(&self, alloc: &Allocator) {
         for number in alloc.open() {
             let Some(disk) = self.get(number) else {
@@ -236,14 +235,14 @@ impl DiskSet {
             match (full, disk.full.swap(full, Relaxed)) {
                 (true, false) => tracing::warn!(disk = number, %path, "a disk is full"),
                 (false, true) => {
-                    tracing::warn!(disk = number, %path, "a disk that was full has room again");
+                    tracing::warn!(disk = number, %path, "a disk that was full has free blocks again");
                 }
                 _ => {}
             }
         }
     }
 
-    /// What there is to know of each disk.
+    /// The status of each disk.
     pub(crate) fn status(&self, alloc: &Allocator) -> Vec<DiskStatus> {
         let open = alloc.open();
         let of = |disk: &Disk| {
@@ -277,8 +276,8 @@ impl DiskSet {
         self.0.iter().map(of).collect()
     }
 
-    /// Opens the disks of a configuration: reads labels, gives new disks theirs, and registers all
-    /// numbers in the index before anything is put on them.
+    /// Opens the disks of a configuration: reads labels, labels new disks, and registers all
+    /// numbers in the index before any data is written to them.
     pub(crate) async fn open(config: &StoreConfig) -> Result<Self, StoreError> {
         let own = config.storage.open(DATA, FileKind::Data);
         let own = own.map_err(|e| StoreError::io("open", DATA, &e))?;
@@ -298,7 +297,7 @@ impl DiskSet {
         }
         for (disk, label) in found {
             let (number, parts) = match label {
-                // An empty file in its place would have others' blocks where this store's were.
+                // A new, empty file in its place would get other blocks where the old ones were.
                 DiskProbe::Labelled(number, storage)
                     if known.iter().any(|(n, _)| *n == number) && !has_data(&*storage) =>
                 {
@@ -321,7 +320,7 @@ impl DiskSet {
                 }
             };
             let file = parts.open(DATA, FileKind::Data);
-            // Its entry must be as durable as what is synced in it.
+            // Its directory entry must be as durable as its contents.
             let file = file.and_then(|file| parts.sync_folder().map(|()| file));
             let file = file.map_err(|e| StoreError::io("open the data of", &disk.path, &e))?;
             let mut opened = Disk::new(number, &disk.path, disk.capacity, disk.reserve);
@@ -335,7 +334,7 @@ impl DiskSet {
                 let reason =
                     reason.unwrap_or_else(|| "its path holds no disk of this server".to_owned());
                 *lost.failed.lock() = Some(reason);
-                tracing::error!(disk = number, %path, "a disk is missing: what lies on it cannot be read");
+                tracing::error!(disk = number, %path, "a disk is missing: its blocks cannot be read");
                 disks.push(lost);
             }
         }
@@ -368,7 +367,7 @@ impl Disk {
     }
 }
 
-/// Numbers and paths of the disks that the index knows, number 0 not among them.
+/// Numbers and paths of the disks in the index, without number 0.
 pub(crate) fn known_disks(index: &dyn OrderedKv) -> Result<Vec<(u16, String)>, StoreError> {
     use std::ops::{Bound, ControlFlow};
     let mut known = Vec::new();
@@ -391,7 +390,7 @@ pub(crate) fn known_disks(index: &dyn OrderedKv) -> Result<Vec<(u16, String)>, S
     failed.map_or(Ok(known), Err)
 }
 
-/// Puts numbers and paths that the index does not know yet into it.
+/// Adds new numbers and paths to the index.
 fn register(index: &dyn OrderedKv, disks: &[Disk]) -> Result<(), StoreError> {
     let known = known_disks(index)?;
     let news = disks.iter().filter(|d| d.number != 0 && !d.is_missing());
@@ -416,6 +415,6 @@ fn register(index: &dyn OrderedKv, disks: &[Disk]) -> Result<(), StoreError> {
     changes.push((META, STORE_KEY.to_vec(), Some(record.encode())));
     index.write(Batch { changes })?;
     index.sync()?;
-    // The log says nothing of it: an index that goes back must not forget it.
+    // The log does not record it: an index that goes back in time must not lose it.
     Ok(index.flush()?)
 }

@@ -1,4 +1,4 @@
-//! Files, their checkpoints and their forks, as they are in memory.
+//! Files, their checkpoints and their forks in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,14 +10,13 @@ use crate::pages::{Chunk, Page};
 use crate::record::{ForkId, Place};
 use crate::space::{AllocHint, Extent};
 
-/// A file: its tombstone, its last cutting operation, its forks.
+/// A file: its tombstone, its last numbered operation, its forks.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     pub(super) deleted: bool,
     pub(super) op: u64,
     pub(super) forks: BTreeMap<(CellIndex, ForkName), ForkId>,
-    /// Forks that lost their names and are kept: for checkpoints, or because others derive from
-    /// them.
+    /// Forks without names: those of checkpoints, and those that others derive from.
     pub(super) checkpoint_forks: BTreeSet<ForkId>,
     pub(super) checkpoints: BTreeMap<u64, Checkpoint>,
 }
@@ -37,30 +36,31 @@ pub(crate) struct Fork {
     pub(super) chunk: u32,
     pub(super) length: u64,
     pub(super) modified: i64,
-    /// Blocks of its own that its maps hold.
+    /// Blocks that it owns in its maps.
     pub(super) blocks: u64,
     /// Dirty blocks without a place.
     pub(super) unplaced: u64,
     pub(super) chunks: BTreeMap<u64, Chunk>,
     /// No chunk from here on is in the index.
     pub(super) indexed_end: u64,
-    /// Where on the disk its next block would lie well.
+    /// The best place on the disks for its next block.
     pub(super) goal: u64,
-    /// The fork whose chunks show where it has none of its own.
+    /// The fork whose chunks show where it has none.
     pub(super) parent: Option<ForkId>,
-    /// Chunks from this number on are not its parent's.
+    /// Chunks from this number on do not show the parent's.
     pub(super) inherit: u64,
-    /// It lost its name and changes no more; the checkpoint that keeps it, 0: none does.
+    /// Set once it lost its name and is immutable: its checkpoint, or 0 for a fork that only other
+    /// forks need.
     pub(super) checkpoint: Option<u64>,
     /// How many forks derive from it.
     pub(super) children: u32,
-    /// Chunks from here on lie beyond its length, and may have entries that are still to be
+    /// Chunks from here on are beyond its length, and may have entries that are still to be
     /// emptied.
     pub(super) deferred_truncation: Option<u64>,
 }
 
 impl File {
-    /// Whether it was deleted, for ever.
+    /// Whether it was deleted.
     pub(crate) fn deleted(&self) -> bool {
         self.deleted
     }
@@ -98,9 +98,9 @@ impl Checkpoint {
     }
 }
 
-/// What a fork is.
+/// Attributes of a fork.
 impl Fork {
-    /// Its name, or the one that it lost.
+    /// Its name, or the name that it lost.
     pub(crate) fn key(&self) -> &ForkKey {
         &self.key
     }
@@ -115,12 +115,12 @@ impl Fork {
         self.length
     }
 
-    /// When it was last written or cut.
+    /// When it was last written or truncated.
     pub(crate) fn modified(&self) -> i64 {
         self.modified
     }
 
-    /// Blocks of its own that its maps hold.
+    /// Blocks that it owns in its maps.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -130,17 +130,17 @@ impl Fork {
         self.indexed_end
     }
 
-    /// The fork whose chunks show where it has none of its own.
+    /// The fork whose chunks show where it has none.
     pub(crate) fn parent(&self) -> Option<ForkId> {
         self.parent
     }
 
-    /// Chunks from this number on are not its parent's.
+    /// Chunks from this number on do not show the parent's.
     pub(crate) fn inherit(&self) -> u64 {
         self.inherit
     }
 
-    /// The checkpoint that keeps it where it lost its name; 0: none does.
+    /// Its checkpoint if it lost its name; 0: none.
     pub(crate) fn checkpoint(&self) -> Option<u64> {
         self.checkpoint
     }
@@ -150,12 +150,12 @@ impl Fork {
         self.children
     }
 
-    /// The first chunk of its tail.
+    /// The first chunk that a deferred truncation has yet to empty.
     pub(crate) fn deferred_truncation(&self) -> Option<u64> {
         self.deferred_truncation
     }
 
-    /// Where its next blocks would lie well.
+    /// The best place for its next blocks.
     pub(crate) fn wish(&self, id: ForkId) -> AllocHint {
         AllocHint {
             fork: Some(id.0),
@@ -164,12 +164,12 @@ impl Fork {
         }
     }
 
-    /// The first chunk that lies beyond its length wholly.
+    /// The first chunk that is entirely beyond its length.
     pub(crate) fn end_chunk(&self) -> u64 {
         self.length.div_ceil(u64::from(self.chunk.max(1)))
     }
 
-    /// Whether the parent's chunk of this number shows where the fork has none of its own.
+    /// Whether the parent's chunk of this number shows if the fork has none.
     pub(crate) fn inherits(&self, n: u64) -> bool {
         self.parent.is_some() && n < self.inherit
     }
@@ -187,12 +187,12 @@ impl Fork {
         self.chunks.get_mut(&n)
     }
 
-    /// A chunk, to be changed; an empty one where it is not in memory.
+    /// A chunk, to be changed; an empty one if it is not in memory.
     pub(crate) fn chunk_or_default(&mut self, n: u64) -> &mut Chunk {
         self.chunks.entry(n).or_default()
     }
 
-    /// Brings a chunk into memory; one that is there stays.
+    /// Inserts a chunk, unless it is in memory.
     pub(crate) fn load_chunk(&mut self, n: u64, chunk: Chunk) {
         self.chunks.entry(n).or_insert(chunk);
     }
@@ -202,7 +202,7 @@ impl Fork {
         self.chunks
     }
 
-    /// The index has a chunk of this number, or says that it is empty.
+    /// The index has, or will delete, an entry of this number.
     pub(crate) fn chunk_indexed(&mut self, n: u64) {
         self.indexed_end = self.indexed_end.max(n + 1);
     }
@@ -216,12 +216,12 @@ impl Fork {
         self.modified = modified;
     }
 
-    /// The next blocks would lie well behind these.
+    /// The next blocks are best placed after these.
     pub(crate) fn placed_at(&mut self, last: Extent) {
         self.goal = last.start + last.blocks;
     }
 
-    /// A block of a chunk lies here now; returns the fork's own place that it leaves.
+    /// Moves a block of a chunk to a place; returns the place that the fork owned before.
     pub(crate) fn place(&mut self, n: u64, block: u32, place: Place, crc: u32) -> Option<Place> {
         let entry = self.chunks.entry(n).or_default();
         match entry.set(block, place, crc) {
@@ -237,8 +237,8 @@ impl Fork {
         None
     }
 
-    /// A block of a chunk in memory is lost; returns the fork's own place that it leaves, if it had
-    /// one. Nothing where the block is a hole; whether it was none.
+    /// Marks a block of a chunk in memory lost, unless it is a hole. Returns whether it did, and
+    /// the place that the fork owned.
     pub(crate) fn lose(&mut self, n: u64, block: u32) -> (bool, Option<Place>) {
         let Some(entry) = self.chunks.get_mut(&n) else {
             return (false, None);
@@ -256,8 +256,8 @@ impl Fork {
         (true, own.map(|(place, _)| place))
     }
 
-    /// Makes holes of blocks of a chunk in memory: calls `freed` with each place of the fork's own
-    /// that they leave. How many had places.
+    /// Empties blocks of a chunk in memory: calls `freed` with each place that the fork owned.
+    /// Returns how many blocks had places.
     pub(crate) fn empty(
         &mut self,
         n: u64,
@@ -281,12 +281,12 @@ impl Fork {
         gone
     }
 
-    /// So many of its blocks are another fork's now.
+    /// Blocks pass to another fork.
     pub(crate) fn gave_blocks(&mut self, blocks: u64) {
         self.blocks = self.blocks.saturating_sub(blocks);
     }
 
-    /// So many blocks of another fork are its own now.
+    /// Blocks of another fork pass to this one.
     pub(crate) fn got_blocks(&mut self, blocks: u64) {
         self.blocks += blocks;
     }
@@ -298,7 +298,7 @@ impl Fork {
         Some((page, &mut self.unplaced))
     }
 
-    /// One fork more derives from this one.
+    /// One more fork derives from this one.
     pub(crate) fn count_child(&mut self) {
         self.children += 1;
     }
@@ -310,7 +310,7 @@ impl Fork {
         self.indexed_end = 0;
     }
 
-    /// Adds what an opening counted of the fork in a part of the index.
+    /// Adds what an opening counted of the fork in a range of the index.
     pub(crate) fn counted(&mut self, blocks: u64, goal: Option<u64>, indexed_end: u64) {
         self.blocks += blocks;
         self.goal = goal.unwrap_or(self.goal);

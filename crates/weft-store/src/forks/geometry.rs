@@ -1,4 +1,4 @@
-//! Which chunks and blocks a range of a fork's bytes touches. Arithmetic only.
+//! The chunks and blocks that a range of a fork's bytes touches. Arithmetic only.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub(crate) struct ChunkRange {
     pub(crate) bytes: Range<u32>,
 }
 
-/// Cuts a range of a fork at its chunks' borders.
+/// Splits a range of a fork at chunk boundaries.
 pub(crate) fn by_chunk(size: u32, offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> {
     let (size, end) = (u64::from(size), offset + length);
     let mut at = offset;
@@ -43,7 +43,7 @@ pub(crate) fn numbers(size: u32, range: &Range<u64>) -> Range<u64> {
     range.start / u64::from(size)..range.end.div_ceil(u64::from(size))
 }
 
-/// The part of a range that lies in chunk `n`, which it touches.
+/// The segment of a range in chunk `n`, which it touches.
 pub(crate) fn within(size: u32, range: &Range<u64>, n: u64) -> ChunkRange {
     let origin = n * u64::from(size);
     let start = range.start.max(origin);
@@ -52,12 +52,12 @@ pub(crate) fn within(size: u32, range: &Range<u64>, n: u64) -> ChunkRange {
     touched.next().expect("the range touches the chunk")
 }
 
-/// The bytes of a chunk's range that make up no whole block: each part in one block.
+/// The bytes of a chunk's range outside of whole blocks, each range within one block.
 pub(crate) fn edges(range: &ChunkRange, size: u32) -> impl Iterator<Item = Range<u32>> {
     let (whole, block) = (whole_blocks(range, size), BLOCK as u32);
     let bytes = range.bytes.clone();
     let (head, tail) = if whole.is_empty() {
-        // Inside one block, or on both sides of a border between two.
+        // Within one block, or on both sides of a boundary between two.
         let border = bytes.end.min((bytes.start / block + 1) * block);
         (bytes.start..border, border..bytes.end)
     } else {
@@ -67,7 +67,7 @@ pub(crate) fn edges(range: &ChunkRange, size: u32) -> impl Iterator<Item = Range
     [head, tail].into_iter().filter(|part| !part.is_empty())
 }
 
-/// The block that a cut from `old` to `length` divides.
+/// The block that a truncation from `old` to `length` divides.
 pub(crate) fn edge(size: u32, old: u64, length: u64) -> Option<(u64, u32)> {
     if size == 0 || length >= old {
         return None;
@@ -77,8 +77,8 @@ pub(crate) fn edge(size: u32, old: u64, length: u64) -> Option<(u64, u32)> {
     divided.then_some((n, (inside / BLOCK as u64) as u32))
 }
 
-/// Where a clearing that is to go to `end` ends in a fork of this length: what lies beyond the
-/// length is zeros, so its last block is cleared wholly.
+/// The end of a clear up to `end` in a fork of this length: bytes beyond the length are zeros, so
+/// its last block is cleared as a whole.
 pub(crate) fn up_to(end: u64, length: u64, size: u32) -> u64 {
     if end < length {
         return end;
@@ -92,7 +92,7 @@ pub(crate) fn up_to(end: u64, length: u64, size: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// What a clearing makes of a range of chunk 0: its whole blocks, and the parts of others.
+    /// A range of chunk 0 as a clear splits it: whole blocks, and ranges of other blocks.
     fn cut(size: u32, range: Range<u64>) -> (Range<u32>, Vec<(u32, u32)>) {
         let touched = within(size, &range, 0);
         let parts = edges(&touched, size).map(|e| (e.start, e.end));

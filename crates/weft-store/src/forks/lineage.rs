@@ -1,10 +1,10 @@
 //! Forks that derive from others: the tree that checkpoints make of them.
 //!
-//! A chunk of a fork is its own, or its parent's shows through. Invariants:
-//! 1. A block belongs to the one fork that has it in its entry without the mark *inherited*.
-//! 2. A kept fork changes no more, except that its dirty pages are flushed and that its only child
+//! A fork has an entry of a chunk, or shows its parent's. Invariants:
+//! 1. A block belongs to the one fork whose entry has it without the mark *inherited*.
+//! 2. A checkpoint fork is immutable, except that its dirty pages are flushed and its only child
 //!    adopts its chunks.
-//! 3. A fork's parent is there as long as the fork is.
+//! 3. A fork's parent exists as long as the fork.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ForkRecord};
 
-/// What shows.
+/// What readers see.
 impl Forks {
     /// The fork whose chunk `n` a reader of `id` sees, or else the fork whose entry is not in
     /// memory.
@@ -34,7 +34,7 @@ impl Forks {
         }
     }
 
-    /// The chunk that a reader of `id` sees, where all entries that the index has are in memory.
+    /// The chunk that a reader of `id` sees, if all entries of the index are in memory.
     pub(crate) fn shown_of_loaded(&self, id: ForkId, n: u64) -> Option<&Chunk> {
         let mut fork = self.by_id.get(&id)?;
         loop {
@@ -46,7 +46,7 @@ impl Forks {
         }
     }
 
-    /// A fork, its parent and so on, each with the chunk up to which it can show.
+    /// A fork, its parent and so on, each with the chunk up to which it shows.
     pub(crate) fn lineage(&self, id: ForkId) -> Vec<(ForkId, u64)> {
         let (mut out, mut at, mut limit) = (Vec::new(), Some(id), u64::MAX);
         while let Some((id, fork)) = at.and_then(|id| Some((id, self.by_id.get(&id)?))) {
@@ -69,7 +69,7 @@ impl Forks {
         found.into_iter().take(most).collect()
     }
 
-    /// Blocks that a fork holds: exact without a parent, else at most so many.
+    /// Blocks of a fork: exact without a parent, else an upper bound.
     pub(crate) fn stored_blocks(&self, fork: &Fork) -> u64 {
         let own = fork.blocks + fork.unplaced;
         let Some(parent) = fork.parent.and_then(|p| self.by_id.get(&p)) else {
@@ -86,7 +86,7 @@ impl Forks {
         blocks.min(room)
     }
 
-    /// Whether all that is known of a fork's chunks is in the index, on stable storage.
+    /// Whether the index has all of a fork's chunks in memory, as they are.
     pub(crate) fn is_in_index(&self, id: ForkId) -> bool {
         let chunks = self.by_id.get(&id).map(|fork| fork.chunks.values());
         let mut chunks = chunks.into_iter().flatten();
@@ -96,7 +96,7 @@ impl Forks {
 
 /// How the tree changes.
 impl Forks {
-    /// Nothing from chunk `end` on is inherited any more.
+    /// Chunks from `end` on are not inherited any more.
     pub(crate) fn inherit_below(&mut self, id: ForkId, end: u64) {
         let Some(fork) = self.by_id.get_mut(&id) else {
             return;
@@ -107,7 +107,7 @@ impl Forks {
         }
     }
 
-    /// A fork as the index has it; [`Forks::set`] has made it.
+    /// Sets what the index has of a fork that [`Forks::set`] made.
     pub(crate) fn load(&mut self, record: &ForkRecord) {
         if let Some(fork) = self.by_id.get_mut(&record.id) {
             fork.parent = record.parent;
@@ -115,13 +115,13 @@ impl Forks {
         }
     }
 
-    /// A checkpoint of a file exists.
+    /// Adds a checkpoint of a file.
     pub(crate) fn add_checkpoint(&mut self, file: FileId, number: u64, made: i64) {
         let checkpoints = &mut self.files.entry(file).or_default().checkpoints;
         checkpoints.entry(number).or_default().made = made;
     }
 
-    /// A fork loses its name and is kept for a checkpoint; whether the fork is there.
+    /// A fork loses its name and becomes a checkpoint fork; returns whether the fork exists.
     pub(crate) fn keep(&mut self, id: ForkId, number: u64) -> bool {
         let Some(fork) = self.by_id.get_mut(&id) else {
             return false;
@@ -139,8 +139,8 @@ impl Forks {
         true
     }
 
-    /// A fork that [`Forks::set`] has made takes over what its parent has. In replay the parent may
-    /// be gone.
+    /// A fork that [`Forks::set`] made takes over its parent's contents. In a replay the parent may
+    /// not exist any more.
     pub(crate) fn derive(&mut self, id: ForkId, parent: ForkId, key: &ForkKey, length: u64) {
         let chunk = self.by_id[&id].chunk;
         let known = self.by_id.get_mut(&parent).filter(|_| chunk != 0);
@@ -159,8 +159,8 @@ impl Forks {
         file.checkpoint_forks.remove(&id);
     }
 
-    /// A checkpoint is gone: returns its forks, which are kept for none. `None` where the file is
-    /// not known.
+    /// Drops a checkpoint: returns its forks, which belong to none now. `None` if the file is
+    /// unknown.
     pub(crate) fn forget_checkpoint(&mut self, file: FileId, number: u64) -> Option<Vec<ForkId>> {
         let entry = self.files.get_mut(&file)?;
         let Checkpoint { forks, .. } = entry.checkpoints.remove(&number).unwrap_or_default();
@@ -175,8 +175,7 @@ impl Forks {
         Some(kept)
     }
 
-    /// What goes when a fork is removed: itself, and those that were only there for it, in this
-    /// order.
+    /// The forks to remove with a fork: itself, then the ancestors that only it needs.
     pub(crate) fn removal_chain(&self, id: ForkId) -> Vec<ForkId> {
         let mut out = vec![id];
         let mut at = self.by_id.get(&id).and_then(|f| f.parent);
@@ -190,7 +189,7 @@ impl Forks {
         out
     }
 
-    /// Counts who derives from whom, after forks were loaded or replayed.
+    /// Counts the children of each fork, after forks were loaded or replayed.
     pub(crate) fn count_children(&mut self) {
         let parents: Vec<ForkId> = self.by_id.values().filter_map(|f| f.parent).collect();
         for fork in self.by_id.values_mut() {
@@ -205,8 +204,8 @@ impl Forks {
         self.idle = idle.map(|(id, _)| *id).collect();
     }
 
-    /// A kept fork without a checkpoint from which one fork derives, and that fork; of those for
-    /// which `may` holds.
+    /// A fork without name and checkpoint from which one fork derives, and that child; only where
+    /// `may` holds.
     pub(crate) fn mergeable(&self, may: impl Fn(ForkId) -> bool) -> Option<(ForkId, ForkId)> {
         let single = |id: &&ForkId| {
             let single = self.by_id.get(id).is_some_and(|f| f.children == 1);
@@ -219,10 +218,11 @@ impl Forks {
         child.map(|to| (from, *to))
     }
 
-    /// Takes a kept fork without chunks out of the tree: its only child derives from its parent.
+    /// Removes a checkpoint fork without chunks from the tree: its only child derives from its
+    /// parent.
     pub(crate) fn merge(&mut self, from: ForkId, to: ForkId) -> Option<Fork> {
         let parent = self.by_id.get(&from)?.parent;
-        // The parent keeps as many children: the child takes the fork's place.
+        // The parent's count of children stays: the child takes the fork's place.
         let gone = self.by_id.remove(&from)?;
         self.idle.remove(&from);
         self.end_deferred_truncation(from);

@@ -1,11 +1,14 @@
 //! Files and forks: names, lengths, chunk sizes, and which fork derives from which.
 //!
-//! Owns the table of all files and forks, and the arithmetic of chunks and blocks.
+//! Owns the table of all files and forks ([`Forks`]), with the chunks in memory, and the arithmetic
+//! of chunks and blocks. It knows of no allocator: methods return the places that a change frees,
+//! and `state` frees them. Only `state` borrows [`Forks`] mutably.
 //!
 //! Invariants:
-//! 1. A name names one fork; a fork that lost its name is *kept*, for a checkpoint or a child.
-//! 2. A fork's parent is there as long as the fork is, and knows how many children it has.
-//! 3. A fork with a tail is among those with tails.
+//! 1. A name has one live fork; a fork that lost its name is a *checkpoint fork*, and stays for its
+//!    checkpoint or a child.
+//! 2. A fork's parent exists as long as the fork, and counts its children.
+//! 3. A fork with a deferred truncation is in the set of those.
 
 mod fork;
 mod geometry;

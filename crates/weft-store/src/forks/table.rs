@@ -17,9 +17,9 @@ pub(crate) struct Forks {
     pub(super) files: HashMap<FileId, File>,
     pub(super) by_id: HashMap<ForkId, Fork>,
     next: u64,
-    /// Kept forks that belong to no checkpoint any more.
+    /// Checkpoint forks whose checkpoint was dropped.
     pub(super) idle: BTreeSet<ForkId>,
-    /// Forks with tails.
+    /// Forks with a deferred truncation.
     deferred_truncations: BTreeSet<ForkId>,
 }
 
@@ -67,7 +67,7 @@ impl Forks {
         self.by_id.get_mut(&id)?.chunks.get_mut(&n)
     }
 
-    /// Drops a chunk from memory: the index has its entry.
+    /// Evicts a chunk whose entry the index has.
     pub(crate) fn drop_chunk(&mut self, id: ForkId, n: u64) {
         if let Some(fork) = self.by_id.get_mut(&id) {
             fork.chunks.remove(&n);
@@ -79,7 +79,7 @@ impl Forks {
         ForkId(self.next)
     }
 
-    /// New forks get ids from this one on at the earliest.
+    /// New forks get ids from this one on, or from a later one.
     pub(crate) fn begin_ids(&mut self, next: u64) {
         self.next = self.next.max(next);
     }
@@ -97,12 +97,12 @@ impl Forks {
         self.files.get(&file)
     }
 
-    /// A file's last numbered operation was this; the file is made if need be.
+    /// Records a file's last numbered operation; creates the file if it is unknown.
     pub(crate) fn record_op(&mut self, file: FileId, op: u64) {
         self.files.entry(file).or_default().op = op;
     }
 
-    /// A file as the index has it.
+    /// Sets a file as the index has it.
     pub(crate) fn load_file(&mut self, file: FileId, deleted: bool, op: u64) {
         let file = self.files.entry(file).or_default();
         (file.deleted, file.op) = (deleted, op);
@@ -120,7 +120,7 @@ impl Forks {
         forks.get(&(key.cell, key.fork.clone())).copied()
     }
 
-    /// The fork of this name, living or in a checkpoint.
+    /// The fork of this name, live or in a checkpoint.
     ///
     /// # Errors
     /// [`StoreError::NoCheckpoint`].
@@ -136,7 +136,7 @@ impl Forks {
         Ok(forks.get(&(key.cell, key.fork.clone())).copied())
     }
 
-    /// The forks of a file's names.
+    /// A file's live forks.
     pub(crate) fn live(&self, file: FileId) -> Vec<ForkId> {
         let forks = self.files.get(&file).map(|f| f.forks.values().copied());
         forks.into_iter().flatten().collect()
@@ -154,7 +154,7 @@ impl Forks {
         found.ok_or(StoreError::NoCheckpoint { file, number })
     }
 
-    /// All forks of a name, living and kept.
+    /// All forks of a name, live ones and those of checkpoints.
     pub(crate) fn all_of(&self, key: &ForkKey) -> Vec<ForkId> {
         let Some(file) = self.files.get(&key.file) else {
             return Vec::new();
@@ -164,8 +164,8 @@ impl Forks {
             .collect()
     }
 
-    /// Gives a fork a name and a chunk size; makes it if it is not there, `modified` then. Whether
-    /// it was made.
+    /// Gives a fork a name and a chunk size; creates it if it does not exist, with the time
+    /// `modified`. Returns whether it created it.
     pub(crate) fn set(&mut self, id: ForkId, chunk: u32, key: &ForkKey, modified: i64) -> bool {
         let made = !self.by_id.contains_key(&id);
         self.by_id
@@ -192,8 +192,8 @@ impl Forks {
         made
     }
 
-    /// Takes a fork out, with its name and its places in checkpoints. Whether the name is without a
-    /// fork now.
+    /// Removes a fork with its name and its places in checkpoints. Also returns whether the name
+    /// has no fork now.
     pub(crate) fn remove(&mut self, id: ForkId) -> Option<(Fork, bool)> {
         let fork = self.by_id.remove(&id)?;
         let mut unnamed = false;
@@ -217,8 +217,8 @@ impl Forks {
         Some((fork, unnamed))
     }
 
-    /// Deletes a file for ever: returns its forks, which are without names, those that lost them
-    /// just now first, and its checkpoints.
+    /// Deletes a file for ever: returns its forks, which have no names any more, and its
+    /// checkpoints.
     pub(crate) fn delete(&mut self, file: FileId) -> Deleted {
         let entry = self.files.entry(file).or_default();
         entry.deleted = true;
@@ -234,7 +234,7 @@ impl Forks {
     }
 }
 
-/// What a deleted file had.
+/// The forks and checkpoints of a deleted file.
 pub(crate) struct Deleted {
     /// Forks that had names.
     pub(crate) live: BTreeSet<ForkId>,
@@ -243,16 +243,16 @@ pub(crate) struct Deleted {
     pub(crate) checkpoints: Vec<u64>,
 }
 
-/// Tails.
+/// Deferred truncations.
 impl Forks {
-    /// Whether a fork has a tail that must go before the fork is this long.
+    /// Whether a deferred truncation must be finished before the fork has this length.
     pub(crate) fn must_finish_truncation(&self, id: ForkId, length: u64) -> bool {
         let fork = &self.by_id[&id];
         fork.deferred_truncation.is_some() && length > fork.length
     }
 
-    /// Chunks of a fork from this one on are still to be emptied, or from an earlier one if a
-    /// truncation was deferred before.
+    /// Chunks of a fork from this one on, or from an earlier one if a truncation was deferred
+    /// before, are still to be emptied.
     pub(crate) fn defer_truncation(&mut self, id: ForkId, from: u64) {
         if let Some(fork) = self.by_id.get_mut(&id) {
             let earlier = fork.deferred_truncation.unwrap_or(from);
@@ -269,7 +269,7 @@ impl Forks {
         self.deferred_truncations.remove(&id);
     }
 
-    /// No fork has a tail.
+    /// Forgets all deferred truncations.
     pub(crate) fn clear_deferred_truncations(&mut self) {
         for id in std::mem::take(&mut self.deferred_truncations) {
             if let Some(fork) = self.by_id.get_mut(&id) {
@@ -278,12 +278,12 @@ impl Forks {
         }
     }
 
-    /// Whether a fork has a tail.
+    /// Whether a fork has a deferred truncation.
     pub(crate) fn has_deferred_truncation(&self, id: ForkId) -> bool {
         self.deferred_truncations.contains(&id)
     }
 
-    /// The first fork with a tail.
+    /// The first fork with a deferred truncation.
     pub(crate) fn first_deferred_truncation(&self) -> Option<ForkId> {
         self.deferred_truncations.first().copied()
     }

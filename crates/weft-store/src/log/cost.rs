@@ -1,12 +1,12 @@
-//! What replaying the log costs, in units of about 100 ns.
+//! The cost of replaying the log, in units of about 100 ns.
 
 use super::frames::ParsedLog;
 use crate::key::Run;
 use crate::pool::BLOCK;
 use crate::record::ItemRecord;
 
-/// What replaying a `Map` item costs, in units of [`LogHead::logged`](crate::log::LogHead::logged),
-/// besides its blocks.
+/// The cost of replaying a `Map` item, in units of
+/// [`LogHead::logged`](crate::log::LogHead::logged), without its blocks.
 pub(crate) const MAP_COST: u64 = 8;
 
 /// The same for a `Data` item.
@@ -15,7 +15,7 @@ pub(crate) const DATA_COST: u64 = 4;
 /// The same for a piece of a `Pieces` item.
 const PIECE_COST: u64 = 2;
 
-/// What replaying the pieces of a run costs.
+/// The cost of replaying the pieces of a run.
 pub(crate) fn cost_of_run(run: &Run) -> u64 {
     run.count * (PIECE_COST + run.length / BLOCK as u64)
 }
@@ -30,7 +30,7 @@ fn cost_of(item: &ItemRecord) -> u64 {
 }
 
 impl ParsedLog {
-    /// What replaying it again would cost, in the units of [`super::LogHead`].
+    /// The cost of replaying it, in the units of [`super::LogHead`].
     pub(crate) fn cost(&self) -> u64 {
         let items = self.frames.iter().flat_map(|frame| &frame.items);
         items.map(cost_of).sum()

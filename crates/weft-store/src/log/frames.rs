@@ -1,4 +1,4 @@
-//! Reading a log back: which frames stand.
+//! Reading a log back: which frames are valid.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::record::{
     FRAME_BYTES, FRAME_VERSION, FrameRecord, Header, ItemRecord, checksum, decode_body,
 };
 
-/// A frame that was read back whole.
+/// A complete frame that was read back.
 pub(crate) struct Frame {
     /// Where it begins: index of its segment, offset.
     pub(crate) at: (usize, u64),
@@ -16,19 +16,19 @@ pub(crate) struct Frame {
     pub(crate) items: Vec<ItemRecord>,
 }
 
-/// What a log holds.
+/// The contents of a log.
 #[derive(Default)]
 pub(crate) struct ParsedLog {
     pub(crate) frames: Vec<Frame>,
-    /// Where it ends: everything from here on is cut off. `None`: at the end of the last segment.
+    /// Where it ends: recovery truncates the log here. `None`: at the end of the last segment.
     pub(crate) cut: Option<(usize, u64)>,
     /// Everything up to here is known to be on stable storage.
     pub(crate) synced: u64,
-    /// It must not end there.
+    /// Set if it must not end there.
     pub(crate) damage: Option<LogDamage>,
 }
 
-/// Why a log ends where it must not.
+/// Damage of a log: it ends where it must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogDamage {
     /// Where: index of the segment, offset.
@@ -40,12 +40,12 @@ pub(crate) struct LogDamage {
 }
 
 impl ParsedLog {
-    /// The last frame that stands; everything up to `applied` is in the index.
+    /// The last valid frame; everything up to `applied` is in the index.
     pub(crate) fn reached(&self, applied: u64) -> u64 {
         self.frames.last().map_or(0, |f| f.sequence).max(applied)
     }
 
-    /// The log ends here; `what`: it must not.
+    /// The log ends here; `what`: the damage, if it must not.
     fn end(mut self, at: (usize, u64), what: Option<&'static str>, applied: u64) -> Self {
         self.cut = Some(at);
         let first = self.reached(applied) + 1;
@@ -54,11 +54,11 @@ impl ParsedLog {
     }
 }
 
-/// Reads segments in order up to the first frame that does not stand. Zeros up to a segment's end
-/// are space that was written ahead.
+/// Reads segments in order up to the first frame that is not valid. Zeros up to a segment's end
+/// were written ahead.
 ///
-/// A frame that was never synced may be torn: after a loss of power anywhere, after a kill only at
-/// the very end. Anything else that is not a frame is damage, and so is an end before frame `must`:
+/// A frame that was never synced may be torn: anywhere after a loss of power, only at the end after
+/// a kill. All other bytes that are not a frame are damage, and so is an end before frame `must`:
 /// the store refuses to guess.
 pub(crate) fn parse(
     segments: &[Bytes],
@@ -78,7 +78,7 @@ pub(crate) fn parse(
     Ok(parsed.end(at, Some("the log ends too early"), applied))
 }
 
-/// The frames that stand, whatever must be there.
+/// The valid frames, whichever frames must exist.
 fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<ParsedLog, StoreError> {
     let mut parsed = ParsedLog::default();
     let mut next = None;
@@ -118,8 +118,8 @@ fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<ParsedLog
                 }
                 other => {
                     let legal = if power_lost {
-                        // What the index has was synced, so it is not torn. But it may be missing:
-                        // of segments that are not needed some may be gone.
+                        // Frames that the index has were synced, so they are not torn. But they may
+                        // be missing: some segments that are not needed may have been removed.
                         let in_index = match next {
                             Some(next) if at > 0 => next <= applied,
                             _ => has_applied(segment, applied),
@@ -133,7 +133,7 @@ fn stand(segments: &[Bytes], applied: u64, power_lost: bool) -> Result<ParsedLog
                     let what = match other {
                         _ if legal => None,
                         Read::Missing => Some("frames before this one are missing"),
-                        _ => Some("this is no frame"),
+                        _ => Some("this is not a frame"),
                     };
                     return Ok(parsed.end(here, what, applied));
                 }
@@ -148,12 +148,12 @@ enum Read {
     /// The segment ends inside the frame.
     Torn,
     Bad,
-    /// It is not the next one.
+    /// It is not the next frame.
     Missing,
     Version(u8),
 }
 
-/// Bytes of a segment before the zeros at its end.
+/// Bytes of a segment without the zeros at its end.
 pub(crate) fn used_length(segment: &[u8]) -> usize {
     segment
         .iter()
@@ -161,7 +161,7 @@ pub(crate) fn used_length(segment: &[u8]) -> usize {
         .map_or(0, |last| last + 1)
 }
 
-/// The frame at `at` of a segment of which the first `end` bytes are not all zero.
+/// The frame at `at` of a segment that is zero from `end` on.
 fn frame_at(segment: &Bytes, at: usize, end: usize, next: Option<u64>, applied: u64) -> Read {
     let frame = match FrameRecord::decode(&segment[at..]) {
         Header::Short => return Read::Torn,
@@ -170,7 +170,7 @@ fn frame_at(segment: &Bytes, at: usize, end: usize, next: Option<u64>, applied: 
         Header::Version(found) => return Read::Version(found),
         Header::Good(frame) => frame,
     };
-    // Segments that were applied may be there or not: their removal is not synced.
+    // Applied segments may or may not exist: their removal is not synced.
     let may_jump = next.is_none_or(|n| n <= applied + 1) && frame.sequence <= applied + 1;
     if next != Some(frame.sequence) && !may_jump {
         return Read::Missing;
@@ -189,12 +189,13 @@ fn frame_at(segment: &Bytes, at: usize, end: usize, next: Option<u64>, applied: 
     Read::Frame(frame, body)
 }
 
-/// Whether a frame of this segment is in the index, and so is the one that it begins with.
+/// Whether the index has a frame of this segment, and so the segment's first frame.
 fn has_applied(segment: &Bytes, applied: u64) -> bool {
     whole_frames(segment, 0).any(|(frame, _)| frame.sequence <= applied)
 }
 
-/// Whether what a segment has from `at` on may be the front of a frame that was never whole.
+/// Whether the bytes of a segment from `at` on may be the beginning of a frame that was never
+/// complete.
 pub(crate) fn is_torn(segment: &Bytes, at: usize) -> bool {
     let end = used_length(segment);
     match FrameRecord::decode(segment.get(at..).unwrap_or_default()) {
@@ -205,7 +206,7 @@ pub(crate) fn is_torn(segment: &Bytes, at: usize) -> bool {
     }
 }
 
-/// The whole frames of a segment from `from` on, wherever they begin, with their bodies.
+/// The complete frames of a segment from `from` on, wherever they begin, with their bodies.
 fn whole_frames(segment: &Bytes, from: usize) -> impl Iterator<Item = (FrameRecord, Bytes)> + '_ {
     (from..segment.len()).step_by(8).filter_map(move |offset| {
         let Header::Good(frame) = FrameRecord::decode(&segment[offset..]) else {
@@ -217,7 +218,7 @@ fn whole_frames(segment: &Bytes, from: usize) -> impl Iterator<Item = (FrameReco
     })
 }
 
-/// Whether somewhere after `at` a frame says that frame `expected` had been synced.
+/// Whether a frame after `at` says that frame `expected` was synced.
 fn synced_beyond(segments: &[Bytes], at: usize, expected: u64) -> bool {
     segments.iter().enumerate().any(|(i, segment)| {
         let from = if i == 0 { at } else { 0 };
@@ -232,7 +233,7 @@ fn synced_beyond(segments: &[Bytes], at: usize, expected: u64) -> bool {
 /// A frame's number, where it ends in its segment, and its items.
 pub(crate) type WholeFrame = (u64, usize, Vec<ItemRecord>);
 
-/// The whole frames of a segment from `at` on, whatever lies between them.
+/// The complete frames of a segment from `at` on, whatever bytes are between them.
 pub(crate) fn find_frames(segment: &Bytes, at: usize) -> Vec<WholeFrame> {
     let (mut found, mut at) = (Vec::new(), at);
     while at + FRAME_BYTES <= segment.len() {
@@ -329,7 +330,7 @@ mod tests {
             torn[cut..].fill(0);
             let cut_at = (used_length(&torn) > last).then_some((0, last as u64));
             assert_eq!(frames(&[torn.clone()], false).unwrap(), (2, cut_at));
-            // Frames behind it were written later: it was whole.
+            // Frames after it were written later, so it was complete.
             let mut next = Vec::new();
             FrameRecord::append(&mut next, 4, false, &new_body(7));
             assert!(frames(&[torn, next], false).is_err());
@@ -343,8 +344,8 @@ mod tests {
 
     #[test]
     fn what_was_synced_and_is_in_the_index_may_be_missing() {
-        // Of segments that are not needed the first came back after a loss of power, the one with
-        // frames 4 and 5 did not.
+        // Of the removed segments the first came back after a loss of power, the one with frames 4
+        // and 5 did not.
         let (first, _) = segment(3);
         let mut second = vec![0; 512];
         let mut body = new_body(7);

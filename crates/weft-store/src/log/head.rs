@@ -1,10 +1,10 @@
-//! The head of the log: frames that wait to be appended, and how far each stage behind it has come.
+//! The head of the log: frames that wait to be appended, and the progress of each later stage.
 //!
 //! Invariants:
 //! 1. Sequences count frames without a gap; `pending` holds the last of them, in order.
-//! 2. `settled <= indexed <= logged`: what the index's tables have, its journal has; what its
-//!    journal has, the log had.
-//! 3. While a frame is open no other is queued, so that none gets in front of it.
+//! 2. `settled <= indexed <= logged`: the index's journal has all that its tables have, and the log
+//!    had all that the journal has.
+//! 3. While a frame is open, no other is queued, so that none gets ahead of it.
 
 use super::queue::{FrameQueue, OpenFrame};
 
@@ -16,7 +16,7 @@ pub(crate) struct LogHead {
     pending: FrameQueue,
     open: bool,
     durable: u64,
-    /// The newest `Synced` record: its own sequence and what it covers.
+    /// The newest `Synced` record: its sequence, and the last frame that it covers.
     synced: Option<(u64, u64)>,
     logged: u64,
     indexed: u64,
@@ -24,12 +24,12 @@ pub(crate) struct LogHead {
 }
 
 impl LogHead {
-    /// The head of a log that recovery replayed up to frame `sequence`, for this cost.
+    /// The head of a log that recovery replayed up to frame `sequence` at this cost.
     pub(crate) fn recovered(sequence: u64, cost: u64) -> Self {
         Self {
             sequence,
             last_change: sequence,
-            // What was replayed is in the log until the next application.
+            // The log has the replayed frames until the next application.
             logged: cost,
             ..Self::default()
         }
@@ -40,12 +40,12 @@ impl LogHead {
         self.sequence
     }
 
-    /// The last frame that changed something.
+    /// The last frame with a change that callers see.
     pub(crate) fn last_change(&self) -> u64 {
         self.last_change
     }
 
-    /// Queues a frame that changes something; returns its sequence.
+    /// Queues a frame with a change; returns its sequence.
     pub(crate) fn append(&mut self, body: &[u8]) -> u64 {
         self.logged += 1 + body.len() as u64 / 4;
         self.append_note(body);
@@ -53,7 +53,7 @@ impl LogHead {
         self.sequence
     }
 
-    /// Queues a frame that changes nothing that a caller sees.
+    /// Queues a frame without a change that callers see.
     pub(crate) fn append_note(&mut self, body: &[u8]) {
         self.queue(false, body);
     }
@@ -71,7 +71,7 @@ impl LogHead {
         self.pending.append(self.sequence, synced, body);
     }
 
-    /// Begins a frame behind those that wait, so that its items need not be copied there.
+    /// Begins a frame at the end of the queue, so that its items need not be copied.
     pub(crate) fn begin(&mut self, modified: i64) -> OpenFrame {
         assert!(!self.open, "frames are queued one at a time");
         self.open = true;
@@ -94,8 +94,8 @@ impl LogHead {
         self.sequence
     }
 
-    /// Everything up to frame `through` is on stable storage. Returns the last frame of which a
-    /// durable `Synced` record says so: what was freed up to there may be used again.
+    /// Everything up to frame `through` is on stable storage. Returns the last frame that a durable
+    /// `Synced` record covers: blocks freed up to there can be reused.
     pub(crate) fn synced(&mut self, through: u64) -> Option<u64> {
         self.durable = self.durable.max(through);
         let covering = self.synced.filter(|(own, _)| *own <= through);
@@ -107,38 +107,38 @@ impl LogHead {
         self.durable >= sequence
     }
 
-    /// Adds to what replaying the log would cost, in units of about 100 ns.
+    /// Adds to the cost of replaying the log, in units of about 100 ns.
     pub(crate) fn charge(&mut self, cost: u64) {
         self.logged += cost;
     }
 
-    /// What replaying everything ever logged would cost.
+    /// The cost of replaying everything ever logged.
     pub(crate) fn logged(&self) -> u64 {
         self.logged
     }
 
-    /// How much of that the index has.
+    /// The part of that cost that the index has.
     pub(crate) fn indexed(&self) -> u64 {
         self.indexed
     }
 
-    /// The index has what had been logged at this cost.
+    /// The index has everything that was logged up to this cost.
     pub(crate) fn applied(&mut self, logged: u64) {
         self.indexed = logged;
     }
 
-    /// The index's tables have what it had at this cost. Another application may have ended
+    /// The index's tables have everything up to this cost. Another application may have ended
     /// meanwhile.
     pub(crate) fn settled(&mut self, indexed: u64) {
         self.settled = self.settled.max(indexed);
     }
 
-    /// What replaying would cost of what the index does not have.
+    /// The cost of replaying what the index does not have.
     pub(crate) fn to_replay(&self) -> u64 {
         self.logged.saturating_sub(self.indexed)
     }
 
-    /// What replaying would cost besides if the index lost its journal.
+    /// The additional cost of a replay if the index lost its journal.
     pub(crate) fn unsettled(&self) -> u64 {
         self.indexed.saturating_sub(self.settled)
     }

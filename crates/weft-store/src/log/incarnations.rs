@@ -1,11 +1,11 @@
-//! Which incarnations of the store there were, and whether a write that one of them acknowledged is
-//! still there.
+//! The incarnations of the store so far, which tell whether a write that one of them acknowledged
+//! still exists.
 //!
-//! The history ([`weft_kv::History`]) lies beside the log in two files of 4 KiB that are written in
-//! turn, so that a crash in the middle leaves the one before. They keep their space: an opening on
-//! a full disk overwrites. A history that cannot be read is as good as none: everything
-//! acknowledged under earlier incarnations then counts as lost, which is what a client must assume
-//! of a store that cannot say better.
+//! The history ([`weft_kv::History`]) is in two files of 4 KiB beside the log, written in turn, so
+//! that a crash during a write leaves the other one. They keep their size: an opening on a full
+//! disk overwrites them. An unreadable history counts as none: then everything acknowledged under
+//! earlier incarnations counts as lost, which a client must assume of a store that cannot prove
+//! otherwise.
 //!
 //! Invariant: the history on stable storage names this incarnation before the store acknowledges
 //! anything under it.
@@ -24,10 +24,10 @@ const FILES: [&str; 2] = ["incarnations.0", "incarnations.1"];
 /// Bytes of each.
 const FILE_BYTES: usize = 4096;
 
-/// The incarnations of an open store, and how far its log is.
+/// The incarnations of an open store, and the progress of its log.
 pub(crate) struct Incarnations {
     history: History,
-    /// Everything up to this frame is in the kernel: what was acknowledged reaches no further.
+    /// Everything up to this frame is in the kernel: no later frame was acknowledged.
     appended: AtomicU64,
     /// Everything up to this frame is on stable storage.
     durable: AtomicU64,
@@ -37,8 +37,8 @@ impl Incarnations {
     /// Begins an incarnation of a store whose log was recovered up to frame `found`.
     ///
     /// # Durability
-    /// On stable storage on return; on a disk without room for files that are not there yet only
-    /// until the next crash.
+    /// On stable storage on return. If a full disk refuses new files, it lasts only until the next
+    /// crash.
     pub(crate) async fn begin(
         storage: &dyn Storage,
         number: u64,
@@ -54,7 +54,7 @@ impl Incarnations {
         match write(storage, &record).await {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 tracing::warn!(
-                    "no room to note this incarnation of the store: after a crash clients will be told that they lost what they had not synced"
+                    "the disk is too full to record this incarnation of the store: after a crash, clients will count what they had not synced as lost"
                 );
             }
             written => written.map_err(|e| StoreError::io("write", FILES[0], &e))?,
@@ -92,7 +92,7 @@ impl Incarnations {
     }
 }
 
-/// The newest history that can be read, and its turn.
+/// The newest readable history, and its turn.
 fn read(storage: &dyn Storage) -> Result<(u64, History), StoreError> {
     let fail = |e: io::Error| StoreError::io("read", FILES[0], &e);
     let names = storage.list().map_err(fail)?;

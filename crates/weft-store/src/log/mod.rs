@@ -1,11 +1,13 @@
 //! The log: frames in order, in segment files.
 //!
-//! Owns the segment files, the frames that wait to be appended, how far the log has come, and the
-//! history of incarnations beside it. This room alone writes the log.
+//! Owns the segment files, the queue of frames, the log's progress, and the history of incarnations
+//! beside it. Only this module writes the log. Calls: [`Log::append`], [`Log::rotate`],
+//! [`Log::release_through`] while the store runs; [`parse`] when it opens; [`LogHead`] holds the
+//! queue under the state's lock.
 //!
 //! Invariants:
-//! 1. Frames reach a segment in the order of their sequences.
-//! 2. A segment is removed only when the index's tables have all that it says.
+//! 1. Frames are appended in the order of their sequences.
+//! 2. A segment is removed only after the index's tables have all of its frames.
 
 mod cost;
 mod frames;

@@ -6,11 +6,11 @@ use bytes::{BufMut, Bytes};
 
 use crate::record::{FRAME_BYTES, FrameRecord, checksum};
 
-/// Data of so many bytes stays where it is until it is appended: less is copied for less than a
-/// part of its own costs.
+/// Data of at least this many bytes is appended from where it is: a copy of less costs less than a
+/// reference.
 const SHARED_MIN: usize = 16 << 10;
 
-/// Frames, one behind the other: their own bytes, and data between them that stays where it was
+/// Frames in order: bytes that the queue owns, and between them shared data that stays where it was
 /// received.
 #[derive(Debug, Default)]
 pub(crate) struct FrameQueue {
@@ -21,7 +21,7 @@ pub(crate) struct FrameQueue {
 
 #[derive(Debug)]
 struct SharedData {
-    /// The place in `own` that it comes before.
+    /// The offset in `own` that it precedes.
     before: usize,
     data: Bytes,
     sum: u32,
@@ -35,16 +35,16 @@ struct Start {
     lent_bytes: usize,
 }
 
-/// A frame that is being made, behind those that are queued.
+/// A frame under construction at the end of the queue.
 pub(crate) struct OpenFrame {
-    /// When it is made: its items' time.
+    /// The time of its items.
     pub(crate) modified: i64,
     queued: FrameQueue,
     start: Start,
 }
 
 impl FrameQueue {
-    /// Begins a frame behind the others, whose items need not be copied there.
+    /// Begins a frame at the end, so that its items need not be copied.
     pub(crate) fn begin(self, modified: i64) -> OpenFrame {
         let start = Start {
             own: self.own.len(),
@@ -61,7 +61,7 @@ impl FrameQueue {
         frame
     }
 
-    /// Adds a whole frame.
+    /// Adds a complete frame.
     pub(crate) fn append(&mut self, sequence: u64, synced: bool, body: &[u8]) {
         FrameRecord::append(&mut self.own, sequence, synced, body);
     }
@@ -71,12 +71,12 @@ impl FrameQueue {
         self.own.len() + self.lent_bytes
     }
 
-    /// All bytes in order, none of the parts empty.
+    /// All bytes in order, as non-empty slices.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         self.parts_from(0, 0).map(|(part, _)| part)
     }
 
-    /// Parts with their sums, where they are known.
+    /// The slices with their checksums, if known.
     fn parts_from(&self, own: usize, lent: usize) -> impl Iterator<Item = (&[u8], Option<u32>)> {
         let mut at = own;
         let lent = self.lent[lent..].iter();
@@ -90,7 +90,7 @@ impl FrameQueue {
         parts.filter(|(part, _)| !part.is_empty())
     }
 
-    /// Lets go of everything but of up to `keep` bytes of memory.
+    /// Drops everything, and keeps up to `keep` bytes of memory.
     pub(crate) fn clear(&mut self, keep: usize) {
         self.lent = Vec::new();
         self.lent_bytes = 0;
@@ -100,7 +100,7 @@ impl FrameQueue {
 }
 
 impl OpenFrame {
-    /// A frame of nothing behind nothing.
+    /// An empty frame in an empty queue.
     pub(crate) fn empty() -> Self {
         OpenFrame {
             modified: 0,
@@ -113,15 +113,14 @@ impl OpenFrame {
         }
     }
 
-    /// Where items are put; their data by [`OpenFrame::append_shared`].
+    /// The buffer for items; data can follow by [`OpenFrame::append_shared`].
     pub(crate) fn items(&mut self) -> &mut Vec<u8> {
         &mut self.queued.own
     }
 
-    /// Adds a part of `data` to the item that was put last. Its sum, if it is known, is the one
-    /// that the frame has of it: whoever knows it sees to it that it is right before the frame is
-    /// appended. Else it is computed now, before anybody proves by copies that the data is still
-    /// right.
+    /// Adds a range of `data` to the last item. A known sum goes into the frame's checksum: its
+    /// caller verifies it before the frame is appended. Otherwise the sum is computed now, before
+    /// copies prove that the data is still right.
     pub(crate) fn append_shared(&mut self, data: &Bytes, part: Range<usize>, sum: Option<u32>) {
         if part.len() < SHARED_MIN {
             return self.items().extend_from_slice(&data[part]);
@@ -138,7 +137,7 @@ impl OpenFrame {
         self.queued.bytes() - self.start.own - self.start.lent_bytes
     }
 
-    /// The frames with this one at their end.
+    /// Closes the frame; returns the queue with it at the end.
     pub(crate) fn finish(self, sequence: u64) -> FrameQueue {
         let Start { own, lent, .. } = self.start;
         let body = self.queued.parts_from(own + FRAME_BYTES, lent);

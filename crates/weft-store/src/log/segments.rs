@@ -1,11 +1,10 @@
 //! The log's segment files: appends in order, rotation, removal.
 //!
 //! Frames are queued under the state's lock and appended under this one, so a slow append does not
-//! hold up readers, and whoever appends takes along what others have queued.
-//! Lock order: log, then state.
+//! block readers, and one append takes all queued frames. Lock order: log, then state.
 //!
-//! Where syncs are frequent, zeros are written ahead of the frames: a sync of bytes that replace
-//! others costs the file system no commit of its own journal, which takes it as long as the bytes.
+//! Where syncs are frequent, zeros are written ahead of the frames: a sync of overwritten bytes
+//! needs no commit of the file system's journal, which takes as long as writing the bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -22,15 +21,15 @@ use crate::record::ReachedRecord;
 use crate::signals::Signals;
 use crate::storage::{FileKind, Storage, StorageFile};
 
-/// The most that is written ahead at a time, and the least.
+/// Most and least zeros written ahead at a time: 1 MiB, 4 KiB.
 const ZEROS_AHEAD: (u64, u64) = (1 << 20, 4 << 10);
 
-/// The name of the file that says how far the log has come.
+/// The name of the file that records how far the log has come.
 pub(crate) const REACHED: &str = "reached";
-/// Appended bytes of which that file may not know.
+/// Most appended bytes that file `reached` may not know of: 256 KiB.
 const UNMARKED_MAX: u64 = 256 << 10;
 
-/// Memory that is kept for the next append.
+/// Most memory kept for the next append: 16 MiB.
 const SCRATCH_MAX: usize = 16 << 20;
 
 /// One file of the log.
@@ -56,7 +55,7 @@ impl Segment {
         (Self::name(number) == name).then_some(number)
     }
 
-    /// A new, empty segment with space of its own.
+    /// A new, empty segment with `bytes` allocated.
     pub(crate) fn create(storage: &dyn Storage, number: u64, bytes: u64) -> io::Result<Self> {
         let file = storage.open(&Self::name(number), FileKind::Log)?;
         if let Err(error) = file.truncate(0).and_then(|()| file.allocate(bytes)) {
@@ -73,8 +72,7 @@ impl Segment {
         })
     }
 
-    /// As [`Segment::create`], with less space of its own where there is not as much: who deletes
-    /// needs little.
+    /// As [`Segment::create`], with less space if the disk is nearly full: deletions need little.
     fn create_at_all(storage: &dyn Storage, number: u64, bytes: u64) -> io::Result<Self> {
         for part in [1, 16, 256] {
             match Self::create(storage, number, bytes / part) {
@@ -95,7 +93,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes zeros ahead, where less than `least` of them is left.
+    /// Writes zeros ahead if fewer than `least` are left.
     fn write_ahead(&mut self, least: u64, most: u64) -> io::Result<()> {
         if self.written < self.bytes + least {
             let zeros = vec![0; (self.bytes + most - self.written) as usize];
@@ -106,31 +104,31 @@ impl Segment {
     }
 }
 
-/// Gives back the space that was set aside in a closed segment for frames that came into the next
-/// one.
+/// Returns the allocated space at the end of a closed segment that no frame used.
 pub(crate) fn trim_segment(file: &dyn StorageFile, bytes: u64) {
     if let Err(error) = file.truncate(bytes) {
-        tracing::debug!(%error, "space behind a segment of the log does not come back yet");
+        tracing::debug!(%error, "cannot return the unused space of a log segment yet");
     }
 }
 
 struct SegmentFiles {
     closed: Vec<Segment>,
-    /// Segments that were applied, of which the index may have something in its journal only;
-    /// ascending.
+    /// Applied segments that are retained, because the index may have parts of them only in its
+    /// journal; ascending.
     kept: Vec<Segment>,
-    /// Segments that nobody needs and that are not removed yet, ascending.
+    /// Segments that are not needed and not removed yet, ascending.
     settled: Vec<u64>,
     active: Segment,
-    /// The next segment, made beforehand, so that a full disk is seen before it hurts.
+    /// The next segment, created in advance, so that a full disk is detected before it blocks
+    /// writes.
     spare: Option<Segment>,
-    /// The last frame of the segments that are gone.
+    /// The last frame of the removed segments.
     gone: u64,
     /// Everything up to this frame is in the kernel.
     appended: u64,
     /// Bytes appended since the last sync.
     fresh: u64,
-    /// Says how far the log has come, where the store is opened after a crash.
+    /// Records how far the log has come, for an opening after a crash.
     reached: Arc<dyn StorageFile>,
     /// Everything up to this frame is on stable storage.
     synced: u64,
@@ -144,8 +142,7 @@ struct SegmentFiles {
 }
 
 impl SegmentFiles {
-    /// Notes how far the log has come: a write of some bytes over others, that nobody waits for to
-    /// be on the disk.
+    /// Records how far the log has come: an overwrite of a few bytes that no sync waits for.
     fn mark(&mut self) {
         self.unmarked = 0;
         let record = ReachedRecord {
@@ -153,21 +150,21 @@ impl SegmentFiles {
             given: self.appended,
         };
         if let Err(error) = self.reached.write_buffered(0, &record.encode()) {
-            // Only what tells a loss is lost by it.
-            tracing::warn!(%error, "how far the log has come is not noted");
+            // Without it a loss of frames may go undetected.
+            tracing::warn!(%error, "cannot record how far the log has come");
         }
     }
 }
 
-/// What a sync has to wait for.
+/// What a sync must cover.
 pub(crate) struct Unsynced {
     pub(crate) files: Vec<Arc<dyn StorageFile>>,
     pub(crate) folder: bool,
-    /// The last frame that they hold.
+    /// The last frame in them.
     pub(crate) through: u64,
 }
 
-/// What recovery leaves of the log that it found.
+/// The log as recovery leaves it.
 pub(crate) struct ReplayedLog {
     /// Segments whose frames were applied before the opening.
     pub(crate) kept: Vec<Segment>,
@@ -191,7 +188,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that continues after what recovery replayed, with a fresh segment.
+    /// A log that continues in a new segment after the frames that recovery replayed.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         replayed: ReplayedLog,
@@ -239,17 +236,17 @@ impl Log {
         Ok(log)
     }
 
-    /// Bytes of frames that are not yet applied.
+    /// Bytes of frames that are not applied yet.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// Whether there was no room for more than deletions the last time that some was needed.
+    /// Whether the disk had space only for deletions when the log last needed a segment.
     pub(crate) fn is_tight(&self) -> bool {
         self.tight.load(Relaxed)
     }
 
-    /// Whether there is room for more than deletions; tries to make some.
+    /// Whether the disk has space for more than deletions; tries to create the next segment.
     pub(crate) fn has_space(&self) -> bool {
         if self.tight.load(Relaxed) {
             self.refill(&mut self.files.lock());
@@ -322,7 +319,7 @@ impl Log {
     fn make_room(&self, files: &mut SegmentFiles, length: u64) -> io::Result<()> {
         if files.active.bytes > 0 && files.active.bytes + length > self.segment_bytes {
             match self.rotate_locked(files) {
-                // The old one simply goes on, as far as it can.
+                // The old segment grows as far as it can.
                 Err(error) if weft_kv::is_transient(&error) => {}
                 done => done?,
             }
@@ -344,8 +341,8 @@ impl Log {
         Ok(())
     }
 
-    /// Everything up to frame `through` is on stable storage; returns the number of the segment
-    /// that frames come to now.
+    /// Everything up to frame `through` is on stable storage; returns the number of the active
+    /// segment.
     pub(crate) fn synced(&self, through: u64) -> u64 {
         let mut files = self.files.lock();
         files.synced = files.synced.max(through);
@@ -354,7 +351,7 @@ impl Log {
         files.active.number
     }
 
-    /// Begins a new segment; returns the last sequence of those before it.
+    /// Begins a new segment; returns the last sequence of the segments before it.
     pub(crate) fn rotate(
         &self,
         source: &impl FrameSource,
@@ -364,9 +361,9 @@ impl Log {
         let last = source.last();
         self.append_locked(&mut files, source, counters, last)?;
         if files.active.bytes > 0 {
-            // A full disk is no failure here: the old segment simply goes on.
+            // A full disk is no failure here: the old segment grows.
             if self.rotate_locked(&mut files).is_err() {
-                // What the index has may reach further than a log of which segments are missing.
+                // The index may be ahead of a log that lacks segments.
                 let closed = files.closed.last().map_or(0, |s| s.last);
                 return Ok(closed.max(files.gone));
             }
@@ -374,7 +371,7 @@ impl Log {
         Ok(files.appended)
     }
 
-    /// What must reach stable storage for everything queued so far to be there.
+    /// What a sync must cover so that everything queued so far is on stable storage.
     pub(crate) fn unsynced(
         &self,
         source: &impl FrameSource,
@@ -393,7 +390,7 @@ impl Log {
         })
     }
 
-    /// Before a sync: writes zeros ahead, where syncs come often enough to be worth it.
+    /// Before a sync: writes zeros ahead if syncs are frequent enough.
     fn write_ahead(&self, files: &mut SegmentFiles) {
         let fresh = std::mem::take(&mut files.fresh);
         let active = &mut files.active;
@@ -404,12 +401,12 @@ impl Log {
             && fits
             && let Err(error) = active.write_ahead(ahead / 8, ahead)
         {
-            // Only time is lost by it.
-            tracing::debug!(%error, "the log is not written ahead");
+            // This costs only time.
+            tracing::debug!(%error, "cannot write ahead of the log");
         }
     }
 
-    /// Lets go of the segments whose frames are all at or below `sequence`: they are kept until
+    /// Releases the segments whose frames are all at or below `sequence`: they are retained until
     /// [`Log::settled`].
     pub(crate) fn release_through(&self, sequence: u64) {
         let mut files = self.files.lock();
@@ -426,12 +423,12 @@ impl Log {
         }
     }
 
-    /// Bytes of frames that were applied and are kept.
+    /// Bytes of applied frames that are retained.
     pub(crate) fn retained(&self) -> u64 {
         self.files.lock().kept.iter().map(|s| s.bytes).sum()
     }
 
-    /// The number of the last segment that is kept; 0: none is.
+    /// The number of the last retained segment; 0: none.
     pub(crate) fn last_retained(&self) -> u64 {
         self.files.lock().kept.last().map_or(0, |s| s.number)
     }
@@ -445,8 +442,8 @@ impl Log {
         files.settled.extend(old);
     }
 
-    /// Removes segments that nobody needs. One that cannot be removed costs space, and is tried
-    /// again with the next call.
+    /// Removes segments that are not needed. One that cannot be removed costs space until a later
+    /// call succeeds.
     pub(crate) fn remove_settled(&self) -> Result<(), StoreError> {
         let mut old = std::mem::take(&mut self.files.lock().settled);
         let mut done = Ok(());
@@ -470,7 +467,7 @@ impl Log {
     fn remove(&self, number: u64) -> Result<(), StoreError> {
         let name = Segment::name(number);
         match self.storage.remove(&name) {
-            // An earlier attempt got that far before it failed.
+            // An earlier attempt removed it before it failed.
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(StoreError::io("remove", &name, &error))
             }
@@ -478,8 +475,8 @@ impl Log {
         }
     }
 
-    /// Removes every segment of a log that was wholly applied, after what says that there must be
-    /// any.
+    /// Removes every segment of a completely applied log, after the file that says that segments
+    /// must exist.
     pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
         let files = self.files.lock();
         self.storage

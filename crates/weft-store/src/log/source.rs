@@ -1,4 +1,4 @@
-//! Where the log gets its frames from.
+//! The source of the log's frames.
 
 use super::queue::FrameQueue;
 use crate::error::StoreError;
@@ -9,17 +9,18 @@ pub(crate) trait FrameSource {
     /// one.
     ///
     /// # Errors
-    /// The failure that closed the store to writes; the frames stay where they are.
+    /// The failure that closed the store to writes; the frames stay queued.
     fn take(&self, frames: &mut FrameQueue) -> Result<u64, StoreError>;
 
     /// The sequence of the last frame that was queued.
     fn last(&self) -> u64;
 
-    /// Closes the store to writes: frames that were taken are in no log.
+    /// Closes the store to writes: the log lacks frames that were taken.
     fn fail(&self, error: StoreError);
 }
 
-/// Frames that were taken and are not in the log yet. A panic meanwhile closes the store to writes.
+/// Guards frames that were taken and are not in the log yet: a panic meanwhile closes the store to
+/// writes.
 pub(super) struct TakenFrames<'a, S: FrameSource>(pub(super) &'a S);
 
 impl<S: FrameSource> Drop for TakenFrames<'_, S> {

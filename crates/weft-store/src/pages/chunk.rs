@@ -1,9 +1,9 @@
-//! One chunk in memory: where its blocks lie, and the pages of it that are cached or dirty.
+//! One chunk in memory: the places of its blocks, and its cached or dirty pages.
 //!
 //! A *slot* is 16 blocks of the chunk; its page is a buffer of 1, 4 or 16 blocks that grows to
-//! cover what is cached, so that a cold read of one block costs one block of memory. Buffers are
-//! shared with readers and with writes under way: a page that somebody else still holds is copied
-//! before it is changed, so nobody ever sees a buffer change.
+//! cover what is cached, so that a cold read of one block costs one block of memory. Readers and
+//! writes in flight share buffers: a shared page is copied before it changes, so no reader ever
+//! sees a buffer change.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(crate) struct Chunk {
     inherited: Vec<bool>,
     /// Some of its places may be lost.
     lacks: bool,
-    /// The fork has nothing of this chunk: what its parent has shows.
+    /// The fork has no entry of this chunk: its parent's shows.
     through: bool,
     pages: Vec<Option<Page>>,
     /// [`CHANGED`] and [`APPLYING`]; the chunk is evicted only at 0.
@@ -74,7 +74,7 @@ impl Chunk {
         out
     }
 
-    /// A chunk of a fork of which nothing is stored.
+    /// A chunk without a stored entry.
     pub(crate) fn absent(through: bool) -> Self {
         Self {
             through,
@@ -82,7 +82,7 @@ impl Chunk {
         }
     }
 
-    /// What a fork that derives from this chunk's begins with: all of it, nothing its own.
+    /// The chunk of a fork that derives from this one's: all blocks, all inherited.
     pub(crate) fn derived(&self) -> Self {
         Self {
             places: self.places.clone(),
@@ -93,7 +93,8 @@ impl Chunk {
         }
     }
 
-    /// Gives all places away, as they are; then the chunk is empty, or its parent's shows.
+    /// Gives all places away as they are; then the chunk is empty, or `through`: its parent's
+    /// shows.
     pub(crate) fn give_places(&mut self, through: bool) -> Self {
         self.through = through;
         self.marks |= CHANGED;
@@ -106,7 +107,7 @@ impl Chunk {
         }
     }
 
-    /// Shows these places from now on.
+    /// Takes over places that another chunk gave.
     pub(crate) fn set_places(&mut self, given: Self) {
         self.places = given.places;
         self.crcs = given.crcs;
@@ -120,7 +121,7 @@ impl Chunk {
         self.inherited.get(block as usize).copied().unwrap_or(false)
     }
 
-    /// Says whose a block's place is.
+    /// Sets whether a block's place belongs to another fork.
     pub(crate) fn inherit(&mut self, block: u32, inherited: bool) {
         let at = block as usize;
         if at >= self.inherited.len() && inherited {
@@ -131,14 +132,14 @@ impl Chunk {
         }
     }
 
-    /// Where a block lies, and its checksum.
+    /// The place of a block, and its checksum.
     pub(crate) fn place(&self, block: u32) -> Option<(Place, u32)> {
         let place = *self.places.get(block as usize)?;
         (place != Place::NONE).then(|| (place, self.crcs[block as usize]))
     }
 
-    /// Sets where a block of this fork's own lies; the old place, if there was one, and whether it
-    /// was inherited.
+    /// Sets the place of a block, which the fork owns from now on; returns the old place, if there
+    /// was one, and whether it was inherited.
     pub(crate) fn set(&mut self, block: u32, place: Place, crc: u32) -> Option<(Place, bool)> {
         let at = block as usize;
         let inherited = self.is_inherited(block);
@@ -181,28 +182,28 @@ impl Chunk {
         lost.map(|(block, _)| block)
     }
 
-    /// Whether any block may be.
+    /// Whether any block may be lost.
     pub(crate) fn may_have_lost(&self) -> bool {
         self.lacks
     }
 
-    /// Every block with a place of the fork's own.
+    /// Every block that the fork owns, with its place.
     pub(crate) fn owned_blocks(&self) -> impl Iterator<Item = (u32, Place)> + '_ {
         let blocks = (0_u32..).zip(self.places.iter().copied());
         blocks.filter(|(block, place)| *place != Place::NONE && !self.is_inherited(*block))
     }
 
-    /// Every place of the fork's own.
+    /// The places of the blocks that the fork owns.
     pub(crate) fn owned_places(&self) -> impl Iterator<Item = Place> + '_ {
         self.owned_blocks().map(|(_, place)| place)
     }
 
-    /// Whether the fork has nothing of this chunk, and what its parent has shows.
+    /// Whether the fork has no entry of this chunk, and its parent's shows.
     pub(crate) fn shows_parent(&self) -> bool {
         self.through
     }
 
-    /// What the parent has shows no more.
+    /// The parent's entry shows no more.
     pub(crate) fn hide_parent(&mut self) {
         self.through = false;
     }
@@ -334,7 +335,7 @@ impl Chunk {
         gone
     }
 
-    /// Those of some blocks that are dirty and have no place.
+    /// How many of some blocks are dirty and have no place.
     pub(crate) fn unplaced(&self, wanted: &Range<u32>) -> u64 {
         let mut count = 0;
         for (slot, page) in (0_u32..).zip(&self.pages) {
@@ -356,7 +357,7 @@ impl Chunk {
             .is_some_and(|p| p.block_is_dirty(block))
     }
 
-    /// The blocks that hold data, on the disk or dirty in memory, ascending.
+    /// The blocks with data, on the disk or dirty in memory, ascending.
     pub(crate) fn data_blocks(&self) -> impl Iterator<Item = u32> + '_ {
         let blocks = self.places.len().max(self.pages.len() * BUFFER_BLOCKS_MAX);
         (0..blocks as u32).filter(|b| self.place(*b).is_some() || self.block_is_dirty(*b))
@@ -367,7 +368,7 @@ impl Chunk {
         self.pages().any(Page::is_dirty)
     }
 
-    /// Memory of the entry itself.
+    /// Memory of the entry without its pages.
     fn entry_bytes(&self) -> u64 {
         (256 + self.places.capacity() * 12
             + self.inherited.capacity()
@@ -384,7 +385,7 @@ fn below(blocks: u32) -> u16 {
     }
 }
 
-/// Adds one block to runs, as part of the last run where it continues that.
+/// Adds a block to runs; extends the last run if the block continues it.
 pub(crate) fn push_block(
     out: &mut RunsRecord,
     block: u32,

@@ -1,4 +1,4 @@
-//! Pages on their way to the disks: slices that go to consecutive places become one operation.
+//! Disk writes of pages: slices for consecutive places become one operation.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::limits::OPERATION_BLOCKS;
 use crate::pool::{BLOCK, Slice};
 use crate::record::Place;
 
-/// Slices that go to consecutive places, as operations of the disk.
+/// Disk writes, each of slices for consecutive places.
 #[derive(Default)]
 pub(crate) struct Operations(Vec<(Place, u32, Vec<Slice>)>);
 

@@ -51,7 +51,7 @@ pub(crate) struct Page {
     queued: bool,
     /// Bytes read or written since the slot was last touched as a whole.
     touched: u32,
-    /// As much was touched as the slot holds: the page is in the replace queue.
+    /// The whole slot was touched: the page is among the first to be evicted.
     spent: bool,
     /// The replace queue has an entry for the slot.
     listed: bool,
@@ -145,7 +145,7 @@ impl Page {
         self.valid & bit(block) != 0
     }
 
-    /// Blocks of a page that nobody has seen yet got their bytes.
+    /// Blocks of a new page got their bytes.
     pub(crate) fn mark_valid(&mut self, blocks: Range<u32>) {
         self.valid |= blocks.fold(0, |valid, block| valid | bit(block));
     }
@@ -180,7 +180,7 @@ impl Page {
         self.valid |= bit(in_slot);
     }
 
-    /// The bytes of blocks of a page that nobody has seen yet.
+    /// The bytes of blocks of a new page.
     pub(crate) fn new_blocks(&mut self, first: u32, last: u32) -> &mut [u8] {
         let (from, to) = (self.at(first), self.at(last) + BLOCK);
         let buffer = Arc::get_mut(&mut self.buffer).expect("a new page is shared with nobody");
@@ -303,8 +303,9 @@ impl Page {
 
 /// Use, as the cache's two queues see it.
 impl Page {
-    /// Bytes of a slot of `held` bytes were read or written; whether the page came to its end by
-    /// that, and goes from the hold queue to the replace queue. Touched again in part, it is held.
+    /// Bytes were read or written. Once `held` bytes were touched, the page is spent: it moves from
+    /// the hold queue to the replace queue, and this returns whether that lacks it. A page that is
+    /// touched again in part is held again.
     pub(crate) fn touch(&mut self, bytes: u32, held: u32) -> bool {
         self.used = true;
         self.touched = self.touched.saturating_add(bytes);
@@ -317,7 +318,7 @@ impl Page {
         self.spend()
     }
 
-    /// Makes the page one of the first to be evicted; whether the replace queue lacks it.
+    /// Makes the page one of the first to be evicted; returns whether the replace queue lacks it.
     pub(crate) fn spend(&mut self) -> bool {
         self.used = false;
         self.spent = true;

@@ -2,7 +2,7 @@
 
 use crate::record::{ForkId, Place};
 
-/// A block that is wanted from the disk.
+/// A block to be read from the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WantedBlock {
     pub(crate) id: ForkId,

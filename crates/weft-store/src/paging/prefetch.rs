@@ -38,7 +38,7 @@ impl Inner {
         // All sequential reads share a quarter of the cache, but each gets at least one fetch.
         let reach = |sweeps: u64| PrefetchBounds {
             most: (cache / 4 / SLOT / sweeps.max(1)).max(FETCH_SLOTS),
-            room,
+            in_flight_left: room,
             end: length.div_ceil(SLOT),
         };
         let Some(fetch) = state.predict(id, slots, reach) else {

@@ -1,11 +1,11 @@
-#![allow(unsafe_code)] // Aligned memory that is handed to the kernel cannot be expressed safely.
-//! Aligned buffers from slabs. Fresh memory is what costs, so a slab is given back only when nobody
-//! used any of it for a while.
+#![allow(unsafe_code)] // Aligned memory for direct I/O cannot be expressed safely.
+//! Aligned buffers from slabs. Fresh memory is expensive, so the pool returns a slab to the system
+//! only after it was idle for a while.
 //!
 //! A guest's page fault on untouched memory costs more than the copy into it, so buffers are carved
-//! from 2 MiB slabs (huge pages where the system gives them) and return to the pool when dropped.
-//! A slab is 32 *units* of 64 KiB; a unit is given out whole, in quarters or in single blocks, and
-//! is whole again when all its parts came back. So a change of load does not strand memory.
+//! from 2 MiB slabs (huge pages if the system has them) and return to the pool when dropped. A slab
+//! is 32 *units* of 64 KiB. A unit is allocated whole, in quarters or in single blocks, and is
+//! whole again when all of them are free. So a change of load does not strand memory.
 //!
 //! Invariants:
 //! 1. No two live [`Buffer`]s overlap.
@@ -34,7 +34,7 @@ const UNIT: usize = BLOCK * BUFFER_BLOCKS_MAX;
 const SLAB: usize = 2 << 20;
 const UNITS: usize = SLAB / UNIT;
 const FULL: u16 = u16::MAX;
-/// Slabs that are given back at a time, during which nobody takes a buffer: a millisecond or two.
+/// Slabs returned to the system per call, which holds the pool's lock: 1 to 2 ms.
 const RELEASED_MAX: usize = 64;
 /// Aligned buffers of 1, 4 or 16 blocks. Clones share the memory.
 #[derive(Clone, Default)]
@@ -44,18 +44,18 @@ pub struct Pool(Arc<PoolState>);
 struct PoolState {
     free: Mutex<FreeUnits>,
     received_units: Mutex<receive::Units>,
-    /// Units that are received into, or were and are held as what was received.
+    /// Units of receive buffers, being filled or frozen.
     received: AtomicUsize,
 }
 
 /// Whether a slab is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Idle {
-    /// A part of it was, since the pool was last tidied.
+    /// Some of it was used since the last [`Pool::release_idle`].
     Used,
-    /// Nobody has used it since then.
+    /// It was not used since then.
     Unused,
-    /// Its memory was given back: it is zeros, for which there is no memory.
+    /// Its memory was returned: it reads as zeros and takes no memory.
     GivenBack,
 }
 
@@ -65,16 +65,16 @@ struct FreeUnits {
     /// Free blocks of each unit, one bit each.
     units: Vec<u16>,
     whole: BTreeSet<u32>,
-    /// The same: a bit of each slab's units.
-    rows: Vec<u32>,
-    /// The slab in which the last row was found.
+    /// The same as a bit mask for each slab.
+    whole_bits: Vec<u32>,
+    /// The slab of the last row that was found.
     row: usize,
-    /// Of each slab, whether its memory may be given back.
+    /// For each slab, whether its memory may be returned.
     idle: Vec<Idle>,
-    /// Taken units that are received into again: the first of each row, and how many.
-    ready: Vec<(u32, usize)>,
-    /// So many of them, the first ones, nobody has received into since the pool was last tidied.
-    ready_unused: usize,
+    /// Rows of taken units for the next receive buffers: first unit, count.
+    reusable: Vec<(u32, usize)>,
+    /// How many of them, from the front, were not used since the last [`Pool::release_idle`].
+    reusable_unused: usize,
     /// Units with a free aligned quarter, not whole.
     quarters: BTreeSet<u32>,
     /// Units with a free block but no free quarter.
@@ -102,8 +102,8 @@ impl FreeUnits {
         self.units[unit as usize] = mask;
         let (slab, within) = (unit as usize / UNITS, unit as usize % UNITS);
         self.idle[slab] = Idle::Used;
-        self.rows[slab] &= !(1 << within);
-        self.rows[slab] |= u32::from(mask == FULL) << within;
+        self.whole_bits[slab] &= !(1 << within);
+        self.whole_bits[slab] |= u32::from(mask == FULL) << within;
         if let Some(list) = self.list(mask) {
             list.insert(unit);
         }
@@ -134,7 +134,7 @@ impl FreeUnits {
         let slab = map_slab();
         let first = u32::try_from(self.units.len()).expect("fewer than 2^32 units of memory");
         self.slabs.push(slab);
-        self.rows.push(u32::MAX);
+        self.whole_bits.push(u32::MAX);
         self.idle.push(Idle::Used);
         for unit in first..first + UNITS as u32 {
             self.units.push(FULL);
@@ -144,11 +144,10 @@ impl FreeUnits {
     }
 }
 
-/// Zeroed memory of [`SLAB`] bytes, aligned to as much, and in a huge page where the system has
-/// one: a disk is told of one place in memory then instead of many, and the processor finds it
-/// faster.
+/// Zeroed memory of [`SLAB`] bytes, aligned to as much, in a huge page if the system has one: then
+/// a disk request names one address instead of many, and the processor needs fewer TLB entries.
 fn map_slab() -> NonNull<u8> {
-    // SAFETY: a new mapping of two slabs, anywhere, that nobody else has seen. `before` is a slab
+    // SAFETY: a new mapping of two slabs, anywhere, without another reference. `before` is a slab
     // at most, so the slab from there on lies inside; only what is outside of it is given back, in
     // whole pages, since `mapped` and a slab are multiples of one.
     unsafe {
@@ -164,8 +163,8 @@ fn map_slab() -> NonNull<u8> {
             handle_alloc_error(Layout::new::<[u8; SLAB]>())
         }
         let mapped = mapped.cast::<u8>();
-        // The upper of two, next to where the last one was mapped: then they are one mapping, of
-        // which there may not be many.
+        // The upper of two, next to the slab mapped before it: then both are one mapping; the
+        // kernel bounds their number.
         let before = match mapped.align_offset(SLAB) {
             0 => SLAB,
             before => before,
@@ -190,7 +189,7 @@ fn quarter(mask: u16) -> Option<u16> {
 impl Drop for PoolState {
     fn drop(&mut self) {
         for slab in self.free.get_mut().slabs.drain(..) {
-            // SAFETY: mapped in `map_slab`; every buffer holds the pool, so none is left.
+            // SAFETY: mapped in `map_slab`; every buffer holds the pool, so no buffer is left.
             unsafe { libc::munmap(slab.as_ptr().cast(), SLAB) };
         }
     }
@@ -210,27 +209,28 @@ impl Pool {
         Self::default()
     }
 
-    /// Memory taken from the system, and not given back.
+    /// Memory taken from the system and not returned, in bytes.
     pub fn bytes(&self) -> u64 {
         let free = self.0.free.lock();
         let kept = free.idle.iter().filter(|idle| **idle != Idle::GivenBack);
         (kept.count() * SLAB) as u64
     }
 
-    /// Gives back the memory of slabs of which nobody has used anything since the last call,
+    /// Returns the memory of slabs that were idle since the last call to the system,
     /// [`RELEASED_MAX`] at most.
     pub fn release_idle(&self) {
         let mut free = self.0.free.lock();
-        free.release_ready();
+        free.release_unused_rows();
         let mut given_back = 0;
         for slab in 0..free.slabs.len() {
             match free.idle[slab] {
-                Idle::Used if free.rows[slab] == u32::MAX => free.idle[slab] = Idle::Unused,
+                Idle::Used if free.whole_bits[slab] == u32::MAX => free.idle[slab] = Idle::Unused,
                 Idle::Unused if given_back < RELEASED_MAX => {
                     given_back += 1;
                     free.idle[slab] = Idle::GivenBack;
-                    // SAFETY: the slab is a mapping of ours, and no buffer is of it, as all its
-                    // units are whole. Whoever takes it again finds zeros, which are initialised.
+                    // SAFETY: the slab is a mapping of this pool, and no buffer lies in it, as all
+                    // its units are whole. The next buffer there reads zeros, which are
+                    // initialised.
                     unsafe {
                         libc::madvise(free.slabs[slab].as_ptr().cast(), SLAB, libc::MADV_DONTNEED)
                     };
@@ -240,7 +240,7 @@ impl Pool {
         }
     }
 
-    /// A buffer of 1, 4 or 16 blocks with whatever its last user left in it.
+    /// A buffer of 1, 4 or 16 blocks. Its contents are unspecified.
     pub fn take(&self, blocks: usize) -> Buffer {
         assert!(
             matches!(blocks, 1 | 4 | 16),

@@ -1,12 +1,12 @@
-#![allow(unsafe_code)] // Units that follow each other are one piece of memory.
-//! Memory to receive into that stays where it is: a page of what a large write brought lies on the
-//! unit it came in, not on a copy.
+#![allow(unsafe_code)] // Consecutive units are one range of memory.
+//! Receive buffers: the payload of a large write arrives in memory that becomes pages of the cache
+//! without a copy.
 //!
-//! A *row* is so many whole units one after the other in a slab. Whoever receives has it alone
-//! ([`ReceiveBuffer`]); then it is bytes that do not change, whose units are found by their
-//! address, so that nobody on the way has to know of them. Each unit is given back by itself, when
-//! the last one who holds it lets go: a page keeps its own. Where nobody kept one, the whole row is
-//! what is received into next: what was just used is in the processor's cache.
+//! A *row* is a number of consecutive whole units of a slab. While it is filled, a
+//! [`ReceiveBuffer`] owns it; frozen, it is immutable [`Bytes`], and the store finds the unit under
+//! a slice of them by its address, so that the layers in between need not know of units. Each unit
+//! is freed by itself when its last reference is dropped: a page holds one unit. If no page holds
+//! any, the whole row serves the next receive buffer, because it is still in the processor's cache.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,86 +17,90 @@ use bytes::Bytes;
 use super::{Buffer, FULL, FreeUnits, Pool, UNIT, UNITS};
 use crate::limits::DIRECT_MIN;
 
-/// Shorter payloads lie on no page alone: they are received elsewhere.
-const SHORTEST: usize = DIRECT_MIN as usize;
-/// Units of what was received and is held as such: 64 MiB. What is more is received elsewhere and
-/// copied, so that the most that ever waited is not kept for ever.
-const RECEIVED_MAX: usize = 1024;
-/// Slabs in which a row is looked for.
-const LOOKED_AT: usize = 1024;
-/// Memory is added for a row only while fewer units are free than this, 4 MiB, and than a part of
-/// all.
-const SPARE: usize = 64;
-const SPARE_PART: usize = 16;
+/// Shorter payloads fill no page alone: they are received elsewhere.
+const LENGTH_MIN: usize = DIRECT_MIN as usize;
+/// Most units in receive buffers and their frozen bytes: 64 MiB. Beyond it payloads are received
+/// elsewhere and copied, so that a burst does not enlarge the pool for ever.
+const RECEIVED_UNITS_MAX: usize = 1024;
+/// Most slabs searched for a row.
+const SLABS_SEARCHED: usize = 1024;
+/// The pool grows for a row only while fewer units than this (4 MiB) are free, or fewer than this
+/// share of all.
+const SPARE_UNITS: usize = 64;
+const SPARE_SHARE: usize = 16;
 
-/// Units of rows that are kept to be received into again: 16 MiB.
-const READY_MAX: usize = 256;
+/// Most units of rows kept for the next receive buffers: 16 MiB.
+const REUSE_UNITS_MAX: usize = 256;
 
-/// Received units by their address, as long as the bytes are held that they were received as.
+/// Units of frozen bytes by their address, until the bytes are dropped.
 pub(super) type Units = HashMap<usize, Weak<Buffer>>;
 
 impl FreeUnits {
-    /// The first of so many whole units that follow each other in a slab. Where none is found,
-    /// memory is added if little of it is free.
+    /// Finds `count` consecutive whole units in a slab and returns the first. Grows the pool if
+    /// there are none and little memory is free.
     fn take_row(&mut self, count: u32) -> Option<u32> {
-        let slabs = self.rows.len();
-        for n in 0..slabs.min(LOOKED_AT) {
+        let slabs = self.whole_bits.len();
+        for n in 0..slabs.min(SLABS_SEARCHED) {
             let slab = (self.row + n) % slabs;
-            if let Some(first) = row_in(self.rows[slab], count) {
+            if let Some(first) = first_row(self.whole_bits[slab], count) {
                 self.row = slab;
                 return Some((slab * UNITS) as u32 + first);
             }
         }
-        self.row += slabs.min(LOOKED_AT);
-        let little = self.whole.len() < SPARE.max(self.units.len() / SPARE_PART);
+        self.row += slabs.min(SLABS_SEARCHED);
+        let little = self.whole.len() < SPARE_UNITS.max(self.units.len() / SPARE_SHARE);
         little.then(|| self.grow())
     }
 
-    /// Keeps a row that was received into, whose units stay taken; whether there is room for it.
-    fn keep_ready(&mut self, first: u32, count: usize) -> bool {
-        let kept: usize = self.ready.iter().map(|(_, count)| count).sum();
-        let room = kept + count <= READY_MAX;
-        if room {
-            self.ready.push((first, count));
+    /// Keeps a row, whose units stay taken, for the next receive buffer; returns whether the bound
+    /// allows it.
+    fn keep_for_reuse(&mut self, first: u32, count: usize) -> bool {
+        let kept: usize = self.reusable.iter().map(|(_, count)| count).sum();
+        let fits = kept + count <= REUSE_UNITS_MAX;
+        if fits {
+            self.reusable.push((first, count));
         }
-        room
+        fits
     }
 
-    /// A row that was kept, the last one of its length.
-    fn take_ready(&mut self, wanted: usize) -> Option<u32> {
-        let at = self.ready.iter().rposition(|(_, count)| *count == wanted)?;
-        let (first, _) = self.ready.remove(at);
-        self.ready_unused = self.ready_unused.min(at);
+    /// The kept row of this length that was used last.
+    fn take_reusable(&mut self, wanted: usize) -> Option<u32> {
+        let at = self
+            .reusable
+            .iter()
+            .rposition(|(_, count)| *count == wanted)?;
+        let (first, _) = self.reusable.remove(at);
+        self.reusable_unused = self.reusable_unused.min(at);
         Some(first)
     }
 
-    /// Frees the rows that nobody has received into since this was last called.
-    pub(super) fn release_ready(&mut self) {
-        let unused: Vec<_> = self.ready.drain(..self.ready_unused).collect();
+    /// Frees the rows that were not used since the last call.
+    pub(super) fn release_unused_rows(&mut self) {
+        let unused: Vec<_> = self.reusable.drain(..self.reusable_unused).collect();
         for (first, count) in unused {
             (first..first + count as u32).for_each(|unit| self.set(unit, FULL));
         }
-        self.ready_unused = self.ready.len();
+        self.reusable_unused = self.reusable.len();
     }
 }
 
-/// Where so many bits follow each other.
-fn row_in(bits: u32, count: u32) -> Option<u32> {
+/// The position of the first `count` consecutive bits.
+fn first_row(bits: u32, count: u32) -> Option<u32> {
     let starts = (1..count).fold(bits, |starts, n| starts & bits >> n);
     (starts != 0).then(|| starts.trailing_zeros())
 }
 
 impl Pool {
-    /// Memory to receive `length` bytes into, whole and aligned. None where that would be of no
-    /// use, too much was received and is held, or no row of units is free.
+    /// A contiguous, aligned receive buffer of `length` bytes. `None` if that is too short or long
+    /// to become pages, the bound of received units is reached, or no row is free.
     pub fn receive_buffer(&self, length: usize) -> Option<ReceiveBuffer> {
         let count = length.div_ceil(UNIT);
-        if length < SHORTEST || count > UNITS {
+        if length < LENGTH_MIN || count > UNITS {
             return None;
         }
-        let room = ReceivedUnits::of(self, count)?;
+        let count_guard = ReceivedUnits::of(self, count)?;
         let mut free = self.0.free.lock();
-        let first = if let Some(first) = free.take_ready(count) {
+        let first = if let Some(first) = free.take_reusable(count) {
             first
         } else {
             let first = free.take_row(count as u32)?;
@@ -108,13 +112,13 @@ impl Pool {
         Some(ReceiveBuffer {
             units,
             length,
-            room,
+            count_guard,
         })
     }
 
-    /// The unit that bytes lie in, and where in it they begin, where they were received by
-    /// [`Pool::receive_buffer`] and lie in one. Whoever has it may keep it when the others of the
-    /// row are free again.
+    /// The unit that `bytes` lie in, and their offset in it, if they came in a buffer of
+    /// [`Pool::receive_buffer`] and lie in one unit. A caller may hold the unit after the rest of
+    /// the row is free.
     pub(crate) fn unit_of(&self, bytes: &[u8]) -> Option<(Arc<Buffer>, usize)> {
         let address = bytes.as_ptr().addr();
         let at = address % UNIT;
@@ -125,7 +129,7 @@ impl Pool {
     }
 }
 
-/// Counts units as received, as long as it lives.
+/// Counts units as received while it lives.
 #[derive(Debug)]
 struct ReceivedUnits {
     pool: Pool,
@@ -135,11 +139,11 @@ struct ReceivedUnits {
 impl ReceivedUnits {
     fn of(pool: &Pool, units: usize) -> Option<ReceivedUnits> {
         let before = pool.0.received.fetch_add(units, Relaxed);
-        let room = ReceivedUnits {
+        let count_guard = ReceivedUnits {
             pool: pool.clone(),
             units,
         };
-        (before + units <= RECEIVED_MAX).then_some(room)
+        (before + units <= RECEIVED_UNITS_MAX).then_some(count_guard)
     }
 }
 
@@ -149,28 +153,27 @@ impl Drop for ReceivedUnits {
     }
 }
 
-/// Memory of a pool for bytes that are being received: nobody else has it.
+/// Memory of a pool for a payload that is being received, without another reference.
 #[derive(Debug)]
 pub struct ReceiveBuffer {
-    /// One after the other in memory.
+    /// Consecutive in memory.
     units: Vec<Buffer>,
     length: usize,
-    room: ReceivedUnits,
+    count_guard: ReceivedUnits,
 }
 
 impl ReceiveBuffer {
-    /// All its bytes, to be filled.
+    /// The memory to be filled.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the units follow each other in one slab, each is this landing's alone, and
+        // SAFETY: the units are consecutive in one slab, this buffer owns each of them alone, and
         // `length` ends in the last one.
         unsafe { std::slice::from_raw_parts_mut(self.units[0].start.as_ptr(), self.length) }
     }
 
-    /// The bytes as they are now. They change no more: what is written lies on them instead of a
-    /// copy.
+    /// Freezes the bytes: they are immutable from now on, and pages may share them.
     pub fn freeze(self) -> Bytes {
         let units: Vec<_> = self.units.into_iter().map(Arc::new).collect();
-        let mut received_units = self.room.pool.0.received_units.lock();
+        let mut received_units = self.count_guard.pool.0.received_units.lock();
         for unit in &units {
             received_units.insert(unit.start.as_ptr().addr(), Arc::downgrade(unit));
         }
@@ -178,7 +181,7 @@ impl ReceiveBuffer {
         Bytes::from_owner(Received {
             units,
             length: self.length,
-            room: self.room,
+            count_guard: self.count_guard,
         })
     }
 }
@@ -187,20 +190,19 @@ impl ReceiveBuffer {
 struct Received {
     units: Vec<Arc<Buffer>>,
     length: usize,
-    room: ReceivedUnits,
+    count_guard: ReceivedUnits,
 }
 
 impl AsRef<[u8]> for Received {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: as in `bytes_mut`; the units are only read as long as they are shared, and this
-        // shares them.
+        // SAFETY: as in `bytes_mut`; shared units are only read, and this holds a share of each.
         unsafe { std::slice::from_raw_parts(self.units[0].start.as_ptr(), self.length) }
     }
 }
 
 impl Drop for Received {
     fn drop(&mut self) {
-        let mut received_units = self.room.pool.0.received_units.lock();
+        let mut received_units = self.count_guard.pool.0.received_units.lock();
         for unit in &self.units {
             received_units.remove(&unit.start.as_ptr().addr());
         }
@@ -209,8 +211,8 @@ impl Drop for Received {
         let Some(mut row) = units.collect::<Option<Vec<Buffer>>>() else {
             return;
         };
-        let mut free = self.room.pool.0.free.lock();
-        let kept = free.keep_ready(row[0].unit, row.len());
+        let mut free = self.count_guard.pool.0.free.lock();
+        let kept = free.keep_for_reuse(row[0].unit, row.len());
         drop(free);
         if kept {
             // They give nothing back.
@@ -227,7 +229,7 @@ mod tests {
     use crate::pool::BLOCK;
 
     #[test]
-    fn units_of_what_was_received_outlive_it_one_by_one() {
+    fn units_outlive_the_received_bytes_one_by_one() {
         let pool = Pool::new();
         let mut receive = pool.receive_buffer(3 * UNIT - 100).unwrap();
         receive.bytes_mut().fill(7);
@@ -246,22 +248,22 @@ mod tests {
         assert!(second.iter().all(|b| *b == 7));
         assert!(
             pool.unit_of(&second[..]).is_none(),
-            "it is a buffer like any other by now"
+            "the unit is no longer in received bytes"
         );
-        // All others are free again: a slab has room for all but that one.
+        // All others are free again: all units of the slab but that one.
         let others: Vec<_> = (1..UNITS).map(|_| pool.take(16)).collect();
         assert_eq!(pool.bytes(), (UNIT * UNITS) as u64);
         assert!(others.iter().all(|o| o.as_ptr() != second.as_ptr()));
     }
 
     #[test]
-    fn where_there_is_no_row_memory_is_added_only_if_little_is_free() {
+    fn without_a_row_the_pool_grows_only_if_little_is_free() {
         let pool = Pool::new();
         assert!(
-            pool.receive_buffer(SHORTEST - 1).is_none()
+            pool.receive_buffer(LENGTH_MIN - 1).is_none()
                 && pool.receive_buffer(UNITS * UNIT + 1).is_none()
         );
-        let slabs = 2 * SPARE / UNITS + 1;
+        let slabs = 2 * SPARE_UNITS / UNITS + 1;
         let mut all: Vec<_> = (0..slabs * UNITS).map(|_| pool.take(16)).collect();
         let full = pool.bytes();
         let mut n = 0;
@@ -277,7 +279,7 @@ mod tests {
         all.drain(..2);
         let row = pool.receive_buffer(4 * UNIT).unwrap();
         assert_eq!(pool.bytes(), full);
-        let taken: Vec<_> = (0..SPARE / 2).map(|_| pool.take(16)).collect();
+        let taken: Vec<_> = (0..SPARE_UNITS / 2).map(|_| pool.take(16)).collect();
         assert!(
             pool.receive_buffer(2 * UNIT).is_some(),
             "little is free by now"
@@ -287,9 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_received_than_a_bound_and_others_are_not_counted() {
+    fn received_units_are_bounded_and_other_buffers_do_not_count() {
         let pool = Pool::new();
-        let mut all: Vec<_> = (0..RECEIVED_MAX / 8)
+        let mut all: Vec<_> = (0..RECEIVED_UNITS_MAX / 8)
             .map(|_| pool.receive_buffer(8 * UNIT))
             .collect();
         assert!(all.iter().all(Option::is_some));
@@ -305,17 +307,17 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_kept_is_received_into_again() {
+    fn rows_that_no_page_holds_are_reused() {
         let pool = Pool::new();
-        let rows: Vec<_> = (0..40)
+        let whole_bits: Vec<_> = (0..40)
             .map(|_| pool.receive_buffer(8 * UNIT).unwrap().freeze())
             .collect();
-        let places: Vec<_> = rows.iter().map(|row| row.as_ptr()).collect();
-        let page = pool.unit_of(&rows[39][..UNIT]).unwrap();
+        let places: Vec<_> = whole_bits.iter().map(|row| row.as_ptr()).collect();
+        let page = pool.unit_of(&whole_bits[39][..UNIT]).unwrap();
         let memory = pool.bytes();
-        drop(rows);
-        // The first 32 to go fill the room; the last of them comes first, and not for other
-        // lengths.
+        drop(whole_bits);
+        // The first 32 rows reach the bound; the last of them is reused first, and only for its
+        // length.
         let other = pool.receive_buffer(7 * UNIT).unwrap().freeze();
         assert!(places[..32].iter().all(|place| *place != other.as_ptr()));
         let mut again: Vec<_> = (0..32)
@@ -338,7 +340,7 @@ mod tests {
         drop(pool);
         assert!(
             weak.upgrade().is_none(),
-            "what is kept does not keep the pool"
+            "a kept row does not hold the pool"
         );
     }
 
@@ -354,7 +356,7 @@ mod tests {
             (1 << 31, 2, None),
             (0, 1, None),
         ] {
-            assert_eq!(row_in(bits, count), found, "{bits:b} {count}");
+            assert_eq!(first_row(bits, count), found, "{bits:b} {count}");
         }
     }
 }

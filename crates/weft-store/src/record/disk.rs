@@ -1,4 +1,4 @@
-//! What says whose a disk is: its label, and its record in the index.
+//! The owner of a disk: its label, and its record in the index.
 
 use bytes::BufMut;
 
@@ -10,15 +10,15 @@ use crate::error::StoreError;
 const MAGIC: &[u8; 3] = b"WfD";
 /// The longest name of an owner, in bytes.
 const OWNER_MAX: usize = 255;
-/// What the keys of disks in the index begin with.
+/// Prefix of the keys of disks in the index.
 pub(crate) const DISK_PREFIX: &[u8] = b"disk";
 
-/// The label of a disk: whose it is, and which.
+/// The label of a disk: its store and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LabelRecord {
     /// The disk's number in its server.
     pub(crate) number: u16,
-    /// Names the store that it belongs to.
+    /// The name of its store.
     pub(crate) owner: String,
 }
 
@@ -36,7 +36,7 @@ impl LabelRecord {
         out
     }
 
-    /// Reads a label; what follows it does not matter.
+    /// Reads a label; ignores the bytes after it.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
         let wrong = || corrupt("a disk's label", bytes.get(..8).unwrap_or(bytes));
         let length = usize::from(*bytes.get(6).ok_or_else(wrong)?);
@@ -71,7 +71,7 @@ impl DiskRecord {
         out.put_u16(number);
         out
     }
-    /// The disk's number, where this is the key of a disk.
+    /// The disk's number, if this is the key of a disk.
     pub(crate) fn decode_key(key: &[u8]) -> Option<u16> {
         let number = key.strip_prefix(DISK_PREFIX)?;
         Some(u16::from_be_bytes(number.try_into().ok()?))

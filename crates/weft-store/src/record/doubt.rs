@@ -1,5 +1,4 @@
-//! What is not proven to be as it was acknowledged, and what bounds that: which forks the frames of
-//! a log touched.
+//! Records of unproven data, and of what bounds it: the forks that the frames of a log touched.
 
 use std::ops::Range;
 
@@ -12,19 +11,19 @@ use super::{Fields, ForkId, VERSION, name};
 use crate::error::StoreError;
 use crate::key::{ADDRESSED, ForkKey, ForkName};
 
-/// What keys of forks' doubts begin with.
+/// Prefix of the keys of forks' doubts.
 const DOUBT_PREFIX: &[u8] = b"doubt.";
-/// What keys of files that are trusted begin with.
+/// Prefix of the keys of trusted files.
 const TRUST_PREFIX: &[u8] = b"trust.";
 
-/// What keys of checkpoints begin with that were made while forks were in doubt that are not there.
+/// Prefix of the keys of checkpoints made while absent forks were in doubt.
 const UNSURE_PREFIX: &[u8] = b"doubt-at.";
 
 /// The bytes of a fork that are in doubt, in the index.
 pub(crate) struct DoubtRecord;
 
 impl DoubtRecord {
-    /// All keys lie in this range, and those of [`AbsentRecord`] and [`TrustRecord`].
+    /// All keys are in this range, and also those of [`AbsentRecord`] and [`TrustRecord`].
     pub(crate) const KEYS: (&[u8], &[u8]) = (b"doubt", b"trust/");
 
     pub(crate) fn key(id: ForkId) -> Vec<u8> {
@@ -59,13 +58,13 @@ impl DoubtRecord {
     }
 }
 
-/// That forks which are not there are in doubt: of files before one, except of trusted ones.
+/// Absent forks are in doubt: those of files before one, except of trusted files.
 pub(crate) struct AbsentRecord;
 
 impl AbsentRecord {
     pub(crate) const KEY: &[u8] = b"doubt";
 
-    /// `below`: [`ADDRESSED`], which is written as nothing, is the bound of all files.
+    /// `below`: [`ADDRESSED`], written as nothing, means all files.
     pub(crate) fn encode(below: FileId) -> Vec<u8> {
         let mut out = vec![VERSION];
         if below != ADDRESSED {
@@ -85,7 +84,7 @@ impl AbsentRecord {
     }
 }
 
-/// That a file is trusted, or that a checkpoint was made in doubt: keys that say all.
+/// A file is trusted, or a checkpoint was made in doubt: the key says it all.
 pub(crate) struct TrustRecord;
 
 impl TrustRecord {
@@ -122,13 +121,13 @@ impl TrustRecord {
     }
 }
 
-/// Which forks the frames from one on touched, up to the frame that says so.
+/// The forks that frames touched: from one frame on, up to the frame with this record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TouchedRecord {
     pub(crate) from: u64,
     /// They may have touched others as well.
     pub(crate) any: bool,
-    /// By name, ascending; with the length that each has now, 0 where there is none.
+    /// By name, ascending, with the current length of each; 0 if it does not exist.
     pub(crate) forks: Vec<(ForkKey, u64)>,
 }
 
@@ -153,7 +152,7 @@ impl TouchedRecord {
     pub(super) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
         let (any, from) = (fields.flag()?, number(fields)?);
         let count = usize::try_from(number(fields)?).ok()?;
-        // Four bytes each at least.
+        // At least four bytes each.
         if count > fields.0.len() / 4 {
             return None;
         }
@@ -197,7 +196,7 @@ fn number(fields: &mut Fields<'_>) -> Option<u64> {
         }
         number |= bits << shift;
         if byte & 0x80 == 0 {
-            // One way to write each number.
+            // Each number has one encoding.
             return (byte != 0 || shift == 0).then_some(number);
         }
     }

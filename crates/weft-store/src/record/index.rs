@@ -1,4 +1,4 @@
-//! The index: keys and values, each value sealed with a checksum of its own.
+//! The index: keys and values; each value ends with its checksum.
 
 use bytes::BufMut;
 use weft_kv::{Position, Space};
@@ -75,7 +75,7 @@ fn open_up_to<'a>(
 pub(crate) struct FileRecord {
     /// The file was deleted.
     pub(crate) deleted: bool,
-    /// The last cutting operation it has seen.
+    /// The last numbered operation it has seen.
     pub(crate) op: u64,
 }
 
@@ -120,7 +120,7 @@ impl CheckpointRecord {
         out.put_u64(number);
         out
     }
-    /// The file and the number, where this is the key of a checkpoint and not of a file.
+    /// The file and the number, if this is the key of a checkpoint and not of a file.
     pub(crate) fn decode_key(key: &[u8]) -> Option<(FileId, u64)> {
         let (file, number) = key.split_at_checked(8)?;
         let number = u64::from_be_bytes(number.try_into().ok()?);
@@ -140,15 +140,15 @@ impl CheckpointRecord {
     }
 }
 
-/// The version of a fork's record that says what it derives from and which checkpoint keeps it.
+/// The version of a fork's record that names its parent and its checkpoint.
 const FORK_VERSION: u8 = 2;
 
-/// What the key of a fork's record says.
+/// The key of a fork's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ForkEntry {
-    /// The fork that has this name.
+    /// The live fork of this name.
     Live(ForkKey),
-    /// The fork of this id had this name once.
+    /// A checkpoint fork: its name when it lost it, and its id.
     Checkpoint(ForkKey, ForkId),
 }
 
@@ -159,13 +159,13 @@ pub(crate) struct ForkRecord {
     pub(crate) chunk: u32,
     pub(crate) length: u64,
     pub(crate) modified: i64,
-    /// Blocks that are its own in its chunks' entries.
+    /// Blocks that it owns in its chunks' entries.
     pub(crate) blocks: u64,
-    /// The fork whose chunks show where it has none of its own.
+    /// The fork whose chunks show where it has none.
     pub(crate) parent: Option<ForkId>,
     /// Chunks from this number on are not its parent's.
     pub(crate) inherit: u64,
-    /// The checkpoint that keeps it; 0: none.
+    /// Its checkpoint; 0: none.
     pub(crate) checkpoint: u64,
 }
 
@@ -177,7 +177,7 @@ impl ForkRecord {
         out.extend_from_slice(key.fork.as_str().as_bytes());
         out
     }
-    /// The key of a fork that lost its name: names hold no NUL.
+    /// The key of a fork that lost its name: names contain no NUL.
     pub(crate) fn checkpoint_fork_key(key: &ForkKey, id: ForkId) -> Vec<u8> {
         let mut out = Self::key(key);
         out.push(0);
@@ -257,7 +257,7 @@ impl ForkRecord {
 pub(crate) struct ChunkRecord;
 
 impl ChunkRecord {
-    /// All ones end every key: room for a version, which checkpoints did not need.
+    /// All ones end every key: reserved for a version.
     pub(crate) fn key(id: ForkId, chunk: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(24);
         out.put_u64(id.0);
@@ -281,7 +281,7 @@ impl ChunkRecord {
         runs.encode(&mut out);
         seal(out)
     }
-    /// Only the runs: what a restart needs of a million entries.
+    /// Decodes only the runs: a restart needs no checksums of a million entries.
     pub(crate) fn decode_runs(key: &[u8], value: &[u8]) -> Result<Vec<RunRecord>, StoreError> {
         let what = "a chunk's record";
         let mut fields = open(what, key, value)?;
@@ -306,12 +306,12 @@ pub(crate) struct StoreRecord {
     pub(crate) next_fork: u64,
     /// The sequence that the index holds everything up to.
     pub(crate) applied: u64,
-    /// There are, or were, other disks than number 0.
+    /// The store has, or had, other disks than number 0.
     pub(crate) several: bool,
 }
 
-/// The version of the store's record where there are several disks: programs that know of one only
-/// must not open such a store.
+/// The version of the store's record with several disks: a program that knows only one disk must
+/// not open such a store.
 const SEVERAL_VERSION: u8 = 2;
 
 impl StoreRecord {
@@ -362,7 +362,7 @@ impl NoteRecord {
 pub(crate) struct ReachedRecord {
     /// Everything up to this frame is on stable storage.
     pub(crate) synced: u64,
-    /// Everything up to this frame was given to the kernel.
+    /// Everything up to this frame was handed to the kernel.
     pub(crate) given: u64,
 }
 
@@ -387,7 +387,7 @@ impl ReachedRecord {
 /// turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HistoryRecord {
-    /// Rises with each writing; the newer of the two files counts.
+    /// Increases with each write; the newer of the two files counts.
     pub(crate) turn: u64,
     /// [`weft_kv::History::encode`].
     pub(crate) history: Vec<u8>,
@@ -401,7 +401,7 @@ impl HistoryRecord {
         out.extend_from_slice(&self.history);
         seal(out)
     }
-    /// Behind the record there are zeros up to the file's length.
+    /// Zeros follow the record up to the file's length.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let length = Fields(value.get(9..)?).u32()? as usize;
         let length = 13_usize.checked_add(length)?.checked_add(4)?;
@@ -418,7 +418,7 @@ impl HistoryRecord {
     }
 }
 
-/// The file `service`: what was last heard to be durable of the namespace.
+/// The file `service`: the last known durable position of the metadata service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ServicePositionRecord(pub(crate) Position);
 

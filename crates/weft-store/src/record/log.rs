@@ -12,16 +12,16 @@ use crate::key::{ADDRESSED, ForkKey, Run};
 
 /// Largest body of a frame.
 pub(crate) const BODY_MAX: usize = 64 << 20;
-/// A frame's body is closed when it has grown to this.
+/// A frame's body is closed once it has this size.
 pub(crate) const BODY_SOFT: usize = BODY_MAX / 4;
 /// Bytes of a [`FrameRecord`].
 pub(crate) const FRAME_BYTES: usize = 32;
-/// Begins every frame of a log.
+/// The first bytes of every frame.
 pub(crate) const MAGIC: [u8; 3] = *b"WfL";
 /// Frames end with [`END`] from this version on.
 pub(crate) const FRAME_VERSION: u8 = 2;
-/// The last byte of a frame: not zero, so that behind a whole frame nothing is mistaken for its end
-/// that is missing.
+/// The last byte of a frame: not zero, so that a frame that lacks its end is not taken for a
+/// complete one.
 pub(crate) const END: u8 = 0xe5;
 
 /// The header of one frame of the log; the body follows, then zeros and [`END`] up to a multiple of
@@ -34,22 +34,22 @@ pub(crate) struct FrameRecord {
     pub(crate) sequence: u64,
     /// CRC-32C of the body.
     pub(crate) crc: u32,
-    /// 1 when the frame says that everything up to a sequence is on stable storage.
+    /// The frame says that everything up to a sequence is on stable storage.
     pub(crate) synced: bool,
     /// It ends with [`END`].
     pub(crate) ends: bool,
 }
 
-/// What stands where a frame header was expected.
+/// What was found where a frame header was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     /// Fewer bytes than a header.
     Short,
-    /// Not a header, or a damaged one.
+    /// Not a header, or a damaged header.
     Bad,
     /// A header of a version this program does not know.
     Version(u8),
-    /// A header whose checksum is right.
+    /// A header with the right checksum.
     Good(FrameRecord),
 }
 
@@ -76,7 +76,7 @@ impl FrameRecord {
         header
     }
 
-    /// What follows a body of so many bytes.
+    /// Bytes that follow a body of this length.
     pub(crate) fn end(out: &mut Vec<u8>, body: usize) {
         out.put_bytes(0, padding(body, true) - 1);
         out.put_u8(END);
@@ -155,14 +155,14 @@ pub(crate) enum ItemRecord {
         offset: u64,
         data: Bytes,
     },
-    /// Bytes of many places of a fork; those of the runs follow one another in `data`.
+    /// Bytes of many pieces of a fork; the bytes of the runs are contiguous in `data`.
     Pieces {
         id: ForkId,
         runs: Vec<Run>,
         data: Bytes,
     },
-    /// These blocks of a chunk lie here now; `Data` of these blocks up to sequence `as_of` is in
-    /// them. The fork is at least `end` long.
+    /// New places of blocks of a chunk; the blocks contain their `Data` up to sequence `as_of`. The
+    /// fork is at least `end` long.
     Map {
         id: ForkId,
         chunk: u64,
@@ -170,27 +170,27 @@ pub(crate) enum ItemRecord {
         end: u64,
         runs: RunsRecord,
     },
-    /// A fork's length is set; what lay beyond is gone.
+    /// A fork's length is set; bytes beyond it are gone.
     Truncate { id: ForkId, length: u64 },
-    /// The last cutting operation that the file has seen.
+    /// The last numbered operation that the file has seen.
     Operation { file: FileId, op: u64 },
-    /// A fork is gone.
+    /// A fork is removed.
     Remove { id: ForkId },
-    /// A file is gone, for ever.
+    /// A file is deleted for ever.
     Delete { file: FileId },
     /// Everything up to this sequence is on stable storage.
     Synced { through: u64 },
-    /// Bytes of a fork are zeros: blocks that lie in them wholly are holes.
+    /// Bytes of a fork are zeros: whole blocks of them are holes.
     Clear {
         id: ForkId,
         offset: u64,
         length: u64,
     },
-    /// A checkpoint of a file exists; its forks follow.
+    /// A checkpoint of a file is made; its forks follow.
     Checkpoint { file: FileId, number: u64 },
-    /// A fork lost its name and stays as it is, for a checkpoint.
+    /// A fork loses its name and becomes a checkpoint fork.
     Keep { id: ForkId, number: u64 },
-    /// A fork took over the name, with what the parent has: its length and its time.
+    /// A fork takes over the name, with the parent's contents, length and time.
     Derive {
         id: ForkId,
         parent: ForkId,
@@ -199,27 +199,27 @@ pub(crate) enum ItemRecord {
         modified: i64,
         key: ForkKey,
     },
-    /// A checkpoint is gone; its forks belong to none.
+    /// A checkpoint is dropped; its forks belong to none.
     Forget { file: FileId, number: u64 },
-    /// What a kept fork has of a chunk is its only child's now, or nobody's.
+    /// A checkpoint fork's blocks of a chunk pass to its only child, or are freed.
     Adopt {
         from: ForkId,
         to: ForkId,
         chunk: u64,
     },
-    /// A kept fork without chunks is gone; its only child derives from its parent.
+    /// A checkpoint fork without chunks is removed; its only child derives from its parent.
     Merged { from: ForkId, to: ForkId },
-    /// A chunk that showed through is the fork's own, with all that its parent has.
+    /// The fork gets its own entry of a chunk that showed its parent's, with all blocks inherited.
     Own { id: ForkId, chunk: u64 },
-    /// A fork's length is set; what lay beyond is gone from the chunk that this divides, and is to
-    /// go from later ones.
+    /// A fork's length is set; bytes beyond it are gone from the chunk that it divides. Emptying
+    /// later chunks is deferred.
     Cut { id: ForkId, length: u64 },
-    /// Chunks of a fork, up to another, are empty.
+    /// A range of chunks of a fork is emptied.
     Empty { id: ForkId, from: u64, to: u64 },
-    /// What frames up to this one touched.
+    /// The forks that frames up to this one touched.
     Touched(TouchedRecord),
-    /// Bytes of a fork before `end` are in doubt, and it is at least this long. It is made where it
-    /// is not there.
+    /// Bytes of a fork before `end` are in doubt, and it is at least this long. It is created if it
+    /// does not exist.
     Doubt {
         id: ForkId,
         chunk: u32,
@@ -227,14 +227,14 @@ pub(crate) enum ItemRecord {
         end: u64,
         length: u64,
     },
-    /// All forks of files before this one are in doubt, except checkpoints', and so is that others
-    /// are not there.
+    /// All forks of files before this one are in doubt, except those of checkpoints; absent forks
+    /// are in doubt as well.
     DoubtAll { below: FileId },
-    /// Nothing of a file is in doubt any more; `None`: nothing at all.
+    /// Nothing of a file is in doubt any more; `None`: of any file.
     Trust { file: Option<FileId> },
 }
 
-/// Where the bytes of runs lie in their data, those that follow one another as one.
+/// The ranges of the runs' bytes in their data; adjacent ones are joined.
 pub(crate) fn rows(runs: &[Run]) -> impl Iterator<Item = Range<usize>> {
     let row = |runs: &[Run]| runs[0].at..runs.last().map_or(0, |run| run.at + run.bytes() as usize);
     runs.chunk_by(|a, b| a.at + a.bytes() as usize == b.at)
@@ -384,19 +384,19 @@ impl ItemRecord {
             Self::DoubtAll { below } => put_one(out, DOUBT_OLDER, below.0),
             Self::Trust { file } => {
                 out.put_u8(TRUST);
-                // No file has the highest number.
+                // No file has the largest number.
                 out.put_u64_le(file.map_or(u64::MAX, |file| file.0));
             }
         }
     }
 
-    /// A `Data` item without taking the bytes into a value first.
+    /// Encodes a `Data` item without an owned value.
     pub(crate) fn encode_data(out: &mut Vec<u8>, id: ForkId, offset: u64, data: &[u8]) {
         Self::encode_data_head(out, id, offset, data.len());
         out.extend_from_slice(data);
     }
 
-    /// A `Data` item up to its bytes.
+    /// Encodes a `Data` item up to its bytes.
     pub(crate) fn encode_data_head(out: &mut Vec<u8>, id: ForkId, offset: u64, length: usize) {
         out.put_u8(DATA);
         out.put_u64_le(id.0);
@@ -404,7 +404,7 @@ impl ItemRecord {
         out.put_u32_le(length as u32);
     }
 
-    /// A `Pieces` item, its bytes taken from where the runs say.
+    /// Encodes a `Pieces` item with the runs' bytes of `data`.
     pub(crate) fn encode_pieces(out: &mut Vec<u8>, id: ForkId, runs: &[Run], data: &[u8]) {
         Self::encode_pieces_head(out, id, runs);
         for row in rows(runs) {
@@ -412,7 +412,7 @@ impl ItemRecord {
         }
     }
 
-    /// A `Pieces` item up to its bytes, which follow by [`rows`].
+    /// Encodes a `Pieces` item up to its bytes, whose ranges are [`rows`].
     pub(crate) fn encode_pieces_head(out: &mut Vec<u8>, id: ForkId, runs: &[Run]) {
         out.put_u8(PIECES);
         out.put_u64_le(id.0);
@@ -608,14 +608,14 @@ impl ItemRecord {
     }
 }
 
-/// Begins a frame's body: the time of everything in it.
+/// Begins a frame's body with the time of its items.
 pub(crate) fn new_body(modified: i64) -> Vec<u8> {
     let mut body = Vec::with_capacity(256);
     body.put_i64_le(modified);
     body
 }
 
-/// The time and the items of a frame's body; `None` when it is not what this program writes.
+/// The time and the items of a frame's body; `None` if the body is malformed.
 pub(crate) fn decode_body(body: &Bytes) -> Option<(i64, Vec<ItemRecord>)> {
     let mut fields = Fields(body);
     let modified = fields.i64()?;

@@ -4,8 +4,8 @@
 //! there with what this module writes. All integers are little-endian, except in keys of the
 //! index, where they are big-endian so that byte order is numeric order.
 //!
-//! Decoders survive any bytes: every count is checked against the bytes that are left before
-//! anything is allocated.
+//! Decoders survive any bytes: a count is checked against the remaining bytes before anything is
+//! allocated.
 
 mod disk;
 mod doubt;
@@ -34,14 +34,14 @@ pub(crate) use log::{
 };
 pub(crate) use ranges::Ranges;
 
-/// Version of every record but those that have one of their own.
+/// Version of every record that has no other.
 pub(crate) const VERSION: u8 = 1;
 /// CRC-32C (iSCSI) of `bytes`.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     weft_sum::of(bytes)
 }
 
-/// Reads fields off the front of a record; `None` once bytes run out.
+/// Reads fields from the front of a record; `None` when bytes run out.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -53,7 +53,7 @@ impl<'a> Fields<'a> {
     fn u8(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
-    /// A byte that says yes or no and nothing else.
+    /// A byte that is 0 or 1.
     fn flag(&mut self) -> Option<bool> {
         match self.u8()? {
             0 => Some(false),
@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Names a fork in log and index, for ever: never used twice in one store.
+/// Identifies a fork in log and index; a store never reuses an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ForkId(pub(crate) u64);
 
@@ -83,11 +83,11 @@ pub(crate) struct Place(pub(crate) u64);
 impl Place {
     /// No block: a hole.
     pub(crate) const NONE: Self = Self(u64::MAX);
-    /// Blocks that a disk can have: fewer than numbers, so that [`Place::NONE`] is on none.
+    /// Most blocks of a disk: one number is left, so that [`Place::NONE`] is on none.
     const BLOCKS_MAX: u64 = 0xffff_ffff_ffff;
-    /// The number of no disk: on it lies what was lost.
+    /// The number of no disk; lost blocks have it.
     pub(crate) const LOST_DISK: u16 = u16::MAX;
-    /// Where the first block of a chunk lies of which nothing is known.
+    /// The place of a chunk's first block if all its blocks are lost.
     pub(crate) const LOST: Self = Self((Self::LOST_DISK as u64) << 48);
 
     pub(crate) fn disk(self) -> u16 {
@@ -104,23 +104,23 @@ impl Place {
     }
 }
 
-/// Consecutive blocks of a chunk that lie consecutively on a disk.
+/// Consecutive blocks of a chunk at consecutive places of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunRecord {
     /// First block in the chunk.
     pub(crate) first: u32,
     /// How many.
     pub(crate) blocks: u32,
-    /// Where the first lies.
+    /// The place of the first one.
     pub(crate) place: Place,
     /// They belong to a fork that this one derives from.
     pub(crate) inherited: bool,
 }
 
-/// Set in a run's count of blocks where they are inherited.
+/// The bit of a run's block count that marks inherited blocks.
 const INHERITED: u32 = 1 << 31;
 
-/// Runs of a chunk and one checksum per block of theirs, in order.
+/// Runs of a chunk and a checksum for each of their blocks, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunsRecord {
     pub(crate) runs: Vec<RunRecord>,
@@ -197,7 +197,7 @@ pub(crate) fn end_is_legal(offset: u64, length: u64) -> bool {
 }
 
 impl Place {
-    /// Whether the block that was here is lost.
+    /// Whether it stands for a lost block.
     pub(crate) fn is_lost(self) -> bool {
         self.disk() == Place::LOST_DISK
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Ranges that a fork's doubt may have. What would make more of them stays in doubt.
+/// Most ranges of a fork's doubt. Bytes whose removal would make more ranges stay in doubt.
 const RANGES_MAX: usize = 4096;
 
 /// Bytes of a fork: ascending, disjoint, not empty.
@@ -10,19 +10,19 @@ const RANGES_MAX: usize = 4096;
 pub(crate) struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
-    /// Everything, whatever a fork's length.
+    /// All bytes, whatever the fork's length.
     pub(crate) fn all() -> Self {
         Self(std::iter::once(0..u64::MAX).collect())
     }
 
-    /// Ranges as they were stored; `None` where they are not in order.
+    /// Ranges as they were stored; `None` if they are not in order.
     pub(crate) fn new(ranges: Vec<Range<u64>>) -> Option<Self> {
         let legal = ranges.iter().all(|range| range.start < range.end);
         let ordered = ranges.windows(2).all(|pair| pair[0].end < pair[1].start);
         (legal && ordered && ranges.len() <= RANGES_MAX).then_some(Self(ranges))
     }
 
-    /// Whether the bytes reach beyond any length.
+    /// Whether the ranges reach beyond any length.
     pub(crate) fn is_endless(&self) -> bool {
         self.0.last().is_some_and(|last| last.end == u64::MAX)
     }
@@ -51,7 +51,7 @@ impl Ranges {
         self.0.insert(0, merged);
     }
 
-    /// Takes bytes away; whether there were any.
+    /// Removes bytes; returns whether there were any.
     pub(crate) fn subtract(&mut self, gone: &Range<u64>) -> bool {
         let from = self.0.partition_point(|range| range.end <= gone.start);
         let to = self.0.partition_point(|range| range.start < gone.end);

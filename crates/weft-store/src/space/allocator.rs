@@ -1,5 +1,5 @@
-//! The allocator: free blocks of all disks, promises to dirty pages, and blocks that wait for a
-//! sync.
+//! The allocator: free blocks of all disks, promises to dirty pages, and freed blocks that wait for
+//! a sync.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,13 +8,13 @@ use super::extent::{AllocHint, Extent};
 use super::windows::Windows;
 use crate::record::Place;
 
-/// Blocks that writes cannot have: cutting a fork dirties the block that it cuts, even on a full
-/// disk.
-const HELD_BACK: u64 = 64;
+/// Most blocks reserved for truncations: a truncation dirties the block that it divides, even on a
+/// full disk.
+const RESERVE_MAX: u64 = 64;
 
-/// How many that are of `size` blocks.
-fn held_back(size: u64) -> u64 {
-    (size / 64).min(HELD_BACK)
+/// The reserve of `size` blocks.
+fn reserve(size: u64) -> u64 {
+    (size / 64).min(RESERVE_MAX)
 }
 
 /// The free blocks of all disks.
@@ -36,18 +36,18 @@ impl Allocator {
         self.open_disks().map(DiskSpace::usable).sum()
     }
 
-    /// Blocks that writes may still take.
+    /// Blocks that writes can still take.
     pub(crate) fn available(&self) -> u64 {
         let (mut usable, mut size) = (0, 0);
         for disk in self.open_disks() {
             usable += disk.usable();
             size += disk.free.size();
         }
-        usable.saturating_sub(self.reserved + held_back(size))
+        usable.saturating_sub(self.reserved + reserve(size))
     }
 
-    /// Whether a disk, unless it can grow, has nothing to give: no more than its share of what is
-    /// held back, what waits for a sync included; or all that there is was promised.
+    /// Whether a disk that cannot grow is full: it has no more than its share of the reserve,
+    /// including freed blocks that wait for a sync, or all blocks are promised.
     pub(crate) fn is_full(&self, number: u16) -> bool {
         let Some(disk) = self.disks.get(&number) else {
             return false;
@@ -56,7 +56,7 @@ impl Allocator {
             return true;
         }
         let size: u64 = self.open_disks().map(|d| d.free.size()).sum();
-        let share = (held_back(size) * disk.free.size()).div_ceil(size.max(1));
+        let share = (reserve(size) * disk.free.size()).div_ceil(size.max(1));
         let waiting = || {
             let extents = self.waiting.iter().map(|(_, extent)| extent);
             extents
@@ -67,7 +67,7 @@ impl Allocator {
         disk.usable() <= share && disk.usable() + waiting() <= share
     }
 
-    /// Blocks that wait for a sync before they can be used again.
+    /// Freed blocks that wait for a sync before they can be reused.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting_blocks
     }
@@ -80,13 +80,13 @@ impl Allocator {
         taken.saturating_sub(self.waiting_blocks) + self.reserved.min(self.usable())
     }
 
-    /// A disk's blocks: all, and those that are free and have a place.
+    /// A disk's blocks: all of them, and the free ones that are backed by the host.
     pub(crate) fn of_disk(&self, disk: u16) -> (u64, u64) {
         let disk = self.disks.get(&disk).filter(|d| !d.missing);
         disk.map_or((0, 0), |d| (d.free.size(), d.usable()))
     }
 
-    /// Whether this many blocks can be promised, those held back included.
+    /// Whether this many blocks can be promised, including the reserve.
     pub(crate) fn can_promise(&self, blocks: u64) -> bool {
         blocks == 0 || self.reserved + blocks <= self.usable()
     }
@@ -101,12 +101,12 @@ impl Allocator {
         self.reserved
     }
 
-    /// Promises blocks to pages that become dirty.
+    /// Promises blocks to dirty pages.
     pub(crate) fn reserve(&mut self, blocks: u64) {
         self.reserved += blocks;
     }
 
-    /// Takes promises back.
+    /// Cancels promises.
     pub(crate) fn unreserve(&mut self, blocks: u64) {
         self.reserved = self
             .reserved
@@ -114,7 +114,7 @@ impl Allocator {
             .expect("every promise is taken back once");
     }
 
-    /// The disk's file has this many blocks and could grow by `growth` more.
+    /// The disk's file has this many blocks and can grow by `growth` more.
     pub(crate) fn grow(&mut self, disk: u16, blocks: u64, growth: u64) {
         let disk = self.disks.entry(disk).or_default();
         disk.free.grow(blocks);
@@ -129,7 +129,7 @@ impl Allocator {
         }
     }
 
-    /// The disk is not there.
+    /// The disk is missing.
     pub(crate) fn mark_missing(&mut self, number: u16) {
         let disk = self.disks.entry(number).or_default();
         (disk.closed, disk.missing) = (true, true);
@@ -141,7 +141,7 @@ impl Allocator {
         open.map(|(number, _)| *number).collect()
     }
 
-    /// Makes blocks free at once: nothing durable refers to them.
+    /// Frees blocks at once: nothing durable refers to them.
     pub(crate) fn free(&mut self, extent: Extent) {
         let disk = self.disks.entry(extent.disk()).or_default();
         if !disk.missing {
@@ -150,7 +150,7 @@ impl Allocator {
         }
     }
 
-    /// Blocks that the record of `sequence` freed.
+    /// Frees blocks once the frame of `sequence` is durable, with a `Synced` record that covers it.
     pub(crate) fn free_after(&mut self, sequence: u64, extent: Extent) {
         if self.disks.get(&extent.disk()).is_none_or(|d| d.missing) {
             return;
@@ -174,7 +174,7 @@ impl Allocator {
         }
     }
 
-    /// Takes these very blocks, for a map found at open; false when one of them is not free.
+    /// Takes exactly these blocks, for a map found at open; false if one of them is not free.
     pub(crate) fn claim(&mut self, extent: Extent) -> bool {
         match self.disks.get_mut(&extent.disk()) {
             Some(disk) if disk.missing => true,
@@ -183,15 +183,15 @@ impl Allocator {
         }
     }
 
-    /// Whether a block is free, and may be given to anybody.
+    /// Whether a block is free.
     pub(crate) fn is_free(&self, place: Place) -> bool {
         let disk = self.disks.get(&place.disk());
         disk.is_some_and(|disk| !disk.missing && disk.is_free(place.block()))
     }
 
-    /// Takes all blocks that maps refer to, of disks on which nothing was taken yet: one pass over
-    /// them in order instead of a search for each. The extent at which two maps meet, or that lies
-    /// beyond its disk's end.
+    /// Takes all blocks that maps refer to, on disks without a taken block: one pass in order
+    /// instead of a search for each. On failure returns an extent that two maps refer to, or that
+    /// is beyond its disk's end.
     pub(crate) fn claim_all(&mut self, mut taken: Vec<Extent>) -> Result<(), Extent> {
         taken.sort_unstable_by_key(|e| e.start);
         let mut rest = taken.as_slice();
@@ -207,7 +207,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Takes blocks that writes may have; `None` when there are too few.
+    /// Takes blocks for a write; `None` if there are too few.
     pub(crate) fn take(&mut self, blocks: u64, wish: AllocHint) -> Option<Vec<Extent>> {
         (blocks <= self.available()).then(|| self.gather(blocks, wish))
     }
@@ -221,7 +221,7 @@ impl Allocator {
         Some(self.gather(blocks, wish))
     }
 
-    /// The caller has counted the blocks: there are enough.
+    /// The caller has checked that there are enough.
     fn gather(&mut self, mut blocks: u64, mut wish: AllocHint) -> Vec<Extent> {
         let mut found: Vec<Extent> = Vec::new();
         while blocks > 0 {

@@ -1,4 +1,4 @@
-//! Which disk and which place a new window gets.
+//! The choice of disk and place for new windows.
 
 use super::allocator::Allocator;
 use super::disk::DiskSpace;
@@ -7,13 +7,14 @@ use super::windows::WINDOW_MAX;
 use crate::record::Place;
 
 impl Allocator {
-    /// Whether a disk that could grow has too little for windows: it would not get its share.
+    /// Whether a disk that can grow has too few free blocks for windows: it would not get its share
+    /// of new data.
     pub(crate) fn is_tight(&self, blocks: u64) -> bool {
         let tight = |d: &DiskSpace| d.growth > 0 && d.free.count() < blocks + WINDOW_MAX;
         self.open_disks().any(tight)
     }
 
-    /// A fork is gone: others may have what was kept for it.
+    /// A fork is removed: its window is free for others.
     pub(crate) fn close_window(&mut self, fork: u64) {
         if let Some(extent) = self.windows.remove(fork) {
             self.return_window(extent);
@@ -26,14 +27,15 @@ impl Allocator {
         self.free(extent);
     }
 
-    /// Up to `blocks` that are in no window, and a window behind them.
+    /// Takes up to `blocks` outside of windows, and makes a window after them.
     pub(super) fn fresh(&mut self, blocks: u64, wish: AllocHint) -> Extent {
         if self.open_disks().all(|d| d.free.count() == 0) {
             self.close_windows();
         }
         let goal = Some(Place(wish.goal)).filter(|_| wish.goal != u64::MAX);
         let ahead = wish.fork.map_or(0, |_| (wish.held * 4).min(WINDOW_MAX));
-        // Up to a window's size a fork stays where it began: the loss of a disk costs fewer files.
+        // Up to a window's size a fork stays on one disk: then the loss of a disk affects fewer
+        // files.
         let stays = goal.map(Place::disk).filter(|_| wish.held < WINDOW_MAX);
         let number = self.next_disk(blocks.max(ahead), goal.map(Place::disk), stays);
         let disk = self.disks.get_mut(&number).expect("it was just chosen");
@@ -60,15 +62,15 @@ impl Allocator {
         taken
     }
 
-    /// The disk whose turn it is: disks take turns by what they have free and could grow by. Of
-    /// equal ones the `last` one that the fork had; out of turn the one where it `stays`, if that
-    /// has room.
+    /// The next disk: disks take turns, weighted by their free blocks and possible growth. Among
+    /// equals the fork's `last` disk wins. A disk where the fork `stays` is taken out of turn if it
+    /// has enough free blocks.
     fn next_disk(&mut self, blocks: u64, last: Option<u16>, stays: Option<u16>) -> u16 {
         let weight = |d: &DiskSpace| i128::from(d.usable() + d.growth);
         let can = |d: &DiskSpace| !d.closed && d.free.count() > 0;
         let total: i128 = self.disks.values().filter(|d| can(d)).map(weight).sum();
         let most = self.disks.iter().filter(|(_, d)| can(d));
-        // The turn is measured in blocks times the weight of all, so that nothing is rounded.
+        // A turn is measured in blocks times the total weight, so that nothing is rounded.
         let key =
             |n: u16, d: &DiskSpace| (d.turn + weight(d) * i128::from(blocks), last == Some(n));
         let chosen = most.max_by_key(|(n, d)| (key(**n, d), std::cmp::Reverse(**n)));
@@ -84,7 +86,7 @@ impl Allocator {
             if *number == chosen {
                 disk.turn -= total * i128::from(blocks);
             }
-            // Weights change: old debts must not weigh for ever.
+            // Weights change: bound the effect of old ones.
             let bound = total * i128::from(WINDOW_MAX) * 4;
             disk.turn = disk.turn.clamp(-bound, bound);
         }

@@ -2,23 +2,23 @@
 
 use super::free::FreeBlocks;
 
-/// One disk of the set.
+/// The free blocks of one disk, by kind.
 #[derive(Debug, Default)]
 pub(super) struct DiskSpace {
     pub(super) free: FreeBlocks,
     /// Free blocks that were punched out.
     pub(super) holes: FreeBlocks,
-    /// Free blocks of which it is not known whether they were.
+    /// Free blocks that may be punched out or not.
     pub(super) unsure: FreeBlocks,
     /// Free blocks that are in windows.
     pub(super) windowed: u64,
-    /// Blocks that it could still grow by, as last heard, those without a sure place included.
+    /// Blocks by which it can still grow, as last checked, including unbacked ones.
     pub(super) growth: u64,
     /// It gets no new data.
     pub(super) closed: bool,
-    /// It is not there: what is said of its blocks is believed.
+    /// It is missing: claims of its blocks are accepted unchecked.
     pub(super) missing: bool,
-    /// How far its turn has come.
+    /// Its credit for the next turn.
     pub(super) turn: i128,
 }
 
@@ -29,12 +29,12 @@ impl DiskSpace {
 }
 
 impl DiskSpace {
-    /// Free blocks without a sure place.
+    /// Free blocks that the host may not back.
     pub(super) fn unbacked(&self) -> u64 {
         self.holes.count() + self.unsure.count()
     }
 
-    /// Takes blocks that are free, wherever they are counted.
+    /// Takes free blocks of any kind.
     pub(super) fn claim(&mut self, start: u64, blocks: u64) -> bool {
         [&mut self.free, &mut self.holes, &mut self.unsure]
             .into_iter()

@@ -1,4 +1,4 @@
-//! Consecutive blocks, and where a fork would like its next ones.
+//! Consecutive blocks, and hints for placing a fork's next ones.
 
 use crate::record::Place;
 
@@ -16,13 +16,13 @@ impl Extent {
     }
 }
 
-/// Who wants blocks, and where they would lie well.
+/// A hint for placing blocks: the fork and its last place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AllocHint {
-    /// The fork's id; `None`: a fork that is not there yet.
+    /// The fork's id; `None`: a fork that does not exist yet.
     pub(crate) fork: Option<u64>,
-    /// Blocks the fork has.
+    /// Blocks that the fork has.
     pub(crate) held: u64,
-    /// The place behind its last one; `u64::MAX`: none.
+    /// The place after its last block; `u64::MAX`: none.
     pub(crate) goal: u64,
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::extent::Extent;
 use crate::record::Place;
 
-/// How many free extents one search looks at before it takes the best of them.
+/// Free extents that one search examines before it takes the best of them.
 const LOOK: usize = 32;
-/// Blocks from which on an extent is large: 1 MiB.
+/// Smallest large extent in blocks: 1 MiB.
 const LARGE: u64 = 256;
 
 /// The free blocks of one disk; numbers count from the disk's first block.
@@ -55,9 +55,9 @@ impl FreeBlocks {
         found
     }
 
-    /// Takes the highest of the large extents before a block, or of the small ones, up to `most`
-    /// blocks; looks at `look` of both kinds at most. With the block before which the search goes
-    /// on.
+    /// Takes the highest large (or small) extents below block `before`, up to `most` blocks;
+    /// examines at most `look` extents. Also returns the block below which the next search
+    /// continues.
     pub(super) fn take_highest(
         &mut self,
         large: bool,
@@ -78,7 +78,7 @@ impl FreeBlocks {
                 let part = blocks.min(most);
                 found.push((from + blocks - part, part));
                 most -= part;
-                // The rest of it is the next step's.
+                // The next step takes the rest of it.
                 reached = if most == 0 { from + blocks - part } else { 0 };
             }
         }
@@ -131,7 +131,7 @@ impl FreeBlocks {
         before.is_some_and(|(from, length)| block < from + length)
     }
 
-    /// Takes these very blocks; false when one of them is not free.
+    /// Takes exactly these blocks; false if one of them is not free.
     pub(super) fn claim(&mut self, start: u64, blocks: u64) -> bool {
         let Some((&from, &length)) = self.extents.range(..=start).next_back() else {
             return false;
@@ -143,8 +143,8 @@ impl FreeBlocks {
         true
     }
 
-    /// Takes all of these, which ascend, of a disk of which nothing was taken yet; the one that
-    /// meets another or the disk's end.
+    /// Takes all of these ascending extents of a disk without a taken block; fails with the first
+    /// one that overlaps another or the disk's end.
     pub(super) fn claim_all(&mut self, taken: &[Extent]) -> Result<(), Extent> {
         let mut at = 0;
         let mut free = Vec::new();
@@ -177,8 +177,9 @@ impl FreeBlocks {
         self.count -= blocks;
     }
 
-    /// Takes up to `want` consecutive blocks: at `goal` if that is free, else where the search last
-    /// stopped or, near there, where the most are. `None` when no block is free.
+    /// Takes up to `want` consecutive blocks: at `goal` if that is free, else from the first extent
+    /// after the last search that is long enough, or the longest one examined. `None` if no block
+    /// is free.
     pub(super) fn pick(&mut self, want: u64, goal: Option<u64>) -> Option<(u64, u64)> {
         let at_goal = goal.and_then(|goal| {
             let (&from, &length) = self.extents.range(..=goal).next_back()?;

@@ -1,27 +1,27 @@
-//! Free blocks without a sure place on the host: punched out, or of a file that was found with
-//! holes.
+//! Unbacked free blocks: punched out, or of a file that was found with holes, so that the host may
+//! have no space for them.
 //!
-//! They are room that their disk could grow by: no write gets one before it was filled. The caller
-//! keeps growing, filling and punching of a store apart from each other.
+//! They count as growth of their disk: no write gets one before it is filled. The caller never
+//! grows, fills and punches at the same time.
 
 use super::allocator::Allocator;
 use super::disk::DiskSpace;
 use super::extent::Extent;
 use crate::record::Place;
 
-/// Extents that one step looks at, under the state's lock.
+/// Extents that one step examines under the state's lock.
 const LOOK: usize = 1024;
 
-/// Free blocks that stay where they are, for the next writes.
+/// Free blocks that are not punched, for the next writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PunchReserve {
     /// In large extents.
     pub(crate) large: u64,
-    /// In small ones: each costs the host a request.
+    /// In small ones: punching each costs a request.
     pub(crate) small: u64,
 }
 
-/// A walk over the free extents of a disk, from its end: the large ones, then the small ones.
+/// A walk over the free extents of a disk from its end: first the large ones, then the small ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PunchWalk {
     large: bool,
@@ -46,19 +46,19 @@ fn extents(number: u16, parts: Vec<(u64, u64)>) -> Vec<Extent> {
 }
 
 impl Allocator {
-    /// Free blocks of a disk without a sure place.
+    /// Unbacked free blocks of a disk.
     pub(crate) fn unbacked(&self, number: u16) -> u64 {
         self.disks.get(&number).map_or(0, DiskSpace::unbacked)
     }
 
-    /// Those of them of which it is not known whether they were punched out.
+    /// Those of them that may be punched out or not.
     pub(crate) fn unsure(&self, number: u16) -> u64 {
         self.disks
             .get(&number)
             .map_or(0, |disk| disk.unsure.count())
     }
 
-    /// The disk's file has holes, and nobody knows where: no free block has a sure place.
+    /// The disk's file has holes at unknown offsets: all of its free blocks are unbacked.
     pub(crate) fn mark_unsure(&mut self, number: u16) {
         self.close_windows();
         let Some(disk) = self.disks.get_mut(&number) else {
@@ -71,15 +71,15 @@ impl Allocator {
         }
     }
 
-    /// Nobody writes: what was kept for forks is free for all.
+    /// Frees all windows: the store is idle.
     pub(crate) fn close_windows(&mut self) {
         for window in self.windows.remove_all() {
             self.return_window(window);
         }
     }
 
-    /// The next free blocks to punch out, up to `most`, which no write gets from now on; `None` at
-    /// the walk's end. None at all says only that this step found none.
+    /// The next free blocks to punch out, up to `most`; no write gets them from now on. `None` at
+    /// the end of the walk; an empty list only says that this step found none.
     pub(crate) fn take_to_punch(
         &mut self,
         number: u16,
@@ -114,8 +114,7 @@ impl Allocator {
         }
     }
 
-    /// The next blocks of which it is not known whether they were punched out; from now on they
-    /// were.
+    /// The next blocks that may be punched out or not; the caller punches them.
     pub(crate) fn take_unsure(&mut self, number: u16, most: u64) -> Vec<Extent> {
         let Some(disk) = self.disks.get_mut(&number) else {
             return Vec::new();
@@ -128,7 +127,7 @@ impl Allocator {
         extents(number, parts)
     }
 
-    /// Blocks that were to be punched out may or may not have a place.
+    /// A punch failed: the blocks may be punched out or not.
     pub(crate) fn mark_punch_unsure(&mut self, extent: Extent) {
         if let Some(disk) = self.disks.get_mut(&extent.disk()) {
             let start = Place(extent.start).block();
@@ -138,8 +137,8 @@ impl Allocator {
         }
     }
 
-    /// Blocks of a disk to be given a place, up to `most`; they stay without until
-    /// [`Allocator::filled`]. First those that may have one.
+    /// Blocks of a disk to be filled, up to `most`; they stay unbacked until [`Allocator::filled`].
+    /// First those that may not be punched out.
     pub(crate) fn to_fill(&self, number: u16, most: u64) -> Vec<Extent> {
         let Some(disk) = self.disks.get(&number) else {
             return Vec::new();
@@ -150,7 +149,7 @@ impl Allocator {
         extents(number, parts)
     }
 
-    /// Blocks have a place: writes may have them.
+    /// Blocks are backed again: writes can take them.
     pub(crate) fn filled(&mut self, extent: Extent) {
         if let Some(disk) = self.disks.get_mut(&extent.disk()) {
             let start = Place(extent.start).block();

@@ -15,7 +15,7 @@ fn wish(fork: u64, held: u64, goal: u64) -> AllocHint {
     }
 }
 
-const NOBODY: AllocHint = AllocHint {
+const NO_FORK: AllocHint = AllocHint {
     fork: None,
     held: 0,
     goal: u64::MAX,
@@ -30,14 +30,14 @@ fn disk_of(blocks: u64) -> Allocator {
 #[test]
 fn freed_blocks_wait_for_a_durable_synced_record() {
     let mut disk = disk_of(10);
-    assert_eq!(disk.take(10, NOBODY), Some(vec![extent(0, 10)]));
+    assert_eq!(disk.take(10, NO_FORK), Some(vec![extent(0, 10)]));
     disk.free_after(5, extent(2, 3));
     disk.free_after(7, extent(5, 1));
-    assert_eq!(disk.take(1, NOBODY), None);
+    assert_eq!(disk.take(1, NO_FORK), None);
     disk.release(6);
     assert_eq!((disk.available(), disk.waiting()), (3, 1));
     disk.release(7);
-    let goal = AllocHint { goal: 2, ..NOBODY };
+    let goal = AllocHint { goal: 2, ..NO_FORK };
     assert_eq!(disk.take(4, goal), Some(vec![extent(2, 4)]));
 }
 
@@ -45,9 +45,9 @@ fn freed_blocks_wait_for_a_durable_synced_record() {
 fn promised_blocks_are_not_given_to_others() {
     let mut disk = disk_of(4);
     disk.reserve(3);
-    assert_eq!(disk.take(2, NOBODY), None);
-    assert!(disk.take(1, NOBODY).is_some());
-    assert!(disk.take_reserved(3, NOBODY).is_some());
+    assert_eq!(disk.take(2, NO_FORK), None);
+    assert!(disk.take(1, NO_FORK).is_some());
+    assert!(disk.take_reserved(3, NO_FORK).is_some());
     assert_eq!(disk.available(), 0);
 }
 
@@ -202,7 +202,7 @@ fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
     assert_eq!(disk.used(), 200);
     // No write gets one of them before it was filled.
     let most = disk.available();
-    let given = disk.take(most, NOBODY).unwrap();
+    let given = disk.take(most, NO_FORK).unwrap();
     let within = |e: &Extent| {
         given
             .iter()
@@ -218,7 +218,7 @@ fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
         filled.extend(some);
     }
     assert_eq!(blocks(&filled), 9200);
-    disk.take(8000, NOBODY).unwrap();
+    disk.take(8000, NO_FORK).unwrap();
 }
 
 #[test]

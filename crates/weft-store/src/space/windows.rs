@@ -1,5 +1,5 @@
-//! Windows: consecutive free blocks kept for one fork, so that forks that grow side by side do not
-//! take each other's next blocks.
+//! Windows: consecutive free blocks preallocated for one fork, so that forks that grow side by side
+//! do not take each other's next blocks.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::extent::Extent;
 
 /// Most blocks of a window: 16 MiB.
 pub(crate) const WINDOW_MAX: u64 = 4096;
-/// Windows at a time; the one used least recently makes room.
+/// Most windows at a time; a new one replaces the least recently used.
 const WINDOWS_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Takes a fork's window away.
+    /// Removes a fork's window.
     pub(super) fn remove(&mut self, fork: u64) -> Option<Extent> {
         self.of_fork.remove(&fork).map(|window| window.extent)
     }
@@ -47,7 +47,7 @@ impl Windows {
         Some(taken)
     }
 
-    /// Gives a fork a window; the one that had to go for it.
+    /// Gives a fork a window; returns the one that it replaced.
     pub(super) fn insert(&mut self, fork: u64, extent: Extent) -> Option<Extent> {
         let least = self.of_fork.iter().min_by_key(|(_, w)| w.used);
         let least = least.map(|(fork, _)| *fork);
@@ -58,14 +58,14 @@ impl Windows {
         old.map(|w| w.extent)
     }
 
-    /// Takes the windows on a disk away.
+    /// Removes the windows on a disk.
     pub(super) fn remove_of(&mut self, disk: u16) -> Vec<Extent> {
         let on = |w: &Window| w.extent.disk() == disk;
         let gone = self.of_fork.extract_if(|_, w| on(w));
         gone.map(|(_, w)| w.extent).collect()
     }
 
-    /// Takes all windows away.
+    /// Removes all windows.
     pub(super) fn remove_all(&mut self) -> Vec<Extent> {
         let all = std::mem::take(&mut self.of_fork);
         all.into_values().map(|w| w.extent).collect()

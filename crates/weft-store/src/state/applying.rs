@@ -1,14 +1,20 @@
 //! Chunk entries on their way to the index.
 
 use super::StoreState;
-use crate::pages::Page;
+use crate::pages::{Chunk, Page};
 use crate::record::{ForkId, RunsRecord};
 
+/// What the index is to have of a chunk.
+pub(crate) enum IndexEntry {
+    Stored(RunsRecord),
+    /// No entry: the chunk is empty, or its parent's shows.
+    Absent,
+}
+
 impl StoreState {
-    /// Copies a chunk's entry for the index, which is said to have it from now on: the chunk stays
-    /// in memory until [`StoreState::end_application`]. `None` where the chunk is not in memory;
-    /// `Some(None)` where the index needs no entry of it.
-    pub(crate) fn copy_to_index(&mut self, id: ForkId, n: u64) -> Option<Option<RunsRecord>> {
+    /// Copies a chunk's entry for the index, which counts as having it from now on: the chunk stays
+    /// in memory until [`StoreState::end_application`]. `None` if the chunk is not in memory.
+    pub(crate) fn copy_to_index(&mut self, id: ForkId, n: u64) -> Option<IndexEntry> {
         let fork = self.forks.get_mut(id)?;
         let hides = fork.inherits(n);
         let chunk = fork.chunk_mut(n)?;
@@ -17,7 +23,11 @@ impl StoreState {
         // An empty chunk must hide what its parent has.
         let stored = !chunk.shows_parent() && (!runs.runs.is_empty() || hides);
         fork.chunk_indexed(n);
-        Some(stored.then_some(runs))
+        Some(if stored {
+            IndexEntry::Stored(runs)
+        } else {
+            IndexEntry::Absent
+        })
     }
 
     /// The index has the entry that was copied last.
@@ -31,7 +41,7 @@ impl StoreState {
     pub(crate) fn oldest_dirty(&self) -> u64 {
         let chunks = self.dirty.chunks().iter();
         let chunks = chunks.filter_map(|(id, n)| self.forks.chunk(*id, *n));
-        let oldest = chunks.flat_map(|chunk| chunk.pages()).map(Page::oldest);
+        let oldest = chunks.flat_map(Chunk::pages).map(Page::oldest);
         oldest.min().unwrap_or(u64::MAX)
     }
 }

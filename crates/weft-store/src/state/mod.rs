@@ -33,9 +33,10 @@ use crate::doubt::{Doubts, LossyChunks, Touches};
 use crate::forks::Forks;
 use crate::index::Changes;
 use crate::log::LogHead;
-use crate::record::{ForkId, StoreRecord};
+use crate::record::StoreRecord;
 use crate::space::Allocator;
 
+pub(crate) use applying::IndexEntry;
 pub(crate) use blocks::extent;
 pub(crate) use flushing::{FlushRound, FlushScope, count_runs};
 pub(crate) use load::CallLoad;

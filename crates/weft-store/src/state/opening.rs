@@ -53,8 +53,8 @@ impl StoreState {
         }
     }
 
-    /// Forgets what was counted: blocks, children, deferred truncations, and which blocks of removed
-    /// forks are free.
+    /// Forgets what was counted: blocks, children, deferred truncations, and which blocks of
+    /// removed forks are free.
     pub(crate) fn begin_count(&mut self) {
         self.changes.mark_removed_counted();
         self.forks.count_children();

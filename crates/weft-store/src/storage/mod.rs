@@ -1,8 +1,8 @@
-//! The storage seam: the files of one folder, as the store needs them.
+//! The storage seam: the files of one folder or device.
 //!
-//! Three implementations: [`crate::FolderStorage`] over io_uring or threads, and
-//! [`crate::SimStorage`] in memory. The store's logic names no file, thread or clock; blocking work
-//! on the index goes through [`Storage::run`], which is inline under simulation.
+//! Implementations: [`crate::FolderStorage`] over io_uring or threads, and [`crate::SimStorage`] in
+//! memory. The store's logic uses no file, thread or clock of the system directly. Blocking work on
+//! the index goes through [`Storage::run`], which runs it inline under simulation.
 
 mod folder;
 pub mod sim;
@@ -33,7 +33,7 @@ pub enum FileKind {
 
 /// The files of one folder.
 pub trait Storage: Send + Sync {
-    /// Opens a file, creating it where it is missing.
+    /// Opens a file; creates it if it is missing.
     fn open(&self, name: &str, kind: FileKind) -> io::Result<Arc<dyn StorageFile>>;
 
     /// Names of the files of the folder, in any order.
@@ -45,7 +45,7 @@ pub trait Storage: Send + Sync {
     /// Waits until creations and removals are on stable storage.
     fn sync_folder(&self) -> io::Result<()>;
 
-    /// Bytes that files of the folder could still grow by.
+    /// Bytes by which files of the folder can still grow.
     fn available(&self) -> io::Result<u64>;
 
     /// Whether its files can grow; a device's cannot.
@@ -53,45 +53,44 @@ pub trait Storage: Send + Sync {
         true
     }
 
-    /// Runs blocking work beside the callers; the future ends when the work has.
-    /// Dropping the future does not stop the work.
+    /// Runs blocking work on another thread; the future resolves when the work has ended. Dropping
+    /// the future does not stop the work.
     fn run(&self, work: BlockingTask) -> BoxFuture<()>;
 }
 
 /// One file.
 ///
 /// # Cancellation
-/// An operation that has begun goes on when its future is dropped; its buffers live until it ends.
+/// Dropping a future does not stop its operation; the buffers live until it ends.
 pub trait StorageFile: Send + Sync {
-    /// Fills `buffers` one after the other with the bytes from `at` on; both are multiples of 4
-    /// KiB. Bytes beyond the end of the file are an error.
+    /// Fills `buffers` in order with the bytes from `at` on; offset and lengths are multiples of 4
+    /// KiB. Reading beyond the end of the file is an error.
     fn read_at(&self, at: u64, buffers: Vec<Buffer>) -> BoxFuture<io::Result<Vec<Buffer>>>;
 
-    /// Writes `slices` one after the other from `at` on; all are multiples of 4 KiB.
+    /// Writes `slices` in order from `at` on; offset and lengths are multiples of 4 KiB.
     fn write_at(&self, at: u64, slices: Vec<Slice>) -> BoxFuture<io::Result<()>>;
 
     /// Waits until everything written before the call is on stable storage.
     fn sync(&self) -> BoxFuture<io::Result<()>>;
 
-    /// Gives the file's bytes below `length` a place on the disk; grows the file if need be when
-    /// it is of kind [`FileKind::Data`].
+    /// Allocates the file's bytes below `length` on the disk; grows the file if it is shorter and
+    /// of kind [`FileKind::Data`].
     fn allocate(&self, length: u64) -> io::Result<()>;
 
-    /// Gives the place of bytes that nothing refers to back to the host; the file keeps its length.
-    /// What is read there until it is written again is anything. Multiples of 4 KiB.
+    /// Returns the space of unreferenced bytes to the host; the file keeps its length. Until they
+    /// are written again, their contents are unspecified. Multiples of 4 KiB.
     fn punch(&self, at: u64, length: u64) -> io::Result<()>;
 
-    /// Gives bytes within the file that were punched a place again; bytes that have one stay as
-    /// they are.
+    /// Allocates punched bytes within the file again; allocated bytes stay as they are.
     fn fill(&self, at: u64, length: u64) -> io::Result<()>;
 
-    /// Bytes that the file takes of its host.
+    /// Bytes that the file occupies on its host.
     fn allocated_bytes(&self) -> io::Result<u64>;
 
-    /// Writes through the page cache: microseconds, and out of reach of a kill of the process.
+    /// Writes through the page cache: takes microseconds, and survives a kill of the process.
     fn write_buffered(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// As [`StorageFile::write_buffered`], of parts one after the other.
+    /// As [`StorageFile::write_buffered`], of several slices in order.
     fn write_buffered_vectored(&self, at: u64, parts: &[&[u8]]) -> io::Result<()> {
         match parts {
             [one] => self.write_buffered(at, one),
@@ -105,6 +104,6 @@ pub trait StorageFile: Send + Sync {
     /// The file's length.
     fn length(&self) -> io::Result<u64>;
 
-    /// Cuts the file; durable after [`StorageFile::sync`].
+    /// Sets the file's length; durable after [`StorageFile::sync`].
     fn truncate(&self, length: u64) -> io::Result<()>;
 }

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)] // Discarding is a request to the device by ioctl.
-//! A raw block device, or a file of fixed size that stands for one, as a disk of a store.
+//! A raw block device, or a regular file of fixed size in its place, as a disk of a store.
 //!
-//! The label lies in the first block, the data from the first mebibyte on; nothing grows.
+//! The label is in the first block, the data begins at the first mebibyte; nothing grows.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -13,14 +13,14 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::ioctl::Setter;
 
-use super::{FolderFile, Reaching, open_direct};
+use super::{FolderFile, IoThreads, open_direct};
 use crate::error::StoreError;
 use crate::pool::{BLOCK, Buffer, Slice};
 use crate::storage::{BlockingTask, BoxFuture, FileKind, Storage, StorageFile};
 
-/// Where the data begin.
+/// Offset of the data.
 const DATA_AT: u64 = 1 << 20;
-/// Bytes at the front that must be zero on a device that is to be taken into use.
+/// Bytes at the front that must be zero on a new device.
 const FRONT: usize = 64 << 10;
 /// The request that discards a range of a block device (linux/fs.h).
 const BLKDISCARD: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 119);
@@ -32,7 +32,7 @@ pub struct DeviceStorage {
     path: PathBuf,
     file: Arc<File>,
     size: u64,
-    reaching: Reaching,
+    io_threads: IoThreads,
 }
 
 impl DeviceStorage {
@@ -50,7 +50,7 @@ impl DeviceStorage {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         if kind.file_type().is_block_device() {
-            // The kernel gives a mounted device to nobody else then.
+            // With it the kernel refuses a mounted device.
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
         let mut file = match options.open(path) {
@@ -72,12 +72,12 @@ impl DeviceStorage {
                 reason,
             });
         }
-        let reaching = Reaching::start(super::IoBackend::Automatic, &shown)?;
+        let io_threads = IoThreads::start(super::IoBackend::Automatic, &shown)?;
         Ok(Self {
             path: path.to_owned(),
             file: Arc::new(file),
             size: (size - DATA_AT) / BLOCK as u64 * BLOCK as u64,
-            reaching,
+            io_threads,
         })
     }
 
@@ -99,7 +99,7 @@ impl Storage for DeviceStorage {
             base: DATA_AT,
             length: AtomicU64::new(self.size),
             fixed: true,
-            reaching: self.reaching.clone(),
+            io_threads: self.io_threads.clone(),
         }))
     }
 
@@ -131,11 +131,11 @@ impl Storage for DeviceStorage {
     }
 
     fn run(&self, work: BlockingTask) -> BoxFuture<()> {
-        self.reaching.run(work)
+        self.io_threads.run(work)
     }
 }
 
-/// Tells a device that nobody needs these bytes; makes a hole in a file that stands for one.
+/// Discards bytes of a device; punches a hole into a file in its place.
 pub(super) fn discard(file: &File, at: u64, length: u64) -> io::Result<()> {
     if !file.metadata()?.file_type().is_block_device() {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -144,7 +144,7 @@ pub(super) fn discard(file: &File, at: u64, length: u64) -> io::Result<()> {
     // SAFETY: BLKDISCARD reads two 64-bit numbers, start and length in bytes, from the address it
     // is given, and nothing else.
     let range = unsafe { Setter::<BLKDISCARD, [u64; 2]>::new([at, length]) };
-    // SAFETY: `range` is what this request takes; the caller owns the device and refers to none of
+    // SAFETY: `range` is this request's argument; the caller owns the device and refers to none of
     // these bytes.
     Ok(unsafe { rustix::ioctl::ioctl(file, range) }?)
 }

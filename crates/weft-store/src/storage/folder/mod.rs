@@ -1,8 +1,8 @@
 //! A folder of a real file system.
 //!
-//! The data file is read and written past the page cache by io_uring, or by threads where io_uring
-//! is forbidden, or through the page cache where direct I/O is refused (tmpfs). The log is written
-//! by plain `write`: that costs microseconds, and only the sync has to wait for the disk.
+//! The data file bypasses the page cache, by io_uring, or by threads if io_uring is forbidden; it
+//! uses the page cache if direct I/O is refused (tmpfs). The log is written by plain `write`, which
+//! takes microseconds: only a sync waits for the disk.
 
 mod device;
 mod ring;
@@ -29,45 +29,45 @@ pub use device::DeviceStorage;
 
 /// Threads for blocking work; with io_uring they only serve the index and the folder.
 const THREADS: usize = 2;
-/// Threads where every operation of the disk needs one.
+/// Threads without io_uring: every operation of the disk needs one.
 const THREADS_WITHOUT_RING: usize = 8;
-/// Parts that the kernel takes in one call.
+/// Slices per call (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
 const LOCK: &str = "lock";
 
-/// How a [`FolderStorage`] reaches the disk.
+/// How a [`FolderStorage`] does I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoBackend {
-    /// io_uring where the kernel allows it, threads elsewhere.
+    /// io_uring if the kernel allows it, else threads.
     Automatic,
-    /// Threads, even where io_uring would work.
+    /// Threads, even if io_uring is available.
     Threads,
 }
 
 /// The files of one folder, which no other process has open.
 pub struct FolderStorage {
     path: PathBuf,
-    /// Open from the beginning: a sync must not fail because there is no descriptor for it.
+    /// Open all the time: a sync must not fail for lack of a descriptor.
     folder: File,
     _lock: File,
-    reaching: Reaching,
+    io_threads: IoThreads,
 }
 
-/// How the operations of a disk reach it.
+/// The rings and threads that carry out the operations of a disk.
 #[derive(Clone)]
-struct Reaching {
+struct IoThreads {
     rings: Option<Arc<Rings>>,
     workers: Arc<Workers>,
 }
 
-impl Reaching {
+impl IoThreads {
     fn start(reach: IoBackend, shown: &str) -> Result<Self, StoreError> {
         let rings = match reach {
             IoBackend::Threads => None,
             IoBackend::Automatic => match Rings::start() {
                 Ok(rings) => Some(Arc::new(rings)),
                 Err(error) => {
-                    tracing::warn!(%error, "io_uring is not to be had; the disk is reached by threads");
+                    tracing::warn!(%error, "io_uring is not available; threads do the I/O");
                     None
                 }
             },
@@ -88,14 +88,14 @@ impl Reaching {
     fn run(&self, work: BlockingTask) -> BoxFuture<()> {
         let done = self.workers.run(work);
         Box::pin(async move {
-            // The worker drops its end only after the work.
+            // The worker drops its sender only after the work.
             let _ = done.await;
         })
     }
 }
 
-/// To read and write a file, or make one that is its owner's alone, whatever the umask: it holds
-/// the bytes of files that others may not read.
+/// Options to read and write a file; a new one is private to its owner whatever the umask, because
+/// it holds the bytes of files that other users may not read.
 fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -103,7 +103,7 @@ fn private_options() -> OpenOptions {
     options
 }
 
-/// Opens a file past the page cache where the system allows it.
+/// Opens a file for direct I/O if the file system allows it.
 fn open_direct(path: &Path) -> io::Result<File> {
     let options = private_options();
     let direct = OFlags::DIRECT.bits().cast_signed();
@@ -111,7 +111,7 @@ fn open_direct(path: &Path) -> io::Result<File> {
         Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
             tracing::warn!(path = %path.display(), "direct I/O is refused; using the page cache");
             let file = options.open(path)?;
-            // The store has a cache of its own; read-ahead would only fill a second one.
+            // The store has its own cache; the kernel's read-ahead would only fill a second one.
             rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
             Ok(file)
         }
@@ -120,7 +120,7 @@ fn open_direct(path: &Path) -> io::Result<File> {
 }
 
 impl FolderStorage {
-    /// Opens a folder, creating it where it is missing.
+    /// Opens a folder; creates it if it is missing.
     ///
     /// # Errors
     /// [`StoreError::Locked`] when another process, or this one, has it open.
@@ -128,7 +128,7 @@ impl FolderStorage {
         Self::open_with(path, IoBackend::Automatic)
     }
 
-    /// As [`FolderStorage::open`], choosing how the disk is reached.
+    /// As [`FolderStorage::open`], with this backend.
     pub fn open_with(path: &Path, reach: IoBackend) -> Result<Self, StoreError> {
         let shown = path.display().to_string();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -147,7 +147,7 @@ impl FolderStorage {
             path: path.to_owned(),
             folder: folder.map_err(|e| StoreError::io("open", &path.display().to_string(), &e))?,
             _lock: lock,
-            reaching: Reaching::start(reach, &shown)?,
+            io_threads: IoThreads::start(reach, &shown)?,
         })
     }
 }
@@ -166,7 +166,7 @@ impl Storage for FolderStorage {
             base: 0,
             length,
             fixed: false,
-            reaching: self.reaching.clone(),
+            io_threads: self.io_threads.clone(),
         }))
     }
 
@@ -194,20 +194,20 @@ impl Storage for FolderStorage {
     }
 
     fn run(&self, work: BlockingTask) -> BoxFuture<()> {
-        self.reaching.run(work)
+        self.io_threads.run(work)
     }
 }
 
 struct FolderFile {
     file: Arc<File>,
     kind: FileKind,
-    /// Where its bytes begin in `file`.
+    /// The offset of its bytes in `file`.
     base: u64,
-    /// Bytes given a place by `allocate`, or found at open.
+    /// Bytes allocated by `allocate`, or at open.
     length: AtomicU64,
     /// A device: it cannot grow.
     fixed: bool,
-    reaching: Reaching,
+    io_threads: IoThreads,
 }
 
 impl FolderFile {
@@ -217,8 +217,8 @@ impl FolderFile {
     ) -> BoxFuture<io::Result<T>> {
         let (send, receive) = tokio::sync::oneshot::channel();
         let file = Arc::clone(&self.file);
-        let _done = self.reaching.workers.run(Box::new(move || {
-            // Nobody waits any more when the caller was cancelled.
+        let _done = self.io_threads.workers.run(Box::new(move || {
+            // The caller may have been cancelled.
             let _ = send.send(work(&file));
         }));
         Box::pin(async move {
@@ -232,7 +232,7 @@ impl FolderFile {
 impl StorageFile for FolderFile {
     fn read_at(&self, at: u64, mut buffers: Vec<Buffer>) -> BoxFuture<io::Result<Vec<Buffer>>> {
         let at = self.base + at;
-        if let Some(rings) = &self.reaching.rings {
+        if let Some(rings) = &self.io_threads.rings {
             return rings.of_thread().read(&self.file, at, buffers);
         }
         self.work(move |file| {
@@ -247,7 +247,7 @@ impl StorageFile for FolderFile {
 
     fn write_at(&self, at: u64, slices: Vec<Slice>) -> BoxFuture<io::Result<()>> {
         let at = self.base + at;
-        if let Some(rings) = &self.reaching.rings {
+        if let Some(rings) = &self.io_threads.rings {
             return rings.of_thread().write(&self.file, at, slices);
         }
         self.work(move |file| {
@@ -261,7 +261,7 @@ impl StorageFile for FolderFile {
     }
 
     fn sync(&self) -> BoxFuture<io::Result<()>> {
-        if let Some(rings) = &self.reaching.rings {
+        if let Some(rings) = &self.io_threads.rings {
             return rings.of_thread().sync(&self.file);
         }
         self.work(File::sync_data)
@@ -309,8 +309,7 @@ impl StorageFile for FolderFile {
             self.base + at,
             length,
         ) {
-            // A device has its place; a file system that sets nothing aside finds out when it is
-            // written to.
+            // A device is allocated; a file system that cannot reserve space fails at the write.
             Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL) => Ok(()),
             done => Ok(done?),
         }

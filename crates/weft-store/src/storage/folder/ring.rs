@@ -1,14 +1,13 @@
 #![allow(unsafe_code)] // io_uring takes raw addresses; the kernel works on them after the call returns.
-//! Some io_urings: callers submit, tasks of the runtime collect what is done.
+//! Several io_urings: callers submit, tasks of the runtime collect completions.
 //!
-//! Submitting costs one system call on the caller's thread and no hand-over. A ring lies in the
-//! runtime's own poll set, so the thread that waits for the network hears of the disk, too, and
-//! goes on with the caller's task beside it. The kernel locks a ring while it takes what was
-//! submitted, so each thread has its own as far as there are enough. Rejected: a thread that waits
-//! for completions, because every operation would pay for its waking and for a hand-over to the
-//! runtime; one that submits as well, which pays two; and submitting what several tasks want
-//! together, which saves a fifth of the processor time of small reads, but has client, server and
-//! disk wait for one another's batches.
+//! Submitting costs one system call on the caller's thread and no hand-over. A ring is in the
+//! runtime's poll set, so the thread that waits for the network also sees completions and runs the
+//! caller's task. The kernel locks a ring during a submission, so each thread has its own ring
+//! while there are enough. Rejected: a thread that waits for completions, because every operation
+//! would pay for its wake-up and for a hand-over to the runtime; a thread that also submits, which
+//! pays both twice; and submitting for several tasks at once, which saves a fifth of the processor
+//! time of small reads, but makes client, server and disk wait for each other's batches.
 //!
 //! Invariants:
 //! 1. An operation's buffers, vectors and file live in its slot until its completion was seen; the
@@ -34,19 +33,18 @@ use tokio::task::JoinHandle;
 use crate::pool::{Buffer, Slice};
 use crate::storage::BoxFuture;
 
-/// Entries of the submission queue; it is emptied by every submission.
+/// Entries of the submission queue; every submission empties it.
 const ENTRIES: u32 = 256;
-/// Entries of the completion queue; the kernel keeps what does not fit until it is asked.
+/// Entries of the completion queue; the kernel keeps an overflow until it is asked.
 const COMPLETIONS: u32 = 4096;
-/// Most rings of one disk: each has some 100 KiB of the kernel's memory and a place in the poll
-/// set.
+/// Most rings of one disk: each takes some 100 KiB of kernel memory and a place in the poll set.
 const RINGS_MAX: usize = 4;
 /// Most vectors of one operation (`IOV_MAX`).
 const VECTORS: usize = 1024;
 /// `IORING_ENTER_GETEVENTS`.
 const GET_EVENTS: u32 = 1;
 
-/// What an operation works on; handed back when it is done.
+/// The memory of an operation; returned when it is done.
 enum Payload {
     Read(Vec<Buffer>),
     Write(Vec<Slice>),
@@ -92,13 +90,13 @@ impl Rings {
     pub(super) fn start() -> io::Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let mut rings = vec![Arc::new(Ring::start()?)];
-        // Where there is no room for more, threads share what there is.
+        // If no more can be made, threads share them.
         let more = (1..threads.min(RINGS_MAX)).map_while(|_| Ring::start().ok());
         rings.extend(more.map(Arc::new));
         Ok(Self(rings))
     }
 
-    /// The calling thread's, which it may share with others.
+    /// The calling thread's ring, which other threads may share.
     pub(super) fn of_thread(&self) -> &Arc<Ring> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static THREAD: usize = THREADS.fetch_add(1, Relaxed));
@@ -106,10 +104,10 @@ impl Rings {
     }
 }
 
-/// A ring; dropping it waits for what is under way.
+/// A ring; dropping it waits for its operations in flight.
 pub(super) struct Ring {
     shared: Arc<Shared>,
-    /// Collects completions, in the runtime that waited for one last.
+    /// Collects completions, in the runtime that last waited for one.
     collector: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -117,7 +115,7 @@ impl Ring {
     fn start() -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_cqsize(COMPLETIONS);
-        // A thread takes what is done when it next enters the kernel, which all soon do; kernels
+        // A thread takes completions when it next enters the kernel, which happens soon; kernels
         // before 5.19 interrupt it.
         let uring = builder.clone().setup_coop_taskrun().build(ENTRIES);
         Ok(Self {
@@ -165,7 +163,7 @@ impl Ring {
         Box::pin(async move { ring.carry_out(&file, 0, 0, Payload::Sync).await.map(drop) })
     }
 
-    /// Waits for an operation, and goes on with the rest where the kernel stopped short.
+    /// Waits for an operation; submits the rest again if the kernel did only a part.
     async fn carry_out(
         &self,
         file: &Arc<File>,
@@ -174,8 +172,8 @@ impl Ring {
         payload: Payload,
     ) -> io::Result<Payload> {
         let stopped = || io::Error::other("the ring stopped");
-        // First: what has begun must be heard of, or the caller takes it for undone while the
-        // kernel goes on.
+        // First: without a collector the completion of a started operation would be missed, and the
+        // caller would take it for undone.
         self.have_collected()?;
         let done = self.shared.start(file, at, 0, payload);
         let (mut result, mut payload) = done.await.map_err(|_| stopped())?;
@@ -199,14 +197,14 @@ impl Ring {
         }
     }
 
-    /// Makes sure that somebody collects completions: a collector ends with its runtime. So a ring
-    /// is used in one runtime at a time.
+    /// Makes sure that a collector runs: it ends with its runtime. So a ring is used in one runtime
+    /// at a time.
     fn have_collected(&self) -> io::Result<()> {
         let mut collector = self.collector.lock();
         if collector.as_ref().is_none_or(JoinHandle::is_finished) {
             let ring = Listening(Arc::clone(&self.shared));
-            // SAFETY: what is registered holds the ring, so its descriptor is open until that is
-            // dropped, and always the same.
+            // SAFETY: the registration holds the ring, so its descriptor stays open and the same
+            // until the registration is dropped.
             let ring = unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }?;
             *collector = Some(tokio::spawn(collect(ring)));
         }
@@ -214,9 +212,8 @@ impl Ring {
     }
 }
 
-/// Carries out an operation that the kernel took back before it began, because it may start no
-/// thread for it (`pids.max`). It blocks this thread: where threads are that short there is no
-/// other.
+/// Carries out an operation that the kernel refused to begin because it may not start a thread
+/// (`pids.max`). It blocks this thread: with so few threads there is no other.
 fn on_this_thread(file: &File, at: u64, skip: usize, payload: &mut Payload) -> i32 {
     let at = at + skip as u64;
     let done = match payload {
@@ -248,9 +245,8 @@ impl Drop for Ring {
         if let Some(collector) = self.collector.get_mut().take() {
             collector.abort();
         }
-        // Nobody waits for what is still under way, but the kernel works on its memory. A collector
-        // that runs at this moment is waited for: it would take away the completion that is waited
-        // for here.
+        // No caller waits for the operations in flight, but the kernel uses their memory. Wait for
+        // a collector that is running: it would take the completions that this waits for.
         let _alone = self.shared.collecting.lock();
         while self.shared.slots.lock().busy() {
             self.shared.enter(1);
@@ -268,10 +264,10 @@ impl AsRawFd for Listening {
     }
 }
 
-/// Collects completions until the ring or the runtime goes.
+/// Collects completions until the ring or the runtime ends.
 async fn collect(ring: AsyncFd<Listening>) {
     while let Ok(mut ready) = ring.readable().await {
-        // Before the queue is emptied: what comes meanwhile is heard of again.
+        // Before the queue is emptied: a completion that arrives meanwhile notifies again.
         ready.clear_ready();
         ring.get_ref().0.take_completions();
     }
@@ -317,27 +313,27 @@ impl Shared {
     }
 
     /// # Safety
-    /// What the entry refers to lives until its completion.
+    /// The memory that the entry refers to lives until its completion.
     unsafe fn push(&self, entry: &squeue::Entry) {
         let mut queued = false;
         loop {
             if !queued {
                 let _alone = self.queueing.lock();
-                // SAFETY: the lock makes this the only access (invariant 2); the caller answers for
-                // the entry.
+                // SAFETY: the lock makes this the only access (invariant 2); the caller guarantees
+                // the entry's memory.
                 queued = unsafe { self.uring.submission_shared().push(entry) }.is_ok();
             }
-            // The kernel takes them from the queue's other end, those of others, too.
+            // The kernel takes entries from the queue's other end, also those of other threads.
             if self.uring.submit().is_ok() && queued {
                 return;
             }
-            // Out of memory or of room for completions.
+            // Out of memory, or the completion queue is full.
             self.take_completions();
             std::thread::yield_now();
         }
     }
 
-    /// Wakes whoever waits for an operation that is done.
+    /// Wakes the tasks whose operations are done.
     fn take_completions(&self) {
         let _alone = self.collecting.lock();
         self.take_alone();
@@ -363,10 +359,10 @@ impl Shared {
                 .collect();
             drop(slots);
             for (slot, result) in ended {
-                // The caller may have gone; the payload is dropped here then.
+                // The caller may have been cancelled; then the payload is dropped here.
                 let _ = slot.done.send((result, slot.payload));
             }
-            // Fewer under way than fit: the kernel keeps none back.
+            // Fewer in flight than fit: the kernel holds none back.
             if most <= COMPLETIONS as usize || none {
                 return;
             }
@@ -374,7 +370,7 @@ impl Shared {
         }
     }
 
-    /// Has the kernel hand out completions, and waits for so many.
+    /// Asks the kernel for completions, and waits for `wanted` of them.
     fn enter(&self, wanted: u32) {
         let ring = self.uring.submitter();
         // SAFETY: no argument is passed, and nothing is submitted.

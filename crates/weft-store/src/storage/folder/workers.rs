@@ -1,4 +1,4 @@
-//! A few threads for work that blocks.
+//! A few threads for blocking work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Workers {
         Ok(Self(send))
     }
 
-    /// Queues a job; the receiver hears when it is done.
+    /// Queues a job; the receiver resolves when it is done.
     pub(super) fn run(&self, work: BlockingTask) -> oneshot::Receiver<()> {
         let (send, receive) = oneshot::channel();
         // The threads hold the receiver for as long as this sender lives.
@@ -42,10 +42,9 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
         let Ok((work, done)) = jobs.lock().recv() else {
             return;
         };
-        // What panics is an error of its caller, who hears no answer; the thread goes on with the
-        // next.
+        // A panic is the caller's error: its receiver fails. The thread goes on with the next job.
         if catch_unwind(AssertUnwindSafe(work)).is_ok() {
-            // The caller may have gone.
+            // The caller may have been cancelled.
             let _ = done.send(());
         }
     }

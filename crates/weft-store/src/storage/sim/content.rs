@@ -1,10 +1,10 @@
-//! What a simulated file holds, what of it is on stable storage, and the dice.
+//! The contents of simulated files, the part of them on stable storage, and the dice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pool::BLOCK;
 
-/// A small generator, so that a seed means the same on every platform and for ever.
+/// A small random generator: a seed gives the same numbers on every platform and in every version.
 #[derive(Clone, Debug)]
 pub(super) struct Dice(pub(super) u64);
 
@@ -27,11 +27,11 @@ impl Dice {
 pub(super) struct Content {
     pub(super) blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
     pub(super) length: u64,
-    /// Blocks without a place on the disk.
+    /// Blocks that are not allocated.
     pub(super) punched: BTreeSet<u64>,
 }
 
-/// The blocks that a range lies in.
+/// The blocks that a range touches.
 fn blocks_of(at: u64, length: u64) -> std::ops::Range<u64> {
     at / BLOCK as u64..(at + length).div_ceil(BLOCK as u64)
 }
@@ -50,7 +50,7 @@ impl Content {
         }
     }
 
-    /// Bytes of a range that have no place.
+    /// Bytes of a range that are not allocated.
     pub(super) fn without_place(&self, at: u64, length: u64) -> u64 {
         self.punched.range(blocks_of(at, length)).count() as u64 * BLOCK as u64
     }
@@ -117,14 +117,14 @@ pub(super) struct SimFile {
     pub(super) now: Content,
     pub(super) durable: Content,
     pub(super) unsynced: Vec<Change>,
-    /// Bytes that appends will find room for.
+    /// Bytes reserved for appends.
     pub(super) reserved: u64,
     /// The folder's entry was synced.
     pub(super) entry_durable: bool,
 }
 
 impl SimFile {
-    /// Bytes of the disk that are its own.
+    /// Bytes that it occupies on the disk.
     pub(super) fn held(&self) -> u64 {
         let punched = self.now.punched.len() as u64 * BLOCK as u64;
         self.now.length.max(self.reserved) - punched

@@ -1,15 +1,15 @@
 //! A disk in memory that knows what was synced.
 //!
-//! The fault model. A *kill* keeps everything that the storage was given, except that the operation
-//! under way may have taken effect in part (a few bytes written over others: wholly or not at all).
-//! A *loss of power* keeps what was synced; of every other write each 512-byte sector is kept or
-//! lost, and each creation or removal of a file, as the seed says; an unsynced growth of a file,
-//! and bytes that were punched out or given a place, are so as a whole. Punched bytes read as
-//! zeros. Reads never return what was written to another place. Faults can be placed: the n-th
-//! operation fails, or everything from the n-th operation on does (the process has died).
+//! The fault model. A *kill* keeps everything that was written; the operation in flight may take
+//! effect in part (a few bytes that overwrite others: wholly or not at all). A *loss of power*
+//! keeps what was synced. Each sector of 512 bytes of any other write is kept or lost, and so is
+//! each creation or removal of a file, as the seed decides; an unsynced growth, punch or allocation
+//! is kept or lost as a whole. Punched bytes read as zeros. Reads never return bytes written to
+//! another offset. Faults can be placed: the n-th operation fails, or every operation from the n-th
+//! on does (the process died).
 //!
-//! A machine may have several disks ([`SimStorage::disk`]): one life, one count of operations, each
-//! its own capacity; one of them can break alone, and mend.
+//! A machine may have several disks ([`SimStorage::disk`]): they share a life and a count of
+//! operations, and each has its own capacity; one disk can break and recover alone.
 //!
 //! An index beside the disks takes part by [`SimStorage::step`].
 //!
@@ -30,32 +30,32 @@ use crate::storage::{BlockingTask, BoxFuture, FileKind, Storage, StorageFile};
 use content::{Change, Content, Dice, SimFile};
 
 const SECTOR: usize = 512;
-/// So few bytes, written over others in one sector, are there wholly or not at all after a kill.
-const WHOLE: usize = 32;
+/// An overwrite of up to this many bytes within a sector is atomic in a kill.
+const ATOMIC_BYTES: usize = 32;
 
 #[derive(Debug)]
-struct Disk {
+struct Machine {
     files: BTreeMap<String, SimFile>,
-    /// Removed, but the folder was not synced.
+    /// Removed files whose removal was not synced.
     removed: BTreeMap<String, SimFile>,
-    /// By disk: the bytes it has room for.
+    /// Capacity in bytes by disk.
     capacity: BTreeMap<String, u64>,
     /// Disks whose every operation fails.
     broken: BTreeSet<String>,
     /// No file can be removed.
-    keep: bool,
+    keep_files: bool,
     dice: Dice,
     operations: u64,
     fail_at: BTreeMap<u64, io::ErrorKind>,
     die_at: Option<u64>,
     dead: bool,
-    /// Raised by every crash: what was begun before it does nothing any more.
+    /// Every crash increases it: an operation of an earlier life does nothing.
     life: u64,
 }
 
-/// A disk in memory; clones share it. Survives the store that uses it.
+/// A disk in memory; clones share it. It survives the store that uses it.
 #[derive(Clone, Debug)]
-pub struct SimStorage(Arc<Mutex<Disk>>, String, Option<u64>);
+pub struct SimStorage(Arc<Mutex<Machine>>, String, Option<u64>);
 
 /// The disk of a file's name.
 fn disk_of(name: &str) -> &str {
@@ -66,8 +66,8 @@ fn died() -> io::Error {
     io::Error::other("the simulated process has died")
 }
 
-impl Disk {
-    /// Counts an operation; `Ok(true)`: it is the last of this life and takes effect in part.
+impl Machine {
+    /// Counts an operation; `Ok(true)`: it is the last one of this life and takes effect in part.
     fn begin(&mut self, life: u64, disk: &str) -> io::Result<bool> {
         if self.dead || life != self.life {
             return Err(died());
@@ -101,7 +101,7 @@ impl Disk {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Bytes used of the disk that a file is on.
+    /// Bytes used on a file's disk.
     fn used(&self, name: &str) -> u64 {
         let on = self
             .files
@@ -110,7 +110,7 @@ impl Disk {
         on.map(|(_, f)| f.held()).sum()
     }
 
-    /// Writes as much as this life still does, to a multiple of `unit` bytes.
+    /// Writes; if the process dies in this operation, only a prefix, in multiples of `unit` bytes.
     fn write(
         &mut self,
         life: u64,
@@ -123,7 +123,10 @@ impl Disk {
         let inside = at + bytes.len() as u64 <= self.file(name)?.now.length;
         let kept = if !last {
             bytes.len()
-        } else if inside && bytes.len() <= WHOLE && at as usize % SECTOR + bytes.len() <= SECTOR {
+        } else if inside
+            && bytes.len() <= ATOMIC_BYTES
+            && at as usize % SECTOR + bytes.len() <= SECTOR
+        {
             bytes.len() * usize::from(self.dice.flip())
         } else {
             self.dice.roll() as usize % (bytes.len() + 1) / unit * unit
@@ -145,8 +148,8 @@ impl Disk {
         if last { Err(died()) } else { Ok(()) }
     }
 
-    /// How many of some bytes an operation reaches in which the process dies: whole blocks.
-    fn part(&mut self, length: u64) -> u64 {
+    /// How many bytes take effect of an operation in which the process dies: whole blocks.
+    fn torn_length(&mut self, length: u64) -> u64 {
         let unit = crate::pool::BLOCK as u64;
         self.dice.roll() % (length / unit + 1) * unit
     }
@@ -207,12 +210,12 @@ impl SimStorage {
     /// An empty disk whose interleavings and losses follow from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(
-            Arc::new(Mutex::new(Disk {
+            Arc::new(Mutex::new(Machine {
                 files: BTreeMap::new(),
                 removed: BTreeMap::new(),
                 capacity: BTreeMap::new(),
                 broken: BTreeSet::new(),
-                keep: false,
+                keep_files: false,
                 dice: Dice(seed),
                 operations: 0,
                 fail_at: BTreeMap::new(),
@@ -231,15 +234,14 @@ impl SimStorage {
         Self(Arc::clone(&self.0), name.to_owned(), self.2)
     }
 
-    /// The disk as this life of the process has it: a task of it that outlives the crash can do
-    /// nothing any more.
+    /// The disk for this life of the process: a task that outlives a crash cannot change it.
     #[must_use]
     pub fn this_life(&self) -> Self {
         Self(Arc::clone(&self.0), self.1.clone(), Some(self.life()))
     }
 
-    /// In which life an operation is asked for.
-    fn life_in(&self, disk: &Disk) -> u64 {
+    /// The life that an operation belongs to.
+    fn life_in(&self, disk: &Machine) -> u64 {
         self.2.unwrap_or(disk.life)
     }
 
@@ -248,7 +250,7 @@ impl SimStorage {
         self.0.lock().capacity.insert(self.1.clone(), bytes);
     }
 
-    /// From now on every operation of this disk fails, or none does.
+    /// Sets whether every operation of this disk fails.
     pub fn set_broken(&self, broken: bool) {
         let mut machine = self.0.lock();
         if broken {
@@ -258,9 +260,9 @@ impl SimStorage {
         }
     }
 
-    /// From now on no file of this machine can be removed, or each can.
-    pub fn keep_files(&self, keep: bool) {
-        self.0.lock().keep = keep;
+    /// Sets whether removals of files fail on this machine.
+    pub fn keep_files(&self, keep_files: bool) {
+        self.0.lock().keep_files = keep_files;
     }
 
     fn full_name(&self, name: &str) -> String {
@@ -275,16 +277,16 @@ impl SimStorage {
         self.0.lock().operations
     }
 
-    /// Which life of the process this is: raised by every crash.
+    /// The number of this life of the process; every crash increases it.
     pub fn life(&self) -> u64 {
         self.0.lock().life
     }
 
-    /// Counts an operation of something that lives and dies with the disks, an index, say.
+    /// Counts an operation of a component that shares the process's life, such as an index.
     /// `Ok(true)`: it is the last one of this life, and has no effect.
     ///
     /// # Errors
-    /// When the process of that life has died, or the operation is to fail.
+    /// If the process of that life has died, or the operation is set to fail.
     pub fn step(&self, life: u64) -> io::Result<bool> {
         self.0.lock().begin(life, &self.1)
     }
@@ -294,7 +296,7 @@ impl SimStorage {
         self.0.lock().fail_at.insert(n, kind);
     }
 
-    /// The `n`-th operation takes effect in part or not, and nothing after it does.
+    /// The process dies in the `n`-th operation, which takes effect in part or not at all.
     pub fn die_at(&self, n: u64) {
         self.0.lock().die_at = Some(n);
     }
@@ -304,8 +306,8 @@ impl SimStorage {
         self.0.lock().dead
     }
 
-    /// Ends this life of the process, with the power's if `power_loss`: files opened before do
-    /// nothing any more. The next store finds what the fault model leaves.
+    /// Ends this life of the process, with a loss of power if `power_loss`: files opened before
+    /// fail from now on. The next store finds what the fault model leaves.
     pub fn crash(&self, power_loss: bool, seed: u64) {
         let mut disk = self.0.lock();
         disk.dice = Dice(seed);
@@ -326,7 +328,7 @@ impl SimStorage {
         names.collect()
     }
 
-    /// Bytes that a file takes of its disk.
+    /// Bytes that a file occupies on its disk.
     pub fn held(&self, name: &str) -> Option<u64> {
         let name = self.full_name(name);
         self.0.lock().files.get(&name).map(SimFile::held)
@@ -380,7 +382,7 @@ impl Storage for SimStorage {
         let mut disk = self.0.lock();
         let life = self.life_in(&disk);
         let last = disk.begin(life, &self.1)?;
-        if disk.keep {
+        if disk.keep_files {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let name = self.full_name(name);
@@ -424,10 +426,10 @@ struct SimHandle {
 }
 
 impl SimHandle {
-    /// Lets others go first for a few turns.
+    /// Yields a few times first, so that other tasks run.
     fn later<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Disk, u64, &str) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut Machine, u64, &str) -> io::Result<T> + Send + 'static,
     ) -> BoxFuture<io::Result<T>> {
         let (disk, name, life) = (self.disk.clone(), self.name.clone(), self.life);
         let turns = disk.0.lock().dice.roll() % 4;
@@ -466,7 +468,7 @@ impl StorageFile for SimHandle {
     }
 
     fn sync(&self) -> BoxFuture<io::Result<()>> {
-        self.later(Disk::sync)
+        self.later(Machine::sync)
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
@@ -496,7 +498,11 @@ impl StorageFile for SimHandle {
     fn punch(&self, at: u64, length: u64) -> io::Result<()> {
         let mut disk = self.disk.0.lock();
         let last = disk.begin(self.life, disk_of(&self.name))?;
-        let length = if last { disk.part(length) } else { length };
+        let length = if last {
+            disk.torn_length(length)
+        } else {
+            length
+        };
         let file = disk.file(&self.name)?;
         file.now.punch(at, length);
         file.unsynced.push(Change::Punch(at, length));
@@ -506,7 +512,11 @@ impl StorageFile for SimHandle {
     fn fill(&self, at: u64, length: u64) -> io::Result<()> {
         let mut disk = self.disk.0.lock();
         let last = disk.begin(self.life, disk_of(&self.name))?;
-        let length = if last { disk.part(length) } else { length };
+        let length = if last {
+            disk.torn_length(length)
+        } else {
+            length
+        };
         let more = disk.file(&self.name)?.now.without_place(at, length);
         if more > 0 && disk.used(&self.name) + more > disk.capacity_of(&self.name) {
             return Err(io::ErrorKind::StorageFull.into());

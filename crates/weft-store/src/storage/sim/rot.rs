@@ -1,5 +1,5 @@
-//! Bit rot of a simulated disk: what was stored changes, and neither a crash nor a loss of power
-//! brings it back.
+//! Bit rot of a simulated disk: stored bytes change, and neither a crash nor a loss of power
+//! restores them.
 
 use super::{Change, Content, SimStorage};
 use crate::pool::BLOCK;
@@ -23,8 +23,7 @@ impl SimStorage {
         true
     }
 
-    /// The numbers of the blocks of 4 KiB of a file that hold anything; none if there is no such
-    /// file.
+    /// The numbers of a file's 4 KiB blocks that are not all zeros; none if there is no such file.
     pub fn blocks(&self, name: &str) -> Vec<u64> {
         let disk = self.0.lock();
         let Some(file) = disk.files.get(&self.full_name(name)) else {
@@ -35,8 +34,8 @@ impl SimStorage {
         blocks.map(|(number, _)| *number).collect()
     }
 
-    /// Turns a bit of a file over behind the store's back, wherever the disk has the byte: also in
-    /// what it was given and did not sync. False when the file does not hold it.
+    /// Flips a bit of a file behind the store's back, also in writes that are not synced yet. False
+    /// when the file does not have the byte.
     pub fn flip(&self, name: &str, byte: u64, bit: u8) -> bool {
         let mut disk = self.0.lock();
         let Ok(file) = disk.file(&self.full_name(name)) else {
