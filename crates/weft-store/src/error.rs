@@ -335,3 +335,214 @@ impl From<weft_kv::KvError> for StoreError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_layout::{CellIndex, FileId};
+
+    use super::*;
+
+    /// One error of each variant with texts that its message must contain. The `match` makes a new
+    /// variant fail to compile until it is in the list.
+    #[allow(clippy::too_many_lines)] // a list
+    fn samples() -> Vec<(StoreError, Vec<&'static str>)> {
+        let key = ForkKey {
+            file: FileId(7001),
+            cell: CellIndex(13),
+            fork: ForkName::data(),
+        };
+        let (file, cell, fork) = (key.file, key.cell, key.fork.clone());
+        let place = ["7001", "13", "data"];
+        let with = |more: &[&'static str]| [&place[..], more].concat();
+        let text = |text: &str| text.to_owned();
+        let (named, other) = (ChunkName::of(b"a"), ChunkName::of(b"b"));
+        let bad_checksum = StoreError::BadChecksum {
+            file,
+            cell,
+            fork: fork.clone(),
+            chunk: 501,
+            at: 6,
+            block: 909,
+            disk: 3,
+            expected: 0xaaaa,
+            found: 0xbbbb,
+        };
+        let lost = StoreError::Lost {
+            file,
+            cell,
+            fork: fork.clone(),
+            range: 100..250,
+        };
+        let unproven = StoreError::Unproven {
+            file,
+            cell,
+            fork: fork.clone(),
+            range: 100..250,
+        };
+        let disk_failed = StoreError::DiskFailed {
+            file,
+            cell,
+            fork,
+            chunk: 501,
+            at: 6,
+            block: 909,
+            disk: 3,
+            shown: text("disk 3 (/mnt/b)"),
+            reason: text("input/output error"),
+        };
+        let all = vec![
+            (
+                bad_checksum,
+                with(&["501", "909", "0x0000aaaa", "0x0000bbbb"]),
+            ),
+            (lost, with(&["100..250"])),
+            (unproven, with(&["100..250"])),
+            (StoreError::memory(&key, 501, 6, true), with(&["501"])),
+            (StoreError::memory(&key, 501, 6, false), with(&["501"])),
+            (
+                disk_failed,
+                with(&["disk 3 (/mnt/b)", "501", "909", "input/output error"]),
+            ),
+            (
+                StoreError::Disk {
+                    path: text("/mnt/b"),
+                    reason: text("it is not empty"),
+                },
+                vec!["/mnt/b", "it is not empty"],
+            ),
+            (
+                StoreError::NoSpace {
+                    needed: 8192,
+                    available: 4096,
+                },
+                vec!["8192", "4096"],
+            ),
+            (
+                StoreError::IndexFull {
+                    reason: text("no space for a table"),
+                },
+                vec!["no space for a table"],
+            ),
+            (StoreError::Stale { file }, vec!["7001"]),
+            (
+                StoreError::NoCheckpoint { file, number: 4 },
+                vec!["7001", "4"],
+            ),
+            (
+                StoreError::ChunkMismatch {
+                    file,
+                    fixed: 65_536,
+                    given: 4096,
+                },
+                vec!["7001", "65536", "4096"],
+            ),
+            (
+                StoreError::WrongName {
+                    given: named,
+                    found: other,
+                },
+                Vec::new(),
+            ),
+            (StoreError::BadChunkSize { given: 17 }, vec!["17"]),
+            (
+                StoreError::PastLimit {
+                    offset: 11,
+                    length: 22,
+                },
+                vec!["11", "22"],
+            ),
+            (
+                StoreError::io("open", "data", &io::Error::from_raw_os_error(libc::EACCES)),
+                vec!["open", "data"],
+            ),
+            (
+                StoreError::Locked {
+                    path: text("/srv/lock"),
+                },
+                vec!["/srv/lock"],
+            ),
+            (
+                StoreError::Corrupt {
+                    what: "a file's record",
+                    at: text("key 07"),
+                },
+                vec!["a file's record", "key 07"],
+            ),
+            (
+                StoreError::LogDamaged {
+                    file: text("log.000000000004"),
+                    at: 77,
+                    what: "this is not a frame",
+                    first: 9,
+                },
+                vec!["log.000000000004", "77", "this is not a frame", "9"],
+            ),
+            (
+                StoreError::Version {
+                    what: "a frame of the log",
+                    found: 9,
+                    known: 2,
+                },
+                vec!["a frame of the log", "9", "2"],
+            ),
+            (
+                StoreError::Index {
+                    reason: text("a table is damaged"),
+                },
+                vec!["a table is damaged"],
+            ),
+            (
+                StoreError::SyncFailed {
+                    doing: "sync",
+                    reason: text("input/output error"),
+                },
+                vec!["sync", "input/output error"],
+            ),
+            (StoreError::Closed, Vec::new()),
+        ];
+        for (error, _) in &all {
+            match error {
+                StoreError::BadChecksum { .. }
+                | StoreError::Lost { .. }
+                | StoreError::Unproven { .. }
+                | StoreError::Memory { .. }
+                | StoreError::DiskFailed { .. }
+                | StoreError::Disk { .. }
+                | StoreError::NoSpace { .. }
+                | StoreError::IndexFull { .. }
+                | StoreError::Stale { .. }
+                | StoreError::NoCheckpoint { .. }
+                | StoreError::ChunkMismatch { .. }
+                | StoreError::WrongName { .. }
+                | StoreError::BadChunkSize { .. }
+                | StoreError::PastLimit { .. }
+                | StoreError::Io { .. }
+                | StoreError::Locked { .. }
+                | StoreError::Corrupt { .. }
+                | StoreError::LogDamaged { .. }
+                | StoreError::Version { .. }
+                | StoreError::Index { .. }
+                | StoreError::SyncFailed { .. }
+                | StoreError::Closed => {}
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn messages_start_in_lower_case_end_without_a_stop_and_name_their_values() {
+        for (error, values) in samples() {
+            let message = error.to_string();
+            let first = message.chars().next().unwrap();
+            assert!(!first.is_uppercase(), "{message}");
+            assert!(
+                !message.ends_with('.') && !message.contains('\n'),
+                "{message}"
+            );
+            assert!(!message.contains("  "), "{message}");
+            for value in values {
+                assert!(message.contains(value), "{value} is not in: {message}");
+            }
+        }
+    }
+}

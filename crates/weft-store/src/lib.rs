@@ -14,22 +14,22 @@
 //! 4. Bytes that do not match their checksum are never returned
 //!    (`a_wrong_block_is_a_typed_error_and_never_wrong_bytes`).
 //!
-//! Rooms, lowest first. A room imports only from rooms above it in this list, and `./check` sees to
-//! it:
+//! Modules, lowest first. A module imports only from modules above it in this list, and `./check`
+//! enforces it. Each `mod.rs` names what its module owns, its invariants and its calls.
 //!
-//! | room | owns |
+//! | module | owns |
 //! | --- | --- |
-//! | `key`, `error`, `config`, `counters`, `finding`, `limits`, `signals` | the words that all rooms share |
-//! | `pool`, `storage`, `record` | memory; the seam to files and devices; durable bytes |
-//! | `log`, `space`, `disk` | segment files and the frames on their way there; free blocks; which disk has which number |
-//! | `pages`, `forks`, `cache` | what memory has of a chunk; names, lengths and derivation; what stays in memory |
-//! | `doubt`, `index` | what is not proven; what the index lacks |
-//! | `state` | the parts above under one lock, and the rules that touch several of them |
-//! | `engine` | the open store: the state, its locks, its bounds, who may go on |
-//! | `paging`, `provision`, `commit`, `io`, `files` | nothing: operations over the engine |
-//! | `upkeep`, `recovery` | nothing: scrub, check and repair; opening and rescue |
+//! | `key`, `error`, `config`, `counters`, `finding`, `limits`, `signals` | the vocabulary of all modules; wake-ups of the background task |
+//! | `pool`, `storage`, `record` | aligned memory; the seam to files and devices; durable bytes |
+//! | `log`, `space`, `disk` | segment files and the queue of frames; free blocks; the numbers and states of disks |
+//! | `pages`, `forks`, `cache` | chunks in memory and their pages; names, lengths and derivation; eviction, dirty chunks, access history |
+//! | `doubt`, `index` | unproven bytes; the differences from the index |
+//! | `state` | the components above under one lock, and the rules that involve several of them |
+//! | `engine` | the open store: the state, its locks and bounds, admission |
+//! | `paging`, `provision`, `commit`, `io`, `files` | nothing: operations on the engine |
+//! | `upkeep`, `recovery` | nothing: scrub, check and repair; opening and recovery |
 //!
-//! Deliberately absent: redundancy between the disks of a store; that is for layouts to give.
+//! Deliberately absent: redundancy between the disks of a store; layouts provide it.
 
 mod cache;
 mod commit;

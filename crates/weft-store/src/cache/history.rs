@@ -14,29 +14,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
+use crate::limits::{
+    DISORDER, FETCH_SLOTS, HISTORIES_MAX, HISTORY_SLOTS, PREFETCH_SLOTS_MAX, RECENT_AGE,
+    RECENT_READS, SEQUENCE_MIN, SEQUENCES_MAX, SKEW,
+};
 use crate::record::ForkId;
-
-/// Slots that a history remembers.
-const HISTORY_SLOTS: usize = 256;
-/// Slots of one fetch, aligned to multiples where that is not much shorter: 1 MiB, one operation of
-/// a disk if the fork is contiguous there.
-pub(crate) const FETCH_SLOTS: u64 = 16;
-/// Most slots prefetched ahead of a read: 8 MiB.
-pub(crate) const PREFETCH_SLOTS_MAX: u64 = 128;
-/// Shortest sequence, in slots: a shorter one may be chance.
-const SEQUENCE_MIN: u64 = 2;
-/// Most reads of other slots between one slot and the next: so many sequences can be interleaved.
-const SKEW: u64 = 16;
-/// The same if the next slot was read first: clients of one sequence can be that far out of step.
-const DISORDER: u64 = 8;
-/// Sequences of a fork whose prefetched ends are remembered.
-const HEADS: usize = 16;
-/// Forks with a history; those that were read last.
-const FORKS: usize = 2048;
-/// How many sequential reads decide how many forks are read sequentially at a time, and after how
-/// many reads they expire.
-const RECENT_READS: usize = 1024;
-const RECENT_AGE: u64 = 4096;
 
 /// Bounds of a fetch, in slots.
 #[derive(Clone, Copy, Debug)]
@@ -129,11 +111,13 @@ impl AccessHistory {
         let own = (0..self.heads.len()).filter(|n| near.contains(&self.heads[*n].fetched));
         let own = own.min_by_key(|n| self.heads[*n].fetched.abs_diff(next));
         let n = own.unwrap_or_else(|| {
-            if self.heads.len() < HEADS {
+            if self.heads.len() < SEQUENCES_MAX {
                 self.heads.push(Head::default());
                 return self.heads.len() - 1;
             }
-            let oldest = (0..HEADS).min_by_key(|n| self.heads[*n].at).unwrap_or(0);
+            let oldest = (0..SEQUENCES_MAX)
+                .min_by_key(|n| self.heads[*n].at)
+                .unwrap_or(0);
             self.heads[oldest] = Head::default();
             oldest
         });
@@ -202,9 +186,9 @@ impl AccessHistories {
         }
         self.now += 1;
         self.forget_old_reads();
-        if self.forks.len() >= FORKS && !self.forks.contains_key(&id) {
+        if self.forks.len() >= HISTORIES_MAX && !self.forks.contains_key(&id) {
             let mut times: Vec<u64> = self.forks.values().map(|(_, at)| *at).collect();
-            let (_, middle, _) = times.select_nth_unstable(FORKS / 2);
+            let (_, middle, _) = times.select_nth_unstable(HISTORIES_MAX / 2);
             self.forks.retain(|_, (_, at)| *at > *middle);
         }
         let (history, at) = self.forks.entry(id).or_default();
@@ -281,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sequence_of_many_clients_is_one() {
+    fn many_clients_form_one_sequence() {
         // Four clients, each its quarter of every stripe, in turn and out of step.
         let turns = (0..50).flat_map(|stripe| [2, 0, 3, 1].map(|client| stripe * 4 + client));
         let all = fetched(turns);
@@ -307,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_short_fork_all_of_which_was_read_once_chance_fetches_little() {
+    fn random_reads_of_a_short_fork_fetch_little() {
         let mut state = 1_u64;
         for length in [60, 120, 500] {
             let mut random = || {
@@ -323,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_side_by_side_are_fetched_each_by_itself() {
+    fn interleaved_sequences_are_prefetched_separately() {
         for streams in [2, 4, 8, 16] {
             let turns = (0..200).flat_map(|n| (0..streams).map(move |s| s * 10_000 + n));
             let all = fetched(turns);
@@ -390,12 +374,12 @@ mod tests {
         let mut histories = AccessHistories::default();
         let reach = PrefetchBounds { end: 1000, ..FAR };
         for slot in 0..4 {
-            for id in 1..FORKS as u64 + 100 {
+            for id in 1..HISTORIES_MAX as u64 + 100 {
                 histories.read(ForkId(id), slot..slot + 1, reach);
                 // Read all the time.
                 histories.read(ForkId(0), 500..501, reach);
             }
-            assert!(histories.forks.len() <= FORKS);
+            assert!(histories.forks.len() <= HISTORIES_MAX);
             assert!(histories.forks.contains_key(&ForkId(0)));
         }
         assert_eq!(
@@ -426,12 +410,12 @@ mod tests {
             "{}",
             histories.sequential_forks()
         );
-        assert!(histories.recent.len() <= RECENT_READS && histories.forks.len() <= FORKS);
+        assert!(histories.recent.len() <= RECENT_READS && histories.forks.len() <= HISTORIES_MAX);
     }
 
     proptest! {
         #[test]
-        fn a_fetch_lies_ahead_of_what_is_read_and_is_bounded(
+        fn a_fetch_is_ahead_of_the_read_and_bounded(
             reads in prop::collection::vec((0_u64..300, 1_u64..200, 0_u64..200, 0_u64..200), 1..300),
         ) {
             let mut history = AccessHistory::default();

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_read_by_one_at_a_time() {
+    fn a_block_is_read_by_one_call_at_a_time() {
         let reads = ReadsInFlight::default();
         let first = reads.begin(Place(10), 5).ok().unwrap();
         for (start, blocks) in [(10, 1), (14, 3), (5, 6), (0, 40)] {

@@ -16,6 +16,6 @@ mod in_flight;
 mod residency;
 
 pub(crate) use dirty::Dirty;
-pub(crate) use history::{FETCH_SLOTS, PrefetchBounds};
+pub(crate) use history::PrefetchBounds;
 pub(crate) use in_flight::ReadsInFlight;
 pub(crate) use residency::Residency;

@@ -10,16 +10,11 @@ use std::ops::Range;
 use super::history::{AccessHistories, PrefetchBounds};
 use crate::config::CacheRules;
 use crate::forks::Forks;
+use crate::limits::{SCAN_INTERVAL, SCAN_MAX};
 use crate::pages::{Chunk, Page, SLOT};
 use crate::pool::BLOCK;
 use crate::record::ForkId;
 
-/// Pages and entries in a row that must stay, after which an eviction ends: if most of the cache is
-/// dirty or not in the index yet, a scan of all of it would cost each write milliseconds.
-const SCAN_MAX: usize = 512;
-/// Bytes by which the cache grows before the next scan after one without success: eight entries are
-/// scanned per block, which adds at most two to the clock.
-const SCAN_INTERVAL: u64 = (SCAN_MAX / 8 * BLOCK) as u64;
 /// The clock's mark for a chunk's entry instead of a page.
 const ENTRY: u32 = u32::MAX;
 

@@ -17,13 +17,11 @@ use crate::engine::{IndexBudget, Inner, Store, detached};
 use crate::error::StoreError;
 use crate::forks::Checkpoint;
 use crate::index::{Application, IndexBatches, RemovedFork};
+use crate::limits::REMOVAL_STEPS;
 use crate::record::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkRecord, META, STORE_KEY,
 };
 use crate::state::{IndexEntry, StoreState};
-
-/// Most steps of a removal in one application.
-const REMOVAL_STEPS: usize = 16;
 
 impl Inner {
     /// Brings everything logged before the call into the index and removes its segments.

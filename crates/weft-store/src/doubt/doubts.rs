@@ -1,20 +1,16 @@
-//! Bytes of which nobody can prove that they are as they were last acknowledged:
-//! `docs/design/0024-losses.md`.
+//! Bytes that are not proven to be as they were last acknowledged: `docs/design/0024-losses.md`.
 //!
-//! A repair that cuts a damaged log puts forks in *doubt*: those that frames which went may have
-//! touched. The bytes stay where they are, hidden: a read of any is an error, until they are
-//! written, cut off, rolled back or accepted. (A clearing says nothing: there may be fewer bytes
-//! than are hidden.) So nothing below the read knows of doubt, and accepting shows what was there
-//! when the log was cut.
+//! A repair that truncates a damaged log puts forks in *doubt*: those that lost frames may have
+//! touched. Their bytes stay in place but hidden: reading them is an error until they are written,
+//! truncated, rolled back or accepted. (A clear proves nothing: the fork may have fewer bytes than
+//! are hidden.) So only reads know of doubt, and accepting shows the bytes as of the repair.
 //!
-//! Doubt is a set of ranges of bytes for each fork. Every item of the log that says what bytes are
-//! takes from it when it takes effect and again when it is replayed, so the log needs no items for
+//! Doubt is a set of byte ranges for each fork. Every log item that determines bytes removes them
+//! from the set when it takes effect, and again when it is replayed, so the log needs no items for
 //! that. Invariants:
-//! 1. What is in doubt of a fork is at most what was in doubt when the log was cut: it only shrinks
-//!    until the next repair.
-//! 2. A fork that a checkpoint keeps gets into doubt only as part of a fork that was in doubt when
-//!    the checkpoint was made.
-//! 3. What derives from a fork is in doubt as that is.
+//! 1. A fork's doubt only shrinks between repairs.
+//! 2. A checkpoint fork is in doubt only if its fork was when the checkpoint was made.
+//! 3. A fork that derives from another starts with its doubt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -24,17 +20,17 @@ use weft_layout::FileId;
 use crate::key::Run;
 use crate::record::{AbsentRecord, DoubtRecord, ForkId, META, Ranges, TrustRecord};
 
-/// What is in doubt of a store.
+/// All doubt of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     forks: BTreeMap<ForkId, Ranges>,
-    /// A fork of a file before this one that is not there may have been there, except of files that
-    /// are trusted.
+    /// Forks of files before this one that do not exist may have existed, except in trusted files.
     absent: Option<FileId>,
     trusted: BTreeSet<FileId>,
-    /// Checkpoints that were made while that was so.
+    /// Checkpoints made while that was so.
     unsure: BTreeSet<(FileId, u64)>,
-    /// What of this differs from the index.
+    /// The entries of `forks` that differ from the index; the fields below say the same of the
+    /// others.
     changed: BTreeSet<ForkId>,
     changed_files: BTreeSet<FileId>,
     changed_unsure: BTreeSet<(FileId, u64)>,
@@ -45,27 +41,27 @@ pub(crate) struct Doubts {
 type Change = (weft_kv::Space, Vec<u8>, Option<Vec<u8>>);
 
 impl Doubts {
-    /// Takes in what the index has of a fork.
+    /// Loads a fork's doubt from the index.
     pub(crate) fn load(&mut self, id: ForkId, ranges: Ranges) {
         self.forks.insert(id, ranges);
     }
 
-    /// The index says that forks of files before this one which are not there are in doubt.
+    /// Loads from the index that absent forks of files before this one are in doubt.
     pub(crate) fn load_absent(&mut self, below: FileId) {
         self.absent = Some(below);
     }
 
-    /// The index says that a file is trusted all the same.
+    /// Loads from the index that a file is trusted.
     pub(crate) fn load_trusted(&mut self, file: FileId) {
         self.trusted.insert(file);
     }
 
-    /// The index says that a checkpoint was made while forks were in doubt that are not there.
+    /// Loads from the index that a checkpoint was made while absent forks were in doubt.
     pub(crate) fn load_unsure(&mut self, file: FileId, number: u64) {
         self.unsure.insert((file, number));
     }
 
-    /// What differs from the index, as changes of it; it does not any more.
+    /// Takes the differences from the index, as changes of it.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         let forks = std::mem::take(&mut self.changed);
         let forks = forks.into_iter().map(|id| {
@@ -107,19 +103,19 @@ impl Doubts {
         self.set(id, ranges);
     }
 
-    /// What is in doubt of a fork.
+    /// A fork's doubt.
     pub(crate) fn ranges(&self, id: ForkId) -> Option<&Ranges> {
         self.forks.get(&id)
     }
 
-    /// A fork is gone.
+    /// A fork is removed, or trusted.
     pub(crate) fn forget(&mut self, id: ForkId) {
         if self.forks.remove(&id).is_some() {
             self.changed.insert(id);
         }
     }
 
-    /// A fork derives from another, with all its doubt.
+    /// A fork derives from another and gets its doubt.
     pub(crate) fn derive(&mut self, id: ForkId, parent: ForkId) {
         match self.forks.get(&parent).cloned() {
             Some(ranges) => self.set(id, ranges),
@@ -127,14 +123,14 @@ impl Doubts {
         }
     }
 
-    /// A fork was made that was not there.
+    /// A fork was created that did not exist.
     pub(crate) fn made(&mut self, id: ForkId, file: FileId) {
         if self.doubts_absent(file) {
             self.set(id, Ranges::all());
         }
     }
 
-    /// A checkpoint was made of a file: what it does not have is in doubt as it is in the file.
+    /// A checkpoint of a file was made: forks that it lacks are in doubt as in the file.
     pub(crate) fn kept(&mut self, file: FileId, number: u64) {
         if self.doubts_absent(file) {
             self.unsure.insert((file, number));
@@ -142,7 +138,7 @@ impl Doubts {
         }
     }
 
-    /// A checkpoint is gone, or a whole file's are.
+    /// Checkpoints are removed or trusted.
     fn sure(&mut self, of: impl Fn(&(FileId, u64)) -> bool) {
         let gone: Vec<_> = self.unsure.iter().copied().filter(of).collect();
         for checkpoint in gone {
@@ -151,12 +147,12 @@ impl Doubts {
         }
     }
 
-    /// Whether forks of a file that are not there may have been.
+    /// Whether absent forks of a file may have existed.
     pub(crate) fn doubts_absent(&self, file: FileId) -> bool {
         self.absent.is_some_and(|below| file < below) && !self.trusted.contains(&file)
     }
 
-    /// Whether a fork that is not there, in a file or a checkpoint of it, may have been.
+    /// Whether an absent fork of a file, or of a checkpoint of it, may have existed.
     pub(crate) fn hides(&self, file: FileId, checkpoint: Option<u64>) -> bool {
         match checkpoint {
             Some(number) => self.unsure.contains(&(file, number)),
@@ -164,7 +160,7 @@ impl Doubts {
         }
     }
 
-    /// These bytes of a fork are what was just said.
+    /// These bytes of a fork are proven: an item of the log determines them.
     pub(crate) fn prove(&mut self, id: ForkId, bytes: &Range<u64>) {
         let Some(ranges) = self.forks.get_mut(&id) else {
             return;
@@ -177,11 +173,11 @@ impl Doubts {
         }
     }
 
-    /// As [`Doubts::prove`], of pieces.
+    /// As [`Doubts::prove`], for pieces.
     pub(crate) fn prove_runs(&mut self, id: ForkId, runs: &[Run]) {
         for run in runs {
             for n in 0..run.count {
-                // Often none is left after the first few.
+                // Often no doubt is left after the first few.
                 if !self.forks.contains_key(&id) {
                     return;
                 }
@@ -201,17 +197,17 @@ impl Doubts {
         self.absent.is_some() || !self.forks.is_empty() || !self.unsure.is_empty()
     }
 
-    /// Forks that are not there may have been, of files before this one.
+    /// Absent forks of files before this one may have existed.
     pub(crate) fn absent(&self) -> Option<FileId> {
         self.absent
     }
 
-    /// Checkpoints that were made while that was so.
+    /// Checkpoints made while that was so.
     pub(crate) fn unsure(&self) -> impl Iterator<Item = (FileId, u64)> {
         self.unsure.iter().copied()
     }
 
-    /// The forks of which something is in doubt.
+    /// The forks with doubt.
     pub(crate) fn forks(&self) -> impl Iterator<Item = (ForkId, &Ranges)> {
         self.forks.iter().map(|(id, ranges)| (*id, ranges))
     }
@@ -240,7 +236,7 @@ impl Doubts {
             self.set(id, Ranges::all());
         }
         self.changed_files.append(&mut self.trusted);
-        // Those that there are now are as they were made.
+        // Checkpoints that exist now are complete.
         self.sure(|_| true);
         self.absent = self.absent.max(Some(below));
         self.changed_all = true;

@@ -1,20 +1,20 @@
-//! Chunks whose entries were seen with a lost block.
+//! Chunks with lost blocks.
 
 use std::collections::BTreeSet;
 
 use crate::record::ForkId;
 
-/// Chunks whose entries may say that blocks are lost.
+/// Chunks whose entries may have lost blocks.
 #[derive(Debug, Default)]
 pub(crate) struct LossyChunks(BTreeSet<(ForkId, u64)>);
 
 impl LossyChunks {
-    /// A chunk's entry says that a block is lost.
+    /// A chunk's entry has a lost block.
     pub(crate) fn insert(&mut self, id: ForkId, n: u64) {
         self.0.insert((id, n));
     }
 
-    /// A chunk's entry says so no more.
+    /// A chunk's entry has no lost block.
     pub(crate) fn remove(&mut self, id: ForkId, n: u64) {
         self.0.remove(&(id, n));
     }

@@ -1,7 +1,9 @@
-//! What is not proven: bytes that a damaged log or an older copy puts in doubt, and which forks the
+//! Unproven data: bytes that a damaged log or an older copy puts in doubt, and the forks that the
 //! last frames touched, so that damage of a frame puts few files in doubt.
 //!
-//! Owns both sets; `docs/design/0024-losses.md` has the rules.
+//! Owns the doubt of each fork ([`Doubts`]), the touched forks ([`Touches`]), and the chunks with
+//! lost blocks ([`LossyChunks`]). Invariant: doubt only shrinks between repairs. The rules are in
+//! `docs/design/0024-losses.md`.
 
 mod doubts;
 mod lossy;

@@ -1,37 +1,31 @@
-//! Which forks the frames of a log touched, said again in later frames: so what a frame that cannot
-//! be read any more may have done is bounded (`docs/design/0024-losses.md`).
+//! The forks that the frames of a log touched, reported in later frames: this bounds what an
+//! unreadable frame may have changed (`docs/design/0024-losses.md`).
 //!
-//! Each `Synced` frame says it of the frames since the last one, and so does a frame of its own
-//! after 32 KiB of others. The first one in a new segment says it once more of all frames since the
-//! one before that: damage in one place does not take both. Touched is a fork whose bytes, length
-//! or being changed as its readers see it. What moves bytes (flushes, checkpoints, merges) touches
-//! nothing.
+//! Each `Synced` frame reports on the frames since the last report, and so does a separate frame
+//! after 32 KiB of others. The first report in a new segment covers all frames since the first
+//! report of the segment before, so damage in one place does not destroy both. A fork is touched if
+//! its bytes, its length or its existence changed for readers. Moving bytes (flushes, checkpoints,
+//! merges) touches nothing.
 
 use std::collections::BTreeSet;
 
 use crate::key::{ADDRESSED, ForkKey};
+use crate::limits::{TOUCHED_FORKS_MAX, TOUCHED_INTERVAL};
 use crate::record::ForkId;
 
-/// Bytes of frames after which it is said without a sync. The fewer frames one is about, the fewer
-/// files are in doubt for one that is damaged; of 60 bytes each, these are a five-hundredth of the
-/// log.
-const REPORT_BYTES: u64 = 32 << 10;
-/// Forks of one window that are remembered; of more it says "any".
-const FORKS_MAX: usize = 65_536;
-
-/// Frames from one on, and the forks that they touched.
+/// A span of frames, and the forks that they touched.
 #[derive(Debug, Default)]
 pub(crate) struct TouchedSpan {
     /// The first frame.
     from: u64,
     forks: BTreeSet<ForkId>,
-    /// Names whose forks went.
+    /// Names whose forks were removed.
     gone: BTreeSet<ForkKey>,
     any: bool,
 }
 
 impl TouchedSpan {
-    /// The first frame of the window.
+    /// The first frame of the span.
     pub(crate) fn from(&self) -> u64 {
         self.from
     }
@@ -52,7 +46,7 @@ impl TouchedSpan {
     }
 
     fn is_full(&mut self) -> bool {
-        if self.forks.len() + self.gone.len() >= FORKS_MAX {
+        if self.forks.len() + self.gone.len() >= TOUCHED_FORKS_MAX {
             self.any = true;
             self.forks.clear();
             self.gone.clear();
@@ -80,20 +74,20 @@ impl TouchedSpan {
     }
 }
 
-/// What was touched since it was last said.
+/// The forks touched since the last reports.
 #[derive(Debug, Default)]
 pub(crate) struct Touches {
     recent: TouchedSpan,
-    /// Since the last frame that said it of a segment.
+    /// Since the last report that began a segment.
     wide: TouchedSpan,
-    /// That frame's segment.
+    /// The segment of the last report.
     segment: u64,
-    /// Bytes of frames since it was last said.
+    /// Bytes of frames since the last report.
     bytes: u64,
 }
 
 impl Touches {
-    /// Frames from this one on are noted.
+    /// Begins at this frame.
     pub(crate) fn begin(&mut self, from: u64) {
         self.recent.begin(from);
         self.wide.begin(from);
@@ -114,7 +108,7 @@ impl Touches {
         }
     }
 
-    /// A name has no fork any more.
+    /// A name lost its fork.
     pub(crate) fn gone(&mut self, key: &ForkKey) {
         if key.file != ADDRESSED {
             self.recent.gone(key);
@@ -122,14 +116,14 @@ impl Touches {
         }
     }
 
-    /// A frame of so many bytes was queued; whether it is time to say what was touched.
+    /// A frame was queued; returns whether a report is due.
     pub(crate) fn frame(&mut self, bytes: usize) -> bool {
         self.bytes += bytes as u64;
-        self.bytes > REPORT_BYTES
+        self.bytes > TOUCHED_INTERVAL
     }
 
-    /// Takes what the frames before `next` touched, one window or two; `segment`: where frame
-    /// `next` goes, if that is known.
+    /// Takes the reports on the frames before `next`, one or two; `segment`: where frame `next`
+    /// will be, if known.
     pub(crate) fn take(&mut self, segment: Option<u64>, next: u64) -> Vec<TouchedSpan> {
         let wide = segment.is_some_and(|segment| segment != self.segment);
         let recent = std::mem::take(&mut self.recent);
@@ -141,7 +135,8 @@ impl Touches {
             }
             self.wide.begin(next);
         }
-        // Frame `next` touches nothing, and cannot say so itself if it is the damaged one.
+        // Frame `next` is the report itself: it touches nothing, but a later report must cover it
+        // in case it is damaged.
         self.recent.begin(next);
         self.segment = segment.unwrap_or(self.segment);
         self.bytes = 0;

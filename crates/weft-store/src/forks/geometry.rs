@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_whole_blocks_and_what_is_left_at_its_ends() {
+    fn a_range_splits_into_whole_blocks_and_its_edges() {
         assert_eq!(cut(65536, 0..65536), (0..16, vec![]));
         assert_eq!(cut(65536, 10..20), (1..1, vec![(10, 20)]));
         let two = vec![(4000, 4096), (4096, 5000)];
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_of_a_fork_its_last_block_is_cleared_wholly() {
+    fn at_the_end_of_a_fork_its_last_block_is_cleared_as_a_whole() {
         assert_eq!(up_to(100, 1000, 65536), 100);
         assert_eq!(up_to(1000, 1000, 65536), 4096);
         assert_eq!(up_to(u64::MAX / 2, 70_000, 65536), 65536 + 8192);

@@ -1,4 +1,4 @@
-//! One application of the log: the batches that bring its changes into the index.
+//! One application of the log: the batches of its changes for the index.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,10 @@ use weft_kv::{Batch, OrderedKv};
 
 use super::changes::RemovedFork;
 use crate::error::StoreError;
+use crate::limits::INDEX_BATCH;
 use crate::record::ForkId;
 
-/// Changes in one batch of the index.
-const BATCH: usize = 1024;
-
-/// What goes into the index. The log keeps all of it until the index has it.
+/// Changes on their way to the index. The log retains all of them until the index has them.
 pub(crate) struct Application {
     batches: IndexBatches,
     chunks: Vec<(ForkId, u64)>,
@@ -25,15 +23,15 @@ pub(crate) struct Application {
 pub(crate) struct IndexBatches(VecDeque<Batch>);
 
 impl IndexBatches {
-    /// Adds a change behind the others.
+    /// Adds a change at the end.
     pub(crate) fn push(&mut self, change: (weft_kv::Space, Vec<u8>, Option<Vec<u8>>)) {
         match self.0.back_mut() {
-            Some(batch) if batch.changes.len() < BATCH => batch.changes.push(change),
+            Some(batch) if batch.changes.len() < INDEX_BATCH => batch.changes.push(change),
             _ => self.push_alone(change),
         }
     }
 
-    /// Adds a change as a batch of its own.
+    /// Adds a change as a separate batch.
     pub(crate) fn push_alone(&mut self, change: (weft_kv::Space, Vec<u8>, Option<Vec<u8>>)) {
         self.0.push_back(Batch {
             changes: vec![change],
@@ -42,7 +40,7 @@ impl IndexBatches {
 }
 
 impl Application {
-    /// An application of all frames up to `bound`; `logged`: what replaying them would have cost.
+    /// An application of all frames up to `bound`; `logged`: the cost of replaying them.
     pub(crate) fn new(
         batches: IndexBatches,
         chunks: Vec<(ForkId, u64)>,
@@ -59,7 +57,7 @@ impl Application {
         }
     }
 
-    /// The last frame that is in it.
+    /// The last frame in it.
     pub(crate) fn bound(&self) -> u64 {
         self.bound
     }
@@ -69,21 +67,21 @@ impl Application {
         self.logged
     }
 
-    /// The chunks whose entries it brings.
+    /// The chunks whose entries it contains.
     pub(crate) fn chunks(&self) -> &[(ForkId, u64)] {
         &self.chunks
     }
 
-    /// The removed forks that it is the first to know of.
+    /// The removed forks whose records it deletes.
     pub(crate) fn into_removed(self) -> Vec<RemovedFork> {
         self.removed
     }
 
-    /// Writes the batches to the index and syncs. What was not written is left: writing a batch
-    /// again changes nothing.
+    /// Writes the batches to the index and syncs. After an error the rest stays for the next call:
+    /// writing a batch twice changes nothing.
     ///
     /// # Errors
-    /// What the index refused; the batches written so far are gone from the application.
+    /// The error of the index; the batches written so far have left the application.
     pub(crate) fn write(&mut self, index: &dyn OrderedKv) -> Result<(), StoreError> {
         let IndexBatches(batches) = &mut self.batches;
         while let Some(batch) = batches.front() {

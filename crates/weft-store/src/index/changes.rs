@@ -1,4 +1,4 @@
-//! What memory and log have that the index does not.
+//! The changes that memory and log have and the index lacks.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -14,13 +14,13 @@ pub(crate) struct RemovedFork {
     key: ForkKey,
     /// Chunks whose blocks were freed when it was removed.
     pub(super) freed: HashSet<u64>,
-    /// All its blocks are free already: it was removed before the last opening.
+    /// All of its blocks are free already: it was removed before the last opening.
     pub(super) counted: bool,
     /// Blocks that are not free yet.
     pub(super) blocks: u64,
-    /// Its record has left the index.
+    /// Its record was deleted from the index.
     recorded: bool,
-    /// Its chunks before this one have.
+    /// Its chunks before this one were, too.
     pub(super) next: u64,
 }
 
@@ -38,7 +38,7 @@ impl RemovedFork {
         }
     }
 
-    /// A fork that was removed without blocks of its own.
+    /// A removed fork that owns no blocks.
     pub(crate) fn without_blocks(id: ForkId, key: ForkKey) -> Self {
         Self {
             counted: true,
@@ -51,18 +51,18 @@ impl RemovedFork {
         self.id
     }
 
-    /// The name that it had.
+    /// Its name before it was removed.
     pub(crate) fn key(&self) -> &ForkKey {
         &self.key
     }
 
-    /// Whether its record is still in the index; it counts as removed from there afterwards.
+    /// Whether its record is still in the index; afterwards it counts as deleted.
     pub(crate) fn take_record(&mut self) -> bool {
         !std::mem::replace(&mut self.recorded, true)
     }
 }
 
-/// What differs from the index.
+/// The differences from the index.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     files: BTreeSet<FileId>,
@@ -118,7 +118,7 @@ impl Changes {
         self.removed.push(removed);
     }
 
-    /// Removed forks that an application did not get rid of.
+    /// Queues removed forks again that an application did not finish.
     pub(crate) fn requeue_removed(&mut self, removed: Vec<RemovedFork>) {
         self.removed.extend(removed);
     }
@@ -141,8 +141,8 @@ impl Changes {
         }
     }
 
-    /// All blocks of removed forks are free already: an opening counts blocks after it has replayed
-    /// their removal.
+    /// Marks all blocks of removed forks free: an opening counts blocks after it has replayed
+    /// removals.
     pub(crate) fn mark_removed_counted(&mut self) {
         for removed in &mut self.removed {
             removed.counted = true;
@@ -154,7 +154,7 @@ impl Changes {
         !self.removed.is_empty()
     }
 
-    /// Blocks that come free when the removed forks leave the index.
+    /// Blocks that become free when the removed forks leave the index.
     pub(crate) fn removed_blocks(&self) -> u64 {
         let removed = self.removed.iter().filter(|removed| !removed.counted);
         removed.map(|removed| removed.blocks).sum()

@@ -1,8 +1,9 @@
-//! What the index lacks: changes that only memory and log have, and entries that are to be removed.
+//! The differences between memory and index: changes that only memory and log have, and entries to
+//! be deleted.
 //!
 //! Invariants:
-//! 1. Until an application has copied a change, the log keeps the frames that made it.
-//! 2. A removed fork leaves the index in parts of bounded size.
+//! 1. The log retains a frame until the index has its changes.
+//! 2. A removed fork leaves the index in steps of bounded size.
 
 mod application;
 mod changes;

@@ -1,10 +1,10 @@
-//! What leaves the index beside what was logged: chunks of removed forks, and of forks that are
-//! gone since the last opening.
+//! Deletions from the index that the log does not record: chunks of removed forks, and orphaned
+//! chunks of forks that were removed before the last opening.
 //!
-//! A removed fork's record goes with the application that first knows of its removal; its chunks
-//! follow in parts, so that what the index takes for that at a time is bounded. Killed in between,
-//! the rest are chunks of nobody: the next opening counts their blocks as free, and the application
-//! after it removes them.
+//! The application that contains a fork's removal deletes its record; its chunks follow in steps,
+//! so that the index needs bounded space for each. After a kill in between, the remaining chunks
+//! are orphans: the next opening counts their blocks as free, and the application after it deletes
+//! them.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -12,25 +12,23 @@ use weft_kv::{Batch, OrderedKv};
 
 use super::changes::RemovedFork;
 use crate::error::StoreError;
+use crate::limits::INDEX_BATCH;
 use crate::record::{CHUNKS, ChunkRecord};
 use crate::space::Extent;
 
-/// Changes in one batch of the index.
-const BATCH: usize = 1024;
-
-/// Entries that are to be removed.
+/// Entries to be deleted.
 #[derive(Default)]
 pub(crate) struct Removal {
     /// Forks that were removed.
     pub(crate) removed: Vec<RemovedFork>,
-    /// Keys of chunks whose forks are gone.
+    /// Keys of chunks whose forks do not exist.
     pub(crate) orphans: Vec<Vec<u8>>,
-    /// Blocks of entries that are removed, which is not synced.
+    /// Blocks of deleted entries whose deletion is not synced.
     freed: Vec<Extent>,
 }
 
 impl Removal {
-    /// Chunks of nobody.
+    /// The removal of orphaned chunks.
     pub(crate) fn of_orphans(orphans: Vec<Vec<u8>>) -> Self {
         Self {
             orphans,
@@ -42,8 +40,8 @@ impl Removal {
         self.removed.is_empty() && self.orphans.is_empty() && self.freed.is_empty()
     }
 
-    /// Removes at most so many entries, and syncs; returns the blocks that nobody has any more.
-    /// After an error it goes on where it was.
+    /// Deletes at most `most` entries and syncs; returns the freed blocks. After an error, the next
+    /// call continues.
     pub(crate) fn remove_some(
         &mut self,
         index: &dyn OrderedKv,
@@ -53,7 +51,7 @@ impl Removal {
         while left > 0
             && let Some(fork) = self.removed.last_mut()
         {
-            let most = BATCH.min(left);
+            let most = INDEX_BATCH.min(left);
             let removed = remove_chunks(index, fork, most, &mut self.freed)?;
             left -= removed;
             if removed < most {
@@ -61,7 +59,7 @@ impl Removal {
             }
         }
         while left > 0 && !self.orphans.is_empty() {
-            let keep = self.orphans.len().saturating_sub(BATCH.min(left));
+            let keep = self.orphans.len().saturating_sub(INDEX_BATCH.min(left));
             let keys = &self.orphans[keep..];
             let changes = keys.iter().map(|key| (CHUNKS, key.clone(), None));
             let changes: Vec<_> = changes.collect();
@@ -74,7 +72,7 @@ impl Removal {
     }
 }
 
-/// Removes at most so many chunks of a dead fork from the index; how many there were.
+/// Deletes at most `most` chunks of a removed fork from the index; returns how many.
 fn remove_chunks(
     index: &dyn OrderedKv,
     removed: &mut RemovedFork,

@@ -1,4 +1,4 @@
-//! A scan of the index that decodes and may fail.
+//! A scan of the index whose visitor may fail.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_ends_before_what_was_given_is_damaged_there() {
+    fn a_log_that_lacks_frames_the_kernel_had_is_damaged() {
         let (bytes, last) = segment(3);
         let cut = Bytes::copy_from_slice(&bytes[..last]);
         for power_lost in [false, true] {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_which_only_the_front_was_written_is_torn_and_a_changed_one_is_damage() {
+    fn a_partly_written_last_frame_is_torn_and_a_changed_one_is_damage() {
         let (bytes, last) = segment(3);
         let end = used_length(&bytes);
         for cut in last + 1..end {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_and_is_in_the_index_may_be_missing() {
+    fn synced_frames_that_the_index_has_may_be_missing() {
         // Of the removed segments the first came back after a loss of power, the one with frames 4
         // and 5 did not.
         let (first, _) = segment(3);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_index_and_is_no_frame_any_more_is_damage() {
+    fn a_damaged_frame_that_the_index_has_is_damage() {
         // It was synced before the index had it, whatever the log says of that.
         let (bytes, last) = segment(6);
         let stride = last / 5;

@@ -4,11 +4,8 @@ use std::ops::Range;
 
 use bytes::{BufMut, Bytes};
 
+use crate::limits::SHARED_MIN;
 use crate::record::{FRAME_BYTES, FrameRecord, checksum};
-
-/// Data of at least this many bytes is appended from where it is: a copy of less costs less than a
-/// reference.
-const SHARED_MIN: usize = 16 << 10;
 
 /// Frames in order: bytes that the queue owns, and between them shared data that stays where it was
 /// received.
@@ -164,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_with_lent_data_are_the_bytes_of_frames_without() {
+    fn frames_with_shared_data_have_the_bytes_of_frames_without() {
         let large = |n: u8, extra: usize| Bytes::from(vec![n; SHARED_MIN + extra]);
         let datas = [
             vec![],

@@ -17,6 +17,7 @@ use super::queue::FrameQueue;
 use super::source::{FrameSource, TakenFrames};
 use crate::counters::Counters;
 use crate::error::StoreError;
+use crate::limits::{SCRATCH_MAX, UNMARKED_MAX};
 use crate::record::ReachedRecord;
 use crate::signals::Signals;
 use crate::storage::{FileKind, Storage, StorageFile};
@@ -26,11 +27,6 @@ const ZEROS_AHEAD: (u64, u64) = (1 << 20, 4 << 10);
 
 /// The name of the file that records how far the log has come.
 pub(crate) const REACHED: &str = "reached";
-/// Most appended bytes that file `reached` may not know of: 256 KiB.
-const UNMARKED_MAX: u64 = 256 << 10;
-
-/// Most memory kept for the next append: 16 MiB.
-const SCRATCH_MAX: usize = 16 << 20;
 
 /// One file of the log.
 pub(crate) struct Segment {

@@ -5,12 +5,10 @@ use std::ops::{Bound, Range, RangeInclusive};
 use crate::counters::Counters;
 use crate::engine::{FlushTurn, Inner, detached};
 use crate::error::StoreError;
+use crate::limits::ROUND_BLOCKS;
 use crate::pool::BLOCK;
 use crate::record::ForkId;
 use crate::state::{FlushRound, FlushScope};
-
-/// Blocks written in one round: 16 MiB.
-const ROUND_BLOCKS: u64 = 4096;
 
 /// The chunks of all forks.
 const EVERY: RangeInclusive<(ForkId, u64)> = (ForkId(0), 0)..=(ForkId(u64::MAX), u64::MAX);

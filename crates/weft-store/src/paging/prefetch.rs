@@ -5,21 +5,16 @@ use std::ops::Range;
 use weft_layout::CellOffset;
 
 use super::load::Missing;
-use crate::cache::{FETCH_SLOTS, PrefetchBounds};
+use crate::cache::PrefetchBounds;
 use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::forks::by_chunk;
 use crate::key::ForkKey;
+use crate::limits::{FETCH_SLOTS, PREFETCH_BYTES_MAX, PREFETCH_STEP};
 use crate::pages::{SLOT, WantedBlock, slot_of};
 use crate::pool::BLOCK;
 use crate::record::ForkId;
 use crate::state::StoreState;
-
-/// Most bytes that are being prefetched at a time, of all forks: reads that a caller waits for
-/// queue behind them.
-const IN_FLIGHT_MAX: u64 = 32 << 20;
-/// Bytes that an explicit prefetch loads at a time.
-const PREFETCH_STEP: u64 = 4 << 20;
 
 impl Inner {
     /// Takes note of a read and prefetches what is likely to be read next.
@@ -34,7 +29,7 @@ impl Inner {
         let slots = bytes.start / SLOT..(bytes.end - 1) / SLOT + 1;
         let cache = self.bounds().cache;
         let in_flight = self.prefetches().slots() as u64;
-        let room = (IN_FLIGHT_MAX.min(cache / 8) / SLOT).saturating_sub(in_flight);
+        let room = (PREFETCH_BYTES_MAX.min(cache / 8) / SLOT).saturating_sub(in_flight);
         // All sequential reads share a quarter of the cache, but each gets at least one fetch.
         let reach = |sweeps: u64| PrefetchBounds {
             most: (cache / 4 / SLOT / sweeps.max(1)).max(FETCH_SLOTS),

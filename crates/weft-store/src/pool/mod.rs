@@ -24,6 +24,8 @@ use std::sync::atomic::AtomicUsize;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::limits::RELEASED_SLABS_MAX;
+
 pub use receive::ReceiveBuffer;
 
 /// The unit of disks, checksums and maps: 4,096 bytes.
@@ -34,8 +36,6 @@ const UNIT: usize = BLOCK * BUFFER_BLOCKS_MAX;
 const SLAB: usize = 2 << 20;
 const UNITS: usize = SLAB / UNIT;
 const FULL: u16 = u16::MAX;
-/// Slabs returned to the system per call, which holds the pool's lock: 1 to 2 ms.
-const RELEASED_MAX: usize = 64;
 /// Aligned buffers of 1, 4 or 16 blocks. Clones share the memory.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<PoolState>);
@@ -217,7 +217,7 @@ impl Pool {
     }
 
     /// Returns the memory of slabs that were idle since the last call to the system,
-    /// [`RELEASED_MAX`] at most.
+    /// [`RELEASED_SLABS_MAX`] at most.
     pub fn release_idle(&self) {
         let mut free = self.0.free.lock();
         free.release_unused_rows();
@@ -225,7 +225,7 @@ impl Pool {
         for slab in 0..free.slabs.len() {
             match free.idle[slab] {
                 Idle::Used if free.whole_bits[slab] == u32::MAX => free.idle[slab] = Idle::Unused,
-                Idle::Unused if given_back < RELEASED_MAX => {
+                Idle::Unused if given_back < RELEASED_SLABS_MAX => {
                     given_back += 1;
                     free.idle[slab] = Idle::GivenBack;
                     // SAFETY: the slab is a mapping of this pool, and no buffer lies in it, as all
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_nobody_uses_is_given_back_and_serves_again() {
+    fn idle_memory_is_returned_and_serves_again() {
         let pool = Pool::new();
         let take = |n: usize| (0..n).map(|_| pool.take(16)).collect::<Vec<Buffer>>();
         let mut all = take(3 * UNITS);

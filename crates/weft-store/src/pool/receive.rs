@@ -15,22 +15,12 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 
 use super::{Buffer, FULL, FreeUnits, Pool, UNIT, UNITS};
-use crate::limits::DIRECT_MIN;
+use crate::limits::{
+    DIRECT_MIN, RECEIVED_UNITS_MAX, REUSE_UNITS_MAX, SLABS_SEARCHED, SPARE_SHARE, SPARE_UNITS,
+};
 
 /// Shorter payloads fill no page alone: they are received elsewhere.
 const LENGTH_MIN: usize = DIRECT_MIN as usize;
-/// Most units in receive buffers and their frozen bytes: 64 MiB. Beyond it payloads are received
-/// elsewhere and copied, so that a burst does not enlarge the pool for ever.
-const RECEIVED_UNITS_MAX: usize = 1024;
-/// Most slabs searched for a row.
-const SLABS_SEARCHED: usize = 1024;
-/// The pool grows for a row only while fewer units than this (4 MiB) are free, or fewer than this
-/// share of all.
-const SPARE_UNITS: usize = 64;
-const SPARE_SHARE: usize = 16;
-
-/// Most units of rows kept for the next receive buffers: 16 MiB.
-const REUSE_UNITS_MAX: usize = 256;
 
 /// Units of frozen bytes by their address, until the bytes are dropped.
 pub(super) type Units = HashMap<usize, Weak<Buffer>>;

@@ -8,8 +8,9 @@ use crate::disk::Disk;
 use crate::engine::{GrowTurn, Inner, detached};
 use crate::error::StoreError;
 use crate::key::ForkKey;
+use crate::limits::WINDOW_MAX;
 use crate::pool::BLOCK;
-use crate::space::{Extent, WINDOW_MAX};
+use crate::space::Extent;
 use crate::state::count_runs;
 
 impl Inner {

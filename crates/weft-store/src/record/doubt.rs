@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_survive_their_encoding_and_have_one() {
+    fn numbers_have_one_encoding_and_survive_it() {
         for n in [0, 1, 127, 128, 300, 1 << 21, u64::MAX / 2, u64::MAX] {
             let mut out = Vec::new();
             put_number(&mut out, n);

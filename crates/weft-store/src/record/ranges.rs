@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-/// Most ranges of a fork's doubt. Bytes whose removal would make more ranges stay in doubt.
-const RANGES_MAX: usize = 4096;
+use crate::limits::DOUBT_RANGES_MAX;
 
 /// Bytes of a fork: ascending, disjoint, not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +18,7 @@ impl Ranges {
     pub(crate) fn new(ranges: Vec<Range<u64>>) -> Option<Self> {
         let legal = ranges.iter().all(|range| range.start < range.end);
         let ordered = ranges.windows(2).all(|pair| pair[0].end < pair[1].start);
-        (legal && ordered && ranges.len() <= RANGES_MAX).then_some(Self(ranges))
+        (legal && ordered && ranges.len() <= DOUBT_RANGES_MAX).then_some(Self(ranges))
     }
 
     /// Whether the ranges reach beyond any length.
@@ -64,7 +63,7 @@ impl Ranges {
             .into_iter()
             .filter(|range| range.start < range.end)
             .collect();
-        if self.0.len() - (to - from) + left.len() > RANGES_MAX {
+        if self.0.len() - (to - from) + left.len() > DOUBT_RANGES_MAX {
             return false;
         }
         self.0.splice(from..to, left);
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_leaves_the_doubt_and_nothing_else_does() {
+    fn only_written_bytes_leave_the_doubt() {
         let mut model = [true; 40];
         let mut ranges = Ranges::default();
         ranges.add_below(40);
@@ -112,10 +111,10 @@ mod tests {
     #[test]
     fn too_many_ranges_stay_in_doubt() {
         let mut ranges = Ranges::all();
-        for n in 0..2 * RANGES_MAX as u64 {
+        for n in 0..2 * DOUBT_RANGES_MAX as u64 {
             ranges.subtract(&(n * 2..n * 2 + 1));
         }
-        assert_eq!(ranges.0.len(), RANGES_MAX);
+        assert_eq!(ranges.0.len(), DOUBT_RANGES_MAX);
         assert!(ranges.subtract(&(0..u64::MAX)));
         assert!(ranges.is_empty());
     }

@@ -6,15 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 use super::disk::DiskSpace;
 use super::extent::{AllocHint, Extent};
 use super::windows::Windows;
+use crate::limits::RESERVE_BLOCKS_MAX;
 use crate::record::Place;
-
-/// Most blocks reserved for truncations: a truncation dirties the block that it divides, even on a
-/// full disk.
-const RESERVE_MAX: u64 = 64;
 
 /// The reserve of `size` blocks.
 fn reserve(size: u64) -> u64 {
-    (size / 64).min(RESERVE_MAX)
+    (size / 64).min(RESERVE_BLOCKS_MAX)
 }
 
 /// The free blocks of all disks.

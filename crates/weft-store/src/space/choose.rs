@@ -3,7 +3,7 @@
 use super::allocator::Allocator;
 use super::disk::DiskSpace;
 use super::extent::{AllocHint, Extent};
-use super::windows::WINDOW_MAX;
+use crate::limits::WINDOW_MAX;
 use crate::record::Place;
 
 impl Allocator {

@@ -3,12 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::extent::Extent;
+use crate::limits::{EXTENTS_SEARCHED, LARGE_EXTENT};
 use crate::record::Place;
-
-/// Free extents that one search examines before it takes the best of them.
-const LOOK: usize = 32;
-/// Smallest large extent in blocks: 1 MiB.
-const LARGE: u64 = 256;
 
 /// The free blocks of one disk; numbers count from the disk's first block.
 #[derive(Debug, Default)]
@@ -34,12 +30,12 @@ impl FreeBlocks {
 
     fn insert(&mut self, start: u64, blocks: u64) {
         self.extents.insert(start, blocks);
-        self.large += if blocks >= LARGE { blocks } else { 0 };
+        self.large += if blocks >= LARGE_EXTENT { blocks } else { 0 };
     }
 
     fn remove(&mut self, start: u64) {
         let blocks = self.extents.remove(&start).unwrap_or(0);
-        self.large -= if blocks >= LARGE { blocks } else { 0 };
+        self.large -= if blocks >= LARGE_EXTENT { blocks } else { 0 };
     }
 
     /// The lowest extents, up to `most` blocks and `look` of them; they stay free.
@@ -74,7 +70,7 @@ impl FreeBlocks {
                 reached = from + blocks;
                 break;
             }
-            if (blocks >= LARGE) == large {
+            if (blocks >= LARGE_EXTENT) == large {
                 let part = blocks.min(most);
                 found.push((from + blocks - part, part));
                 most -= part;
@@ -160,7 +156,7 @@ impl FreeBlocks {
         free.retain(|(_, blocks)| *blocks > 0);
         self.count = free.iter().map(|(_, blocks)| blocks).sum();
         let large = free.iter().map(|(_, blocks)| *blocks);
-        self.large = large.filter(|blocks| *blocks >= LARGE).sum();
+        self.large = large.filter(|blocks| *blocks >= LARGE_EXTENT).sum();
         self.extents = free.into_iter().collect();
         Ok(())
     }
@@ -196,7 +192,7 @@ impl FreeBlocks {
         let mut best: Option<(u64, u64)> = None;
         let ahead = self.extents.range(self.cursor..);
         let all = ahead.chain(self.extents.range(..self.cursor));
-        for (&from, &length) in all.take(LOOK) {
+        for (&from, &length) in all.take(EXTENTS_SEARCHED) {
             if best.is_none_or(|(_, most)| length > most) {
                 best = Some((from, length));
             }

@@ -7,10 +7,8 @@
 use super::allocator::Allocator;
 use super::disk::DiskSpace;
 use super::extent::Extent;
+use crate::limits::EXTENTS_PER_STEP;
 use crate::record::Place;
-
-/// Extents that one step examines under the state's lock.
-const LOOK: usize = 1024;
 
 /// Free blocks that are not punched, for the next writes.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +94,9 @@ impl Allocator {
             };
             let most = most.min(there.saturating_sub(keep));
             if most > 0 && walk.before > 0 {
-                let (parts, before) = disk.free.take_highest(walk.large, most, walk.before, LOOK);
+                let (parts, before) =
+                    disk.free
+                        .take_highest(walk.large, most, walk.before, EXTENTS_PER_STEP);
                 walk.before = before;
                 for (start, blocks) in &parts {
                     disk.holes.free(*start, *blocks);
@@ -119,7 +119,7 @@ impl Allocator {
         let Some(disk) = self.disks.get_mut(&number) else {
             return Vec::new();
         };
-        let parts = disk.unsure.lowest(most, LOOK);
+        let parts = disk.unsure.lowest(most, EXTENTS_PER_STEP);
         for (start, blocks) in &parts {
             disk.unsure.claim(*start, *blocks);
             disk.holes.free(*start, *blocks);
@@ -143,9 +143,9 @@ impl Allocator {
         let Some(disk) = self.disks.get(&number) else {
             return Vec::new();
         };
-        let mut parts = disk.unsure.lowest(most, LOOK);
+        let mut parts = disk.unsure.lowest(most, EXTENTS_PER_STEP);
         let found: u64 = parts.iter().map(|(_, blocks)| blocks).sum();
-        parts.extend(disk.holes.lowest(most - found, LOOK));
+        parts.extend(disk.holes.lowest(most - found, EXTENTS_PER_STEP));
         extents(number, parts)
     }
 

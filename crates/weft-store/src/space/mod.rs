@@ -29,4 +29,3 @@ mod windows;
 pub(crate) use allocator::Allocator;
 pub(crate) use extent::{AllocHint, Extent};
 pub(crate) use host::{PunchReserve, PunchWalk};
-pub(crate) use windows::WINDOW_MAX;

@@ -128,7 +128,7 @@ fn a_closed_disk_gets_nothing_and_keeps_what_it_has() {
 proptest! {
     /// Whatever is asked: nothing is given out twice, and free, waiting and taken make the whole.
     #[test]
-    fn blocks_are_never_in_two_hands(
+    fn no_block_is_allocated_twice(
         steps in prop::collection::vec((0_u8..5, 0_u64..6, 1_u64..40), 1..200),
     ) {
         let mut set = Allocator::default();

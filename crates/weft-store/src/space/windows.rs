@@ -4,11 +4,7 @@
 use std::collections::HashMap;
 
 use super::extent::Extent;
-
-/// Most blocks of a window: 16 MiB.
-pub(crate) const WINDOW_MAX: u64 = 4096;
-/// Most windows at a time; a new one replaces the least recently used.
-const WINDOWS_MAX: usize = 256;
+use crate::limits::WINDOWS_MAX;
 
 #[derive(Debug)]
 struct Window {

@@ -1,4 +1,4 @@
-//! Blocks of forks: placed, emptied, cut off.
+//! Blocks of forks: placed, emptied, truncated.
 
 use std::ops::Range;
 
@@ -15,7 +15,8 @@ pub(crate) fn extent(place: Place) -> Extent {
 }
 
 impl StoreState {
-    /// A block of a chunk lies here now; the old place waits for a sync after `sequence`.
+    /// Moves a block of a chunk to a place; the old place is freed after a sync of frame
+    /// `sequence`.
     pub(crate) fn place_block(
         &mut self,
         id: ForkId,
@@ -42,7 +43,7 @@ impl StoreState {
         }
     }
 
-    /// Drops what lies beyond `length` and sets the length; chunks that the cut touches are in
+    /// Drops everything beyond `length` and sets the length; the chunks that this touches are in
     /// memory. The caller zeroes the rest of the last block. Returns how many chunks it emptied.
     pub(crate) fn truncate(
         &mut self,
@@ -64,7 +65,7 @@ impl StoreState {
         emptied
     }
 
-    /// Makes holes of blocks of a chunk that is in memory; their places wait for a sync after
+    /// Empties blocks of a chunk in memory; their places are freed after a sync of frame
     /// `sequence`.
     pub(crate) fn empty(&mut self, id: ForkId, n: u64, blocks: Range<u32>, sequence: u64) {
         let Some(fork) = self.forks.get_mut(id) else {

@@ -1,4 +1,4 @@
-//! Doubt over forks: which bytes of which forks are not proven.
+//! Doubt: which bytes of which forks are not proven.
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ impl StoreState {
         self.changes.fork(id);
     }
 
-    /// Everything that can change of files before `below` is in doubt: all that is no checkpoint's.
-    /// What is named by what it holds proves itself.
+    /// All live forks of files before `below` are in doubt; checkpoints are not. Addressed chunks
+    /// prove themselves by their names.
     pub(crate) fn doubt_all(&mut self, below: FileId) {
         let live = self.forks.iter();
         let live = live.filter(|(_, f)| f.checkpoint().is_none() && f.key().file < below);
@@ -26,12 +26,12 @@ impl StoreState {
         for id in &live {
             self.changes.fork(*id);
         }
-        // So that there is something to apply in any case.
+        // So that the next application is not empty.
         self.changes.file(ADDRESSED);
         self.doubts_mut().doubt_all(below, live);
     }
 
-    /// A file's bytes count as proven, in its cells and checkpoints.
+    /// A file's bytes count as proven, in its forks and checkpoints.
     pub(crate) fn trust(&mut self, file: FileId) {
         let forks = self.doubted_of(Some(file));
         self.doubts_mut().trust(file, &forks);
@@ -44,14 +44,14 @@ impl StoreState {
         self.doubts_mut().trust_all();
     }
 
-    /// Forks of which something is in doubt; of one file, or of all.
+    /// The forks with doubt, of one file or of all.
     pub(crate) fn doubted_of(&self, file: Option<FileId>) -> Vec<ForkId> {
         let of = |id: &ForkId| self.forks.get(*id).map(|fork| fork.key().file);
         let all = self.doubts().forks().map(|(id, _)| id);
         all.filter(|id| file.is_none() || of(id) == file).collect()
     }
 
-    /// What is in doubt of a fork, up to its length where that is in doubt as well.
+    /// A fork's doubt, up to its length where that is in doubt as well.
     pub(crate) fn doubted_ranges(&self, id: ForkId) -> Vec<Range<u64>> {
         let length = self.forks.get(id).map_or(0, Fork::length);
         let ranges = self.doubts().ranges(id).map(Ranges::each);
@@ -63,8 +63,8 @@ impl StoreState {
         ranges.map(within).collect()
     }
 
-    /// Refuses to read bytes that are in doubt; `id`: the fork of this name, if there is one,
-    /// living or of a checkpoint.
+    /// Fails if bytes to be read are in doubt; `id`: the fork of this name, live or of a
+    /// checkpoint, if it exists.
     pub(crate) fn check_proven(
         &self,
         key: &ForkKey,
@@ -93,8 +93,8 @@ impl StoreState {
         })
     }
 
-    /// Whether forks of a file, or of a checkpoint, may be longer than they are, or others may be
-    /// there.
+    /// Whether forks of a file, or of a checkpoint, may have been longer, or others may have
+    /// existed.
     pub(crate) fn doubts_ends(&self, file: FileId, checkpoint: Option<u64>) -> bool {
         let doubts = self.doubts();
         let endless = |(id, ranges): (ForkId, &Ranges)| {
@@ -106,7 +106,7 @@ impl StoreState {
         doubts.hides(file, checkpoint) || doubts.forks().any(endless)
     }
 
-    /// Queues what makes a fork that is in doubt at least this long: more is not said of it.
+    /// Adds an item that makes a fork in doubt at least this long.
     pub(crate) fn encode_length(&self, id: ForkId, length: u64, body: &mut Vec<u8>) {
         let fork = &self.forks[id];
         ItemRecord::Doubt {
@@ -119,7 +119,7 @@ impl StoreState {
         .encode(body);
     }
 
-    /// Accepts a file's bytes as they are, or everyone's; the frame's sequence.
+    /// Accepts the bytes of a file, or of all files, as they are; returns the frame's sequence.
     pub(crate) fn accept_doubt(&mut self, file: Option<FileId>) -> u64 {
         let nothing = match file {
             Some(file) => {

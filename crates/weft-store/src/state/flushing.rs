@@ -1,9 +1,9 @@
-//! Write-behind, as the state sees it: dirty blocks get places, and are mapped once they are there.
+//! Write-behind in the state: dirty blocks get places, and are mapped once they are written.
 //!
-//! A round marks the blocks it takes as *flushing*. A write that comes meanwhile marks them
-//! *redirtied*; a cut or a direct write takes the mark away. When the round ends it maps the blocks
-//! that still carry its mark; redirtied ones stay dirty, because the frames after the round began
-//! (`as_of`) are not in what it wrote.
+//! A round marks the blocks it takes as *flushing*. A write meanwhile marks them *redirtied*; a
+//! truncation or a direct write clears the marks. At its end the round maps the blocks that still
+//! have its mark; redirtied ones stay dirty, because the round did not write the frames after
+//! `as_of`.
 
 use std::ops::{Bound, RangeInclusive};
 
@@ -23,7 +23,7 @@ pub(crate) struct FlushedBlock {
     crc: u32,
 }
 
-/// One round's blocks and where it stopped.
+/// The blocks of one round, and where it stopped.
 pub(crate) struct FlushRound {
     flush: u64,
     as_of: u64,
@@ -39,17 +39,17 @@ pub(crate) struct FlushRound {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlushScope {
     All,
-    /// Those of slots that are dirty as a whole: they will hardly change again.
+    /// Those of slots that are dirty as a whole: they rarely change again.
     Full,
 }
 
 impl FlushRound {
-    /// Takes what is to be written.
+    /// Takes the disk writes.
     pub(crate) fn take_operations(&mut self) -> Operations {
         std::mem::take(&mut self.operations)
     }
 
-    /// The last chunk of the round, where there may be more behind it.
+    /// The last chunk of the round, if more may follow.
     pub(crate) fn next(&self) -> Option<(ForkId, u64)> {
         self.next
     }
@@ -65,15 +65,15 @@ impl FlushRound {
     }
 }
 
-/// How many runs extents begin, given where the one before ended.
+/// How many runs the extents begin, if the last one ended at `goal`.
 pub(crate) fn count_runs(extents: &[Extent], goal: u64) -> u64 {
     let first = extents.first().map_or(goal, |e| e.start);
     extents.len() as u64 - u64::from(first == goal)
 }
 
 impl StoreState {
-    /// Takes dirty blocks of `chunks` behind `from` until there are `most`, whole chunks of them,
-    /// and gives them places.
+    /// Takes dirty blocks of `chunks` after `from`, whole chunks until there are `most` blocks, and
+    /// gives them places.
     pub(crate) fn begin_flush(
         &mut self,
         from: Bound<(ForkId, u64)>,
@@ -151,7 +151,7 @@ impl StoreState {
         }
     }
 
-    /// A disk failed: everything stays dirty and goes elsewhere with the next round.
+    /// A disk failed: everything stays dirty, and the next round places it elsewhere.
     pub(crate) fn abandon_flush(&mut self, round: FlushRound) {
         for f in round.blocks {
             let chunk = self.forks.chunk_mut(f.id, f.chunk);
@@ -164,7 +164,7 @@ impl StoreState {
         }
     }
 
-    /// Maps what the round wrote; returns the frame's sequence.
+    /// Maps the blocks that the round wrote; returns the frame's sequence.
     pub(crate) fn end_flush(&mut self, round: FlushRound) -> u64 {
         let sequence = self.next_sequence();
         let mut body = new_body(0);
@@ -204,7 +204,8 @@ impl StoreState {
         self.log(&body)
     }
 
-    /// Maps one written block, if nothing took its place meanwhile; whether it did.
+    /// Maps one written block, unless a truncation or a direct write replaced it; returns whether
+    /// it did.
     fn map_flushed(&mut self, f: &FlushedBlock, flush: u64, as_of: u64, sequence: u64) -> bool {
         let chunk = self.forks.chunk(f.id, f.chunk);
         let page = chunk.and_then(|c| c.page(slot_of(f.block)));

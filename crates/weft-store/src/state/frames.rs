@@ -1,4 +1,4 @@
-//! Frames of the log: every change of the state queues one, under the same lock.
+//! Log frames: every change of the state queues one under the same lock.
 
 use super::StoreState;
 use crate::error::StoreError;
@@ -21,12 +21,12 @@ impl StoreState {
         self.head.sequence() + 1
     }
 
-    /// How far the stages behind the log's head have come.
+    /// The head of the log, with the progress of the later stages.
     pub(crate) fn head(&self) -> &LogHead {
         &self.head
     }
 
-    /// Adds to what replaying the log would cost.
+    /// Adds to the cost of replaying the log.
     pub(crate) fn charge_replay(&mut self, cost: u64) {
         self.head.charge(cost);
     }
@@ -38,8 +38,8 @@ impl StoreState {
         sequence
     }
 
-    /// Queues a frame whose items `fill` puts in place; returns its sequence. `fill` may divide it
-    /// by [`StoreState::next_frame`], and queues no other.
+    /// Queues a frame whose items `fill` writes; returns its sequence. `fill` may split it by
+    /// [`StoreState::next_frame`], but queues no other frame.
     pub(crate) fn log_with(
         &mut self,
         modified: i64,
@@ -50,7 +50,7 @@ impl StoreState {
         self.end_frame(frame)
     }
 
-    /// Queues the open frame and begins another one in its place.
+    /// Queues the open frame and begins another.
     pub(crate) fn next_frame(&mut self, frame: &mut OpenFrame) {
         let modified = frame.modified;
         let whole = std::mem::replace(frame, OpenFrame::empty());
@@ -65,7 +65,7 @@ impl StoreState {
         sequence
     }
 
-    /// Where many frames came since the last sync, one says which forks they touched.
+    /// After many frames since the last sync, a frame reports which forks they touched.
     fn frame_queued(&mut self, bytes: usize) {
         if self.touches().frame(bytes) {
             let mut body = new_body(0);
@@ -80,8 +80,9 @@ impl StoreState {
         self.head.take(frames)
     }
 
-    /// Everything up to frame `through` is on stable storage: frees what waited for that, and
-    /// queues a `Synced` record, with what was touched, for the segment where it will be.
+    /// Everything up to frame `through` is on stable storage: frees the blocks that waited for
+    /// that, and queues a `Synced` record, with the touched forks, for the segment where it will
+    /// be.
     pub(crate) fn synced(&mut self, through: u64, segment: u64) {
         if let Some(covers) = self.head.synced(through) {
             self.space.release(covers);
@@ -92,22 +93,22 @@ impl StoreState {
         self.head.append_synced(through, &body);
     }
 
-    /// The index has what had been logged at this replay cost.
+    /// The index has everything logged up to this replay cost.
     pub(crate) fn applied(&mut self, logged: u64) {
         self.head.applied(logged);
     }
 
-    /// The index's tables have what the index had at this replay cost.
+    /// The index's tables have everything up to this replay cost.
     pub(crate) fn settled(&mut self, indexed: u64) {
         self.head.settled(indexed);
     }
 
-    /// Closes the store to writes; the first failure stays, and is returned.
+    /// Closes the store to writes; keeps and returns the first failure.
     pub(crate) fn fail(&mut self, error: StoreError) -> StoreError {
         self.health.fail(error)
     }
 
-    /// Closes the store to reads as well: its state was changed in part.
+    /// Closes the store to reads as well: its state is half changed.
     pub(crate) fn tear(&mut self, error: StoreError) {
         self.health.tear(error);
     }
@@ -117,7 +118,7 @@ impl StoreState {
         self.health.failure()
     }
 
-    /// Closes the store: its owner is done with it.
+    /// Closes the store at its owner's request.
     pub(crate) fn close(&mut self) {
         self.health.close();
     }
@@ -127,12 +128,12 @@ impl StoreState {
         self.health.is_closed()
     }
 
-    /// Refuses when the store failed.
+    /// Fails if the store failed.
     pub(crate) fn check_failed(&self) -> Result<(), StoreError> {
         self.health.failure().cloned().map_or(Ok(()), Err)
     }
 
-    /// Refuses when the store failed or was closed.
+    /// Fails if the store failed or was closed.
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
         self.check_failed()?;
         if self.health.is_closed() {

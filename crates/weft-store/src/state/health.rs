@@ -1,12 +1,12 @@
-//! Whether a store may be used.
+//! Whether a store can be used.
 
 use crate::error::StoreError;
 
-/// What closes a store: a failure, a panic, its owner.
+/// The reasons to refuse calls: a failure, a panic, or a close.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     failed: Option<StoreError>,
-    /// A panic left the state changed in part.
+    /// A panic left the state half changed.
     torn: bool,
     closed: bool,
 }
@@ -24,7 +24,7 @@ impl Health {
         self.closed
     }
 
-    /// Closes the store to writes; the first failure stays, and is returned.
+    /// Closes the store to writes; keeps and returns the first failure.
     pub(super) fn fail(&mut self, error: StoreError) -> StoreError {
         self.failed.get_or_insert(error).clone()
     }

@@ -1,4 +1,4 @@
-//! Forks that derive from others: what changes beside the tree of forks when the tree does.
+//! Forks that derive from others: the changes that go with a change of their tree.
 
 use weft_layout::FileId;
 
@@ -10,7 +10,7 @@ use crate::pages::Page;
 use crate::record::{ForkId, ForkRecord};
 
 impl StoreState {
-    /// Makes a chunk the fork's own that shows through from `owner`, whose pages are clean.
+    /// Gives a fork its own entry of a chunk that shows `owner`'s, whose pages are clean.
     pub(crate) fn copy_entry(&mut self, id: ForkId, owner: ForkId, n: u64) {
         let Some(copy) = self.forks.chunk(owner, n) else {
             return;
@@ -22,8 +22,8 @@ impl StoreState {
         }
     }
 
-    /// A fork as the index has it. Half of an application may have left it under its name and
-    /// without: then it is kept.
+    /// Loads a fork from the index. Half of an application may have left records with its name and
+    /// without: then it lost its name.
     pub(crate) fn load_fork(&mut self, record: &ForkRecord, key: &ForkKey, kept: bool) {
         let live = self.forks.find(key);
         self.forks.used_id(record.id);
@@ -38,22 +38,22 @@ impl StoreState {
         }
     }
 
-    /// A checkpoint of a file exists.
+    /// Adds a checkpoint of a file.
     pub(crate) fn add_checkpoint(&mut self, file: FileId, number: u64, made: i64) {
         self.forks.add_checkpoint(file, number, made);
         self.changes.checkpoint(file, number);
         self.doubts.kept(file, number);
     }
 
-    /// A fork loses its name and is kept for a checkpoint.
+    /// A fork loses its name and becomes a checkpoint fork.
     pub(crate) fn keep(&mut self, id: ForkId, number: u64) {
         if self.forks.keep(id, number) {
             self.changes.fork(id);
         }
     }
 
-    /// A fork takes over a name, with what its parent has. In replay it may be there already, and
-    /// the parent gone.
+    /// A fork takes over a name with its parent's contents. In a replay it may exist already, and
+    /// the parent may not.
     pub(crate) fn derive(
         &mut self,
         id: ForkId,
@@ -70,7 +70,7 @@ impl StoreState {
         self.set_length(id, length, modified);
     }
 
-    /// A checkpoint is gone; its forks are kept for none.
+    /// Drops a checkpoint; its forks belong to none.
     pub(crate) fn forget_checkpoint(&mut self, file: FileId, number: u64) {
         let Some(kept) = self.forks.forget_checkpoint(file, number) else {
             return;
@@ -81,15 +81,15 @@ impl StoreState {
         }
     }
 
-    /// A kept fork without a checkpoint from which one fork derives, and that fork. One whose dirty
-    /// pages may find no place waits: they would go with it.
+    /// A fork without name and checkpoint from which one fork derives, and that child. A fork whose
+    /// dirty pages may find no place has to wait: a merge would drop them.
     pub(crate) fn mergeable(&self) -> Option<(ForkId, ForkId)> {
         let places = self.space.keeps_promises();
         self.forks.mergeable(|id| places || !self.dirty.has(id))
     }
 
-    /// Gives what a kept fork has of a chunk to its only child; both chunks are in memory and the
-    /// pages of the first clean.
+    /// Gives a checkpoint fork's entry of a chunk to its only child; both chunks are in memory, and
+    /// the first one's pages are clean.
     pub(crate) fn adopt(&mut self, from: ForkId, to: ForkId, n: u64, sequence: u64) {
         let Some(source) = self.forks.get_mut(from) else {
             return;
@@ -136,7 +136,7 @@ impl StoreState {
         self.count_entry(to, n);
     }
 
-    /// A kept fork without chunks goes; its only child derives from its parent.
+    /// Removes a checkpoint fork without chunks; its only child derives from its parent.
     pub(crate) fn merge(&mut self, from: ForkId, to: ForkId) {
         let Some(gone) = self.forks.merge(from, to) else {
             return;

@@ -1,26 +1,26 @@
-//! What calls in flight add to the bounded parts of a store.
+//! The load that calls in flight add to dirty pages and log, which have bounds.
 
 use crate::key::Run;
 use crate::log::{DATA_COST, cost_of_run};
 use crate::pool::BLOCK;
 
-/// What is encoded of a run of pieces beside its data.
+/// Encoded bytes of a run of pieces without its data.
 const RUN_BYTES: u64 = 24;
 
-/// What the small pieces of a call add to what has bounds, roughly: blocks of odd chunks, and the
-/// maps of what goes the direct way, are not counted.
+/// The load of a call's small pieces, approximately: blocks of odd chunks, and the maps of direct
+/// writes, are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallLoad {
     /// Bytes of dirty pages.
     dirty: u64,
     /// Bytes of data in the log.
     log: u64,
-    /// What it costs to replay, in units of [`LogHead::logged`](crate::log::LogHead::logged).
+    /// The cost of its replay, in units of [`LogHead::logged`](crate::log::LogHead::logged).
     replay: u64,
 }
 
 impl CallLoad {
-    /// A load of so many dirty bytes, bytes in the log and units of replay.
+    /// A load of dirty bytes, bytes in the log, and replay cost.
     pub(crate) const fn new(dirty: u64, log: u64, replay: u64) -> Self {
         Self { dirty, log, replay }
     }
@@ -30,12 +30,12 @@ impl CallLoad {
         self.dirty
     }
 
-    /// Whether the log's part of the load is beyond a bound.
+    /// Whether the load on the log is beyond a bound.
     pub(crate) fn passes_log(&self, bound: &CallLoad) -> bool {
         self.log > bound.log || self.replay > bound.replay
     }
 
-    /// That of small pieces.
+    /// The load of small pieces.
     pub(crate) fn of<'a>(runs: impl Iterator<Item = &'a Run>) -> Self {
         let mut load = CallLoad::default();
         for run in runs {
@@ -49,7 +49,7 @@ impl CallLoad {
         load
     }
 
-    /// Combines two loads, each part by itself.
+    /// Combines two loads field by field.
     pub(crate) fn with(self, other: &CallLoad, each: impl Fn(u64, u64) -> u64) -> Self {
         CallLoad {
             dirty: each(self.dirty, other.dirty),
@@ -58,7 +58,7 @@ impl CallLoad {
         }
     }
 
-    /// Whether each part is within a bound.
+    /// Whether each field is within a bound.
     pub(crate) fn fits(&self, other: &CallLoad) -> bool {
         self.dirty <= other.dirty && self.log <= other.log && self.replay <= other.replay
     }

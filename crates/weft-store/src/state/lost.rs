@@ -10,8 +10,8 @@ use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, new_body};
 
 impl StoreState {
-    /// A block cannot be had any more. Its place, where it was the fork's own, waits for a sync
-    /// after `freed`; without that it stays taken until the store is opened again.
+    /// Marks a block lost. If the fork owned its place, that is freed after a sync of frame
+    /// `freed`; without `freed` it stays taken until the store is reopened.
     pub(crate) fn lose_block(&mut self, id: ForkId, chunk: u64, block: u32, freed: Option<u64>) {
         let Some(fork) = self.forks.get_mut(id) else {
             return;
@@ -27,8 +27,8 @@ impl StoreState {
         self.mark_changed(id, chunk);
     }
 
-    /// Gives up those of some blocks that still lie there and are not in memory; returns the
-    /// frame's sequence.
+    /// Marks blocks lost that are still at these places and not in memory; returns the frame's
+    /// sequence.
     pub(crate) fn mark_lost(&mut self, wanted: &[WantedBlock]) -> u64 {
         let (as_of, sequence) = (self.sequence(), self.next_sequence());
         let mut lost: BTreeMap<(ForkId, u64), RunsRecord> = BTreeMap::new();
@@ -62,8 +62,7 @@ impl StoreState {
         self.log(&body)
     }
 
-    /// Makes a hole of a block that a frame is going to fill, and that was wanted under this very
-    /// lock.
+    /// Empties a block that the frame will fill as a whole; the block was found under this lock.
     pub(crate) fn clear_for_frame(&mut self, block: &WantedBlock, frame: &mut OpenFrame) {
         let (sequence, size) = (self.next_sequence(), self.forks[block.id].chunk());
         let start = block.block * BLOCK as u32;

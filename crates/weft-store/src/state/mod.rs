@@ -1,15 +1,18 @@
-//! Everything a store knows in memory, under one lock: the parts of the rooms below, and the rules
-//! that touch several of them.
+//! The state of a store in memory, under one lock: the components of the modules below, and the
+//! rules that involve several of them.
 //!
-//! One owner: every change of forks, maps, pages and free blocks happens here, together with the
-//! log frame that records it, in the order of the frames' sequences. The lock is held for
-//! microseconds, never while waiting for a disk. Rejected: a lock per fork or chunk, because a
-//! batch touches several and the log needs one order anyway.
+//! Owns the forks with their chunks and pages, the allocator, the cache, and the head of the log.
+//! Every change of them happens here, together with the log frame that records it, in the order of
+//! the frames' sequences. Other modules read through `forks()`, `space()`, `cache()`, and change by
+//! the methods of this module: the fields are private, and no other module can borrow forks, chunks
+//! or pages mutably. The lock is held for microseconds, never while waiting for a disk. Rejected: a
+//! lock per fork or chunk, because a batch touches several and the log needs one order anyway.
 //!
-//! Invariants, each kept by the rules here because no single part can keep it:
-//! 1. A block of an entry is not free, and a block that an entry loses is free after the next sync.
+//! Invariants that no single component can keep:
+//! 1. A block in an entry is not free; a block that an entry loses becomes free after the next
+//!    sync.
 //! 2. Each dirty block that is not being flushed has a promise of the allocator.
-//! 3. What differs from the index is among the changes, and a frame of the log says it.
+//! 3. Every difference from the index is among the changes, and a frame of the log records it.
 
 mod applying;
 mod blocks;
@@ -44,7 +47,7 @@ pub(crate) use names::check_fork;
 pub(crate) use pages::BlockChange;
 pub(crate) use reading::ReadChunk;
 
-/// Everything a store knows in memory.
+/// The state of a store in memory.
 #[derive(Debug, Default)]
 pub(crate) struct StoreState {
     forks: Forks,
@@ -53,7 +56,7 @@ pub(crate) struct StoreState {
     dirty: Dirty,
     changes: Changes,
     head: LogHead,
-    /// What large calls in flight will add.
+    /// The load that large calls in flight will add.
     admitted: CallLoad,
     health: health::Health,
     doubts: Doubts,
@@ -62,7 +65,7 @@ pub(crate) struct StoreState {
 }
 
 impl StoreState {
-    /// The state of a store whose cache has these rules, and of which nothing is known yet.
+    /// The empty state of a store whose cache has these rules.
     pub(crate) fn new(rules: CacheRules) -> Self {
         Self {
             cache: Residency::new(rules),
@@ -86,62 +89,62 @@ impl StoreState {
         &self.space
     }
 
-    /// The free blocks, to be taken, freed or promised.
+    /// The free blocks, to take, free or promise.
     pub(crate) fn space_mut(&mut self) -> &mut Allocator {
         &mut self.space
     }
 
-    /// Forgets which blocks are free: an opening counts them after it has replayed the log.
+    /// Clears the allocator: an opening counts free blocks after it has replayed the log.
     pub(crate) fn forget_space(&mut self) {
         self.space = Allocator::default();
     }
 
-    /// What is dirty.
+    /// The dirty chunks.
     pub(crate) fn dirty(&self) -> &Dirty {
         &self.dirty
     }
 
-    /// Whether at least so many slots are dirty as a whole; they count as flushed then.
+    /// Whether at least `least` slots are dirty as a whole; if so, they count as flushed.
     pub(crate) fn take_full_slots(&mut self, least: u64) -> bool {
         self.dirty.take_full_slots(least)
     }
 
-    /// What is in memory, and in which order it goes.
+    /// The pages and entries in memory, and their order of eviction.
     pub(crate) fn cache(&self) -> &Residency {
         &self.cache
     }
 
-    /// What is in memory, to be noted as read.
+    /// The cache, to be told that entries can be evicted again.
     pub(crate) fn cache_mut(&mut self) -> &mut Residency {
         &mut self.cache
     }
 
-    /// What differs from the index.
+    /// The differences from the index.
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// What differs from the index, to be taken.
+    /// The differences from the index, to be taken.
     pub(crate) fn changes_mut(&mut self) -> &mut Changes {
         &mut self.changes
     }
 
-    /// What is in doubt.
+    /// The doubt.
     pub(crate) fn doubts(&self) -> &Doubts {
         &self.doubts
     }
 
-    /// What is in doubt, to be changed.
+    /// The doubt, to be changed.
     pub(crate) fn doubts_mut(&mut self) -> &mut Doubts {
         &mut self.doubts
     }
 
-    /// Which forks the last frames touched.
+    /// The forks that the last frames touched.
     pub(crate) fn touches(&mut self) -> &mut Touches {
         &mut self.touches
     }
 
-    /// Chunks whose entries may say that blocks are lost.
+    /// Chunks whose entries may have lost blocks.
     pub(crate) fn lossy_mut(&mut self) -> &mut LossyChunks {
         &mut self.lossy
     }
@@ -151,12 +154,12 @@ impl StoreState {
         &self.lossy
     }
 
-    /// What large calls in flight will add.
+    /// The load that large calls in flight will add.
     pub(crate) fn admitted(&self) -> &CallLoad {
         &self.admitted
     }
 
-    /// A large call begins that will add so much.
+    /// A large call begins.
     pub(crate) fn admit(&mut self, load: &CallLoad) {
         self.admitted = self.admitted.with(load, |all, mine| all + mine);
     }
@@ -166,7 +169,7 @@ impl StoreState {
         self.admitted = self.admitted.with(load, |all, mine| all - mine);
     }
 
-    /// Whether only the log has something.
+    /// Whether the log has changes that the index lacks.
     pub(crate) fn differs_from_index(&self) -> bool {
         !self.changes.is_empty() || !self.dirty.chunks().is_empty()
     }

@@ -13,7 +13,7 @@ use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord};
 use crate::space::AllocHint;
 
-/// Refuses deleted files and other chunk sizes.
+/// Fails if the file is deleted or the fork has another chunk size.
 pub(crate) fn check_fork(state: &StoreState, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {
     state.check_alive(key.file)?;
     match state.find(key).map(|id| state.forks[id].chunk()) {
@@ -27,18 +27,18 @@ pub(crate) fn check_fork(state: &StoreState, key: &ForkKey, chunk: u32) -> Resul
 }
 
 impl StoreState {
-    /// Whether a file has had a numbered operation, or a later one.
+    /// Whether a numbered operation, or a later one, was done on a file.
     pub(crate) fn has_done(&self, file: FileId, op: u64) -> bool {
         self.forks.file(file).is_some_and(|f| f.op() >= op)
     }
 
-    /// A numbered operation was done on a file.
+    /// Records a numbered operation on a file.
     pub(crate) fn record_op(&mut self, file: FileId, op: u64) {
         self.forks.record_op(file, op);
         self.changes.file(file);
     }
 
-    /// Refuses late calls for deleted files.
+    /// Fails if the file is deleted.
     pub(crate) fn check_alive(&self, file: FileId) -> Result<(), StoreError> {
         if self.health.is_torn() {
             self.check_failed()?;
@@ -54,7 +54,7 @@ impl StoreState {
         self.forks.find(key)
     }
 
-    /// The fork of this name, living or in a checkpoint.
+    /// The fork of this name, live or in a checkpoint.
     ///
     /// # Errors
     /// [`StoreError::NoCheckpoint`].
@@ -66,9 +66,9 @@ impl StoreState {
         self.forks.find_in(key, checkpoint)
     }
 
-    /// The fork of this name with this chunk size, made or fixed if need be.
+    /// The fork of this name; creates it, or fixes its chunk size, if necessary.
     ///
-    /// The caller has checked that the file is alive and the chunk size agrees.
+    /// The caller has checked that the file is not deleted and the chunk size agrees.
     pub(crate) fn find_or_create(
         &mut self,
         key: &ForkKey,
@@ -95,7 +95,7 @@ impl StoreState {
         id
     }
 
-    /// A `Fork` record takes effect; a fork that is new was `modified` then.
+    /// Applies a `Fork` record; a new fork gets the time `modified`.
     pub(crate) fn set_fork(&mut self, id: ForkId, chunk: u32, key: &ForkKey, modified: i64) {
         if self.forks.set(id, chunk, key, modified) {
             self.doubts.made(id, key.file);
@@ -103,7 +103,7 @@ impl StoreState {
         self.changes.fork(id);
     }
 
-    /// Who wants blocks: a fork, or one that is not there yet.
+    /// The allocation hint of a fork, or of one that does not exist yet.
     pub(crate) fn wish(&self, id: Option<ForkId>) -> AllocHint {
         let fork = id.and_then(|id| Some(self.forks.get(id)?.wish(id)));
         fork.unwrap_or(AllocHint {
@@ -112,7 +112,7 @@ impl StoreState {
         })
     }
 
-    /// What callers are told of a fork.
+    /// A fork's status for callers.
     pub(crate) fn status(&self, id: ForkId) -> ForkStatus {
         let fork = &self.forks[id];
         ForkStatus {
@@ -123,13 +123,13 @@ impl StoreState {
         }
     }
 
-    /// Sets a fork's length and time and notes the change: its bytes are others now.
+    /// Sets a fork's length and time after a change of its bytes, and marks it touched.
     pub(crate) fn touch(&mut self, id: ForkId, length: u64, modified: i64) {
         self.touches.touch(id);
         self.set_length(id, length, modified);
     }
 
-    /// Sets a fork's length and time where it is made or moved.
+    /// Sets a fork's length and time without touching it.
     pub(crate) fn set_length(&mut self, id: ForkId, length: u64, modified: i64) {
         let fork = self.forks.get_mut(id);
         let fork = fork.expect("the caller found the fork under this lock");
@@ -137,8 +137,7 @@ impl StoreState {
         self.changes.fork(id);
     }
 
-    /// Removes a fork and those that were only there for it, and puts the items that say so into a
-    /// frame.
+    /// Removes a fork and the ancestors that only it needs, and adds the items to a frame.
     pub(crate) fn remove_lineage(&mut self, id: ForkId, body: &mut Vec<u8>, sequence: u64) {
         for id in self.forks.removal_chain(id) {
             ItemRecord::Remove { id }.encode(body);
@@ -146,8 +145,8 @@ impl StoreState {
         }
     }
 
-    /// Removes a fork; its blocks wait for a sync after `sequence`, those of chunks that are only
-    /// in the index for the next application of the log.
+    /// Removes a fork; its blocks are freed after a sync of frame `sequence`, those of chunks only
+    /// in the index with the next application of the log.
     pub(crate) fn remove(&mut self, id: ForkId, sequence: u64) {
         let Some((fork, unnamed)) = self.forks.remove(id) else {
             return;

@@ -1,4 +1,4 @@
-//! Pages of forks: what is cached, what becomes dirty, what goes.
+//! Pages of forks: cached, made dirty, evicted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ pub(crate) struct BlockChange {
     pub(crate) chunk: u64,
     /// In the chunk.
     pub(crate) block: u32,
-    /// The last block of the chunk that the change goes on to, where it is dense.
+    /// The last block of the chunk that the change reaches, if it is dense.
     pub(crate) last: u32,
-    /// Bytes that the block holds; the last block of a chunk may be short.
+    /// Bytes of the block; the last block of a chunk may be short.
     pub(crate) held: usize,
-    /// All of them change.
+    /// Whether all of them change.
     pub(crate) whole: bool,
     /// Bytes of the change.
     pub(crate) bytes: u32,
@@ -48,12 +48,12 @@ impl StoreState {
         self.cache.evict(&mut self.forks, limit);
     }
 
-    /// Evicts everything that need not stay.
+    /// Evicts everything that can be evicted.
     pub(crate) fn evict_all(&mut self) {
         self.cache.evict_all(&mut self.forks);
     }
 
-    /// What a read of slots foretells, as [`crate::cache::Residency::predict`].
+    /// The slots to prefetch after a read of slots, as [`crate::cache::Residency::predict`].
     pub(crate) fn predict(
         &mut self,
         id: ForkId,
@@ -63,7 +63,7 @@ impl StoreState {
         self.cache.predict(id, slots, reach)
     }
 
-    /// Makes the pages of a range of slots of a chunk the first to go.
+    /// Makes the pages of slots of a chunk the first to be evicted.
     pub(crate) fn spend_pages(&mut self, id: ForkId, n: u64, slots: impl Iterator<Item = usize>) {
         let Some(chunk) = self.forks.chunk_mut(id, n) else {
             return;
@@ -75,9 +75,9 @@ impl StoreState {
         }
     }
 
-    /// The page of a block that is about to be changed, marked dirty, and what its new checksum is
-    /// to be off by: nothing, except where the block's bytes are not what they were. So what became
-    /// of them in memory stays known.
+    /// Marks a block dirty that the caller is about to change, and returns its page. Also returns a
+    /// correction for its new checksum: 0, unless the block's bytes changed in memory before; with
+    /// it the corruption stays detectable.
     pub(crate) fn change_block(
         &mut self,
         pool: &Pool,
@@ -140,8 +140,8 @@ impl StoreState {
         (page, carry)
     }
 
-    /// Puts a page of blocks that are on the disk into the cache, in place of what it has of them;
-    /// returns how many bytes it copied into a page that stays. The blocks are placed already.
+    /// Puts a page of blocks that were written to the disk into the cache, in place of older bytes;
+    /// returns how many bytes it copied into an existing page. The blocks are mapped already.
     pub(crate) fn replace_blocks(
         &mut self,
         pool: &Pool,
@@ -183,8 +183,8 @@ impl StoreState {
         if merge { u64::from(bytes) } else { 0 }
     }
 
-    /// Puts blocks that were read into the cache: those of the buffer, which begins with block
-    /// `first`, that `valid` marks in their slot. `ahead`: no call has asked for them yet.
+    /// Puts blocks that were read into the cache: those that `valid` marks in their slot; the
+    /// buffer begins with block `first`. `ahead`: they were prefetched.
     pub(crate) fn add_loaded(
         &mut self,
         pool: &Pool,

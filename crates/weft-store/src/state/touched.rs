@@ -1,4 +1,4 @@
-//! The `Touched` records of the log, made from what the last frames touched.
+//! The `Touched` records of the log: reports on the forks that the last frames touched.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,7 @@ use crate::key::{ADDRESSED, ForkKey};
 use crate::record::{ItemRecord, TouchedRecord};
 
 impl StoreState {
-    /// Adds what was touched to the frame of the next sequence; `segment`: where that will be, if
-    /// that is known.
+    /// Adds the reports to the next frame; `segment`: where that will be, if known.
     pub(super) fn append_touched(&mut self, segment: Option<u64>, body: &mut Vec<u8>) {
         let next = self.next_sequence();
         for window in self.touches().take(segment, next) {
@@ -19,7 +18,7 @@ impl StoreState {
 
     fn encode_touched(&self, window: &TouchedSpan, body: &mut Vec<u8>) {
         let mut keys: BTreeMap<&ForkKey, u64> = window.gone_names().map(|key| (key, 0)).collect();
-        // A removed fork is among the names that are gone.
+        // Removed forks are among the names that lost theirs.
         let forks = window.forks().filter_map(|id| self.forks.get(id));
         keys.extend(forks.map(|fork| (fork.key(), 0)));
         let forks = keys.into_keys().filter(|key| key.file != ADDRESSED);

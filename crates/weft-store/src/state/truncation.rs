@@ -1,4 +1,4 @@
-//! The part of a truncate that is one moment: the new length, and the tail that it leaves.
+//! The atomic step of a truncation: the new length, and the chunks whose emptying is deferred.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, new_body};
 
 impl StoreState {
-    /// Sets a shorter length. What lies beyond in the chunk that this divides, which is in memory,
-    /// goes; other chunks become the fork's tail. The caller zeroes the rest of the last block.
+    /// Sets a shorter length. Empties the rest of the chunk that this divides, which is in memory,
+    /// and defers emptying later chunks. The caller zeroes the rest of the last block.
     pub(crate) fn truncate_deferred(
         &mut self,
         id: ForkId,
@@ -32,7 +32,7 @@ impl StoreState {
         self.forks.defer_truncation(id, end);
     }
 
-    /// Makes holes of chunks that are in memory; how many had entries.
+    /// Empties chunks in memory; returns how many had entries.
     pub(crate) fn empty_chunks(&mut self, id: ForkId, chunks: Range<u64>, sequence: u64) -> u64 {
         let Some(fork) = self.forks.get(id) else {
             return 0;
@@ -44,8 +44,8 @@ impl StoreState {
         numbers.len() as u64
     }
 
-    /// Empties chunks of a tail, all of which are in memory, as one frame of the log; to
-    /// [`u64::MAX`]: there are no more.
+    /// Continues a deferred truncation: empties a range of chunks, all in memory, with one frame of
+    /// the log. A range up to [`u64::MAX`] ends it.
     pub(crate) fn continue_truncation(&mut self, id: ForkId, chunks: Range<u64>) -> u64 {
         let Range { start, end } = chunks;
         let sequence = self.next_sequence();

@@ -20,6 +20,7 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
+use crate::limits::{THREADS, THREADS_WITHOUT_RING};
 use crate::pool::{Buffer, Slice};
 use crate::storage::{BlockingTask, BoxFuture, FileKind, Storage, StorageFile};
 use ring::Rings;
@@ -27,10 +28,6 @@ use workers::Workers;
 
 pub use device::DeviceStorage;
 
-/// Threads for blocking work; with io_uring they only serve the index and the folder.
-const THREADS: usize = 2;
-/// Threads without io_uring: every operation of the disk needs one.
-const THREADS_WITHOUT_RING: usize = 8;
 /// Slices per call (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
 const LOCK: &str = "lock";
@@ -371,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_parts_than_the_kernel_takes_at_once_are_written_in_order() {
+    fn more_slices_than_one_call_takes_are_written_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let storage = FolderStorage::open_with(folder.path(), IoBackend::Threads).unwrap();
         let file = storage.open("log", FileKind::Log).unwrap();

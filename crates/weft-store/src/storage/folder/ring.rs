@@ -30,15 +30,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::limits::{RING_COMPLETIONS, RING_ENTRIES, RINGS_MAX};
 use crate::pool::{Buffer, Slice};
 use crate::storage::BoxFuture;
 
-/// Entries of the submission queue; every submission empties it.
-const ENTRIES: u32 = 256;
-/// Entries of the completion queue; the kernel keeps an overflow until it is asked.
-const COMPLETIONS: u32 = 4096;
-/// Most rings of one disk: each takes some 100 KiB of kernel memory and a place in the poll set.
-const RINGS_MAX: usize = 4;
 /// Most vectors of one operation (`IOV_MAX`).
 const VECTORS: usize = 1024;
 /// `IORING_ENTER_GETEVENTS`.
@@ -114,13 +109,13 @@ pub(super) struct Ring {
 impl Ring {
     fn start() -> io::Result<Self> {
         let mut builder = IoUring::builder();
-        builder.setup_cqsize(COMPLETIONS);
+        builder.setup_cqsize(RING_COMPLETIONS);
         // A thread takes completions when it next enters the kernel, which happens soon; kernels
         // before 5.19 interrupt it.
-        let uring = builder.clone().setup_coop_taskrun().build(ENTRIES);
+        let uring = builder.clone().setup_coop_taskrun().build(RING_ENTRIES);
         Ok(Self {
             shared: Arc::new(Shared {
-                uring: uring.or_else(|_| builder.build(ENTRIES))?,
+                uring: uring.or_else(|_| builder.build(RING_ENTRIES))?,
                 queueing: Mutex::default(),
                 collecting: Mutex::default(),
                 slots: Mutex::default(),
@@ -363,7 +358,7 @@ impl Shared {
                 let _ = slot.done.send((result, slot.payload));
             }
             // Fewer in flight than fit: the kernel holds none back.
-            if most <= COMPLETIONS as usize || none {
+            if most <= RING_COMPLETIONS as usize || none {
                 return;
             }
             self.enter(0);
@@ -419,7 +414,7 @@ mod tests {
     use crate::pool::Pool;
 
     #[test]
-    fn what_the_kernel_took_back_goes_on_where_it_stood_with_more_vectors_than_one_call_takes() {
+    fn a_refused_operation_continues_on_the_thread_with_any_number_of_vectors() {
         let file = tempfile::tempfile().unwrap();
         let (pool, count, skip) = (Pool::new(), VECTORS + 10, BLOCK + 100);
         let buffers = || (0..count).map(|_| pool.take(1));
