@@ -9,9 +9,7 @@
 
 mod label;
 mod set;
-pub(crate) use label::write_label;
-pub(crate) use set::known_disks;
 
-pub(crate) use label::{DATA, DiskProbe, LABEL, has_data, probe};
+pub(crate) use label::{DATA, DiskProbe, LABEL, has_data, probe, write_label};
 pub use set::{DISKS_MAX, DiskState, DiskStatus};
-pub(crate) use set::{Disk, DiskSet};
+pub(crate) use set::{Disk, DiskSet, known_disks};

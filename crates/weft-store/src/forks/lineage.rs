@@ -82,8 +82,8 @@ impl Forks {
             at = fork.parent.and_then(|p| self.by_id.get(&p));
         }
         let chunk = u64::from(fork.chunk.max(1));
-        let room = fork.length.div_ceil(chunk) * chunk.div_ceil(BLOCK as u64);
-        blocks.min(room)
+        let longest = fork.length.div_ceil(chunk) * chunk.div_ceil(BLOCK as u64);
+        blocks.min(longest)
     }
 
     /// Whether the index has all of a fork's chunks in memory, as they are.

@@ -16,12 +16,9 @@ mod incarnations;
 mod queue;
 mod segments;
 mod source;
-pub(crate) use frames::find_frames;
-pub(crate) use frames::is_torn;
-pub(crate) use frames::used_length;
 
 pub(crate) use cost::{DATA_COST, MAP_COST, cost_of_run};
-pub(crate) use frames::{LogDamage, ParsedLog, parse};
+pub(crate) use frames::{LogDamage, ParsedLog, find_frames, is_torn, parse, used_length};
 pub(crate) use head::LogHead;
 pub(crate) use incarnations::Incarnations;
 pub(crate) use queue::{FrameQueue, OpenFrame};

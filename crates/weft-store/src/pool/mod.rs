@@ -7,6 +7,9 @@
 //! is 32 *units* of 64 KiB. A unit is allocated whole, in quarters or in single blocks, and is
 //! whole again when all of them are free. So a change of load does not strand memory.
 //!
+//! Owns the slabs and which of their blocks are free. Calls: [`Pool::take`],
+//! [`Pool::receive_buffer`], [`Pool::release_idle`]; dropping a [`Buffer`] frees it.
+//!
 //! Invariants:
 //! 1. No two live [`Buffer`]s overlap.
 //! 2. All memory of a slab is initialised from its allocation on.

@@ -14,21 +14,11 @@
 //! 2. Each dirty block that is not being flushed has a promise of the allocator.
 //! 3. Every difference from the index is among the changes, and a frame of the log records it.
 
-mod applying;
-mod blocks;
-mod doubts;
-mod flushing;
+mod chunks;
+mod forks;
 mod frames;
 mod health;
-mod lineage;
 mod load;
-mod lost;
-mod names;
-mod opening;
-mod pages;
-mod reading;
-mod touched;
-mod truncation;
 
 use crate::cache::{Dirty, Residency};
 use crate::config::CacheRules;
@@ -39,13 +29,11 @@ use crate::log::LogHead;
 use crate::record::StoreRecord;
 use crate::space::Allocator;
 
-pub(crate) use applying::IndexEntry;
-pub(crate) use blocks::extent;
-pub(crate) use flushing::{FlushRound, FlushScope, count_runs};
+pub(crate) use chunks::{
+    BlockChange, FlushRound, FlushScope, IndexEntry, ReadChunk, count_runs, extent,
+};
+pub(crate) use forks::check_fork;
 pub(crate) use load::CallLoad;
-pub(crate) use names::check_fork;
-pub(crate) use pages::BlockChange;
-pub(crate) use reading::ReadChunk;
 
 /// The state of a store in memory.
 #[derive(Debug, Default)]

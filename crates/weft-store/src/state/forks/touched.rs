@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::StoreState;
 use crate::doubt::TouchedSpan;
 use crate::key::{ADDRESSED, ForkKey};
 use crate::record::{ItemRecord, TouchedRecord};
+use crate::state::StoreState;
 
 impl StoreState {
     /// Adds the reports to the next frame; `segment`: where that will be, if known.
-    pub(super) fn append_touched(&mut self, segment: Option<u64>, body: &mut Vec<u8>) {
+    pub(in crate::state) fn append_touched(&mut self, segment: Option<u64>, body: &mut Vec<u8>) {
         let next = self.next_sequence();
         for window in self.touches().take(segment, next) {
             self.encode_touched(&window, body);

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use weft_layout::FileId;
 
-use super::StoreState;
 use crate::error::StoreError;
 use crate::forks::Fork;
 use crate::key::{ADDRESSED, ForkKey};
 use crate::record::{ForkId, ItemRecord, Ranges, new_body};
+use crate::state::StoreState;
 
 impl StoreState {
     /// Bytes of a fork before `end` are in doubt.

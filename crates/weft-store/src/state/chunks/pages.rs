@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::StoreState;
 use crate::cache::PrefetchBounds;
 use crate::pages::{Page, bit, slot_of};
 use crate::pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool};
 use crate::record::{ForkId, checksum};
+use crate::state::StoreState;
 
 /// A block that is about to be changed.
 #[derive(Clone, Copy, Debug)]
@@ -184,14 +184,14 @@ impl StoreState {
     }
 
     /// Puts blocks that were read into the cache: those that `valid` marks in their slot; the
-    /// buffer begins with block `first`. `ahead`: they were prefetched.
+    /// buffer begins with block `first`. `prefetched`: no call has asked for them yet.
     pub(crate) fn add_loaded(
         &mut self,
         pool: &Pool,
         (id, n): (ForkId, u64),
         first: u32,
         (buffer, valid): (Buffer, u16),
-        ahead: bool,
+        prefetched: bool,
     ) {
         let slot = slot_of(first);
         let Some(chunk) = self.forks.chunk_mut(id, n) else {
@@ -199,7 +199,7 @@ impl StoreState {
         };
         let Some(page) = chunk.page_mut(slot) else {
             let mut page = Page::loaded(first % 16, Arc::new(buffer), valid);
-            page.mark_prefetched(if ahead { valid } else { 0 });
+            page.mark_prefetched(if prefetched { valid } else { 0 });
             return self.set_page(id, n, slot, page);
         };
         let before = page.bytes();
@@ -207,7 +207,7 @@ impl StoreState {
             let mask = bit(first + i) & valid;
             if mask != 0 {
                 page.copy_block(pool, (first + i) % 16, bytes);
-                page.mark_prefetched(if ahead { mask } else { 0 });
+                page.mark_prefetched(if prefetched { mask } else { 0 });
             }
         }
         self.cache.resized(before, page.bytes());

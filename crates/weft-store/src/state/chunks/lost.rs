@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::StoreState;
 use super::blocks::extent;
 use crate::log::OpenFrame;
 use crate::pages::{WantedBlock, push_block};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, new_body};
+use crate::state::StoreState;
 
 impl StoreState {
     /// Marks a block lost. If the fork owned its place, that is freed after a sync of frame

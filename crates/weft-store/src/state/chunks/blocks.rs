@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::StoreState;
 use crate::record::{ForkId, Place};
 use crate::space::Extent;
+use crate::state::StoreState;
 
 /// The block at a place.
 pub(crate) fn extent(place: Place) -> Extent {

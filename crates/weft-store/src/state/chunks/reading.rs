@@ -2,11 +2,11 @@
 
 use std::ops::Deref;
 
-use super::StoreState;
 use crate::cache::Residency;
 use crate::pages::{Chunk, bit, slot_of};
 use crate::pool::Slice;
 use crate::record::ForkId;
+use crate::state::StoreState;
 
 /// A chunk in memory that a read looks at.
 pub(crate) struct ReadChunk<'a> {

@@ -2,10 +2,10 @@
 
 use weft_layout::FileId;
 
-use super::StoreState;
 use crate::pages::{Chunk, slot_of};
 use crate::record::ForkId;
 use crate::space::Extent;
+use crate::state::StoreState;
 
 impl StoreState {
     /// Brings a chunk's entry into memory; one that is there stays.
@@ -64,7 +64,7 @@ impl StoreState {
         }
     }
 
-    /// Adds what was counted of a fork in a part of the index.
+    /// Adds what was counted of a fork in a range of the index.
     pub(crate) fn add_count(
         &mut self,
         id: ForkId,

@@ -1,8 +1,8 @@
 //! Chunk entries on their way to the index.
 
-use super::StoreState;
 use crate::pages::{Chunk, Page};
 use crate::record::{ForkId, RunsRecord};
+use crate::state::StoreState;
 
 /// What the index is to have of a chunk.
 pub(crate) enum IndexEntry {

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use weft_layout::FileId;
 
-use super::StoreState;
-use super::blocks::extent;
 use crate::error::StoreError;
 use crate::index::RemovedFork;
 use crate::key::{ForkKey, ForkStatus, Timestamp};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord};
 use crate::space::AllocHint;
+use crate::state::StoreState;
+use crate::state::chunks::extent;
 
 /// Fails if the file is deleted or the fork has another chunk size.
 pub(crate) fn check_fork(state: &StoreState, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {

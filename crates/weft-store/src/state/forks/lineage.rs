@@ -2,12 +2,12 @@
 
 use weft_layout::FileId;
 
-use super::StoreState;
-use super::blocks::extent;
 use crate::index::RemovedFork;
 use crate::key::ForkKey;
 use crate::pages::Page;
 use crate::record::{ForkId, ForkRecord};
+use crate::state::StoreState;
+use crate::state::chunks::extent;
 
 impl StoreState {
     /// Gives a fork its own entry of a chunk that shows `owner`'s, whose pages are clean.

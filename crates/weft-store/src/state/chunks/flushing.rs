@@ -7,12 +7,12 @@
 
 use std::ops::{Bound, RangeInclusive};
 
-use super::StoreState;
 use super::blocks::extent;
 use crate::pages::{Operations, Page, push_block, slot_of};
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, Place, RunsRecord, checksum, new_body};
 use crate::space::Extent;
+use crate::state::StoreState;
 
 /// A block on its way to the disk.
 pub(crate) struct FlushedBlock {

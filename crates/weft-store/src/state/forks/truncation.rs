@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::StoreState;
 use crate::log::MAP_COST;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, new_body};
+use crate::state::StoreState;
 
 impl StoreState {
     /// Sets a shorter length. Empties the rest of the chunk that this divides, which is in memory,
