@@ -117,7 +117,7 @@ fn log(bytes: &[u8], power_lost: bool) -> Option<Vec<u8>> {
         FrameRecord::append(&mut out, frame.sequence, header.synced, &body);
     }
     let rest = &bytes[out.len()..];
-    match parsed.cut {
+    match parsed.truncate_at {
         Some((_, at)) => assert_eq!(at as usize, out.len(), "frames are as long as they were"),
         None => assert!(rest.iter().all(|b| *b == 0), "zeros follow the frames"),
     }

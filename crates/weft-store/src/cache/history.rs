@@ -108,9 +108,9 @@ impl AccessHistory {
     /// the oldest.
     fn head(&mut self, next: u64, sequence: u64) -> &mut Head {
         let near = next.saturating_sub(sequence)..=next + 2 * sequence;
-        let own = (0..self.heads.len()).filter(|n| near.contains(&self.heads[*n].fetched));
-        let own = own.min_by_key(|n| self.heads[*n].fetched.abs_diff(next));
-        let n = own.unwrap_or_else(|| {
+        let nearest = (0..self.heads.len()).filter(|n| near.contains(&self.heads[*n].fetched));
+        let nearest = nearest.min_by_key(|n| self.heads[*n].fetched.abs_diff(next));
+        let n = nearest.unwrap_or_else(|| {
             if self.heads.len() < SEQUENCES_MAX {
                 self.heads.push(Head::default());
                 return self.heads.len() - 1;
@@ -354,9 +354,9 @@ mod tests {
         let mut all = Vec::new();
         for slot in 0_u64..1000 {
             // Comes back by two slots a read.
-            let room = (slot * 2).saturating_sub(slots(&all));
+            let in_flight_left = (slot * 2).saturating_sub(slots(&all));
             let reach = PrefetchBounds {
-                in_flight_left: room,
+                in_flight_left,
                 ..FAR
             };
             all.extend(history.read(slot..slot + 1, reach).1);
@@ -419,17 +419,17 @@ mod tests {
             reads in prop::collection::vec((0_u64..300, 1_u64..200, 0_u64..200, 0_u64..200), 1..300),
         ) {
             let mut history = AccessHistory::default();
-            for (start, length, most, room) in reads {
+            for (start, length, most, in_flight_left) in reads {
                 let reach = PrefetchBounds {
                     most,
-                    in_flight_left: room,
+                    in_flight_left,
                     end: 400,
                 };
                 if let Some(fetch) = history.read(start..start + length, reach).1 {
                     prop_assert!(fetch.start >= start + length);
                     let end = start + length + PREFETCH_SLOTS_MAX.min(most);
                     prop_assert!(fetch.end <= end.min(400) && !fetch.is_empty());
-                    prop_assert!(fetch.end - fetch.start <= room);
+                    prop_assert!(fetch.end - fetch.start <= in_flight_left);
                 }
                 prop_assert!(history.slots.len() <= HISTORY_SLOTS);
                 prop_assert!(history.slots.is_sorted_by(|a, b| a.0 < b.0));

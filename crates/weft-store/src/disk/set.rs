@@ -279,10 +279,10 @@ impl DiskSet {
     /// Opens the disks of a configuration: reads labels, labels new disks, and registers all
     /// numbers in the index before any data is written to them.
     pub(crate) async fn open(config: &StoreConfig) -> Result<Self, StoreError> {
-        let own = config.storage.open(DATA, FileKind::Data);
-        let own = own.map_err(|e| StoreError::io("open", DATA, &e))?;
+        let data = config.storage.open(DATA, FileKind::Data);
+        let data = data.map_err(|e| StoreError::io("open", DATA, &e))?;
         let mut disks = vec![Disk::new(0, "", config.capacity, config.reserve_bytes)];
-        disks[0].files = Some((Arc::clone(&config.storage), own));
+        disks[0].files = Some((Arc::clone(&config.storage), data));
         let known = known_disks(&*config.index)?;
         let mut next = known.iter().map(|(n, _)| n + 1).max().unwrap_or(1);
         let mut reasons = BTreeMap::new();
@@ -296,7 +296,7 @@ impl DiskSet {
             }
         }
         for (disk, label) in found {
-            let (number, parts) = match label {
+            let (number, storage) = match label {
                 // A new, empty file in its place would get other blocks where the old ones were.
                 DiskProbe::Labelled(number, storage)
                     if known.iter().any(|(n, _)| *n == number) && !has_data(&*storage) =>
@@ -319,12 +319,12 @@ impl DiskSet {
                     continue;
                 }
             };
-            let file = parts.open(DATA, FileKind::Data);
+            let file = storage.open(DATA, FileKind::Data);
             // Its directory entry must be as durable as its contents.
-            let file = file.and_then(|file| parts.sync_folder().map(|()| file));
+            let file = file.and_then(|file| storage.sync_folder().map(|()| file));
             let file = file.map_err(|e| StoreError::io("open the data of", &disk.path, &e))?;
             let mut opened = Disk::new(number, &disk.path, disk.capacity, disk.reserve);
-            opened.files = Some((parts, file));
+            opened.files = Some((storage, file));
             disks.push(opened);
         }
         for (number, path) in known {
@@ -393,9 +393,9 @@ pub(crate) fn known_disks(index: &dyn OrderedKv) -> Result<Vec<(u16, String)>, S
 /// Adds new numbers and paths to the index.
 fn register(index: &dyn OrderedKv, disks: &[Disk]) -> Result<(), StoreError> {
     let known = known_disks(index)?;
-    let news = disks.iter().filter(|d| d.number != 0 && !d.is_missing());
-    let news = news.filter(|d| !known.contains(&(d.number, d.path.clone())));
-    let mut changes: Vec<_> = news
+    let new_disks = disks.iter().filter(|d| d.number != 0 && !d.is_missing());
+    let new_disks = new_disks.filter(|d| !known.contains(&(d.number, d.path.clone())));
+    let mut changes: Vec<_> = new_disks
         .map(|d| {
             let record = DiskRecord {
                 path: d.path.clone(),

@@ -248,12 +248,12 @@ impl Fork {
         }
         let left = entry.set(block, Place::LOST.plus(block), 0);
         entry.inherit(block, true);
-        let own = left.filter(|(_, inherited)| !inherited);
-        if own.is_some() {
+        let owned = left.filter(|(_, inherited)| !inherited);
+        if owned.is_some() {
             // Recovery counts blocks only after it has replayed the log.
             self.blocks = self.blocks.saturating_sub(1);
         }
-        (true, own.map(|(place, _)| place))
+        (true, owned.map(|(place, _)| place))
     }
 
     /// Empties blocks of a chunk in memory: calls `freed` with each place that the fork owned.
@@ -268,16 +268,16 @@ impl Fork {
             return 0;
         };
         self.unplaced -= chunk.unplaced(blocks);
-        let (mut own, mut gone) = (0, 0);
+        let (mut owned, mut gone) = (0, 0);
         chunk.empty(blocks.clone(), |place, inherited| {
             gone += 1;
             if !inherited {
-                own += 1;
+                owned += 1;
                 freed(place);
             }
         });
         // Recovery counts blocks only after it has replayed the log.
-        self.blocks = self.blocks.saturating_sub(own);
+        self.blocks = self.blocks.saturating_sub(owned);
         gone
     }
 

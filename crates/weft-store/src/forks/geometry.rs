@@ -93,25 +93,25 @@ mod tests {
     use super::*;
 
     /// A range of chunk 0 as a clear splits it: whole blocks, and ranges of other blocks.
-    fn cut(size: u32, range: Range<u64>) -> (Range<u32>, Vec<(u32, u32)>) {
+    fn split(size: u32, range: Range<u64>) -> (Range<u32>, Vec<(u32, u32)>) {
         let touched = within(size, &range, 0);
-        let parts = edges(&touched, size).map(|e| (e.start, e.end));
-        (whole_blocks(&touched, size), parts.collect())
+        let edges = edges(&touched, size).map(|e| (e.start, e.end));
+        (whole_blocks(&touched, size), edges.collect())
     }
 
     #[test]
     fn a_range_splits_into_whole_blocks_and_its_edges() {
-        assert_eq!(cut(65536, 0..65536), (0..16, vec![]));
-        assert_eq!(cut(65536, 10..20), (1..1, vec![(10, 20)]));
+        assert_eq!(split(65536, 0..65536), (0..16, vec![]));
+        assert_eq!(split(65536, 10..20), (1..1, vec![(10, 20)]));
         let two = vec![(4000, 4096), (4096, 5000)];
-        assert_eq!(cut(65536, 4000..5000), (1..1, two));
+        assert_eq!(split(65536, 4000..5000), (1..1, two));
         let apart = vec![(4000, 4096), (8192, 9000)];
-        assert_eq!(cut(65536, 4000..9000), (1..2, apart));
-        assert_eq!(cut(65536, 4096..8192), (1..2, vec![]));
+        assert_eq!(split(65536, 4000..9000), (1..2, apart));
+        assert_eq!(split(65536, 4096..8192), (1..2, vec![]));
         // The last block of an odd chunk is whole at the chunk's end.
-        assert_eq!(cut(5000, 10..5000), (1..2, vec![(10, 4096)]));
+        assert_eq!(split(5000, 10..5000), (1..2, vec![(10, 4096)]));
         let both = vec![(10, 4096), (4096, 4999)];
-        assert_eq!(cut(5000, 10..4999), (1..1, both));
+        assert_eq!(split(5000, 10..4999), (1..1, both));
     }
 
     #[test]

@@ -63,19 +63,19 @@ impl Forks {
         for (id, limit) in self.lineage(id) {
             let range = range.start..range.end.min(limit).max(range.start);
             let chunks = self.by_id[&id].chunks.range(range);
-            let own = chunks.filter(|(_, c)| !c.shows_parent()).map(|(n, _)| *n);
-            found.extend(own.take(most));
+            let owned = chunks.filter(|(_, c)| !c.shows_parent()).map(|(n, _)| *n);
+            found.extend(owned.take(most));
         }
         found.into_iter().take(most).collect()
     }
 
     /// Blocks of a fork: exact without a parent, else an upper bound.
     pub(crate) fn stored_blocks(&self, fork: &Fork) -> u64 {
-        let own = fork.blocks + fork.unplaced;
+        let owned = fork.blocks + fork.unplaced;
         let Some(parent) = fork.parent.and_then(|p| self.by_id.get(&p)) else {
-            return own;
+            return owned;
         };
-        let mut blocks = own;
+        let mut blocks = owned;
         let mut at = Some(parent);
         while let Some(fork) = at {
             blocks += fork.blocks + fork.unplaced;

@@ -21,7 +21,7 @@ pub(crate) struct Frame {
 pub(crate) struct ParsedLog {
     pub(crate) frames: Vec<Frame>,
     /// Where it ends: recovery truncates the log here. `None`: at the end of the last segment.
-    pub(crate) cut: Option<(usize, u64)>,
+    pub(crate) truncate_at: Option<(usize, u64)>,
     /// Everything up to here is known to be on stable storage.
     pub(crate) synced: u64,
     /// Set if it must not end there.
@@ -47,7 +47,7 @@ impl ParsedLog {
 
     /// The log ends here; `what`: the damage, if it must not.
     fn end(mut self, at: (usize, u64), what: Option<&'static str>, applied: u64) -> Self {
-        self.cut = Some(at);
+        self.truncate_at = Some(at);
         let first = self.reached(applied) + 1;
         self.damage = what.map(|what| LogDamage { at, what, first });
         self
@@ -74,7 +74,7 @@ pub(crate) fn parse(
         let last = segments.iter().rposition(|s| used_length(s) > 0)?;
         Some((last, used_length(&segments[last]) as u64))
     };
-    let at = parsed.cut.or_else(behind_last).unwrap_or((0, 0));
+    let at = parsed.truncate_at.or_else(behind_last).unwrap_or((0, 0));
     Ok(parsed.end(at, Some("the log ends too early"), applied))
 }
 
@@ -285,7 +285,7 @@ mod tests {
         let segments: Vec<_> = segments.iter().cloned().map(Bytes::from).collect();
         let parsed = parse(&segments, 0, power_lost, 0)?;
         match parsed.damage {
-            None => Ok((parsed.frames.len(), parsed.cut)),
+            None => Ok((parsed.frames.len(), parsed.truncate_at)),
             Some(damage) => Err(StoreError::LogDamaged {
                 file: String::new(),
                 at: damage.at.1,
@@ -354,7 +354,7 @@ mod tests {
         let segments = [Bytes::from(first), Bytes::from(second)];
         for (applied, damaged) in [(5, false), (4, true), (3, true)] {
             let parsed = parse(&segments, applied, true, 0).unwrap();
-            assert_eq!(parsed.cut, Some((1, 0)));
+            assert_eq!(parsed.truncate_at, Some((1, 0)));
             assert_eq!(parsed.damage.is_some(), damaged, "applied {applied}");
             assert_eq!(parsed.reached(applied), applied);
         }
@@ -376,7 +376,11 @@ mod tests {
             changed[bad * stride + 60] ^= 1;
             let parsed = parse(&[Bytes::from(changed)], applied, true, 0).unwrap();
             let what = format!("frame {} of 6, {applied} in the index", bad + 1);
-            assert_eq!(parsed.cut, Some((0, (bad * stride) as u64)), "{what}");
+            assert_eq!(
+                parsed.truncate_at,
+                Some((0, (bad * stride) as u64)),
+                "{what}"
+            );
             assert_eq!(parsed.damage.is_some(), damaged, "{what}");
         }
     }

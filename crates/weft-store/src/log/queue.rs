@@ -11,14 +11,14 @@ use crate::record::{FRAME_BYTES, FrameRecord, checksum};
 /// received.
 #[derive(Debug, Default)]
 pub(crate) struct FrameQueue {
-    own: Vec<u8>,
-    lent: Vec<SharedData>,
-    lent_bytes: usize,
+    owned: Vec<u8>,
+    shared: Vec<SharedData>,
+    shared_bytes: usize,
 }
 
 #[derive(Debug)]
 struct SharedData {
-    /// The offset in `own` that it precedes.
+    /// The offset in `owned` that it precedes.
     before: usize,
     data: Bytes,
     sum: u32,
@@ -27,9 +27,9 @@ struct SharedData {
 /// Where a frame begins.
 #[derive(Clone, Copy, Debug)]
 struct Start {
-    own: usize,
-    lent: usize,
-    lent_bytes: usize,
+    owned: usize,
+    shared: usize,
+    shared_bytes: usize,
 }
 
 /// A frame under construction at the end of the queue.
@@ -44,9 +44,9 @@ impl FrameQueue {
     /// Begins a frame at the end, so that its items need not be copied.
     pub(crate) fn begin(self, modified: i64) -> OpenFrame {
         let start = Start {
-            own: self.own.len(),
-            lent: self.lent.len(),
-            lent_bytes: self.lent_bytes,
+            owned: self.owned.len(),
+            shared: self.shared.len(),
+            shared_bytes: self.shared_bytes,
         };
         let mut frame = OpenFrame {
             modified,
@@ -60,39 +60,43 @@ impl FrameQueue {
 
     /// Adds a complete frame.
     pub(crate) fn append(&mut self, sequence: u64, synced: bool, body: &[u8]) {
-        FrameRecord::append(&mut self.own, sequence, synced, body);
+        FrameRecord::append(&mut self.owned, sequence, synced, body);
     }
 
     /// Bytes of all frames.
     pub(crate) fn bytes(&self) -> usize {
-        self.own.len() + self.lent_bytes
+        self.owned.len() + self.shared_bytes
     }
 
     /// All bytes in order, as non-empty slices.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts_from(0, 0).map(|(part, _)| part)
+    pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.slices_from(0, 0).map(|(slice, _)| slice)
     }
 
     /// The slices with their checksums, if known.
-    fn parts_from(&self, own: usize, lent: usize) -> impl Iterator<Item = (&[u8], Option<u32>)> {
-        let mut at = own;
-        let lent = self.lent[lent..].iter();
-        let ends = lent.map(|lent| (lent.before, &lent.data[..], Some(lent.sum)));
-        let parts =
-            ends.chain([(self.own.len(), &[][..], None)])
+    fn slices_from(
+        &self,
+        owned: usize,
+        shared: usize,
+    ) -> impl Iterator<Item = (&[u8], Option<u32>)> {
+        let mut at = owned;
+        let shared = self.shared[shared..].iter();
+        let ends = shared.map(|shared| (shared.before, &shared.data[..], Some(shared.sum)));
+        let slices =
+            ends.chain([(self.owned.len(), &[][..], None)])
                 .flat_map(move |(to, data, sum)| {
-                    let own = &self.own[std::mem::replace(&mut at, to)..to];
-                    [(own, None), (data, sum)]
+                    let owned = &self.owned[std::mem::replace(&mut at, to)..to];
+                    [(owned, None), (data, sum)]
                 });
-        parts.filter(|(part, _)| !part.is_empty())
+        slices.filter(|(slice, _)| !slice.is_empty())
     }
 
     /// Drops everything, and keeps up to `keep` bytes of memory.
     pub(crate) fn clear(&mut self, keep: usize) {
-        self.lent = Vec::new();
-        self.lent_bytes = 0;
-        self.own.clear();
-        self.own.shrink_to(keep);
+        self.shared = Vec::new();
+        self.shared_bytes = 0;
+        self.owned.clear();
+        self.owned.shrink_to(keep);
     }
 }
 
@@ -103,50 +107,50 @@ impl OpenFrame {
             modified: 0,
             queued: FrameQueue::default(),
             start: Start {
-                own: 0,
-                lent: 0,
-                lent_bytes: 0,
+                owned: 0,
+                shared: 0,
+                shared_bytes: 0,
             },
         }
     }
 
     /// The buffer for items; data can follow by [`OpenFrame::append_shared`].
     pub(crate) fn items(&mut self) -> &mut Vec<u8> {
-        &mut self.queued.own
+        &mut self.queued.owned
     }
 
     /// Adds a range of `data` to the last item. A known sum goes into the frame's checksum: its
     /// caller verifies it before the frame is appended. Otherwise the sum is computed now, before
     /// copies prove that the data is still right.
-    pub(crate) fn append_shared(&mut self, data: &Bytes, part: Range<usize>, sum: Option<u32>) {
-        if part.len() < SHARED_MIN {
-            return self.items().extend_from_slice(&data[part]);
+    pub(crate) fn append_shared(&mut self, data: &Bytes, slice: Range<usize>, sum: Option<u32>) {
+        if slice.len() < SHARED_MIN {
+            return self.items().extend_from_slice(&data[slice]);
         }
-        self.queued.lent_bytes += part.len();
-        let before = self.queued.own.len();
-        let data = data.slice(part);
+        self.queued.shared_bytes += slice.len();
+        let before = self.queued.owned.len();
+        let data = data.slice(slice);
         let sum = sum.unwrap_or_else(|| checksum(&data));
-        self.queued.lent.push(SharedData { before, data, sum });
+        self.queued.shared.push(SharedData { before, data, sum });
     }
 
     /// Bytes of the frame so far.
     pub(crate) fn bytes(&self) -> usize {
-        self.queued.bytes() - self.start.own - self.start.lent_bytes
+        self.queued.bytes() - self.start.owned - self.start.shared_bytes
     }
 
     /// Closes the frame; returns the queue with it at the end.
     pub(crate) fn finish(self, sequence: u64) -> FrameQueue {
-        let Start { own, lent, .. } = self.start;
-        let body = self.queued.parts_from(own + FRAME_BYTES, lent);
-        let crc = body.fold(0, |sum, (part, known)| {
-            let of_part = known.unwrap_or_else(|| checksum(part));
-            weft_sum::joined(sum, of_part, part.len())
+        let Start { owned, shared, .. } = self.start;
+        let body = self.queued.slices_from(owned + FRAME_BYTES, shared);
+        let crc = body.fold(0, |sum, (slice, known)| {
+            let of_slice = known.unwrap_or_else(|| checksum(slice));
+            weft_sum::joined(sum, of_slice, slice.len())
         });
         let length = self.bytes() - FRAME_BYTES;
         let head = FrameRecord::head(length, crc, sequence, false);
         let mut queued = self.queued;
-        queued.own[own..own + FRAME_BYTES].copy_from_slice(&head);
-        FrameRecord::end(&mut queued.own, length);
+        queued.owned[owned..owned + FRAME_BYTES].copy_from_slice(&head);
+        FrameRecord::end(&mut queued.owned, length);
         queued
     }
 }
@@ -157,7 +161,7 @@ mod tests {
     use crate::record::new_body;
 
     fn joined(queued: &FrameQueue) -> Vec<u8> {
-        queued.parts().flatten().copied().collect()
+        queued.slices().flatten().copied().collect()
     }
 
     #[test]
@@ -190,8 +194,8 @@ mod tests {
             assert_eq!(queued.bytes(), plain.len());
             assert!(joined(&queued) == plain, "frame {sequence}");
         }
-        assert!(queued.parts().all(|part| !part.is_empty()));
-        assert_eq!(queued.parts().filter(|p| p.len() >= SHARED_MIN).count(), 4);
+        assert!(queued.slices().all(|slice| !slice.is_empty()));
+        assert_eq!(queued.slices().filter(|p| p.len() >= SHARED_MIN).count(), 4);
         queued.clear(64);
         assert!(queued.bytes() == 0 && joined(&queued).is_empty());
     }

@@ -70,8 +70,8 @@ impl Segment {
 
     /// As [`Segment::create`], with less space if the disk is nearly full: deletions need little.
     fn create_at_all(storage: &dyn Storage, number: u64, bytes: u64) -> io::Result<Self> {
-        for part in [1, 16, 256] {
-            match Self::create(storage, number, bytes / part) {
+        for divisor in [1, 16, 256] {
+            match Self::create(storage, number, bytes / divisor) {
                 Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
                 done => return done,
             }
@@ -81,8 +81,8 @@ impl Segment {
 
     /// Appends frames, the last of which is number `last`.
     fn append(&mut self, frames: &FrameQueue, last: u64) -> io::Result<()> {
-        let parts: Vec<&[u8]> = frames.parts().collect();
-        self.file.write_buffered_vectored(self.bytes, &parts)?;
+        let slices: Vec<&[u8]> = frames.slices().collect();
+        self.file.write_buffered_vectored(self.bytes, &slices)?;
         self.bytes += frames.bytes() as u64;
         self.written = self.written.max(self.bytes);
         self.last = last;
@@ -111,7 +111,7 @@ struct SegmentFiles {
     closed: Vec<Segment>,
     /// Applied segments that are retained, because the index may have parts of them only in its
     /// journal; ascending.
-    kept: Vec<Segment>,
+    retained: Vec<Segment>,
     /// Segments that are not needed and not removed yet, ascending.
     settled: Vec<u64>,
     active: Segment,
@@ -119,7 +119,7 @@ struct SegmentFiles {
     /// writes.
     spare: Option<Segment>,
     /// The last frame of the removed segments.
-    gone: u64,
+    removed_through: u64,
     /// Everything up to this frame is in the kernel.
     appended: u64,
     /// Bytes appended since the last sync.
@@ -163,7 +163,7 @@ pub(crate) struct Unsynced {
 /// The log as recovery leaves it.
 pub(crate) struct ReplayedLog {
     /// Segments whose frames were applied before the opening.
-    pub(crate) kept: Vec<Segment>,
+    pub(crate) retained: Vec<Segment>,
     /// Segments whose frames were replayed at the opening.
     pub(crate) closed: Vec<Segment>,
     /// The number of the next segment.
@@ -193,7 +193,7 @@ impl Log {
         signals: Arc<Signals>,
     ) -> Result<Self, StoreError> {
         let ReplayedLog {
-            kept,
+            retained,
             closed,
             next,
             sequence,
@@ -214,11 +214,11 @@ impl Log {
             files: Mutex::new(SegmentFiles {
                 unsynced: closed.iter().map(|s| Arc::clone(&s.file)).collect(),
                 closed,
-                kept,
+                retained,
                 settled: Vec::new(),
                 active,
                 spare: None,
-                gone: sequence,
+                removed_through: sequence,
                 appended: sequence,
                 fresh: 0,
                 reached,
@@ -286,7 +286,7 @@ impl Log {
         let last = source.take(&mut scratch)?;
         let length = scratch.bytes() as u64;
         let result = self
-            .make_room(files, length)
+            .rotate_if_full(files, length)
             .and_then(|()| files.active.append(&scratch, last));
         if let Err(error) = result {
             let failed = StoreError::SyncFailed {
@@ -312,7 +312,7 @@ impl Log {
         Ok(())
     }
 
-    fn make_room(&self, files: &mut SegmentFiles, length: u64) -> io::Result<()> {
+    fn rotate_if_full(&self, files: &mut SegmentFiles, length: u64) -> io::Result<()> {
         if files.active.bytes > 0 && files.active.bytes + length > self.segment_bytes {
             match self.rotate_locked(files) {
                 // The old segment grows as far as it can.
@@ -361,7 +361,7 @@ impl Log {
             if self.rotate_locked(&mut files).is_err() {
                 // The index may be ahead of a log that lacks segments.
                 let closed = files.closed.last().map_or(0, |s| s.last);
-                return Ok(closed.max(files.gone));
+                return Ok(closed.max(files.removed_through));
             }
         }
         Ok(files.appended)
@@ -408,11 +408,11 @@ impl Log {
         let mut files = self.files.lock();
         let split = files.closed.partition_point(|s| s.last <= sequence);
         let old: Vec<Segment> = files.closed.drain(..split).collect();
-        files.gone = old.last().map_or(0, |s| s.last).max(files.gone);
+        files.removed_through = old.last().map_or(0, |s| s.last).max(files.removed_through);
         let bytes = old.iter().map(|s| s.bytes).sum();
         self.bytes.fetch_sub(bytes, Relaxed);
         let ends: Vec<_> = old.iter().map(|s| (Arc::clone(&s.file), s.bytes)).collect();
-        files.kept.extend(old);
+        files.retained.extend(old);
         drop(files);
         for (file, bytes) in ends {
             trim_segment(&*file, bytes);
@@ -421,20 +421,20 @@ impl Log {
 
     /// Bytes of applied frames that are retained.
     pub(crate) fn retained(&self) -> u64 {
-        self.files.lock().kept.iter().map(|s| s.bytes).sum()
+        self.files.lock().retained.iter().map(|s| s.bytes).sum()
     }
 
     /// The number of the last retained segment; 0: none.
     pub(crate) fn last_retained(&self) -> u64 {
-        self.files.lock().kept.last().map_or(0, |s| s.number)
+        self.files.lock().retained.last().map_or(0, |s| s.number)
     }
 
     /// The index's tables have all of the segments up to this number; [`Log::remove_settled`]
     /// removes them.
     pub(crate) fn settled(&self, through: u64) {
         let mut files = self.files.lock();
-        let split = files.kept.partition_point(|s| s.number <= through);
-        let old: Vec<u64> = files.kept.drain(..split).map(|s| s.number).collect();
+        let split = files.retained.partition_point(|s| s.number <= through);
+        let old: Vec<u64> = files.retained.drain(..split).map(|s| s.number).collect();
         files.settled.extend(old);
     }
 
@@ -481,7 +481,7 @@ impl Log {
         self.storage
             .sync_folder()
             .map_err(|e| StoreError::io("sync", ".", &e))?;
-        let open = files.kept.iter().chain(&files.closed);
+        let open = files.retained.iter().chain(&files.closed);
         let open = open.chain([&files.active]).chain(&files.spare);
         let open = open.map(|s| s.number);
         for number in files.settled.iter().copied().chain(open) {

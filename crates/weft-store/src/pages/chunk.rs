@@ -156,8 +156,8 @@ impl Chunk {
 
     /// Makes holes of blocks; calls `freed` with each place and whether it was inherited.
     pub(crate) fn empty(&mut self, blocks: Range<u32>, mut freed: impl FnMut(Place, bool)) {
-        let held = self.places.len();
-        let (first, end) = (blocks.start as usize, (blocks.end as usize).min(held));
+        let count = self.places.len();
+        let (first, end) = (blocks.start as usize, (blocks.end as usize).min(count));
         if first >= end {
             return;
         }
@@ -168,7 +168,7 @@ impl Chunk {
                 self.inherit(at as u32, false);
             }
         }
-        if end == held {
+        if end == count {
             self.places.truncate(first);
             self.crcs.truncate(first);
         }
@@ -176,8 +176,8 @@ impl Chunk {
 
     /// Blocks that are lost, ascending.
     pub(crate) fn lost(&self) -> impl Iterator<Item = u32> + '_ {
-        let held = if self.lacks { self.places.len() } else { 0 };
-        let blocks = (0_u32..).zip(self.places[..held].iter());
+        let count = if self.lacks { self.places.len() } else { 0 };
+        let blocks = (0_u32..).zip(self.places[..count].iter());
         let lost = blocks.filter(|(_, place)| **place != Place::NONE && place.is_lost());
         lost.map(|(block, _)| block)
     }

@@ -102,7 +102,7 @@ impl Store {
         let log = Log::new(
             Arc::clone(&storage),
             ReplayedLog {
-                kept,
+                retained: kept,
                 closed,
                 next,
                 sequence,
@@ -435,7 +435,7 @@ async fn replay(
                 }
             }
             if !matches {
-                parsed.cut = Some(frame.at);
+                parsed.truncate_at = Some(frame.at);
                 end = i;
                 break;
             }
@@ -507,7 +507,7 @@ pub(crate) async fn truncate_log(
     let mut removed = Vec::new();
     for (index, mut segment) in segments.into_iter().enumerate() {
         let name = Segment::name(segment.number);
-        let keep = match parsed.cut {
+        let keep = match parsed.truncate_at {
             Some((cut, at)) if index == cut => at,
             Some((cut, _)) if index > cut => 0,
             _ => segment.bytes,

@@ -75,12 +75,12 @@ impl Allocator {
             |n: u16, d: &DiskSpace| (d.turn + weight(d) * i128::from(blocks), last == Some(n));
         let chosen = most.max_by_key(|(n, d)| (key(**n, d), std::cmp::Reverse(**n)));
         let chosen = *chosen.expect("the caller counted the free blocks").0;
-        let room = |n: &u16| {
+        let fits = |n: &u16| {
             self.disks
                 .get(n)
                 .is_some_and(|d| can(d) && d.free.count() >= blocks)
         };
-        let chosen = stays.filter(room).unwrap_or(chosen);
+        let chosen = stays.filter(fits).unwrap_or(chosen);
         for (number, disk) in self.disks.iter_mut().filter(|(_, d)| can(d)) {
             disk.turn += weight(disk) * i128::from(blocks);
             if *number == chosen {

@@ -38,10 +38,10 @@ impl FreeBlocks {
         self.large -= if blocks >= LARGE_EXTENT { blocks } else { 0 };
     }
 
-    /// The lowest extents, up to `most` blocks and `look` of them; they stay free.
-    pub(super) fn lowest(&self, mut most: u64, look: usize) -> Vec<(u64, u64)> {
+    /// The lowest extents, up to `most` blocks and `examined` of them; they stay free.
+    pub(super) fn lowest(&self, mut most: u64, examined: usize) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
-        for (&from, &blocks) in self.extents.iter().take(look) {
+        for (&from, &blocks) in self.extents.iter().take(examined) {
             if most == 0 {
                 break;
             }
@@ -52,21 +52,21 @@ impl FreeBlocks {
     }
 
     /// Takes the highest large (or small) extents below block `before`, up to `most` blocks;
-    /// examines at most `look` extents. Also returns the block below which the next search
+    /// examines at most `examined` extents. Also returns the block below which the next search
     /// continues.
     pub(super) fn take_highest(
         &mut self,
         large: bool,
         mut most: u64,
         before: u64,
-        look: usize,
+        examined: usize,
     ) -> (Vec<(u64, u64)>, u64) {
         let (mut found, mut reached) = (Vec::new(), 0);
         for (at, (&from, &blocks)) in self.extents.range(..before).rev().enumerate() {
             if most == 0 {
                 break;
             }
-            if at == look {
+            if at == examined {
                 reached = from + blocks;
                 break;
             }
@@ -135,7 +135,7 @@ impl FreeBlocks {
         if start + blocks > from + length {
             return false;
         }
-        self.cut(from, length, start, blocks);
+        self.split(from, length, start, blocks);
         true
     }
 
@@ -161,7 +161,7 @@ impl FreeBlocks {
         Ok(())
     }
 
-    fn cut(&mut self, from: u64, length: u64, start: u64, blocks: u64) {
+    fn split(&mut self, from: u64, length: u64, start: u64, blocks: u64) {
         self.remove(from);
         if start > from {
             self.insert(from, start - from);
@@ -183,7 +183,7 @@ impl FreeBlocks {
         });
         let (from, length, start) = at_goal.or_else(|| self.search(want))?;
         let blocks = want.min(from + length - start);
-        self.cut(from, length, start, blocks);
+        self.split(from, length, start, blocks);
         self.cursor = start + blocks;
         Some((start, blocks))
     }

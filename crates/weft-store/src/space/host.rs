@@ -35,12 +35,12 @@ impl PunchWalk {
     }
 }
 
-fn extents(number: u16, parts: Vec<(u64, u64)>) -> Vec<Extent> {
+fn extents(number: u16, ranges: Vec<(u64, u64)>) -> Vec<Extent> {
     let extent = |(start, blocks)| Extent {
         start: u64::from(number) << 48 | start,
         blocks,
     };
-    parts.into_iter().map(extent).collect()
+    ranges.into_iter().map(extent).collect()
 }
 
 impl Allocator {
@@ -94,15 +94,15 @@ impl Allocator {
             };
             let most = most.min(there.saturating_sub(keep));
             if most > 0 && walk.before > 0 {
-                let (parts, before) =
+                let (ranges, before) =
                     disk.free
                         .take_highest(walk.large, most, walk.before, EXTENTS_PER_STEP);
                 walk.before = before;
-                for (start, blocks) in &parts {
+                for (start, blocks) in &ranges {
                     disk.holes.free(*start, *blocks);
                     disk.growth += blocks;
                 }
-                return Some(extents(number, parts));
+                return Some(extents(number, ranges));
             }
             if !walk.large {
                 return None;
@@ -119,12 +119,12 @@ impl Allocator {
         let Some(disk) = self.disks.get_mut(&number) else {
             return Vec::new();
         };
-        let parts = disk.unsure.lowest(most, EXTENTS_PER_STEP);
-        for (start, blocks) in &parts {
+        let ranges = disk.unsure.lowest(most, EXTENTS_PER_STEP);
+        for (start, blocks) in &ranges {
             disk.unsure.claim(*start, *blocks);
             disk.holes.free(*start, *blocks);
         }
-        extents(number, parts)
+        extents(number, ranges)
     }
 
     /// A punch failed: the blocks may be punched out or not.
@@ -143,10 +143,10 @@ impl Allocator {
         let Some(disk) = self.disks.get(&number) else {
             return Vec::new();
         };
-        let mut parts = disk.unsure.lowest(most, EXTENTS_PER_STEP);
-        let found: u64 = parts.iter().map(|(_, blocks)| blocks).sum();
-        parts.extend(disk.holes.lowest(most - found, EXTENTS_PER_STEP));
-        extents(number, parts)
+        let mut ranges = disk.unsure.lowest(most, EXTENTS_PER_STEP);
+        let found: u64 = ranges.iter().map(|(_, blocks)| blocks).sum();
+        ranges.extend(disk.holes.lowest(most - found, EXTENTS_PER_STEP));
+        extents(number, ranges)
     }
 
     /// Blocks are backed again: writes can take them.

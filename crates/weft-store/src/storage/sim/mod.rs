@@ -131,12 +131,12 @@ impl Machine {
         } else {
             self.dice.roll() as usize % (bytes.len() + 1) / unit * unit
         };
-        let room = self.capacity_of(name);
+        let capacity = self.capacity_of(name);
         let file = self.file(name)?;
         let end = file.now.length.max(file.reserved);
         let grown =
             (at + kept as u64).saturating_sub(end) + file.now.without_place(at, kept as u64);
-        if grown > 0 && self.used(name) + grown > room {
+        if grown > 0 && self.used(name) + grown > capacity {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let file = self.file(name)?;
