@@ -2,7 +2,8 @@
 //!
 //! A [`Store`] holds forks of cells of files: sparse byte sequences of up to 2⁶³ − 1 bytes. Large
 //! data goes by direct I/O to free blocks and then into the map; small data goes into the log and
-//! is flushed behind. `docs/design/0003-store.md` says why, `docs/format.md` what lies on the disk.
+//! is flushed later. `docs/design/0003-store.md` gives the reasons, `docs/format.md` the bytes on
+//! disk.
 //!
 //! Promises, each with the tests that hold it:
 //! 1. An acknowledged write survives the death of the process

@@ -1,6 +1,6 @@
 //! Limits: timeouts, bounds and batch sizes of the store, each with its unit and its reason. A
 //! limit that only one file of `engine`, `commit`, `files`, `provision`, `upkeep` or `recovery`
-//! uses, and that has no measurement behind it, stands at the top of that file.
+//! uses, and that has no measurement behind it, is at the top of that file.
 
 // Disk operations.
 

@@ -29,8 +29,7 @@ pub(crate) struct Doubts {
     trusted: BTreeSet<FileId>,
     /// Checkpoints made while that was so.
     unsure: BTreeSet<(FileId, u64)>,
-    /// The entries of `forks` that differ from the index; the fields below say the same of the
-    /// others.
+    /// Forks whose doubt differs from the index; the fields below are the same for the others.
     changed: BTreeSet<ForkId>,
     changed_files: BTreeSet<FileId>,
     changed_unsure: BTreeSet<(FileId, u64)>,

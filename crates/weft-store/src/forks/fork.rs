@@ -92,7 +92,7 @@ impl Checkpoint {
         self.made
     }
 
-    /// The forks that it keeps, by name.
+    /// Its forks, by name.
     pub(crate) fn forks(&self) -> &BTreeMap<(CellIndex, ForkName), ForkId> {
         &self.forks
     }

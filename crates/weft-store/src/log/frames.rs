@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_damaged_frame_that_the_index_has_is_damage() {
-        // It was synced before the index had it, whatever the log says of that.
+        // The frame was synced before the index had it, even if no record in the log says so.
         let (bytes, last) = segment(6);
         let stride = last / 5;
         for (bad, applied, damaged) in [

@@ -471,8 +471,8 @@ impl Log {
         }
     }
 
-    /// Removes every segment of a completely applied log, after the file that says that segments
-    /// must exist.
+    /// Removes every segment of a completely applied log, after file `reached`, which says that
+    /// segments must exist.
     pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
         let files = self.files.lock();
         self.storage

@@ -34,14 +34,14 @@ pub(crate) struct Chunk {
     cost: u64,
 }
 
-/// What went with pages.
+/// What dropping blocks from pages released.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Forgotten {
     /// Bytes of memory.
     pub(crate) bytes: u64,
     /// Dirty blocks.
     pub(crate) dirty: u32,
-    /// Promises that stood behind them.
+    /// Promises of the allocator for them.
     pub(crate) promises: u32,
 }
 
@@ -203,7 +203,7 @@ impl Chunk {
         self.through
     }
 
-    /// The parent's entry shows no more.
+    /// The fork has its own entry from now on, and the parent's does not show.
     pub(crate) fn hide_parent(&mut self) {
         self.through = false;
     }

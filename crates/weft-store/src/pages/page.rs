@@ -66,7 +66,7 @@ pub(crate) struct Page {
 /// What changed when a block became dirty.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dirtied {
-    /// No promise of the allocator stood behind the block.
+    /// The block needs a promise of the allocator.
     pub(crate) needs_promise: bool,
     /// The block was clean.
     pub(crate) was_clean: bool,
@@ -229,7 +229,7 @@ impl Page {
         self.sums[block as usize % BUFFER_BLOCKS_MAX] = sum;
     }
 
-    /// Blocks that a promise of the allocator stands behind.
+    /// Dirty blocks with a promise of the allocator.
     pub(crate) fn promised(&self) -> u16 {
         self.dirty & (!self.flushing | self.redirtied)
     }
@@ -272,7 +272,7 @@ impl Page {
         self.flush == flush && self.flushing & bit(block) != 0
     }
 
-    /// A flush did not write a block, which stays dirty; whether a promise stood behind it.
+    /// A flush did not write a block, which stays dirty; returns whether it has a promise.
     pub(crate) fn abandon_flush(&mut self, block: u32) -> bool {
         let promised = self.redirtied & bit(block) != 0;
         self.flushing &= !bit(block);
@@ -280,7 +280,7 @@ impl Page {
         promised
     }
 
-    /// A flush wrote what a block was as of frame `as_of`; whether the block is clean by that.
+    /// A flush wrote a block as of frame `as_of`; returns whether the block is clean now.
     pub(crate) fn end_flush(&mut self, block: u32, as_of: u64) -> bool {
         if self.abandon_flush(block) {
             self.oldest = self.oldest.max(as_of + 1);

@@ -151,7 +151,7 @@ impl FreeUnits {
 /// a disk request names one address instead of many, and the processor needs fewer TLB entries.
 fn map_slab() -> NonNull<u8> {
     // SAFETY: a new mapping of two slabs, anywhere, without another reference. `before` is a slab
-    // at most, so the slab from there on lies inside; only what is outside of it is given back, in
+    // at most, so the slab from there on lies inside; only memory outside of it is unmapped, in
     // whole pages, since `mapped` and a slab are multiples of one.
     unsafe {
         let mapped = libc::mmap(
@@ -268,7 +268,7 @@ impl Pool {
     }
 }
 
-/// An aligned buffer that goes back to its pool when dropped.
+/// An aligned buffer that returns to its pool when dropped.
 pub struct Buffer {
     start: NonNull<u8>,
     blocks: usize,
@@ -392,7 +392,7 @@ mod tests {
         pool.release_idle();
         pool.release_idle();
         assert_eq!(pool.bytes(), used);
-        // One unit keeps its slab.
+        // One unit holds its slab.
         let one = all.pop();
         drop(all);
         pool.release_idle();

@@ -177,7 +177,7 @@ impl TouchedRecord {
     }
 }
 
-/// A number, seven bits a byte, the lowest first; the top bit says that there are more.
+/// A number in 7 bits per byte, lowest first; the top bit of a byte means that another follows.
 fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         out.put_u8(number as u8 | 0x80);

@@ -342,7 +342,7 @@ impl StoreRecord {
     }
 }
 
-/// Bytes that the store's owner keeps under a name.
+/// Named bytes of the store's owner.
 pub(crate) struct NoteRecord;
 
 impl NoteRecord {

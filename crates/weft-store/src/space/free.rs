@@ -23,7 +23,7 @@ impl FreeBlocks {
         self.count
     }
 
-    /// Those of them that lie in large extents.
+    /// Free blocks in large extents.
     pub(super) fn large(&self) -> u64 {
         self.large
     }

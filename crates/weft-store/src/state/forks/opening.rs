@@ -26,19 +26,20 @@ impl StoreState {
         self.forks.used_id(id);
     }
 
-    /// A file as the index has it.
+    /// Sets a file as the index has it.
     pub(crate) fn load_file(&mut self, file: FileId, deleted: bool, op: u64) {
         self.forks.load_file(file, deleted, op);
     }
 
-    /// A replay does not know how long a fork was: it truncates it whatever the index says.
+    /// A replay does not know a fork's earlier length: it truncates the fork whatever the index
+    /// says.
     pub(crate) fn forget_length(&mut self, id: ForkId, longest: u64) {
         if let Some(fork) = self.forks.get_mut(id) {
             fork.set_length(longest, fork.modified());
         }
     }
 
-    /// What a chunk's parent has shows no more: the fork has the chunk itself.
+    /// The fork has its own entry of a chunk from now on, and the parent's does not show.
     pub(crate) fn hide_parent(&mut self, id: ForkId, n: u64) {
         if let Some(chunk) = self.forks.chunk_mut(id, n) {
             chunk.hide_parent();
@@ -87,7 +88,7 @@ impl StoreState {
         self.forks.end_deferred_truncation(id);
     }
 
-    /// Blocks of a fork were taken; the next ones would lie well behind them.
+    /// Blocks were taken for a fork: the next ones are best placed after them.
     pub(crate) fn placed_at(&mut self, id: ForkId, last: Extent) {
         if let Some(fork) = self.forks.get_mut(id) {
             fork.placed_at(last);

@@ -11,10 +11,10 @@
 //! A machine may have several disks ([`SimStorage::disk`]): they share a life and a count of
 //! operations, and each has its own capacity; one disk can break and recover alone.
 //!
-//! An index beside the disks takes part by [`SimStorage::step`].
+//! An index outside of the disks takes part by [`SimStorage::step`].
 //!
 //! Operations are counted from 1 in the order they begin; each takes effect when its future is
-//! first polled past a few yields, so that concurrent operations interleave as the seed says.
+//! first polled past a few yields, so that concurrent operations interleave as the seed decides.
 
 mod content;
 mod rot;
@@ -272,7 +272,7 @@ impl SimStorage {
         }
     }
 
-    /// Operations so far.
+    /// The count of operations.
     pub fn operations(&self) -> u64 {
         self.0.lock().operations
     }
