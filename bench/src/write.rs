@@ -27,7 +27,7 @@ pub(crate) fn run(setting: &Setting, mib: u64, depth: usize) -> Result<()> {
             write_all(&volume, servers, "/warm-up", mib, depth).await?;
             for run in 0..setting.runs {
                 // Nothing is removed in between: a file system that discards would charge it to
-                // whoever syncs next.
+                // the next sync.
                 let name = format!("{servers}-{run}");
                 direct.push(disk::direct_write(
                     &folder.path().join(format!("direct-{name}")),

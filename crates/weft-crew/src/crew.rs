@@ -88,7 +88,7 @@ impl Crew {
                 workers: self.members.len(),
             });
         }
-        // Put into words before anybody goes, so that nobody is ahead by that.
+        // Encoded before any worker starts, so that no worker has a head start.
         let lines: Vec<Vec<u8>> = orders.iter().map(line).collect::<Result<_, _>>()?;
         for (worker, line) in lines.iter().enumerate() {
             if !self.members[worker].tell(line).await {
@@ -177,7 +177,7 @@ impl Member {
         Ok((member, output))
     }
 
-    /// Says a line; whether anybody was there to hear it.
+    /// Sends a line; false if the worker has closed its pipe.
     async fn tell(&mut self, line: &[u8]) -> bool {
         let Some(input) = self.input.as_mut() else {
             return false;

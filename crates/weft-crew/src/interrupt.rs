@@ -26,8 +26,8 @@ impl Interrupts {
         })
     }
 
-    /// Completes when the user interrupts, with the word for how. Whoever waits for this beside
-    /// some work drops the work then, and cleans up.
+    /// Completes when the user interrupts, and says by which signal. The caller then drops its work
+    /// and cleans up.
     pub async fn wait(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "interrupted",

@@ -51,7 +51,7 @@ impl Leader {
         Ok((leader, job))
     }
 
-    /// Counts bytes moved, and tells the leader now and then.
+    /// Counts bytes moved, and reports them to the leader from time to time.
     pub fn progress(&self, bytes: u64) {
         self.untold.fetch_add(bytes, Ordering::Relaxed);
         let Some(mut told) = self.told.try_lock() else {
@@ -63,12 +63,12 @@ impl Leader {
         }
     }
 
-    /// Stands at the barrier until the leader lets everybody pass.
+    /// Waits at the barrier until all workers have arrived.
     pub async fn barrier(&self, report: &impl Serialize) -> Result<(), CrewError> {
         self.order(report).await
     }
 
-    /// Stands at the barrier until the leader says what comes next.
+    /// Waits at the barrier for the next order.
     pub async fn order<T: DeserializeOwned>(
         &self,
         report: &impl Serialize,
@@ -81,7 +81,7 @@ impl Leader {
     }
 }
 
-/// Runs a worker; what goes wrong is told to the leader, who says it to the user.
+/// Runs a worker, and reports its error to the leader, which shows it to the user.
 pub async fn run_worker<E: Display>(work: impl Future<Output = Result<(), E>>) -> ExitCode {
     match work.await {
         Ok(()) => ExitCode::SUCCESS,

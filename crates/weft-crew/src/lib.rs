@@ -3,7 +3,7 @@
 //!
 //! Why processes: this is how applications use a volume, each with connections of its own. Why
 //! pipes: a barrier is one line there and one back, and a worker's death is the end of its pipe, so
-//! nobody waits for the dead.
+//! no process waits for a dead one.
 //!
 //! Lines are JSON. To a worker: its job, then one line per barrier that it may pass, which may say
 //! what comes next. From it: progress, its report at the barrier, or why it cannot go on.

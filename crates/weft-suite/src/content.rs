@@ -6,7 +6,7 @@
 use weft_layout::{Map, PatternError, Piece, Request, ServerSlot, ViewOffset};
 
 use crate::SuiteError;
-use crate::part::{FileShape, Part};
+use crate::workload::{FileShape, Workload};
 
 /// The eight bytes at word `word` of a cell.
 fn word(seed: u64, cell: u32, word: u64) -> [u8; 8] {
@@ -73,12 +73,12 @@ fn wrong(seed: u64, piece: &Piece, found: &[u8]) -> Option<(u64, u8)> {
 
 /// What each call of a part moves, with all its pieces.
 pub(crate) struct Calls<'a> {
-    part: &'a Part,
+    part: &'a Workload,
     map: Map,
 }
 
 impl Calls<'_> {
-    pub(crate) fn new(part: &Part, shape: FileShape) -> Result<Calls<'_>, SuiteError> {
+    pub(crate) fn new(part: &Workload, shape: FileShape) -> Result<Calls<'_>, SuiteError> {
         let grid = shape.grid().map_err(SuiteError::part)?;
         let map = Map::new(grid, part.view.into()).map_err(SuiteError::part)?;
         Ok(Calls { part, map })
@@ -135,20 +135,20 @@ fn slice_mut<'a>(memory: &'a mut [u8], piece: &Piece) -> &'a mut [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::part::ViewSpec;
+    use crate::workload::ViewSpec;
 
     const SHAPE: FileShape = FileShape { cells: 3, bsu: 5 };
 
     #[test]
     fn what_one_view_makes_another_finds_right() {
         // Three cells of BSUs of 5 bytes: two rows of BSUs.
-        let whole = Part::records(ViewSpec::Canonical, 0, 30, 30, 1);
+        let whole = Workload::records(ViewSpec::Canonical, 0, 30, 30, 1);
         let mut file = [0; 30];
         Calls::new(&whole, SHAPE)
             .unwrap()
             .make(7, &mut file)
             .unwrap();
-        let cell = Part::records(ViewSpec::Cell(1), 0, 10, 10, 1);
+        let cell = Workload::records(ViewSpec::Cell(1), 0, 10, 10, 1);
         let calls = Calls::new(&cell, SHAPE).unwrap();
         let mut column = [&file[5..10], &file[20..25]].concat();
         calls.check(7, &column).unwrap();

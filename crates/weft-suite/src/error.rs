@@ -12,7 +12,7 @@ pub enum SuiteError {
     /// A worker failed, or died.
     #[error(transparent)]
     Crew(#[from] CrewError),
-    /// A read brought a byte that nobody wrote there.
+    /// A read returned a byte that was not written there.
     #[error(
         "WRONG DATA: byte {offset} of cell {cell} is {found}, but {expected} was written; nothing of this run counts"
     )]

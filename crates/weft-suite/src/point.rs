@@ -1,7 +1,7 @@
 //! What is measured: a case, and one point of it.
 
-use crate::part::{FileShape, Part};
 use crate::row::Interface;
+use crate::workload::{FileShape, Workload};
 
 /// An experiment of one of the papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +25,12 @@ pub enum Case {
     Sort,
 }
 
-/// One measurement: who moves what, and how.
+/// One measurement: the workload of each client, and the interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// The experiment.
     pub case: Case,
-    /// Which bytes who moves.
+    /// The access pattern, by name.
     pub pattern: String,
     /// By which calls.
     pub interface: Interface,
@@ -43,9 +43,9 @@ pub struct Point {
     /// Calls that each client keeps in flight.
     pub depth: usize,
     /// What each client moves; as many as there are clients.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Workload>,
     /// Where clients only read: what they write before, unmeasured.
-    pub fill: Option<Vec<Part>>,
+    pub fill: Option<Vec<Workload>>,
     /// On the local file system beside the volume instead of in it.
     pub local: bool,
     /// The clients exchange the bytes among themselves, so that each moves a contiguous share of

@@ -78,7 +78,7 @@ impl FromStr for Interface {
 pub struct Row {
     /// The experiment.
     pub case: String,
-    /// Which bytes who moves.
+    /// The access pattern, by name.
     pub pattern: String,
     /// Which way.
     pub op: Op,
@@ -98,7 +98,7 @@ pub struct Row {
     pub mib_per_s: f64,
     /// Requests for data that the clients sent, syncs not counted; none for POSIX calls.
     pub messages: Option<u64>,
-    /// What was measured, in the words of whoever did: a name for its lines in pictures.
+    /// A label that the user gave: the name of its lines in pictures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
@@ -116,7 +116,7 @@ impl Row {
     }
 }
 
-/// A row, and what people want to know of it besides.
+/// A row, with its spread and the load of the machine.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The row.

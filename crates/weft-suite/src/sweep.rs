@@ -26,12 +26,12 @@ pub struct Sweep {
     /// A write ends when it is synced.
     pub sync: bool,
     /// Where points are measured decides what can be.
-    pub place: Place,
+    pub place: TargetKind,
 }
 
 /// What a case may ask of the place it is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TargetKind {
     /// A volume of its own: any number of servers.
     Own,
     /// A standing volume with so many servers.
@@ -52,7 +52,7 @@ impl Default for Sweep {
             scale: 1.0,
             runs: 3,
             sync: true,
-            place: Place::Own,
+            place: TargetKind::Own,
         }
     }
 }
@@ -92,20 +92,20 @@ impl Sweep {
     pub(crate) fn servers(&self, default: &[u32]) -> Vec<u32> {
         match self.place {
             _ if !self.servers.is_empty() => self.servers.clone(),
-            Place::Own => default.to_vec(),
-            Place::Standing(most) => {
+            TargetKind::Own => default.to_vec(),
+            TargetKind::Standing(most) => {
                 let mut fit: Vec<u32> = default.iter().map(|n| *n.min(&most)).collect();
                 fit.sort_unstable();
                 fit.dedup();
                 fit
             }
-            Place::Path => vec![default.iter().copied().max().unwrap_or(1)],
+            TargetKind::Path => vec![default.iter().copied().max().unwrap_or(1)],
         }
     }
 
-    /// A number of servers as rows say it: what a path's servers are nobody knows but who says so.
+    /// The number of servers as a row shows it: 0 for a path, unless the user names a number.
     pub(crate) fn known(&self, servers: u32) -> u32 {
-        if self.place == Place::Path && self.servers.is_empty() {
+        if self.place == TargetKind::Path && self.servers.is_empty() {
             0
         } else {
             servers
@@ -115,7 +115,7 @@ impl Sweep {
     /// The interfaces of those that make sense for a pattern; on a path POSIX calls take the place
     /// of each.
     pub(crate) fn interfaces(&self, sensible: &[Interface]) -> Vec<Interface> {
-        if self.place == Place::Path {
+        if self.place == TargetKind::Path {
             return vec![Interface::Posix];
         }
         let wanted = |i: &Interface| self.interfaces.is_empty() || self.interfaces.contains(i);
@@ -155,13 +155,15 @@ impl Sweep {
             return asked("1 to 256 clients can be started".into());
         }
         match self.place {
-            Place::Standing(most) if self.servers.iter().any(|n| *n > most) => {
+            TargetKind::Standing(most) if self.servers.iter().any(|n| *n > most) => {
                 asked(format!("the volume has {most} servers only"))
             }
-            Place::Path if self.interfaces.iter().any(|i| *i != Interface::Posix) => {
+            TargetKind::Path if self.interfaces.iter().any(|i| *i != Interface::Posix) => {
                 asked("on a path there are POSIX calls only".into())
             }
-            Place::Own | Place::Standing(_) if self.interfaces.contains(&Interface::Posix) => {
+            TargetKind::Own | TargetKind::Standing(_)
+                if self.interfaces.contains(&Interface::Posix) =>
+            {
                 asked("POSIX calls want a mounted path: --path DIR".into())
             }
             _ => Ok(()),

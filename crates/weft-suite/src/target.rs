@@ -1,4 +1,4 @@
-//! Where a benchmark runs: a volume of its own, a standing one, or a mounted path; and the files it
+//! Where a benchmark runs: a temporary volume, an existing one, or a mounted path; and the files it
 //! makes there.
 
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use crate::error::SuiteError;
 use crate::link::{LinkedVolume, Names};
 use crate::place::VolumePlace;
 use crate::point::Point;
-use crate::sweep::Place;
+use crate::sweep::TargetKind;
 use crate::task::Handle;
-use crate::volume::{OwnVolume, folder_in};
+use crate::volume::{TemporaryVolume, folder_in};
 
 /// Where to measure.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A volume that is started for it in this folder, and removed again.
+    /// A temporary volume in this folder.
     Own {
         /// The folder.
         folder: PathBuf,
@@ -31,50 +31,51 @@ pub enum Target {
 }
 
 /// A volume with a directory for a benchmark's files.
-struct Mounted {
+struct BenchVolume {
     volume: Volume,
     place: VolumePlace,
     /// Servers by id; layouts take the first of them.
     servers: Vec<u32>,
     directory: String,
     /// Present if the volume goes with the benchmark.
-    own: Option<Started>,
+    own: Option<StartedVolume>,
 }
 
 /// A volume of the benchmark's own.
-enum Started {
-    Plain(OwnVolume),
+enum StartedVolume {
+    Plain(TemporaryVolume),
     Linked(LinkedVolume),
 }
 
-impl Started {
+impl StartedVolume {
     fn start(
         program: &Path,
         folder: &Path,
         servers: u32,
         link: Option<u64>,
-    ) -> Result<Started, SuiteError> {
+    ) -> Result<StartedVolume, SuiteError> {
         let Some(rate) = link else {
-            return OwnVolume::start(program, folder, servers, &[]).map(Started::Plain);
+            return TemporaryVolume::start(program, folder, servers, &[]).map(StartedVolume::Plain);
         };
         if let Some(names) = Names::make(servers, rate) {
-            return LinkedVolume::start(program, folder, servers, names).map(Started::Linked);
+            return LinkedVolume::start(program, folder, servers, names).map(StartedVolume::Linked);
         }
         let rate = rate.to_string();
-        OwnVolume::start(program, folder, servers, &["--link", &rate]).map(Started::Plain)
+        TemporaryVolume::start(program, folder, servers, &["--link", &rate])
+            .map(StartedVolume::Plain)
     }
 
     fn path(&self) -> &Path {
         match self {
-            Started::Plain(volume) => volume.path(),
-            Started::Linked(volume) => volume.path(),
+            StartedVolume::Plain(volume) => volume.path(),
+            StartedVolume::Linked(volume) => volume.path(),
         }
     }
 }
 
 /// An open target.
-pub(crate) struct Stage {
-    mounted: Option<Mounted>,
+pub(crate) struct OpenTarget {
+    mounted: Option<BenchVolume>,
     /// For points on the local file system, and for a path.
     folder: Option<TempDir>,
     files: u64,
@@ -90,23 +91,27 @@ pub(crate) struct BenchFile {
 
 impl Target {
     /// What a case may ask of it.
-    pub(crate) async fn place(&self) -> Result<Place, SuiteError> {
+    pub(crate) async fn place(&self) -> Result<TargetKind, SuiteError> {
         match self {
-            Target::Own { .. } => Ok(Place::Own),
-            Target::Path(_) => Ok(Place::Path),
+            Target::Own { .. } => Ok(TargetKind::Own),
+            Target::Path(_) => Ok(TargetKind::Path),
             Target::Standing(place) => {
                 let volume = Volume::connect(ConnectOptions::try_from(place)?).await?;
                 let servers = volume.server_map().await?.servers.len();
-                Ok(Place::Standing(servers as u32))
+                Ok(TargetKind::Standing(servers as u32))
             }
         }
     }
 
     /// Opens it, for points of at most this many servers.
-    pub(crate) async fn open(&self, program: &Path, servers: u32) -> Result<Stage, SuiteError> {
+    pub(crate) async fn open(
+        &self,
+        program: &Path,
+        servers: u32,
+    ) -> Result<OpenTarget, SuiteError> {
         let (place, own, folder) = match self {
             Target::Path(path) => {
-                return Ok(Stage {
+                return Ok(OpenTarget {
                     mounted: None,
                     folder: Some(folder_in(path)?),
                     files: 0,
@@ -114,7 +119,7 @@ impl Target {
             }
             Target::Standing(place) => (place.clone(), None, None),
             Target::Own { folder, link } => {
-                let own = Started::start(program, folder, servers, *link)?;
+                let own = StartedVolume::start(program, folder, servers, *link)?;
                 let place = VolumePlace::Folder(own.path().to_owned());
                 (place, Some(own), Some(folder_in(folder)?))
             }
@@ -125,14 +130,14 @@ impl Target {
         servers.sort_unstable();
         let directory = format!("/weft-bench-{}", std::process::id());
         volume.make_directory(&directory, 0o700).await?;
-        let mounted = Mounted {
+        let mounted = BenchVolume {
             volume,
             place,
             servers,
             directory,
             own,
         };
-        Ok(Stage {
+        Ok(OpenTarget {
             mounted: Some(mounted),
             folder,
             files: 0,
@@ -140,7 +145,7 @@ impl Target {
     }
 }
 
-impl Stage {
+impl OpenTarget {
     /// How workers reach the volume.
     pub(crate) fn place(&self) -> Option<VolumePlace> {
         self.mounted.as_ref().map(|m| m.place.clone())
@@ -226,7 +231,7 @@ impl Stage {
     }
 }
 
-impl Mounted {
+impl BenchVolume {
     fn first(&self, servers: u32) -> Result<Vec<u32>, SuiteError> {
         let first = self.servers.get(..servers as usize);
         let first = first.ok_or_else(|| {

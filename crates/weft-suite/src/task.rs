@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::CpuTime;
-use crate::part::{FileShape, Part};
 use crate::place::VolumePlace;
 use crate::row::Op;
+use crate::workload::{FileShape, Workload};
 
 /// What a worker is started with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub(crate) enum Order {
 pub(crate) struct Task {
     pub(crate) file: Handle,
     pub(crate) shape: FileShape,
-    pub(crate) part: Part,
+    pub(crate) part: Workload,
     pub(crate) op: Op,
     /// The number of the write: what is written, or what must be found.
     pub(crate) seed: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Report {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Partners {
     /// What each moves.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<Workload>,
     /// The ports at which each listens on this machine.
     pub(crate) ports: Vec<u16>,
     /// Which of them this is.

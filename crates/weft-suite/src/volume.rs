@@ -12,12 +12,12 @@ use crate::SuiteError;
 
 /// A running volume in a folder of its own; dropped, it is stopped and removed.
 #[derive(Debug)]
-pub struct OwnVolume {
+pub struct TemporaryVolume {
     program: PathBuf,
     folder: TempDir,
 }
 
-impl OwnVolume {
+impl TemporaryVolume {
     /// Starts a fresh volume with `weft up`. `program` is the binary; the volume's folder is made
     /// in `folder`; `options` are given to `weft up`.
     pub fn start(
@@ -25,8 +25,8 @@ impl OwnVolume {
         folder: &Path,
         servers: u32,
         options: &[&str],
-    ) -> Result<OwnVolume, SuiteError> {
-        let volume = OwnVolume {
+    ) -> Result<TemporaryVolume, SuiteError> {
+        let volume = TemporaryVolume {
             program: program.to_owned(),
             folder: folder_in(folder)?,
         };
@@ -63,12 +63,12 @@ impl OwnVolume {
     }
 }
 
-impl Drop for OwnVolume {
+impl Drop for TemporaryVolume {
     fn drop(&mut self) {
         let mut down = Command::new(&self.program);
         down.arg("down").arg(self.folder.path());
         if let Err(error) = run(&mut down) {
-            // Where nobody can hear it, a panic would not help.
+            // A panic in a drop would hide the first error.
             let _ = writeln!(std::io::stderr(), "{error}");
         }
     }

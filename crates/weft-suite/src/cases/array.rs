@@ -3,11 +3,11 @@
 //! contiguous shares (`exchange.rs`).
 
 use super::records::by;
-use crate::part::{FileShape, Level, Part, ViewSpec};
 use crate::point::{Case, Point};
 use crate::row::Interface;
 use crate::row::Interface::{Collective, Strided, Traditional};
-use crate::sweep::{Place, Sweep};
+use crate::sweep::{Sweep, TargetKind};
+use crate::workload::{FileShape, Level, ViewSpec, Workload};
 
 pub(super) const PATTERNS: &[&str] = &["blocks", "exchange"];
 
@@ -23,7 +23,7 @@ pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
                 points.push(point(sweep, "blocks", interface, servers));
             }
         }
-        if sweep.pattern("exchange") && sweep.place != Place::Path {
+        if sweep.pattern("exchange") && sweep.place != TargetKind::Path {
             for interface in sweep.interfaces(&[Traditional]) {
                 points.push(point(sweep, "exchange", interface, servers));
             }
@@ -40,7 +40,7 @@ fn point(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> Po
     let (row, plane) = (side * ELEMENT, side * side * ELEMENT);
     let block = |client: u64| {
         let (x, y, z) = (client / 4, client / 2 % 2, client % 2);
-        let part = Part {
+        let part = Workload {
             view: ViewSpec::Canonical,
             at: half * (x * plane + y * row + z * ELEMENT),
             record: half * ELEMENT,

@@ -2,11 +2,11 @@
 //! record against one strided call of each client.
 
 use super::records::{affordable, by, fill};
-use crate::part::{FileShape, Part, ViewSpec};
 use crate::point::{Case, Point};
 use crate::row::Interface;
 use crate::row::Interface::{Collective, Strided, Traditional};
 use crate::sweep::Sweep;
+use crate::workload::{FileShape, ViewSpec, Workload};
 
 pub(super) const PATTERNS: &[&str] = &["broadcast", "partitioned", "interleaved"];
 
@@ -47,10 +47,10 @@ fn point(
             _ => (client * record, record * several, share),
         };
         let records = affordable(sweep, interface, records);
-        let part = Part::records(ViewSpec::Canonical, at, record, stride, records);
+        let part = Workload::records(ViewSpec::Canonical, at, record, stride, records);
         by(interface, part)
     };
-    let parts: Vec<Part> = (0..several).map(part).collect();
+    let parts: Vec<Workload> = (0..several).map(part).collect();
     let broadcast = pattern == "broadcast";
     Point {
         case: Case::Galley,

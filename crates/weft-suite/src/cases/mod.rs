@@ -73,12 +73,12 @@ impl Case {
 mod tests {
     use super::*;
     use crate::row::Interface;
-    use crate::sweep::Place;
+    use crate::sweep::TargetKind;
 
     #[test]
     fn every_case_makes_points_for_every_place() {
         for case in Case::ALL {
-            for place in [Place::Own, Place::Standing(3), Place::Path] {
+            for place in [TargetKind::Own, TargetKind::Standing(3), TargetKind::Path] {
                 let sweep = Sweep {
                     scale: 0.001,
                     place,
@@ -88,8 +88,8 @@ mod tests {
                 for pattern in case.patterns() {
                     let there = points.iter().any(|p| p.pattern == *pattern);
                     let local = match *pattern {
-                        "local-disk" => place != Place::Own,
-                        "exchange" => place == Place::Path,
+                        "local-disk" => place != TargetKind::Own,
+                        "exchange" => place == TargetKind::Path,
                         _ => false,
                     };
                     assert!(there || local, "{} {pattern} {place:?}", case.name());
@@ -97,7 +97,7 @@ mod tests {
                 for point in points {
                     assert!(!point.parts.is_empty());
                     assert!(point.parts.iter().all(|p| p.bytes() > 0), "{point:?}");
-                    let path = place == Place::Path || point.local;
+                    let path = place == TargetKind::Path || point.local;
                     assert_eq!(path, point.interface == Interface::Posix);
                 }
             }

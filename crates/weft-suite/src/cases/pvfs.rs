@@ -2,11 +2,11 @@
 //! several clients with partitions that match the striping or do not.
 
 use super::records::affordable;
-use crate::part::{FileShape, Part, ViewSpec};
 use crate::point::{Case, Point};
 use crate::row::Interface;
 use crate::row::Interface::{Collective, Posix, Strided, Traditional};
-use crate::sweep::{Place, Sweep};
+use crate::sweep::{Sweep, TargetKind};
+use crate::workload::{FileShape, ViewSpec, Workload};
 
 pub(super) const PATTERNS: &[&str] = &[
     "local-disk",
@@ -33,7 +33,8 @@ const REQUEST: u64 = 2 << 20;
 
 pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
     let mut points = Vec::new();
-    if sweep.pattern("local-disk") && sweep.place == Place::Own && sweep.interfaces.is_empty() {
+    if sweep.pattern("local-disk") && sweep.place == TargetKind::Own && sweep.interfaces.is_empty()
+    {
         for record in sweep.records(&REQUESTS) {
             let at = Single {
                 pattern: "local-disk",
@@ -119,7 +120,13 @@ fn single(sweep: &Sweep, of: Single, record: u64, interface: Interface) -> Point
             bsu: of.stripe,
         },
         depth: 1,
-        parts: vec![Part::records(ViewSpec::Canonical, 0, record, record, times)],
+        parts: vec![Workload::records(
+            ViewSpec::Canonical,
+            0,
+            record,
+            record,
+            times,
+        )],
         fill: None,
         local: false,
         exchange: false,
@@ -149,7 +156,7 @@ fn partitioned(
             group,
             stride: group * u64::from(clients),
         };
-        Part::records(view, 0, request, request, times)
+        Workload::records(view, 0, request, request, times)
     };
     Point {
         case: Case::Pvfs,

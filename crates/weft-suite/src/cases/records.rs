@@ -1,8 +1,8 @@
 //! How many records a client moves, and by how many calls.
 
-use crate::part::{Level, Part, ViewSpec};
 use crate::row::Interface;
 use crate::sweep::Sweep;
+use crate::workload::{Level, ViewSpec, Workload};
 
 /// Calls of a client, at most, where every record is a call of its own: the rest of its share is
 /// left out.
@@ -18,7 +18,7 @@ pub(super) fn affordable(sweep: &Sweep, interface: Interface, records: u64) -> u
 }
 
 /// The same bytes in one call where the interface can, else a call per record.
-pub(super) fn by(interface: Interface, part: Part) -> Part {
+pub(super) fn by(interface: Interface, part: Workload) -> Workload {
     match interface {
         Interface::Strided | Interface::Collective => part.whole(),
         Interface::Traditional | Interface::Posix => part,
@@ -26,13 +26,13 @@ pub(super) fn by(interface: Interface, part: Part) -> Part {
 }
 
 /// `bytes` of a file in canonical order, in shares that `clients` write before they read.
-pub(super) fn fill(bytes: u64, clients: u32) -> Vec<Part> {
+pub(super) fn fill(bytes: u64, clients: u32) -> Vec<Workload> {
     let share = bytes.div_ceil(u64::from(clients));
     (0..u64::from(clients))
         .map(|client| {
             let at = (client * share).min(bytes);
             let length = share.min(bytes - at);
-            Part {
+            Workload {
                 view: ViewSpec::Canonical,
                 at,
                 record: length,

@@ -2,11 +2,11 @@
 //! odd blocks among them; and with an amount of data per server that stays the same.
 
 use super::records::affordable;
-use crate::part::{FileShape, Part, ViewSpec};
 use crate::point::{Case, Point};
 use crate::row::Interface;
 use crate::row::Interface::Traditional;
 use crate::sweep::Sweep;
+use crate::workload::{FileShape, ViewSpec, Workload};
 
 pub(super) const PATTERNS: &[&str] = &["transfers", "odd-blocks", "per-server"];
 
@@ -54,7 +54,8 @@ fn point(
     let transfer = own * several;
     let total = sweep.scaled(BYTES) * u64::from(servers);
     let times = affordable(sweep, interface, total / transfer);
-    let part = |client: u64| Part::records(ViewSpec::Canonical, client * own, own, transfer, times);
+    let part =
+        |client: u64| Workload::records(ViewSpec::Canonical, client * own, own, transfer, times);
     Point {
         case: Case::Sfs,
         pattern: pattern.to_owned(),

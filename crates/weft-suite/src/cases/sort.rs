@@ -1,9 +1,9 @@
 //! Vesta §5.6 (V15): FastMeshSort on growing numbers of servers.
 
-use crate::part::{FileShape, Part, ViewSpec};
 use crate::point::{Case, Point};
 use crate::row::Interface;
 use crate::sweep::Sweep;
+use crate::workload::{FileShape, ViewSpec, Workload};
 
 pub(super) const PATTERNS: &[&str] = &["fast-mesh-sort"];
 
@@ -18,7 +18,7 @@ pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
             for record in sweep.records(&[64]) {
                 for interface in sweep.interfaces(&[Interface::Strided]) {
                     let records = (sweep.scaled(BYTES) / record / u64::from(clients)).max(1);
-                    let part = Part::records(ViewSpec::Canonical, 0, record, record, records);
+                    let part = Workload::records(ViewSpec::Canonical, 0, record, record, records);
                     points.push(Point {
                         case: Case::Sort,
                         pattern: PATTERNS[0].to_owned(),

@@ -1,11 +1,11 @@
 //! CAPFS §4.2 (C9): frames of a display of 3 × 3 tiles that overlap; each client reads and writes
 //! its tile of every frame, a call per row, a call per frame, or a collective call per frame.
 
-use crate::part::{FileShape, Level, Part, ViewSpec};
 use crate::point::{Case, Point};
 use crate::row::Interface;
 use crate::row::Interface::{Collective, Strided, Traditional};
 use crate::sweep::Sweep;
+use crate::workload::{FileShape, Level, ViewSpec, Workload};
 
 pub(super) const PATTERNS: &[&str] = &["tiles"];
 
@@ -44,7 +44,7 @@ fn point(sweep: &Sweep, interface: Interface, servers: u32) -> Point {
     let tile = |client: u64| {
         let (x, y) = (client % SIDE, client / SIDE);
         let left = x * (WIDTH - OVERLAP_ACROSS) * PIXEL;
-        Part {
+        Workload {
             view: ViewSpec::Canonical,
             at: y * (height - overlap) * row + left,
             record: WIDTH * PIXEL,

@@ -2,11 +2,11 @@
 //! client; and, for links of limited bandwidth, one client to a server.
 
 use super::records::affordable;
-use crate::part::{FileShape, Part, ViewSpec};
 use crate::point::{Case, Point};
 use crate::row::Interface;
 use crate::row::Interface::Traditional;
 use crate::sweep::Sweep;
+use crate::workload::{FileShape, ViewSpec, Workload};
 
 pub(super) const PATTERNS: &[&str] = &["one-client", "whole-system", "in-proportion"];
 
@@ -63,7 +63,7 @@ fn point(
     let times = affordable(sweep, interface, share);
     let part = |client: u64| {
         let at = client * times * record;
-        Part::records(ViewSpec::Canonical, at, record, record, times)
+        Workload::records(ViewSpec::Canonical, at, record, record, times)
     };
     Point {
         case: Case::VestaScale,

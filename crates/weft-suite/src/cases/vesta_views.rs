@@ -2,11 +2,11 @@
 //! the cells. And a matrix stored by rows, read and written by columns.
 
 use super::records::affordable;
-use crate::part::{FileShape, Level, Part, ViewSpec};
 use crate::point::{Case, Point};
 use crate::row::Interface;
 use crate::row::Interface::{Strided, Traditional};
 use crate::sweep::Sweep;
+use crate::workload::{FileShape, Level, ViewSpec, Workload};
 
 pub(super) const PATTERNS: &[&str] = &[
     "unit-of-1-bsu",
@@ -83,7 +83,7 @@ fn views(
             hn,
             index: client,
         };
-        Part::records(view, 0, record, record, times)
+        Workload::records(view, 0, record, record, times)
     };
     Point {
         case: Case::VestaViews,
@@ -120,7 +120,7 @@ fn matrix(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> P
         stride,
         times: side,
     };
-    let part = Part {
+    let part = Workload {
         view: ViewSpec::Canonical,
         at: 0,
         record: ELEMENT,

@@ -8,12 +8,12 @@ use weft_crew::{Crew, CrewError, Interrupts};
 
 use super::sort;
 use crate::error::SuiteError;
-use crate::part::Part;
 use crate::point::{Case, Point};
 use crate::row::{Interface, Measured, Op, Row};
 use crate::sweep::Sweep;
-use crate::target::{BenchFile, Stage, Target};
+use crate::target::{BenchFile, OpenTarget, Target};
 use crate::task::{Job, Membership, Order, Partners, Report, Task};
+use crate::workload::Workload;
 
 /// A benchmark as it was asked for.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Bench {
     async fn points(
         &self,
         sweep: &Sweep,
-        stage: &mut Stage,
+        stage: &mut OpenTarget,
         points: &[Point],
         progress: &mut impl FnMut(usize, usize, &Point),
     ) -> Result<Vec<Measured>, SuiteError> {
@@ -127,7 +127,7 @@ impl Clients {
     async fn all(
         &mut self,
         sweep: &Sweep,
-        stage: &mut Stage,
+        stage: &mut OpenTarget,
         points: &[Point],
         progress: &mut impl FnMut(usize, usize, &Point),
     ) -> Result<Vec<Measured>, SuiteError> {
@@ -184,7 +184,7 @@ impl Clients {
         sweep: &Sweep,
         point: &Point,
         file: &BenchFile,
-        (op, parts): (Op, &[Part]),
+        (op, parts): (Op, &[Workload]),
     ) -> Result<Round, SuiteError> {
         if op == Op::Write {
             self.writes += 1;
@@ -192,7 +192,7 @@ impl Clients {
         self.rounds += 1;
         let collective = point.interface == Interface::Collective;
         let id = format!("weft-bench-{}-{}", std::process::id(), self.rounds);
-        let order = |(part, member): (&Part, u32)| {
+        let order = |(part, member): (&Workload, u32)| {
             Order::Move(Box::new(Task {
                 file: file.handle.clone(),
                 shape: point.shape,

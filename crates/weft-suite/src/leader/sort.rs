@@ -16,19 +16,19 @@ use weft_layout::ViewOffset;
 
 use crate::cpu::CpuTime;
 use crate::error::SuiteError;
-use crate::part::Part;
 use crate::place::VolumePlace;
 use crate::point::Point;
 use crate::row::{Measured, Op, Row};
-use crate::sweep::{Place, Sweep};
-use crate::target::{BenchFile, Stage};
+use crate::sweep::{Sweep, TargetKind};
+use crate::target::{BenchFile, OpenTarget};
 use crate::task::Handle;
 use crate::volume::failed;
+use crate::workload::Workload;
 
 /// Bytes that are written at once when the file is made.
-const PIECE: u64 = 1 << 20;
+const FILL_BYTES: u64 = 1 << 20;
 
-/// What `weft sort --json` says, as far as it is told here.
+/// The fields of `weft sort --json` that a row needs.
 #[derive(Deserialize)]
 struct Sorted {
     seconds: f64,
@@ -40,13 +40,13 @@ struct Sorted {
 pub(crate) async fn point(
     program: &Path,
     sweep: &Sweep,
-    stage: &mut Stage,
+    stage: &mut OpenTarget,
     point: &Point,
 ) -> Result<Vec<Measured>, SuiteError> {
     let mut rounds = Vec::new();
     for round in 0..sweep.runs {
         let file = stage.create(point).await?;
-        let bytes: u64 = point.parts.iter().map(Part::bytes).sum();
+        let bytes: u64 = point.parts.iter().map(Workload::bytes).sum();
         fill(&file, round as u64, bytes).await?;
         let mut command = Command::new(program);
         match &file.handle {
@@ -87,7 +87,7 @@ pub(crate) async fn point(
         bytes: sorted.bytes,
         seconds: sorted.seconds,
         mib_per_s: rate(sorted),
-        messages: (sweep.place != Place::Path).then_some(sorted.requests),
+        messages: (sweep.place != TargetKind::Path).then_some(sorted.requests),
         label: None,
     };
     Ok(vec![Measured {
@@ -100,8 +100,8 @@ pub(crate) async fn point(
 /// Fills the file with random bytes, and syncs it.
 async fn fill(file: &BenchFile, round: u64, bytes: u64) -> Result<(), SuiteError> {
     let pieces = (0..bytes)
-        .step_by(PIECE as usize)
-        .map(|at| (at, random(round, at, PIECE.min(bytes - at))));
+        .step_by(FILL_BYTES as usize)
+        .map(|at| (at, random(round, at, FILL_BYTES.min(bytes - at))));
     match (&file.handle, &file.file) {
         (Handle::Posix(path), _) => {
             let filled = File::create(path).and_then(|mut file| {

@@ -96,7 +96,7 @@ impl Listener for LimitedListener {
 }
 
 impl Bucket {
-    /// Puts bytes on the link; how long whoever did so waits.
+    /// Puts bytes on the link; returns how long the sender has to wait.
     fn pass(&self, bytes: usize) -> Duration {
         let now = Instant::now();
         let credit = Duration::from_secs_f64(BURST / self.bytes_per_second);

@@ -15,7 +15,7 @@ use crate::volume::run;
 const QUEUE: &str = "300ms";
 /// What a link may pass at once; the kernel hands it segments of up to 64 KiB.
 const BURST: &str = "128kb";
-/// Set aside for measurements (RFC 2544), so that nobody has an address there.
+/// Reserved for measurements (RFC 2544), so no host has an address there.
 const NETWORK: &str = "198.18";
 
 /// Namespaces of servers; removed when dropped.
@@ -135,7 +135,7 @@ fn free_subnet() -> Option<u32> {
         .find(|subnet| !addresses.contains(&format!(" {NETWORK}.{subnet}.")))
 }
 
-/// Removes what processes that are gone have left.
+/// Removes the namespaces and devices of processes that no longer run.
 fn remove_orphans() {
     let gone = |process: &str| {
         process.parse::<u32>().is_ok() && !std::path::Path::new("/proc").join(process).exists()

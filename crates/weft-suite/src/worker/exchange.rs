@@ -2,7 +2,8 @@
 //! first exchange their bytes among themselves, so that each holds one contiguous share of the
 //! file, and then each moves its share by one call; or the other way round.
 //!
-//! Who gives whom what is worked out before the clock runs, in favour of the exchange.
+//! The ranges that each process sends are computed before the clock runs, in favour of the
+//! exchange.
 
 use std::net::Ipv4Addr;
 
@@ -16,12 +17,12 @@ use weft_layout::ViewOffset;
 use super::posix_file::runs_of;
 use crate::content::Calls;
 use crate::error::SuiteError;
-use crate::part::{FileShape, Part};
 use crate::task::Partners;
+use crate::workload::{FileShape, Workload};
 
 /// A run of bytes in one memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cut {
+struct MemoryRange {
     at: usize,
     length: usize,
 }
@@ -29,26 +30,27 @@ struct Cut {
 /// One process's side of an exchange, connected.
 pub(crate) struct Exchange {
     me: usize,
-    /// The first byte of the own share in the file.
+    /// The first byte of this process's share in the file.
     from: u64,
-    /// By partner: own bytes that lie in its share, in the order of travel.
-    theirs: Vec<Vec<Cut>>,
-    /// By partner: its bytes that lie in the own share.
-    mine: Vec<Vec<Cut>>,
+    /// By partner: bytes of this process that lie in the partner's share, in the order they are
+    /// sent.
+    theirs: Vec<Vec<MemoryRange>>,
+    /// By partner: its bytes that lie in this process's share.
+    mine: Vec<Vec<MemoryRange>>,
     /// By partner, none to itself.
     streams: Vec<Option<TcpStream>>,
     share: Vec<u8>,
 }
 
 impl Exchange {
-    /// Works out who gives what, and connects to all partners.
+    /// Computes the ranges to exchange, and connects to all partners.
     pub(crate) async fn connect(
         partners: &Partners,
         shape: FileShape,
         listener: &TcpListener,
     ) -> Result<Exchange, SuiteError> {
         let several = partners.parts.len();
-        let whole: u64 = partners.parts.iter().map(Part::bytes).sum();
+        let whole: u64 = partners.parts.iter().map(Workload::bytes).sum();
         let portion = whole.div_ceil(several as u64);
         let bounds = |of: usize| {
             let from = (of as u64 * portion).min(whole);
@@ -74,11 +76,11 @@ impl Exchange {
                     let length = (end - first) as usize;
                     if partner == partners.me {
                         let at = memory + (first - at) as usize;
-                        exchange.theirs[holder].push(Cut { at, length });
+                        exchange.theirs[holder].push(MemoryRange { at, length });
                     }
                     if holder == partners.me {
                         let at = (first - held.start) as usize;
-                        exchange.mine[partner].push(Cut { at, length });
+                        exchange.mine[partner].push(MemoryRange { at, length });
                     }
                 }
             }
@@ -87,7 +89,7 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// Gives every partner its bytes and writes the own share.
+    /// Sends every partner its bytes and writes this process's share.
     pub(crate) async fn write(
         &mut self,
         view: &OpenView,
@@ -109,7 +111,7 @@ impl Exchange {
             .await?)
     }
 
-    /// Reads the own share and gives every partner its bytes.
+    /// Reads this process's share and sends every partner its bytes.
     pub(crate) async fn read(
         &mut self,
         view: &OpenView,
@@ -181,11 +183,11 @@ async fn streams(
     Ok(streams)
 }
 
-fn length(cuts: &[Cut]) -> usize {
+fn length(cuts: &[MemoryRange]) -> usize {
     cuts.iter().map(|c| c.length).sum()
 }
 
-fn gather(cuts: &[Cut], memory: &[u8]) -> Vec<u8> {
+fn gather(cuts: &[MemoryRange], memory: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(length(cuts));
     for cut in cuts {
         out.extend_from_slice(&memory[cut.at..cut.at + cut.length]);
@@ -193,7 +195,7 @@ fn gather(cuts: &[Cut], memory: &[u8]) -> Vec<u8> {
     out
 }
 
-fn scatter(cuts: &[Cut], bytes: &[u8], memory: &mut [u8]) {
+fn scatter(cuts: &[MemoryRange], bytes: &[u8], memory: &mut [u8]) {
     let mut rest = bytes;
     for cut in cuts {
         let (head, tail) = rest.split_at(cut.length);

@@ -10,9 +10,9 @@ use weft_layout::{FileOffset, Grid, Piece};
 
 use crate::content::Calls;
 use crate::error::SuiteError;
-use crate::part::FileShape;
 use crate::row::Op;
 use crate::task::Task;
+use crate::workload::FileShape;
 
 /// An open file and the runs that the task moves, worked out before the clock runs.
 pub(crate) struct PosixFile {
@@ -121,9 +121,9 @@ fn add(grid: &Grid, runs: &mut Vec<Run>, call: usize, piece: Piece) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::part::{Part, ViewSpec};
+    use crate::workload::{ViewSpec, Workload};
 
-    fn runs(part: &Part) -> Vec<(u64, usize, usize)> {
+    fn runs(part: &Workload) -> Vec<(u64, usize, usize)> {
         let shape = FileShape { cells: 3, bsu: 4 };
         let calls = Calls::new(part, shape).unwrap();
         let runs = all(&calls, shape).unwrap();
@@ -132,19 +132,19 @@ mod tests {
 
     #[test]
     fn a_call_that_is_one_run_is_one_call() {
-        let whole = Part::records(ViewSpec::Canonical, 2, 30, 30, 1);
+        let whole = Workload::records(ViewSpec::Canonical, 2, 30, 30, 1);
         assert_eq!(runs(&whole), [(2, 0, 30)]);
     }
 
     #[test]
     fn calls_that_meet_stay_calls() {
-        let two = Part::records(ViewSpec::Canonical, 0, 8, 8, 2);
+        let two = Workload::records(ViewSpec::Canonical, 0, 8, 8, 2);
         assert_eq!(runs(&two), [(0, 0, 8), (8, 8, 8)]);
     }
 
     #[test]
     fn a_cell_is_its_bsus_in_canonical_order() {
-        let cell = Part::records(ViewSpec::Cell(1), 0, 8, 8, 1);
+        let cell = Workload::records(ViewSpec::Cell(1), 0, 8, 8, 1);
         assert_eq!(runs(&cell), [(4, 0, 4), (16, 4, 4)]);
     }
 }

@@ -63,13 +63,13 @@ struct Client {
 }
 
 /// Everything that happens before the clock runs.
-enum Ready {
+enum OpenFile {
     Weft(Box<WeftFile>),
     Posix(PosixFile),
 }
 
 impl Client {
-    async fn prepare(&mut self, task: &Task) -> Result<Ready, SuiteError> {
+    async fn prepare(&mut self, task: &Task) -> Result<OpenFile, SuiteError> {
         let bytes = task.part.bytes() as usize;
         self.memory.clear();
         // What a read does not bring must not look right.
@@ -79,30 +79,30 @@ impl Client {
             calls.make(task.seed, &mut self.memory)?;
         }
         Ok(match &task.file {
-            Handle::Posix(path) => Ready::Posix(PosixFile::open(path, task, &calls)?),
+            Handle::Posix(path) => OpenFile::Posix(PosixFile::open(path, task, &calls)?),
             Handle::Weft(handed) => {
                 let volume = self.volume.as_ref();
                 let volume = volume.ok_or_else(|| SuiteError::part("no volume to measure"))?;
                 let file = WeftFile::open(volume, handed, task, &self.listener).await?;
-                Ready::Weft(Box::new(file))
+                OpenFile::Weft(Box::new(file))
             }
         })
     }
 
-    async fn run(&mut self, task: &Task, mut ready: Ready) -> Result<Report, SuiteError> {
+    async fn run(&mut self, task: &Task, mut ready: OpenFile) -> Result<Report, SuiteError> {
         let before = CpuTime::now();
         let began = now();
         let (moved, messages) = match (&mut ready, task.op) {
-            (Ready::Weft(file), Op::Write) => {
+            (OpenFile::Weft(file), Op::Write) => {
                 let (moved, messages) = file.write(task, &mut self.memory).await?;
                 (moved, Some(messages))
             }
-            (Ready::Weft(file), Op::Read) => {
+            (OpenFile::Weft(file), Op::Read) => {
                 let (moved, messages) = file.read(task, &mut self.memory).await?;
                 (moved, Some(messages))
             }
-            (Ready::Posix(file), Op::Write) => (file.write(task, &self.memory)?, None),
-            (Ready::Posix(file), Op::Read) => (file.read(&mut self.memory)?, None),
+            (OpenFile::Posix(file), Op::Write) => (file.write(task, &self.memory)?, None),
+            (OpenFile::Posix(file), Op::Read) => (file.read(&mut self.memory)?, None),
         };
         let ended = now();
         let cpu = [before, CpuTime::now()];

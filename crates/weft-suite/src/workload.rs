@@ -13,7 +13,7 @@ pub struct FileShape {
 }
 
 impl FileShape {
-    /// The shape as if all cells were on one server: for whoever wants all pieces.
+    /// The shape as if all cells were on one server, so that one request has all pieces.
     pub(crate) fn grid(self) -> Result<Grid, LayoutError> {
         Grid::new(self.cells, self.bsu, 1)
     }
@@ -94,7 +94,7 @@ pub struct Level {
 
 /// What one client moves in one run of a point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct Workload {
     /// Through which view.
     pub view: ViewSpec,
     /// View byte of the first record.
@@ -108,11 +108,17 @@ pub struct Part {
     pub inner: usize,
 }
 
-impl Part {
+impl Workload {
     /// One call per record, or one for all `times` records.
-    pub(crate) fn records(view: ViewSpec, at: u64, record: u64, stride: u64, times: u64) -> Part {
+    pub(crate) fn records(
+        view: ViewSpec,
+        at: u64,
+        record: u64,
+        stride: u64,
+        times: u64,
+    ) -> Workload {
         let levels = vec![Level { stride, times }];
-        Part {
+        Workload {
             view,
             at,
             record,
@@ -123,9 +129,9 @@ impl Part {
 
     /// All loops by one call.
     #[must_use]
-    pub(crate) fn whole(self) -> Part {
+    pub(crate) fn whole(self) -> Workload {
         let inner = self.levels.len();
-        Part { inner, ..self }
+        Workload { inner, ..self }
     }
 
     /// Calls.
@@ -173,7 +179,7 @@ mod tests {
 
     #[test]
     fn loops_are_of_calls_or_within_one() {
-        let rows = Part {
+        let rows = Workload {
             view: ViewSpec::Canonical,
             at: 5,
             record: 2,
@@ -189,10 +195,10 @@ mod tests {
             ],
             inner: 0,
         };
-        let starts = |part: &Part| part.starts().collect::<Vec<_>>();
+        let starts = |part: &Workload| part.starts().collect::<Vec<_>>();
         assert_eq!(starts(&rows), [5, 15, 25, 105, 115, 125]);
         assert_eq!((rows.calls(), rows.call_bytes()), (6, 2));
-        let frames = Part {
+        let frames = Workload {
             inner: 1,
             ..rows.clone()
         };
