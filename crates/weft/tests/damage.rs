@@ -122,7 +122,10 @@ fn an_index_that_lost_its_journal_is_recovered_from_the_log() {
     let repaired = weft(&["fsck", "--offline", &volume.dir, "--repair"]);
     let said = String::from_utf8_lossy(&repaired.stdout).into_owned();
     assert_eq!(repaired.status.code(), Some(1), "{said}");
-    assert!(said.contains("went back to before them"), "{said}");
+    assert!(
+        said.contains("went back to the state before them"),
+        "{said}"
+    );
     assert!(
         !said.contains("/f"),
         "files are named that lost nothing: {said}"

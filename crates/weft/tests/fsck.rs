@@ -176,7 +176,10 @@ fn data_of_a_reformatted_server_never_reads_as_zeros() {
         (&"cells lost".into(), &1.into())
     );
     assert!(
-        lost["what"].as_str().unwrap().contains("bytes by its size"),
+        lost["what"]
+            .as_str()
+            .unwrap()
+            .contains("bytes by the file's size"),
         "{lost}"
     );
     let (report, code) = fsck(&volume, &["--repair"]);

@@ -85,7 +85,7 @@ fn names_of_files_deleted_on_their_servers_are_reported_and_removed() {
     let names = ["/checkpointed", "/d/gone", "/d/link", "/gone-and-linked"];
     assert_eq!(told, names, "{report}");
     let words = report["findings"][0]["what"].as_str().unwrap();
-    assert!(words.contains("its servers have let go of it"), "{words}");
+    assert!(words.contains("its servers have deleted it"), "{words}");
     // It was only looked at.
     stale(&volume, "cat /d/gone");
 

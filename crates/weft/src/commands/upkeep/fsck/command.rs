@@ -383,7 +383,10 @@ mod tests {
         let kept: Vec<_> = kept.iter().map(|row| (row.file, row.cell)).collect();
         assert_eq!(kept, [(Some(7), Some(2)), (None, Some(0))]);
         let what = &findings[0].what;
-        assert!(what.contains("of chunk 3, what says where"), "{what}");
+        assert!(
+            what.contains("of chunk 3, the entry of the chunk"),
+            "{what}"
+        );
         assert!(!what.contains("bytes are lost"), "{what}");
     }
 }

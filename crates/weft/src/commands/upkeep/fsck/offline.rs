@@ -1,4 +1,4 @@
-//! A stopped volume, started inside this process, where no other process reaches it.
+//! Runs a stopped volume inside this process, where no other process can reach it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::volume_config::{
     self, Config, Lock, Marker, NodeName, ServerSection, clean_shutdown, io_role,
 };
 
-/// Where the nodes listen.
+/// The address of the nodes.
 const HERE: &str = "127.0.0.1:0";
 
-/// A stopped volume that this process runs for itself.
+/// A stopped volume that this process runs.
 pub(super) struct Offline {
     pub(super) volume: Volume,
-    /// The findings that kept stores from opening.
+    /// The findings that prevented stores from opening.
     pub(super) obstacles: Vec<Row>,
     config: Config,
     servers: Vec<Node>,
@@ -39,8 +39,8 @@ pub(super) struct Offline {
 }
 
 impl Offline {
-    /// Takes the locks of all nodes and starts them under a key of their own. A store that refuses
-    /// to open is looked through, and with `repair` made to open.
+    /// Takes the locks of all nodes and starts them with a temporary key. A store that does not open is
+    /// examined, and with `repair` repaired.
     pub(super) async fn open(dir: &Path, repair: bool) -> Result<Offline> {
         let config = Config::read(dir)?;
         let id = volume_config::volume_id(&config.key()?);
@@ -49,7 +49,9 @@ impl Offline {
             let folder = node.folder(&config)?;
             Marker::new(id, node).check(&folder)?;
             let lock = Lock::take(&config, node);
-            locks.push(lock.context("only a stopped volume is checked with --offline")?);
+            locks.push(
+                lock.context("--offline checks only a stopped volume: stop it with `weft down`")?,
+            );
             Ok(folder)
         };
         let meta_folder = lock(NodeName::Meta)?.join("namespace");
@@ -92,7 +94,7 @@ impl Offline {
         let meta = Node::start(env.clone(), node(&identity, Some(meta), None)).await?;
         let mut servers = Vec::new();
         for (section, folder) in &sections {
-            // A loss is accepted only if nothing else helps.
+            // Losses are accepted only as a last resort.
             let start = |accept_loss: bool| -> Result<NodeConfig> {
                 let mut node = server(&config, section, folder, &identity, meta.address())?;
                 if let Some(role) = &mut node.io {
@@ -143,7 +145,7 @@ impl Offline {
         })
     }
 
-    /// Stops the nodes and has the namespace know the servers' own addresses again.
+    /// Stops the nodes and restores the servers' addresses in the namespace.
     pub(super) async fn close(self) -> Result<()> {
         drop(self.volume);
         for node in self.servers {
@@ -196,8 +198,7 @@ fn server(
     Ok(node(identity, None, Some(role)))
 }
 
-/// What is wrong with the engines of all servers; where some cannot be looked at, all of these are
-/// said.
+/// Findings in the engines of all servers. If several cannot be examined, all errors are reported.
 fn indexes(sections: &[(ServerSection, PathBuf)], repair: bool) -> Result<Vec<Row>> {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for (section, folder) in sections {
@@ -216,7 +217,7 @@ fn indexes(sections: &[(ServerSection, PathBuf)], repair: bool) -> Result<Vec<Ro
     Err(last)
 }
 
-/// What is wrong with the engine of a server's index.
+/// Findings in the engine of a server's index.
 fn index(folder: &Path, server: u32, repair: bool) -> Result<Vec<Row>> {
     let (index, server) = (folder.join("index"), Some(server));
     let mut found = tables(&index, server)?;
@@ -226,8 +227,7 @@ fn index(folder: &Path, server: u32, repair: bool) -> Result<Vec<Row>> {
     Ok(found)
 }
 
-/// Which of an engine's files are not what was written; what copies mend is mended, as by any
-/// start.
+/// Damaged files of an engine. Those that have a good copy are restored, as by any start.
 fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
     let bad = FjallKv::verify_folder(folder)?;
     let mends = !bad.is_empty() && bad.iter().all(|bad| bad.remedy != Remedy::None);
@@ -238,8 +238,8 @@ fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
         let mut finding = weft_meta::index_finding(bad);
         finding.server = server;
         let done = match bad.remedy {
-            Remedy::RestoreCopy => "put back from its copy",
-            Remedy::Recopy | Remedy::None => "given up; the next start makes it anew",
+            Remedy::RestoreCopy => "restored from its copy",
+            Remedy::Recopy | Remedy::None => "dropped; the next start rebuilds it",
         };
         words::row(Found {
             finding,
@@ -249,8 +249,8 @@ fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
     Ok(bad.iter().map(row).collect())
 }
 
-/// Whether an engine's journal lost what was on stable storage; with `repair`, goes on without it:
-/// where there is a log that has what came after, without all of that.
+/// Checks whether an engine's journal lost entries that were on stable storage. With `repair` they are
+/// dropped, together with all later ones if a log still has those.
 fn journal(
     folder: &Path,
     server: Option<u32>,
@@ -279,16 +279,20 @@ fn journal(
         ..Finding::default()
     };
     let done = match reaches {
-        Some(true) => "went back to before them: the server's log says again what came after",
-        Some(false) => "went back to before them; the server's log does not reach back that far",
+        Some(true) => {
+            "went back to the state before them; the server's log replays the later changes"
+        }
+        Some(false) => {
+            "went back to the state before them; the server's log does not reach back that far"
+        }
         None => "went on without them",
     };
-    let kept = "what there was of the journal is kept beside it as N.damaged";
+    let kept = "the damaged journal is kept beside it as N.damaged";
     let done = Some(format!("{done}; {kept}"));
     Ok(Some(words::row(Found { finding, done })))
 }
 
-/// Says what was found, and done, where there will be no report.
+/// Prints findings and repairs if there will be no report.
 fn say(rows: &[Row]) {
     for row in rows {
         let done = row.repaired.as_ref();
@@ -298,14 +302,14 @@ fn say(rows: &[Row]) {
     }
 }
 
-/// The error for a server that cannot be opened, with what was found of it.
+/// The error of a server that cannot be opened. Prints its findings.
 fn stuck(server: u32, reason: &str, obstacles: &[Row], repair: bool) -> anyhow::Error {
     say(obstacles);
     let hint = if repair { "" } else { "; --repair may help" };
     anyhow!("server {server} cannot be opened: {reason}{hint}")
 }
 
-/// A store that opens only without blocks that cannot be read.
+/// The row of a store that opens only without its unreadable blocks.
 fn abandoned_blocks(server: u32, why: String) -> Row {
     let finding = Finding {
         fault: Fault::Unreadable as i32,
@@ -313,14 +317,14 @@ fn abandoned_blocks(server: u32, why: String) -> Row {
         text: why,
         ..Finding::default()
     };
-    let done = "gave up blocks that cannot be read, with what the log had of them";
+    let done = "dropped unreadable blocks, with their entries in the log";
     words::row(Found {
         finding,
         done: Some(done.to_owned()),
     })
 }
 
-/// Finds, and perhaps repairs, what keeps a store from opening.
+/// Finds what prevents a store from opening, and repairs it with `repair`.
 async fn recover_store(
     config: &Config,
     section: &ServerSection,
@@ -363,7 +367,7 @@ async fn wait_for(volume: &Volume, servers: usize) -> Result<()> {
         }
         if started.elapsed() > OFFLINE_START_TIMEOUT {
             bail!(
-                "the servers that were started do not say so within {} s",
+                "the servers did not register within {} s",
                 OFFLINE_START_TIMEOUT.as_secs()
             );
         }

@@ -1,4 +1,4 @@
-//! Findings in words.
+//! The text of findings.
 
 use weft_client::{Fault, Finding, Found};
 use weft_proto::upkeep::DiskReport;
@@ -7,7 +7,7 @@ use super::rows::{Blocks, Bytes, Row};
 use crate::terminal::name;
 use crate::terminal::output::count;
 
-/// A short name of a fault, for programs.
+/// The short name of a fault, for programs.
 fn name_of(fault: Fault) -> &'static str {
     match fault {
         Fault::Unknown => "unknown",
@@ -65,125 +65,125 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
     match fault {
         Fault::Record => "a record of the namespace cannot be read".to_owned(),
         Fault::NoInode if parent != 0 => {
-            format!("{entry:?} in directory {parent} names an inode that is not there")
+            format!("{entry:?} in directory {parent} names an inode that does not exist")
         }
-        Fault::NoInode => "the inode is not there".to_owned(),
+        Fault::NoInode => "the inode does not exist".to_owned(),
         Fault::EntryKind => {
             format!(
                 "{entry:?} in directory {parent} is of kind {found}, its inode of kind {expected}"
             )
         }
         Fault::SecondName => format!("the directory has {}", count(found, "name")),
-        Fault::NoDirectory => "entries lie in it, and it is no directory".to_owned(),
+        Fault::NoDirectory => "it has entries, but is not a directory".to_owned(),
         Fault::NoName => "it has no name".to_owned(),
         Fault::Links => format!("it counts {}; the right number is {expected}", count(found, "link")),
         Fault::Entries => format!("the directory counts {}; the right number is {expected}", count(found, "entry")),
         Fault::Parent => format!("its parent is {expected}, not {found}"),
-        Fault::Circle => "the directory lies in itself".to_owned(),
-        Fault::Orphan => "it counts as deleted though open, and is not".to_owned(),
+        Fault::Circle => "the directory is in itself".to_owned(),
+        Fault::Orphan => "it is recorded as deleted while open, but it is not".to_owned(),
         Fault::XattrBytes => {
-            format!("it counts {found} bytes of extended attributes; there are {expected}")
+            format!("it counts {found} bytes of extended attributes; the right number is {expected}")
         }
         Fault::InlineBytes => {
-            format!("{found} bytes lie with the metadata of a file that has cells")
+            format!("{found} bytes are stored with the metadata of a file that has cells")
         }
-        Fault::InlineSize => format!("{expected} bytes lie with the metadata; its size is {found}"),
+        Fault::InlineSize => format!("{expected} bytes are stored with the metadata, but its size is {found}"),
         Fault::DeleteOwed => {
-            format!("the servers are to delete it (intent {expected}), though it is there")
+            format!("a delete of it is pending on the servers (intent {expected}), but it exists")
         }
-        Fault::TruncateLost => format!("it waits for a truncate (intent {found}) that nobody owes"),
+        Fault::TruncateLost => format!("it waits for a truncate (intent {found}) that is not pending"),
         Fault::Counter => {
-            format!("the namespace's counter {entry:?} is {found}; it should be {expected}")
+            format!("the namespace's counter {entry:?} is {found}; the right value is {expected}")
         }
         Fault::Usage if entry.is_empty() => "a quota cannot be read".to_owned(),
         Fault::Usage => {
-            format!("{found} {entry} are counted as used; there are {expected}")
+            format!("{found} {entry} are counted as used; the right number is {expected}")
         }
-        Fault::NoLayout => "it has no layout that makes sense".to_owned(),
-        Fault::Refused => format!("a server refuses what is owed for it (intent {expected})"),
-        Fault::LostCells => "there are cells of it, but no inode".to_owned(),
-        Fault::Misplaced => "the cell is not where its file's layout has it".to_owned(),
+        Fault::NoLayout => "its layout is invalid".to_owned(),
+        Fault::Refused => format!("a server refuses a pending operation on it (intent {expected})"),
+        Fault::LostCells => "it has cells, but no inode".to_owned(),
+        Fault::Misplaced => "the cell is not where the layout of its file puts it".to_owned(),
         Fault::InlineCells => "the cell holds bytes that do not belong to the file".to_owned(),
-        Fault::ChunkSize => "the cell has another chunk size than its file".to_owned(),
+        Fault::ChunkSize => "the chunk size of the cell differs from that of its file".to_owned(),
         Fault::Short => format!(
             "its size is {found}, but the servers have only {expected} bytes: the rest is lost"
         ),
         Fault::Long => format!("its size is {found}, but the servers have {expected} bytes"),
         Fault::ForkBytes => format!(
-            "{found} bytes are charged for its forks beside `data`, but the servers have {expected}"
+            "{found} bytes are charged for its forks other than `data`, but the servers have {expected}"
         ),
         Fault::CheckpointMissing => {
             format!(
-                "the server lost its part of checkpoint {expected}: reading that fails until the checkpoint is removed, or --accept \
-                 makes zeros of it"
+                "the server lost its share of checkpoint {expected}: reading that fails until the checkpoint is deleted, or --accept \
+                 replaces it by zeros"
             )
         }
         Fault::CheckpointUnknown => {
             format!("its servers have checkpoint {expected}, which is not listed")
         }
         Fault::Emptied if expected == 0 => {
-            "the server was formatted after the file was made; by its size it held no bytes of it, and --accept lets the file be used"
+            "the server was formatted after the file was made; by the file's size it held no bytes of it, and --accept makes the file usable"
                 .to_owned()
         }
         Fault::Emptied => format!(
-            "the server was formatted after the file was made; what it held of it is lost, {expected} bytes by its size: reading it fails \
-             until the file is removed, or --accept makes zeros of that"
+            "the server was formatted after the file was made, which lost {expected} bytes by the file's size: reading them fails \
+             until the file is removed, or --accept replaces them by zeros"
         ),
         Fault::Removed => {
-            "it was removed: its servers have let go of it, but its name is there".to_owned()
+            "its servers have deleted it, but its name exists".to_owned()
         }
         Fault::PartRemoved => {
-            "it was removed, but not everywhere: `weft read --cell` reads what is left, `weft rm` removes it".to_owned()
+            "some of its servers have deleted it: `weft read --cell` reads what is left, `weft rm` removes it".to_owned()
         }
         Fault::IdRemoved => {
-"its servers have let go of its id: its bytes are there, with its metadata, but it can have no cells".to_owned()
+"its servers have deleted its id: its bytes, stored with its metadata, exist, but it cannot have cells".to_owned()
         }
-        Fault::Entry => "what says where the chunk lies cannot be read".to_owned(),
-        Fault::Beyond => "the chunk lies beyond the disk's end".to_owned(),
-        Fault::Free => "the chunk's blocks count as free".to_owned(),
-        Fault::Twice => "another chunk has the same blocks".to_owned(),
-        Fault::Inherited => "the chunk shares blocks that nobody has".to_owned(),
+        Fault::Entry => "the entry of the chunk in the index cannot be read".to_owned(),
+        Fault::Beyond => "the chunk is beyond the end of the disk".to_owned(),
+        Fault::Free => "the blocks of the chunk are marked free".to_owned(),
+        Fault::Twice => "another chunk uses the same blocks".to_owned(),
+        Fault::Inherited => "the chunk shares blocks of a chunk that does not exist".to_owned(),
         Fault::Tree => {
-            "the forks of the file do not derive from one another as they say".to_owned()
+            "the forks of the file do not derive from each other as recorded".to_owned()
         }
-        Fault::Checksum => "the blocks are not what was written".to_owned(),
-        // Of a log that was cut: no disk is at fault.
+        Fault::Checksum => "the blocks do not match their checksums".to_owned(),
+        // Lost with a truncated log: no disk is at fault.
         Fault::Unreadable if finding.blocks == 0 && finding.chunk.is_some() => {
             "bytes are lost".to_owned()
         }
-        Fault::Unreadable => "the disk does not give the blocks".to_owned(),
+        Fault::Unreadable => "the disk cannot read the blocks".to_owned(),
         Fault::IndexRecord => "a table or journal of a server, or of the metadata service, is damaged".to_owned(),
         Fault::Lost | Fault::Unproven => unreadable(fault, finding),
-        Fault::Unknown => "something that this program does not know".to_owned(),
+        Fault::Unknown => "an error that this version of weft does not know".to_owned(),
     }
 }
 
-/// What is said of bytes that a read does not give.
+/// The text for bytes whose reads fail.
 fn unreadable(fault: Fault, finding: &Finding) -> String {
     let (from, to) = (finding.expected, finding.expected + finding.found);
     if fault == Fault::Lost {
         return format!(
-            "bytes {from}..{to} of the cell are lost: reading them fails until they are written anew, or --accept makes zeros of them"
+            "bytes {from}..{to} of the cell are lost: reading them fails until they are written again, or --accept replaces them by zeros"
         );
     }
     if finding.file == 0 {
-        return "a part of the server's log was lost, or its folder is an older copy, and cells that it does not have may have been there: \
-                reading those fails. The files are named; --repair ends this when none of them is left, --accept-server at once, for all"
+        return "a part of the server's log was lost, or its folder is an older copy, so it may lack cells: reading those fails. \
+                The files are named; --repair ends this once none of them is left, --accept-server at once, for all"
             .to_owned();
     }
     if from == to {
         return format!(
             "it is not proven that the cell had no bytes beyond {from}, as a part of the server's log was lost or its folder is an older \
-             copy: reading beyond fails until the file is cut or written there, or --accept ends it here"
+             copy: reading beyond fails until the file is truncated or written there, or --accept ends the cell here"
         );
     }
     format!(
         "bytes {from}..{to} of the cell are not proven to be what was written last, as a part of the server's log was lost or its folder is an \
-         older copy: reading them fails until they are written anew, or --accept shows what there is"
+         older copy: reading them fails until they are written again, or --accept makes them readable as they are"
     )
 }
 
-/// A finding as it is printed.
+/// The row of a finding.
 pub(super) fn row(found: Found) -> Row {
     let finding = found.finding;
     let fault = Fault::try_from(finding.fault).unwrap_or(Fault::Unknown);
@@ -224,12 +224,12 @@ pub(super) fn row(found: Found) -> Row {
     }
 }
 
-/// Whether a row is about what was cut off with the end of a log, and not about blocks of a disk.
+/// Whether a row is about bytes lost with the end of a log, and not about blocks of a disk.
 pub(super) fn is_of_log(row: &Row) -> bool {
     row.fault == name_of(Fault::Unreadable) && row.blocks.is_none()
 }
 
-/// A disk of a server that is not there.
+/// A missing disk of a server.
 pub(super) fn missing(server: u32, disk: &DiskReport) -> Row {
     let finding = Finding {
         fault: Fault::Unreadable as i32,
@@ -244,14 +244,14 @@ pub(super) fn missing(server: u32, disk: &DiskReport) -> Row {
         fault: "missing disk",
         repairable: false,
         what: format!(
-            "disk {} ({}) is missing, and what lies there cannot be read until it is back: {}",
+            "disk {} ({}) is missing, and its data cannot be read until it is back: {}",
             disk.number, disk.path, disk.reason
         ),
         ..row(found)
     }
 }
 
-/// What was not proven on a server, and is shown now.
+/// Unproven bytes on a server that were accepted.
 pub(super) fn accepted_all(server: u32, (ranges, length): (u64, u64)) -> Row {
     let what = format!("{length} bytes in {ranges} ranges were not proven");
     Row {
@@ -262,7 +262,7 @@ pub(super) fn accepted_all(server: u32, (ranges, length): (u64, u64)) -> Row {
     }
 }
 
-/// What was lost of a file on a server, and is zeros now, or was not proven, and is shown.
+/// Lost or unproven bytes of a file on a server that were accepted.
 pub(super) fn accepted(server: u32, file: u64, (ranges, length): (u64, u64)) -> Row {
     let finding = Finding {
         fault: Fault::Lost as i32,
@@ -286,30 +286,30 @@ pub(super) fn accepted(server: u32, file: u64, (ranges, length): (u64, u64)) -> 
     }
 }
 
-/// What a finding is about: names, file, cell, chunk, disk.
+/// The place of a finding: names, file, cell, chunk, disk.
 pub(super) fn place(row: &Row) -> String {
-    let mut parts = Vec::new();
+    let mut places = Vec::new();
     match (row.paths.is_empty(), row.file) {
-        (false, Some(file)) => parts.push(format!("{} (file {file})", row.paths.join(", "))),
-        (true, Some(file)) => parts.push(format!("file {file}")),
+        (false, Some(file)) => places.push(format!("{} (file {file})", row.paths.join(", "))),
+        (true, Some(file)) => places.push(format!("file {file}")),
         _ => {}
     }
     if let (Some(cell), Some(fork)) = (row.cell, &row.fork) {
-        parts.push(format!("cell {cell} fork {fork}"));
+        places.push(format!("cell {cell} fork {fork}"));
     }
     if let Some(chunk) = row.chunk {
-        parts.push(format!("chunk {chunk}"));
+        places.push(format!("chunk {chunk}"));
     }
     if let Some(blocks) = &row.blocks {
         let (last, count) = (blocks.first + blocks.count - 1, blocks.count);
-        parts.push(match count {
+        places.push(match count {
             1 => format!("block {}", blocks.first),
             _ => format!("blocks {}-{last}", blocks.first),
         });
-        parts.push(format!("disk {} block {}", blocks.disk, blocks.disk_block));
+        places.push(format!("disk {} block {}", blocks.disk, blocks.disk_block));
     }
     if let Some(server) = row.server {
-        parts.push(format!("server {server}"));
+        places.push(format!("server {server}"));
     }
-    parts.join(", ")
+    places.join(", ")
 }
