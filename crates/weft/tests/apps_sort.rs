@@ -1,5 +1,5 @@
-//! `weft sort` on real volumes: many processes sort as one would, and whatever fails leaves the
-//! file alone.
+//! `weft sort` on real volumes: many processes sort like one, and a failure leaves the file
+//! unchanged.
 
 mod apps_common;
 
@@ -18,7 +18,7 @@ fn sorted(data: &[u8], record: usize, key: Range<usize>) -> Vec<u8> {
 }
 
 fn same(volume: &TestVolume, path: &str, expected: &[u8]) {
-    // Not assert_eq: nobody reads megabytes of numbers.
+    // Not assert_eq, which would print megabytes of numbers.
     assert!(volume.ok(&["cat", path]) == expected, "{path} differs");
 }
 
@@ -152,7 +152,7 @@ fn cells_can_be_kept_and_sorted_again() {
         "--output",
         "/again",
     ]);
-    // The layout is that of the cells; canonical order is what a reader sees.
+    // The layout is that of the cells; readers see canonical order.
     same(&volume, "/again", &key);
 }
 

@@ -1,5 +1,4 @@
-//! Checkpoints of files of a real volume: named states that stay whatever is written, and whoever
-//! is killed.
+//! Checkpoints of files in a real volume: named states that survive writes and killed processes.
 
 mod files_support;
 
@@ -40,7 +39,7 @@ fn checkpoints_can_be_created_listed_read_rolled_back_to_and_deleted() {
     volume.text("checkpoint delete /file state0");
     assert!(volume.run(["cat", "/file"]) == states[0]);
     assert!(volume.run(["checkpoint", "read", "/file", "state2"]) == states[2]);
-    // The other way round, and what was written after a rollback is the file's own.
+    // In the other direction; writes after a rollback do not change checkpoints.
     volume.feed("put /file --offset 10", b"again");
     volume.text("checkpoint rollback /file state2");
     assert!(volume.run(["cat", "/file"]) == states[2]);
@@ -70,8 +69,8 @@ fn impossible_checkpoint_requests_fail_and_change_nothing() {
         assert!(said.contains("no such checkpoint: other"), "{said}");
     }
     assert_eq!(volume.text("cat /file"), "content");
-    // A small file lies with its metadata until it gets a checkpoint; an empty one has nothing at
-    // all.
+    // A small file is stored with its metadata until it gets a checkpoint; an empty one has no data
+    // at all.
     assert_eq!(volume.text("checkpoint read /file c"), "content");
     volume.feed("put /empty", b"");
     volume.text("checkpoint create /empty c");
@@ -79,7 +78,7 @@ fn impossible_checkpoint_requests_fail_and_change_nothing() {
     assert_eq!(volume.text("checkpoint read /empty c"), "");
     volume.text("checkpoint rollback /empty c");
     assert_eq!(volume.text("cat /empty"), "");
-    // A file takes its checkpoints with it.
+    // Removing a file removes its checkpoints.
     volume.text("rm /file");
     volume.feed("put /file", b"another");
     assert_eq!(volume.text("checkpoint list /file --json").trim(), "[]");
@@ -129,7 +128,7 @@ fn a_checkpoint_of_a_tree_can_be_read_rolled_back_to_and_deleted() {
     assert!(volume.run(["cat", "/t/small"]) == small);
     volume.fails("cat /t/new", 1);
     assert!(volume.fails("rm -r /t", 1).contains("checkpoint"));
-    // What was in it is gone, and comes back.
+    // Its content is removed, and restored.
     volume.text("checkpoint rollback /t monday");
     volume.text("checkpoint delete /t monday");
     assert!(volume.run(["cat", "/t/d/big"]) == big);
@@ -137,8 +136,8 @@ fn a_checkpoint_of_a_tree_can_be_read_rolled_back_to_and_deleted() {
     volume.fails(&format!("ls {kept}"), 1);
 }
 
-/// Every byte of a file is written with one value, then with the next one, by writers that each own
-/// a quarter of it, one request at a time; each request lies in one cell of one server.
+/// Four writers overwrite their quarters of a file with one value after another, one request at a
+/// time. Each request is within one cell of one server.
 #[test]
 fn each_write_to_one_server_is_wholly_before_or_after_a_checkpoint() {
     const CELL: usize = 1 << 20;
@@ -201,8 +200,8 @@ fn checkpoints_of_trees_survive_kills_of_servers_and_of_the_service() {
     });
 }
 
-/// Makes checkpoints of `of`, which is or holds `path`, while processes are killed; `read` reads
-/// `path` from one.
+/// Makes checkpoints of `of`, which is or contains `path`, while processes are killed. `read` reads
+/// `path` from a checkpoint.
 fn survive(path: &str, of: &str, read: impl Fn(&str) -> Vec<String>) {
     let volume = Volume::up();
     let dir = volume.path("volume");
@@ -222,8 +221,8 @@ fn survive(path: &str, of: &str, read: impl Fn(&str) -> Vec<String>) {
         kill(&volume, round as usize);
         let done = child.wait().unwrap().success();
         volume.run(["up", dir]);
-        // What was answered is there; what was not is made when all servers are back, or was never
-        // begun.
+        // Acknowledged checkpoints exist. Others are completed when all servers are back, or were
+        // never begun.
         let name = format!("c{round}");
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut there = names(&volume, of).contains(&name);
@@ -255,7 +254,7 @@ fn names(volume: &Volume, of: &str) -> Vec<String> {
         .collect()
 }
 
-/// Kills one process of the volume without notice: a server, or the service.
+/// Kills one process of the volume with SIGKILL: a server, or the service.
 fn kill(volume: &Volume, which: usize) {
     let status = volume.json("status --json");
     let servers = status["servers"].as_array().unwrap();
@@ -268,6 +267,6 @@ fn kill(volume: &Volume, which: usize) {
         .args(["-KILL", &pid])
         .status();
     assert!(killed.unwrap().success());
-    // Its lock is free when the kernel has taken it away.
+    // Its lock is free once the kernel has removed the process.
     std::thread::sleep(Duration::from_millis(100));
 }

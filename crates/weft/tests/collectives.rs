@@ -1,4 +1,4 @@
-//! Groups of real processes: they come from anywhere, die, and are replaced.
+//! Groups of real processes, which die and are replaced.
 
 mod files_support;
 
@@ -105,7 +105,7 @@ fn impossible_groups_explain_why() {
     }
 }
 
-/// Attaches that the metadata service has done, as its metrics say.
+/// Attaches that the metadata service has done, by its metrics.
 fn attaches(volume: &Volume) -> u64 {
     let config = std::fs::read_to_string(volume.path("volume/weft.toml")).unwrap();
     let meta = &config[config.find("[meta]").unwrap()..];
@@ -119,7 +119,7 @@ fn attaches(volume: &Volume) -> u64 {
     let count = page
         .lines()
         .find(|l| l.starts_with("weft_calls_total{kind=\"Attach\"} "));
-    // A kind that nobody has called is not on the page.
+    // A kind without calls is not on the page.
     count.map_or(0, |l| l.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
@@ -140,7 +140,7 @@ fn a_group_makes_or_finds_a_file_with_one_request() {
     let volume = Volume::up();
     let before = attaches(&volume);
     for (round, done) in [(0, "made"), (1, "found")] {
-        // Whoever comes first.
+        // In any order of arrival.
         let order = if round == 0 {
             [2, 0, 3, 1]
         } else {

@@ -1,5 +1,5 @@
-//! What any command promises whatever it is about: exit codes, output that nobody takes, documents
-//! of one shape, and that what is refused leaves nothing behind.
+//! Promises of all commands: exit codes, failing output, stable shapes of JSON, and refused
+//! requests that leave nothing behind.
 
 mod files_support;
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use files_support::{Volume, weft};
 use weft_client::{Changes, ConnectOptions, NewLayout};
 
-/// A device that takes nothing.
+/// A device that is always full.
 fn full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
@@ -80,7 +80,7 @@ fn a_refused_write_leaves_no_file_behind() {
             assert!(gone.contains("no such file"), "{line}: {gone}");
         }
     }
-    // What can be is not refused.
+    // Possible requests are not refused.
     for line in [
         "put /new --cells 2 --cell 1",
         "put /d/new --cell 6",
@@ -175,7 +175,7 @@ fn a_size_that_is_out_of_range_is_misuse() {
 #[test]
 fn an_unreadable_key_is_reported_as_such() {
     if rustix::process::geteuid().is_root() {
-        // Root may read everything; `ConnectOptions` has a test of its own words.
+        // Root may read everything; `ConnectOptions` has a test of the message.
         return;
     }
     let volume = Volume::up();
@@ -189,7 +189,7 @@ fn an_unreadable_key_is_reported_as_such() {
     );
 }
 
-/// Processes of a volume that serve, and whether each has a local socket.
+/// The serving processes of a volume: whether each has a local socket.
 fn local_sockets(volume: &Volume) -> Vec<bool> {
     let config = volume.path("volume/weft.toml");
     let table = fs::read_to_string("/proc/net/unix").unwrap();
@@ -249,7 +249,7 @@ fn up_of_a_running_volume_says_so_and_can_mount_it() {
     assert!(told.contains("mounted on"), "{told}");
     fs::write(at.join("file"), b"seen").unwrap();
     assert_eq!(volume.run(["cat", "/file"]), b"seen");
-    // Whoever finds a dead mount there by the link takes it away.
+    // A command that finds a dead mount by the link detaches it.
     let mount = mount_process(&at);
     rustix::process::kill_process(mount, rustix::process::Signal::KILL).unwrap();
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Journals of a namespace and of indexes that are damaged while nobody has them open.
+//! Journals of a namespace and of indexes that are damaged while they are closed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ fn weft(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A volume in a folder of its own, with one server.
+/// A volume with one server in a temporary folder.
 struct Volume {
     folder: tempfile::TempDir,
     dir: String,
@@ -25,7 +25,7 @@ impl Volume {
         Volume { folder, dir }
     }
 
-    /// Runs a command on the volume that must succeed; what it wrote.
+    /// Runs a command on the volume that must succeed. Returns its output.
     fn run(&self, args: &[&str]) -> Vec<u8> {
         let out = weft(&[&["--volume", &self.dir], args].concat());
         assert!(out.status.success(), "{args:?}: {out:?}");
@@ -105,12 +105,12 @@ fn a_stopped_volume_has_empty_journals() {
     volume.run(&["fsck", "--data"]);
 }
 
-/// What an application put into the index is in the log until it is in tables.
+/// What was written to the index stays in the log until it is in tables.
 #[test]
 fn an_index_that_lost_its_journal_is_recovered_from_the_log() {
     let volume = Volume::up();
     volume.put(0..12);
-    // Brings the log into the index.
+    // Moves the log into the index.
     volume.run(&["fsck"]);
     volume.put(12..16);
     volume.run(&["fsck"]);
@@ -155,7 +155,7 @@ fn a_log_that_starts_after_the_rest_of_the_index_is_reported() {
         "{said}"
     );
     assert!(weft(&["up", &volume.dir]).status.success());
-    // What is lost is named, and is no wrong byte.
+    // Lost bytes are reported, and no read returns wrong ones.
     for i in 0..9 {
         let file = format!("/f{i}");
         let found = weft(&["--volume", &volume.dir, "cat", &file]).stdout;
@@ -176,7 +176,7 @@ fn a_log_that_starts_after_the_rest_of_the_index_is_reported() {
     volume.run(&["fsck", "--data"]);
 }
 
-/// Flips a bit of what was written, where the log has it.
+/// Flips a bit of written data in the log.
 fn damage_a_write(store: &Path, of: &[u8]) {
     let logs = std::fs::read_dir(store).unwrap().map(|e| e.unwrap().path());
     let is_log = |path: &PathBuf| path.to_str().unwrap().contains("/log.");
@@ -199,7 +199,7 @@ fn bytes_lost_with_a_damaged_log_are_errors_until_they_are_accepted() {
     volume.put(4..7);
     volume.kill(|status| &status["servers"][0]);
     let store = volume.folder.path().join("volume/server-0/store");
-    // The end of the file, which is no whole block.
+    // The end of the file, which is not a whole block.
     damage_a_write(&store, &content(5)[299_100..299_900]);
     assert!(!weft(&["up", &volume.dir]).status.success());
     let repaired = weft(&["fsck", "--offline", &volume.dir, "--repair"]);
@@ -209,7 +209,7 @@ fn bytes_lost_with_a_damaged_log_are_errors_until_they_are_accepted() {
         said.contains("not proven") && said.contains("/f5"),
         "{said}"
     );
-    // Each file as it is now, and not also as repaired.
+    // Each file is reported in its current state only, not also as repaired.
     let repaired = |line: &&str| line.contains("-- repaired") && line.contains(" (file ");
     assert_eq!(said.lines().find(repaired), None, "{said}");
     assert!(weft(&["up", &volume.dir]).status.success());

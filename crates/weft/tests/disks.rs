@@ -1,4 +1,4 @@
-//! Servers with several disks, and full ones, as their users meet them.
+//! Servers with several disks, and with full ones.
 
 mod files_support;
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const MIB: usize = 1 << 20;
 
-/// A volume that is taken down however the test ends.
+/// A volume that is stopped on drop.
 struct Volume(TempDir);
 
 impl Volume {
@@ -71,7 +71,7 @@ impl Volume {
         child.wait_with_output().unwrap()
     }
 
-    /// States of the first server's disks, and what they hold.
+    /// The states of the first server's disks, and the bytes that they hold.
     fn disks(&self) -> (Option<i32>, Vec<(String, u64)>) {
         let output = self.run("status --json");
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -107,7 +107,7 @@ fn a_lost_disk_costs_only_its_data_and_another_can_be_added() {
     let disks = format!("BASE/a,{},BASE/b", device.display());
     let arguments = ["--servers", "1", "--cache", "64M", "--disks", &disks];
     let volume = Volume(TempDir::new().unwrap());
-    // A slip of the pen does not make a folder on another disk.
+    // A mistyped path does not make a folder on another disk.
     let refused = weft()
         .arg("up")
         .arg(volume.path("volume"))
@@ -132,7 +132,7 @@ fn a_lost_disk_costs_only_its_data_and_another_can_be_added() {
         "{found:?}"
     );
 
-    // Its path is empty: as if it were not mounted.
+    // Its path is empty, as if it were not mounted.
     volume.down();
     fs::rename(volume.path("a"), volume.path("away")).unwrap();
     fs::create_dir(volume.path("a")).unwrap();
@@ -219,7 +219,8 @@ fn a_disk_belongs_to_one_server_and_is_named_once() {
         text(&twice)
     );
     assert!(!volume.path("volume").exists());
-    // Nor is one in use because another will not do: of two servers, the second has no good disk.
+    // A good disk is not taken into use if another is refused: the second of two servers has no
+    // good disk.
     fs::write(volume.path("b").join("precious"), "bytes").unwrap();
     let up = |disks: &str| {
         let disks = disks.replace("BASE", base);
@@ -271,7 +272,7 @@ fn a_truncated_disk_costs_only_the_missing_data() {
         lost.count()
     };
 
-    // The label is there, its blocks are not; then a device that has nothing attached to it.
+    // First a label without blocks, then a device with nothing attached.
     for (number, what, word) in [(1, "a/data", "gone"), (2, "device", "2 MiB")] {
         fs::rename(volume.path(what), volume.path("away")).unwrap();
         if number == 2 {
@@ -287,7 +288,7 @@ fn a_truncated_disk_costs_only_the_missing_data() {
         let status = volume.run("status");
         let said = String::from_utf8_lossy(&status.stdout).into_owned();
         assert!(said.contains(word), "{said}");
-        // The device is so small beside the others that it may have nothing.
+        // The device is so small compared with the others that it may hold nothing.
         let (some, least) = (lost(), usize::from(number == 1));
         assert!((least..24).contains(&some), "{what}: {some}");
         volume.down();
@@ -327,7 +328,7 @@ fn a_truncated_disk_costs_only_the_missing_data() {
     let (code, said) = fsck(&["--repair"]);
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("disk 3"), "{said}");
-    // What it cost is known from then on.
+    // From then on the loss is known.
     let (code, said) = fsck(&[]);
     assert_eq!(code, Some(4), "{said}");
     assert!(
@@ -366,7 +367,7 @@ fn a_block_device_is_used_by_one_server_only() {
     }
     let folder = TempDir::new().unwrap();
     let image = folder.path().join("image");
-    // No power of two, and no multiple of a block.
+    // Not a power of two, and not a multiple of a block.
     File::create(&image).unwrap().set_len(100_000_256).unwrap();
     let device = Loop::new(&image);
     let arguments = ["--servers", "1", "--cache", "64M", "--disks", &device.0];
@@ -390,7 +391,7 @@ fn a_block_device_is_used_by_one_server_only() {
         let read = volume.run(&format!("cat /f{n}"));
         assert!(read.stdout == bytes(n, MIB + 1234), "{}", text(&read));
     }
-    // What is removed goes back to the device, and by that to the image.
+    // Freed space returns to the device, and through it to the image.
     let taken = || fs::metadata(&image).unwrap().blocks() * 512 / MIB as u64;
     good(&volume.put("/more", &bytes(10, 60 * MIB)));
     assert!(taken() >= 60, "{} MiB", taken());
@@ -413,8 +414,8 @@ fn a_block_device_is_used_by_one_server_only() {
 #[test]
 fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
     let volume = Volume::up(&["--servers", "2", "--cache", "64M", "--capacity", "32M"]);
-    // What a command that failed had written is nobody's when it is removed: nothing waits for the
-    // command to come back.
+    // Data of a failed command is freed when its file is removed, without waiting for the command
+    // to reconnect.
     let failed = volume.put("/large", &bytes(7, 70 * MIB));
     assert!(
         !failed.status.success() && text(&failed).contains("no space"),
@@ -443,7 +444,7 @@ fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
     assert!(full >= 8, "{full} files of 5 MiB fitted");
     good(&volume.run(&format!("rm /f{full}")));
     good(&volume.run("checkpoint create /f0 before"));
-    // What is there is whole; truncating, deleting and dropping checkpoints work.
+    // Existing data is complete; truncating, and deleting files and checkpoints, work.
     assert!(volume.run("cat /f0").stdout == data);
     let more = volume.put("/f0", &bytes(8, 5 * MIB));
     let more = more.status.success() || text(&more).contains("no space");
@@ -452,7 +453,7 @@ fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
     good(&volume.run("checkpoint delete /f0 before"));
     good(&volume.run("rm /f0 /f2 /f3"));
     let again = (0..100).find_map(|_| {
-        // Space comes back in the background.
+        // Space is freed in the background.
         std::thread::sleep(std::time::Duration::from_millis(100));
         let put = volume.put("/again", &data);
         put.status.success().then_some(())
@@ -520,16 +521,16 @@ fn a_full_disk_of_the_metadata_service_stops_growth_only_and_only_while_it_is_fu
         good(&volume.put(&format!("/d/f{n}"), &bytes(n, MIB)));
     }
 
-    // Another program takes all there is.
+    // Another program takes all the space.
     let filler = namespace.join("filler");
     fill(&filler);
-    // What was measured counts for a moment.
+    // The last measurement counts for a moment.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let refused = volume.run("mkdir /new");
     assert!(text(&refused).contains("no space"), "{}", text(&refused));
     let refused = volume.put("/d/new", b"new");
     assert!(text(&refused).contains("no space"), "{}", text(&refused));
-    // What is there is read, cut, moved and deleted.
+    // Existing files are read, truncated, moved and deleted.
     assert!(volume.run("cat /d/f1").stdout == bytes(1, MIB));
     good(&volume.run("mv /d/f2 /d/moved"));
     good(&volume.run("truncate --size 1000 /d/f3"));
@@ -556,13 +557,13 @@ impl<'a> SmallDisk<'a> {
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        // Without what lies here nobody knows that the metadata service runs.
+        // Without the files here, `weft down` does not know that the metadata service runs.
         let _ = weft().arg("down").arg(self.0.path("volume")).output();
         let _ = Command::new("umount").arg("-l").arg(&self.1).output();
     }
 }
 
-/// Writes until nothing fits any more.
+/// Writes until the disk is full.
 fn fill(path: &Path) {
     let mut file = File::create(path).unwrap();
     let error = loop {

@@ -1,4 +1,4 @@
-//! What the pages cite is there, and what they show is so.
+//! The tests that the pages cite exist, and their examples are true.
 
 mod files_support;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files below a folder whose names end so.
+/// The files below a folder with this extension.
 fn below(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -23,7 +23,7 @@ fn below(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Names of tests: long ones in small letters. Metrics begin with the program's name.
+/// The names of tests: long and in lower case. Metrics begin with the program's name.
 fn cited(page: &str) -> impl Iterator<Item = &str> {
     let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let names = page.split('`').skip(1).step_by(2);
@@ -79,7 +79,7 @@ fn the_records_that_the_readme_reads_are_on_every_server() {
     let servers = layout["servers"].as_array().unwrap().len() as u64;
     assert!(servers > 1);
     assert_eq!(explained["requests"], servers);
-    // With four servers, too: each cell has its part.
+    // Every cell has a share, also with four servers.
     let cells = explained["servers"].as_array().unwrap().iter();
     let cells: usize = cells.map(|s| s["cells"].as_array().unwrap().len()).sum();
     assert_eq!(cells, 4);

@@ -1,4 +1,4 @@
-//! Every file command once, as a user of the Unix tools expects it, and what bad input is told.
+//! Every file command once, as users of the Unix tools expect it, and the messages about bad input.
 
 mod files_support;
 
@@ -207,7 +207,7 @@ fn bad_input_is_refused_with_advice() {
         .unwrap();
     let error = String::from_utf8_lossy(&nowhere.stderr).into_owned();
     assert!(error.contains("weft up"), "{error}");
-    // Nothing of it touched the file.
+    // None of it touched the file.
     assert_eq!(volume.text("cat /a"), "12345678");
 }
 

@@ -1,4 +1,4 @@
-//! Trees through the volume and back: everything that a tree can hold comes back as it was.
+//! Trees copied into the volume and back: everything that a tree can hold comes back unchanged.
 
 mod files_support;
 
@@ -15,7 +15,7 @@ use files_support::{Volume, bytes};
 use rustix::fs::{CWD, FileType, Mode, SeekFrom, XattrFlags, mknodat, setxattr};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What is compared of one entry.
+/// The compared attributes of an entry.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     kind: String,
@@ -71,7 +71,7 @@ fn scan(root: &Path) -> BTreeMap<PathBuf, Entry> {
     entries
 }
 
-/// A tree with everything that is awkward.
+/// A tree of awkward entries.
 fn nasty(root: &Path) {
     fs::create_dir_all(root.join("empty/deeper/still")).unwrap();
     for (i, name) in [
@@ -118,7 +118,7 @@ fn nasty(root: &Path) {
         0,
     )
     .unwrap();
-    // Not every file system has these.
+    // Not every file system supports these.
     let _ = setxattr(
         root.join("plain"),
         "user.note",
@@ -133,7 +133,7 @@ fn nasty(root: &Path) {
     );
     fs::create_dir(root.join("locked")).unwrap();
     fs::write(root.join("locked/inside"), b"inside").unwrap();
-    // Times that nobody would get by chance; directories last.
+    // Times that cannot occur by chance; directories last.
     let entries = scan(root);
     for (i, path) in entries.keys().rev().enumerate() {
         let path = root.join(path);
@@ -178,7 +178,7 @@ fn a_nasty_tree_comes_back_as_it_was() {
             .is_fifo()
     );
 
-    // Within the volume, and once more over what is there.
+    // Within the volume, and again over the existing copy.
     cp(&volume, &["-a"], "weft:/tree", "weft:/second");
     cp(&volume, &["-a"], "weft:/tree/.", "weft:/second");
     cp(&volume, &["-a"], "weft:/second/.", &back);
@@ -285,7 +285,7 @@ fn a_file_truncated_while_it_is_copied_is_a_failure() {
         let mut command = volume.command(["cp", "-r"]);
         let command = command.arg(&tree).arg("weft:/");
         let child = command.stderr(Stdio::piped()).spawn().unwrap();
-        // It has opened the file, and not yet come far.
+        // It has opened the file, but is still near its start.
         while client.stat("/tree/big").await.is_err() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -328,7 +328,7 @@ fn files_of_proc_and_sys_are_copied_to_their_end() {
     };
     // States 0 bytes.
     copied(Path::new("/proc/version"), "/version");
-    // States a page, where there is a /sys.
+    // States the size of a page, if there is a /sys.
     let page = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     if fs::read(page).is_ok() {
         copied(page, "/page");
@@ -405,7 +405,7 @@ fn failures_are_reported_and_the_rest_is_copied() {
             .contains("no such file")
     );
     assert_eq!(volume.text("cat /tree/fine"), "fine");
-    // A directory does not give way to a file, nor a file to a directory.
+    // A file does not replace a directory, nor a directory a file.
     volume.text("mkdir -p /t2/fine");
     assert!(
         volume
@@ -425,7 +425,7 @@ fn a_copy_without_space_leaves_no_partial_file() {
     let volume = Volume::up();
     volume.text("mkdir /from");
     volume.feed("put /from/big", &bytes(1, 9 << 20));
-    // Out: a device that takes nothing.
+    // Out of the volume: to a full device.
     let said = volume.fails("cp weft:/from/big /dev/full", 1);
     assert!(
         said.contains("/from/big") && said.contains("No space left"),
@@ -439,7 +439,7 @@ fn a_copy_without_space_leaves_no_partial_file() {
         println!("SKIPPED: only root sets quotas");
         return;
     }
-    // In: a tree that may hold little, where the file is new, and where another is replaced.
+    // Into the volume: to a tree with a small quota, as a new file and over an existing one.
     volume.text("mkdir /t");
     volume.text("quota set --tree /t --bytes 2MiB");
     let said = volume.fails("cp weft:/from/big weft:/t/new", 1);

@@ -1,4 +1,4 @@
-//! Ctrl-C and `kill`: what long commands say then, what they leave, and how they are gone on with.
+//! Ctrl-C and `kill`: what long commands report, what they leave, and how they continue.
 
 mod files_support;
 
@@ -22,7 +22,7 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Waits for the end of a command, which has this exit code; what it said.
+/// Waits for the end of a command with this exit code. Returns its messages.
 fn ended(child: Child, code: i32) -> String {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -38,7 +38,7 @@ fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process catches a signal: it listens.
+/// Whether a process listens for a signal.
 fn listens(child: &Child, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let mask = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
@@ -46,7 +46,7 @@ fn listens(child: &Child, signal: Signal) -> bool {
     mask.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
 }
 
-/// The processes of a volume, stopped for as long as this lives.
+/// Processes of a volume that are stopped until drop.
 struct Frozen(Vec<Pid>);
 
 impl Frozen {
@@ -84,7 +84,7 @@ impl Drop for Frozen {
     }
 }
 
-/// Names in a folder, those beginning with a dot included.
+/// All names in a folder, including those that begin with a dot.
 fn names(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
@@ -100,7 +100,7 @@ fn an_interrupted_transfer_keeps_its_progress_and_says_how_to_continue() {
     let data = bytes(1, 24 << 20);
     fs::write(&source, &data).unwrap();
     let (from, to) = (source.display(), copy.display());
-    // Notes far apart: what is kept was noted at the end.
+    // Progress is recorded rarely: what is kept was recorded at the end.
     let slowly = "--limit 8M --streams 2";
     for (line, signal, code, word) in [
         (
@@ -237,7 +237,7 @@ fn missing_input_does_not_keep_a_command_from_ending() {
 #[test]
 fn a_signal_that_a_command_was_started_to_ignore_stays_ignored() {
     let volume = Volume::up();
-    // A shell that ignores it hands that on, as scripts do for what they put into the background.
+    // A shell that ignores a signal passes that on, as scripts do for background jobs.
     let put = format!("trap '' INT; exec {} put /file", env!("CARGO_BIN_EXE_weft"));
     let mut command = Command::new("sh");
     command

@@ -17,7 +17,7 @@ fn a_tree_with_checkpoints_in_it_is_refused_by_path_before_anything_is_removed()
     volume.feed("put /t/first", b"content");
     volume.text("checkpoint create /t/d monday");
     volume.text("checkpoint create /t/other tuesday");
-    // A file takes its checkpoints with it.
+    // Removing a file removes its checkpoints.
     volume.text("checkpoint create /t/first own");
     let said = volume.fails("rm -r /t", 1);
     for words in [
@@ -30,7 +30,7 @@ fn a_tree_with_checkpoints_in_it_is_refused_by_path_before_anything_is_removed()
     assert!(!said.contains("own"), "{said}");
     assert_eq!(volume.text("cat /t/d/e/file"), "content");
     assert_eq!(volume.text("ls /t"), "d\nfirst\nother\n");
-    // Nor by another way.
+    // Not by another path either.
     volume.text("mkdir /kept");
     volume.text("checkpoint create /kept c");
     let said = volume.fails("rm -d /kept", 1);
@@ -56,7 +56,7 @@ fn many_checkpoints_in_the_way_are_counted() {
     assert!(said.contains("and 2 more"), "{said}");
 }
 
-/// A directory of a tree that is deeper than a path is long.
+/// A directory of a tree that is deeper than the longest path.
 fn deep(root: &Path, levels: usize, make: bool) -> OwnedFd {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = openat(CWD, root, flags, Mode::empty()).unwrap();
@@ -97,7 +97,7 @@ fn a_tree_deeper_than_the_longest_path_is_copied_in_and_out_and_removed() {
     volume.text("chmod -R go-rwx /in");
     volume.text("rm -r /in");
     assert_eq!(volume.text("ls /"), "");
-    // The test's own folder is emptied by a tool that can.
+    // The test's folder is emptied by a tool that supports such depth.
     let emptied = Command::new("rm")
         .arg("-rf")
         .args([&source, &copy])

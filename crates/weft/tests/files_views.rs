@@ -1,4 +1,4 @@
-//! Data through every kind of view, held against a model that numbers BSUs as `model.md` does.
+//! Data through every kind of view, compared with a model that numbers BSUs as `model.md` does.
 
 mod files_support;
 
@@ -17,7 +17,7 @@ struct Subfile {
     index: u64,
 }
 
-/// For every byte of the file: its place in the subfile, if it has one.
+/// The offset in the subfile of every byte of the file, if it has one.
 #[expect(clippy::many_single_char_names, reason = "the letters of model.md")]
 fn places(size: u64, f: Subfile) -> impl Iterator<Item = (u64, Option<u64>)> {
     let group = f.hbs * f.hn;
@@ -33,7 +33,7 @@ fn places(size: u64, f: Subfile) -> impl Iterator<Item = (u64, Option<u64>)> {
     })
 }
 
-/// What a subfile of this file prints: zeros where it holds nothing, up to its last byte.
+/// The expected output of a subfile: zeros where it has no data, up to its last byte.
 fn expected(file: &[u8], f: Subfile) -> Vec<u8> {
     let mut out = Vec::new();
     for (x, place) in places(file.len() as u64, f) {
@@ -83,7 +83,7 @@ fn subfiles_equal_the_model_and_together_restore_the_file() {
             assert!(printed == expected(&file, f), "{}", option(f));
             volume.feed(&format!("put /b{n} {}", option(f)), &printed);
         }
-        // What was printed for bytes that are not there are zeros when it is written.
+        // Bytes without data were printed as zeros, and are written as zeros.
         let restored = volume.run(["cat", &format!("/b{n}")]);
         assert!(restored.starts_with(&file));
         assert!(restored[file.len()..].iter().all(|b| *b == 0));
@@ -172,7 +172,7 @@ fn forks_grow_on_their_own() {
     volume.feed("put /a --fork index --cell 1", b"an index");
     assert_eq!(volume.text("cat /a --fork index --cell 1"), "an index");
     assert_eq!(volume.text("cat /a"), "datadata");
-    // A cell may lack it; a name that none has is misspelt.
+    // A cell may lack the fork; a name that no cell has is refused as misspelt.
     for line in ["cat /a --fork indx", "read /a 4 --fork indx"] {
         let error = volume.fails(line, 1);
         assert!(

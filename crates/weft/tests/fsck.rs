@@ -1,5 +1,5 @@
-//! `weft fsck` on real volumes: damage made in the real formats is found, named and repaired; a
-//! second run finds nothing; a volume in use gives no false alarm.
+//! `weft fsck` on real volumes: damage in the real formats is found, named and repaired; a second
+//! run finds nothing; a volume in use causes no false alarm.
 
 mod files_support;
 mod fsck_support;
@@ -15,7 +15,7 @@ use weft_kv::{OrderedKv, Space};
 use weft_meta::record::InodeRecord;
 use weft_proto::prost::Message;
 
-/// Removes what the namespace knows of a file and its name.
+/// Removes the inode and the name of a file from the namespace.
 fn forget(folder: &Path, file: u64, name: &str) {
     let kv = engine(&folders(folder, "namespace")[0]);
     write(&kv, "inodes", file.to_be_bytes().to_vec(), None);
@@ -43,7 +43,7 @@ fn a_sound_volume_has_no_findings_and_misuse_is_reported() {
     volume.run(["down", dir]);
     let (report, code) = fsck(&volume, &["--offline", dir]);
     assert_eq!((faults(&report), code), (Vec::<&str>::new(), 0), "{report}");
-    // The servers are found again where they belong.
+    // The servers have their configured addresses again.
     volume.run(["up", dir]);
     assert_eq!(volume.run(["cat", "/d/file"]), bytes(1, 3 << 20));
 }
@@ -151,16 +151,16 @@ fn data_of_a_reformatted_server_never_reads_as_zeros() {
     };
     refused("cat /file");
     refused("checkpoint read /file before");
-    // A write does not make a hole of what is lost around it.
+    // A write does not turn lost bytes around it into a hole.
     refused("write --subfile 1,1,1,3,1 /file 0+5");
     refused("cat /file");
-    // Nor does cutting it.
+    // Nor does a truncation.
     let cut = volume.start("truncate -s 2000001 /file", b"");
     drop(cut.wait_with_output().unwrap());
     refused("cat /file");
-    // Bytes that lie with the metadata are there.
+    // Bytes stored with the metadata are intact.
     assert_eq!(volume.run(["cat", "/small"]), b"small");
-    // What is new is not touched by it, nor what never lay there.
+    // New files, and files that were never on the server, are not affected.
     volume.feed("put /new", &content);
     assert_eq!(volume.run(["cat", "/new"]), content);
 
@@ -191,7 +191,7 @@ fn data_of_a_reformatted_server_never_reads_as_zeros() {
     assert!(faults(&report).contains(&"checkpoint missing"), "{report}");
     let (again, code) = fsck(&volume, &[]);
     assert_eq!((faults(&again), code), (vec![], 0), "{again}");
-    // So is that of the checkpoint.
+    // The loss in the checkpoint is accepted, too.
     let kept = volume.run(["checkpoint", "read", "/file", "before"]);
     assert!(kept.iter().zip(&content).filter(|(a, b)| a == b).count() > 1 << 20);
     // The loss is accepted: the file can be used, and written.
@@ -203,7 +203,7 @@ fn data_of_a_reformatted_server_never_reads_as_zeros() {
     assert_eq!(volume.run(["cat", "/small"])[100..], content[..1_000_000]);
     volume.feed("put /empty", &content);
     assert_eq!(volume.run(["cat", "/empty"]), content);
-    // Later starts know it, too.
+    // Later starts keep this state.
     volume.run(["down", dir]);
     volume.run(["up", dir]);
     assert_eq!(volume.run(["cat", "/file"]), content);
@@ -237,13 +237,13 @@ fn a_store_that_does_not_open_is_repaired_and_never_returns_wrong_bytes() {
     }
     let what = finding["what"].as_str().unwrap();
     assert!(what.contains("a chunk's record is corrupt"), "{report}");
-    // What that cost is named by every check, until it is written anew.
+    // Every check names the loss, until the bytes are written again.
     let (again, code) = fsck(&volume, &["--offline", dir]);
     assert_eq!((faults(&again), code), (vec!["lost"], 4), "{again}");
     volume.run(["up", dir]);
     let error = volume.fails("cat /file", 1);
     assert!(error.contains("are lost"), "{error}");
-    // Written anew it is as good as ever.
+    // After a new write, the file is good.
     volume.feed("put /file", &bytes(6, 3 << 20));
     assert_eq!(volume.run(["cat", "/file"]), bytes(6, 3 << 20));
     assert_eq!(fsck(&volume, &["--data"]).1, 0);
@@ -255,7 +255,7 @@ fn an_unreadable_journal_is_kept_until_a_repair_drops_it() {
     volume.feed("put /file", &bytes(5, 3 << 20));
     let folder = volume.path("volume");
     let dir = folder.to_str().unwrap();
-    // Brings the log into the index.
+    // Moves the log into the index.
     volume.run(["fsck"]);
     let pid = volume.json("status --json")["servers"][1]["pid"].to_string();
     let killed = Command::new("kill").args(["-KILL", &pid]).status();
@@ -272,7 +272,7 @@ fn an_unreadable_journal_is_kept_until_a_repair_drops_it() {
     );
     let up = volume.command(["up", dir]).output().unwrap();
     assert!(!up.status.success(), "an index of nothing was opened");
-    // Some of its nodes may have been started, or none.
+    // Some or none of its nodes may have started.
     volume.command(["down", dir]).output().unwrap();
     assert!(
         std::fs::read(&journal).unwrap() == content,

@@ -1,5 +1,5 @@
-//! What servers owe for a file and refuse for good, and files that checkpoints of trees hold:
-//! `weft fsck` sees both, and neither keeps a file from being used or removed.
+//! Pending operations that servers refuse permanently, and files that checkpoints of trees hold:
+//! `weft fsck` reports both, and neither prevents using or removing a file.
 
 mod files_support;
 
@@ -25,14 +25,14 @@ fn faults(report: &Value) -> Vec<&str> {
     findings.map(|f| f["fault"].as_str().unwrap()).collect()
 }
 
-/// A line that fails; what it complained.
+/// Runs a command line that fails. Returns its error message.
 fn refused(volume: &Volume, line: &str) -> String {
     let output = volume.start(line, b"").wait_with_output().unwrap();
     assert!(!output.status.success(), "{line}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Server 1 loses what it had.
+/// Makes server 1 lose its data.
 fn format_anew(volume: &Volume) {
     let folder = volume.path("volume");
     let (dir, config) = (folder.to_str().unwrap(), folder.join("weft.toml"));
@@ -43,7 +43,7 @@ fn format_anew(volume: &Volume) {
     volume.run(["up", dir]);
 }
 
-/// Waits until nothing is owed to any server.
+/// Waits until no operation is pending.
 fn nothing_is_owed(volume: &Volume) {
     for _ in 0..100 {
         let output = volume.command(["status", "--json"]).output().unwrap();
@@ -71,8 +71,8 @@ fn a_rollback_to_lost_data_is_refused_and_leaves_nothing_pending() {
         assert!(error.contains("fsck"), "{error}");
     }
     nothing_is_owed(&volume);
-    // The servers that still have their part were not rolled back, and the file can be cut and
-    // removed.
+    // The servers that still have their share were not rolled back, and the file can be truncated
+    // and removed.
     volume.text("truncate --size 1000000 /file");
     volume.text("rm /file");
     nothing_is_owed(&volume);
@@ -81,7 +81,7 @@ fn a_rollback_to_lost_data_is_refused_and_leaves_nothing_pending() {
     let (report, code) = fsck(&volume, &["--accept", "/other"]);
     assert_eq!(code, 1, "{report}");
     assert!(faults(&report).contains(&"checkpoint missing"), "{report}");
-    // What was accepted as lost stands in the way of nothing.
+    // Losses that were accepted do not prevent anything.
     volume.text("checkpoint rollback /other c");
     let (report, code) = fsck(&volume, &["--accept-server", "1"]);
     assert!(code <= 1, "{report}");
@@ -153,7 +153,7 @@ fn lost_data_of_a_trees_checkpoint_is_found_and_the_rest_stays_usable() {
     assert_eq!(fsck(&volume, &[]).1, 0);
 }
 
-/// A volume of one server with its data on one disk, which then goes; files `/f0` … of one odd
+/// A volume of one server with its data on one disk, which is then removed; files `/f0` … of an odd
 /// length.
 fn without_its_disk(volume: &Volume, files: usize) {
     let folder = volume.path("disks");
@@ -208,7 +208,7 @@ fn a_truncation_on_a_lost_disk_is_reported_for_its_file_and_undone_by_a_repair()
             "/f{n}, file {file}: {error}"
         );
     }
-    // Removing a file is no matter of what is on the disk.
+    // Removing a file does not need the disk.
     volume.text("rm /f1");
     let (report, code) = fsck(&volume, &[]);
     assert_eq!(
@@ -231,7 +231,7 @@ fn a_truncation_on_a_lost_disk_is_reported_for_its_file_and_undone_by_a_repair()
         "{report}"
     );
     nothing_is_owed(&volume);
-    // The disk is still away.
+    // The disk is still missing.
     let (report, code) = fsck(&volume, &[]);
     assert_eq!((faults(&report), code), (vec!["missing disk"], 4));
     volume.text("rm /f0 /f2");

@@ -1,5 +1,5 @@
-//! Cells that are not where their file has them, and files of an engine that are not what was
-//! written: told, put where they can be had, and not found again.
+//! Misplaced cells, and damaged files of an engine: they are reported and repaired, and not found
+//! again.
 
 mod files_support;
 mod fsck_support;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use weft_meta::record::{InlineRecord, InodeRecord, LayoutRecord};
 use weft_proto::prost::Message;
 
-/// Gives the cells that a server has of a file to another file, as its cell of this number.
+/// Moves a server's cells of a file to another file, as cell number `cell`.
 fn give_away(folder: &Path, server: u32, from: u64, to: u64, cell: u32) {
     let indices = folders(folder, "index");
     let index = indices
@@ -31,7 +31,7 @@ fn give_away(folder: &Path, server: u32, from: u64, to: u64, cell: u32) {
     }
 }
 
-/// Changes what the namespace knows of a file.
+/// Changes the inode of a file in the namespace.
 fn change_inode(folder: &Path, file: u64, change: impl FnOnce(&mut InodeRecord)) {
     let kv = engine(&folders(folder, "namespace")[0]);
     let key = file.to_be_bytes().to_vec();
@@ -91,7 +91,7 @@ fn a_cell_outside_its_files_layout_goes_to_lost_and_found() {
     assert_eq!(volume.run(["cat", &lost]), bytes(6, 300_000));
     let lost = format!("/lost+found/file-{small}.cell-0.server-1");
     assert_eq!(volume.run(["cat", &lost]), bytes(7, 5000));
-    // Nobody else's bytes were touched.
+    // Data of other files was not touched.
     assert_eq!(volume.run(["cat", "/file"]), content);
     assert_eq!(volume.run(["cat", "/small"]), b"with its metadata");
     assert_eq!(volume.run(["cat", "/donor"]).len(), 0);
@@ -129,7 +129,7 @@ fn a_layout_that_most_cells_contradict_is_replaced() {
     assert_eq!(fsck(&volume, &["--data"]).1, 0);
 }
 
-/// Waits until the copy of what says which tables an engine has is that of now.
+/// Waits until the copy of an engine's list of tables is up to date.
 fn copied(engine: &Path) -> PathBuf {
     let copy = engine.join("weft.copies/keyspaces/1/current");
     let read = |path: &Path| std::fs::read(path).ok();
@@ -158,7 +158,7 @@ fn files_of_an_engine_are_restored_from_their_copies_and_reported() {
     let indices = folders(&folder, "index");
     let copies: Vec<_> = indices.iter().map(|index| copied(index)).collect();
     copied(namespace);
-    // A copy: the scrub finds it, and it is made anew by itself.
+    // A damaged copy: the scrub finds it, and it is rebuilt automatically.
     flip(&copies[0]);
     let output = volume.command(["scrub", "--json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -171,8 +171,8 @@ fn files_of_an_engine_are_restored_from_their_copies_and_reported() {
     );
     copied(&indices[0]);
     volume.run(["scrub"]);
-    // What an engine itself needs, while it is open: told until it is written anew, when the engine
-    // is closed at the latest.
+    // A file that an open engine needs: reported until it is written again, at the latest when the
+    // engine is closed.
     for own in [namespace, &indices[0]] {
         flip(&own.join("keyspaces/1/current"));
         let (report, code) = fsck(&volume, &[]);
@@ -185,7 +185,8 @@ fn files_of_an_engine_are_restored_from_their_copies_and_reported() {
         let (report, code) = fsck(&volume, &["--data"]);
         assert_eq!((faults(&report), code), (Vec::new(), 0), "{report}");
     }
-    // While it is not: a check of the stopped volume says so, and does what a start would.
+    // The same while it is closed: a check of the stopped volume reports it, and repairs it as a
+    // start would.
     let dir = folder.to_str().unwrap();
     volume.run(["down", dir]);
     flip(&indices[0].join("keyspaces/1/current"));

@@ -1,5 +1,5 @@
-//! Files that were removed and are back in name, because the namespace is older than their removal:
-//! `weft fsck` tells of them and takes them away, and never what can still be read.
+//! Names of removed files that are back because the namespace is older than the removal: `weft
+//! fsck` reports and removes them, but never files that can still be read.
 
 mod files_support;
 mod fsck_support;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use weft_meta::record::{InlineRecord, InodeRecord};
 use weft_proto::prost::Message;
 
-/// Copies a folder with what is in it.
+/// Copies a folder with its contents.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -29,7 +29,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Does something to a volume and then puts the namespace back that it had before.
+/// Runs `work` on a volume, then restores its earlier namespace.
 fn undone(volume: &Volume, work: impl FnOnce()) {
     let kept = volume.path("kept");
     stopped(volume, |folder| copy(&folder.join("meta"), &kept));
@@ -86,7 +86,7 @@ fn names_of_files_deleted_on_their_servers_are_reported_and_removed() {
     assert_eq!(told, names, "{report}");
     let words = report["findings"][0]["what"].as_str().unwrap();
     assert!(words.contains("its servers have deleted it"), "{words}");
-    // It was only looked at.
+    // Nothing was changed so far.
     stale(&volume, "cat /d/gone");
 
     let report = repair(&volume, &[]);
@@ -111,7 +111,7 @@ fn an_unclean_stopped_volume_loses_such_names_too() {
     volume.run(["down", dir]);
     let namespace = folders(&folder, "namespace").remove(0);
     write(&engine(&namespace), "volume", b"clean".to_vec(), None);
-    // There is none while a size is still asked for, as that of the file which is gone.
+    // There is no clean shutdown while a size is still requested, such as that of the missing file.
     let _ = std::fs::remove_file(namespace.with_extension("closed"));
     let report = repair(&volume, &["--offline", dir]);
     assert_eq!(faults(&report), ["removed"], "{report}");
@@ -129,7 +129,7 @@ fn remains_of_a_removed_file_stay_until_the_user_removes_them() {
     let layout = volume.json("stat --json /file");
     let servers = layout[0]["layout"]["servers"].as_array().unwrap();
     let cell = servers.iter().position(|server| *server == 1).unwrap();
-    // Servers 0 and 2 were told to delete it, server 1 never heard of it.
+    // Servers 0 and 2 got the delete, server 1 did not.
     stopped(&volume, |folder| {
         let away = folder.join("server-1");
         let kept = volume.path("away");
@@ -197,7 +197,7 @@ fn inline_files_get_a_new_id_under_which_they_can_grow() {
             volume.text(&format!("rm {name}"));
         }
     });
-    // Whoever needs them in cells does not get them, now or later.
+    // A request that needs them in cells fails, now and later.
     let error = volume.fails("cat /small", 1);
     assert!(error.contains("nothing of it is lost"), "{error}");
     let (report, code) = fsck(&volume, &[]);

@@ -1,6 +1,5 @@
-//! A server, or the metadata service, that comes back without what it had acknowledged: every
-//! program that wrote hears of it from its next sync, once; and no loss is made up where only
-//! processes died.
+//! A server, or the metadata service, that returns without acknowledged writes: the next sync of
+//! every writer fails once; and no loss is reported if only processes died.
 
 mod mount_support;
 
@@ -21,7 +20,7 @@ fn sync_errno(file: &File) -> Option<i32> {
     file.sync_all().err().map(|e| e.raw_os_error().unwrap())
 }
 
-/// Ends all processes of the volume, not those of its mounts.
+/// Kills all processes of the volume, but not those of its mounts.
 fn kill_volume(m: &Mounted) {
     for pid in m.nodes() {
         kill(pid);
@@ -78,8 +77,7 @@ fn a_sync_after_servers_came_back_without_acknowledged_bytes_fails_once_for_each
         fs::remove_dir_all(folder).unwrap();
         copy(&aside.join(n.to_string()), folder);
     }
-    // What they said to be durable of B, if the metadata service heard it, they do not have any
-    // more.
+    // They may have reported B as durable to the metadata service, but do not have it any more.
     let up = weft(&["up", text(&m.volume)]);
     if !up.status.success() {
         let said = String::from_utf8_lossy(&up.stderr).into_owned();
@@ -96,7 +94,7 @@ fn a_sync_after_servers_came_back_without_acknowledged_bytes_fails_once_for_each
                 ]);
             }
         }
-        // What they have is in doubt, so that the status is no success.
+        // Their data is in doubt, so the status is a failure.
         let accepted = || {
             let status = weft(&["--volume", text(&m.volume), "status", "--json"]);
             let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
@@ -112,7 +110,7 @@ fn a_sync_after_servers_came_back_without_acknowledged_bytes_fails_once_for_each
     assert_eq!(sync_errno(&second), None, "it was told");
     let third = OpenOptions::new().write(true).open(&path).unwrap();
     assert_eq!(sync_errno(&third), None, "it was not there");
-    // What is written again stays.
+    // Bytes that are written again stay.
     first.write_all_at(&vec![b'C'; LENGTH], 0).unwrap();
     assert_eq!(sync_errno(&first), None);
 }

@@ -14,13 +14,13 @@ use weft_client::{Access, ConnectOptions, File, NewLayout, Volume};
 use weft_layout::{CellIndex, View, ViewOffset};
 
 const SERVERS: usize = 3;
-/// The load of a round until somebody dies, at most.
+/// The load of a round before processes are killed, at most.
 const WORK: Duration = Duration::from_millis(250);
 const WRITERS: u64 = 4;
 const SLOTS: u64 = 400;
 /// Odd, so that records straddle blocks.
 const SMALL: u64 = 1_111;
-/// Large enough to take the direct way to the disk.
+/// Large enough for direct I/O.
 const LARGE: u64 = 150_001;
 
 fn weft(args: &[&str]) -> std::process::Output {
@@ -30,7 +30,7 @@ fn weft(args: &[&str]) -> std::process::Output {
         .unwrap()
 }
 
-/// A volume in the background; stopped however the test ends.
+/// A volume in the background, stopped on drop.
 struct Up<'a>(&'a Path);
 
 impl Up<'_> {
@@ -70,17 +70,17 @@ impl Drop for Up<'_> {
     }
 }
 
-/// What the servers have acknowledged, and what they may hold besides.
+/// The acknowledged state, and states that the servers may hold instead.
 #[derive(Default)]
 struct Manifest {
-    /// The version that must be there, by writer and slot.
+    /// The version that must exist, by writer and slot.
     acknowledged: BTreeMap<(u64, u64), u64>,
-    /// Versions that may be there instead, because the write was not answered.
+    /// Versions that may exist instead, because the write was not acknowledged.
     possible: BTreeMap<(u64, u64), Vec<u64>>,
     names: Vec<String>,
-    /// Names that were removed, or that their files lost to others.
+    /// Names that were removed or renamed.
     gone: Vec<String>,
-    /// Of each pair one name is there: the renaming was not answered.
+    /// One name of each pair exists: the rename was not acknowledged.
     either: Vec<(String, String)>,
     syncs: usize,
     checkpoints: usize,
@@ -230,7 +230,7 @@ async fn verify(volume: &Volume, file: &File, manifest: &Manifest, round: u64) {
         if read == content(*writer, *slot, *version) {
             continue;
         }
-        // A write that was not answered may have happened, also in part.
+        // A write that was not acknowledged may have happened, also partially.
         let possible = manifest
             .possible
             .get(&(*writer, *slot))
@@ -321,7 +321,7 @@ async fn acknowledged_writes_survive_kill_nine_of_any_processes() {
             "round {round}: a call hangs after a process was killed"
         );
         up.start();
-        // The load has ended: nobody else has the manifest.
+        // The load has ended: this is the only reference to the manifest.
         let now = std::mem::take(&mut *manifest.lock().unwrap());
         verify(&volume, &file, &now, round).await;
         *manifest.lock().unwrap() = now;

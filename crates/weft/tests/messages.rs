@@ -1,5 +1,4 @@
-//! What commands say when something is wrong: to which file, what happened and what to do; and that
-//! nothing they say commands a terminal.
+//! Error messages: they name the file, what happened and what to do, and cannot control a terminal.
 
 mod files_support;
 
@@ -11,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use files_support::{Volume, weft};
 
-/// What a command that fails complains.
+/// The error message of a command that fails.
 fn complaint<S: AsRef<OsStr>>(volume: &Volume, args: &[S]) -> String {
     let output = volume.command(args).output().unwrap();
     assert!(!output.status.success());
@@ -47,7 +46,7 @@ fn names_in_messages_cannot_control_a_terminal() {
     let said = complaint(&volume, &["rm", "/names/nope\u{1b}[31mX"]);
     let copies = said.matches("/names/nope\\u{1b}[31mX").count();
     assert_eq!(copies, said.matches("nope").count(), "{said}");
-    // The words of the command line itself, and of a path on this machine.
+    // Words of the command line itself, and a local path.
     for args in [["ls", "--\u{1b}[2Jx"], ["\u{1b}[2Jx", "/"]] {
         let said = complaint(&volume, &args);
         assert!(!said.contains('\u{1b}'), "{said:?}");

@@ -112,7 +112,7 @@ fn an_open_descriptor_sees_a_rollback() {
             file.read_to_end(&mut now).unwrap();
             now == before && file.metadata().unwrap().size() == before.len() as u64
         });
-        // And it goes on.
+        // The descriptor keeps working.
         file.seek(SeekFrom::Start(0)).unwrap();
         file.write_all(b"again").unwrap();
         drop(file);
@@ -149,7 +149,7 @@ fn a_directory_with_checkpoints_cannot_be_removed_and_can_be_rolled_back() {
     checkpoint(&m, "create", "/t/d", "c");
     let notempty = Some(Errno::NOTEMPTY.raw_os_error());
     assert_eq!(errno(std::fs::remove_dir(m.file("t/d"))), notempty);
-    // A name at a time, so nothing could be refused before.
+    // Names are removed one at a time, so nothing is refused beforehand.
     sh(
         here,
         "! rm -rf t 2> said; grep -q 'Directory not empty' said",

@@ -16,7 +16,7 @@ use std::time::Duration;
 use mount_support::{Mounted, wait_until};
 use rustix::io::ReadWriteFlags;
 
-/// Files of each case: so many that ends of attachments are told together.
+/// Files of each case: enough for detaches to be reported together.
 const FILES: u64 = 40;
 
 /// Counts by what is counted: `request 14`, `call Attach`.
@@ -31,14 +31,14 @@ fn counts(mount: &Path) -> BTreeMap<String, u64> {
     text.lines().map(line).collect()
 }
 
-/// Does something to each file; what it made of requests and of calls, those apart that come by
-/// themselves.
+/// Does something to each file. Returns the requests and calls that this caused, without background
+/// ones.
 fn cost(
     mount: &Path,
     names: &[PathBuf],
     mut work: impl FnMut(&Path),
 ) -> (BTreeMap<String, u64>, u64, u64) {
-    // The kernel releases files after it has told their programs that they are closed.
+    // The kernel releases files after close has returned.
     let rest = || std::thread::sleep(Duration::from_millis(100));
     rest();
     let before = counts(mount);
@@ -67,7 +67,7 @@ fn cost(
 #[test]
 fn small_files_cost_the_documented_number_of_calls() {
     let Some(m) = Mounted::new() else { return };
-    // From its second question on the watch is live.
+    // The watch is live from its second request on.
     wait_until("the watch is live", || {
         counts(&m.path).get("call Watch") > Some(&1)
     });
@@ -156,7 +156,7 @@ fn a_synced_write_is_one_request_to_one_server() {
         std::os::unix::fs::FileExt::write_all_at(&file, &[2; 4096], block * 8192).unwrap();
         file.sync_data().unwrap();
     });
-    // A tick of the flusher may come in between.
+    // A tick of the flusher may occur in between.
     assert!(calls <= FILES + 3, "{all:?}");
     drop(file);
     let bytes = fs::read(&name).unwrap();
@@ -199,7 +199,7 @@ fn synchronous_writes_past_the_kernel_s_pages_are_at_the_servers_when_they_retur
                 let after = counts(&m.path);
                 let of =
                     |what: &str| after.get(what).unwrap_or(&0) - before.get(what).unwrap_or(&0);
-                // The kernel does not ask for it.
+                // The kernel does not request it.
                 assert_eq!(of("request 20"), 0, "{what}");
                 assert!((1..=2).contains(&of("call Write")), "{what}: {after:?}");
                 syncs += of("call Sync");
@@ -209,7 +209,7 @@ fn synchronous_writes_past_the_kernel_s_pages_are_at_the_servers_when_they_retur
             assert!(syncs <= 2, "{what}: {syncs}");
             assert!(name != "there" || syncs > 0, "{what}");
         }
-        // The bytes of a small file lie with its metadata.
+        // The bytes of a small file are stored with its metadata.
         let before = counts(&m.path);
         put(&open("small", libc::O_SYNC), 0, b"small", none);
         let after = counts(&m.path);

@@ -51,11 +51,11 @@ fn make(mounts: [&Path; 2], count: u32) {
     }
 }
 
-/// Makes, renames and removes names all over the directory until it is told to stop; how many.
+/// Creates, renames and removes names all over the directory until `stop` is set. Returns how many.
 fn churn(directory: &Path, stop: &AtomicBool) -> u32 {
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
-        // Names of others lie between those that stay.
+        // These names sort between those that stay.
         let name = |n: u32| {
             directory.join(format!(
                 "stays-{}x",
@@ -110,7 +110,7 @@ fn rest(directory: &File) -> Vec<(String, u64)> {
 
 /// Seeks back in a listing, while names that it has seen go and others come.
 fn seek_back(directory: &Path, count: u32) {
-    // Each lies behind the name that it begins with.
+    // Each sorts after the name that it begins with.
     let passing = |n: u32, end: &str| directory.join(format!("stays-{n}{end}"));
     let all = || (0..count).step_by(7);
     all().for_each(|n| drop(File::create(passing(n, "x")).unwrap()));
@@ -148,7 +148,7 @@ fn seek_back(directory: &Path, count: u32) {
         let gone = seen.iter().find(|(name, _)| name.ends_with('x'));
         assert_eq!(gone, None, "{back} names back");
     }
-    // From its start it is what is there now.
+    // From its start, the listing shows the current names.
     seek(&open, SeekFrom::Start(0)).unwrap();
     let names = rest(&open);
     assert_eq!(stays(&names).len(), count as usize);
@@ -187,7 +187,7 @@ fn every_position_of_a_directory_can_be_sought_in_any_order() {
         let entry = entries.next().unwrap().unwrap();
         assert_eq!(entry.file_name().to_str().unwrap(), all[at].0);
     }
-    // Places that were never told are no harm.
+    // Positions that were never returned do no harm.
     for place in [1 << 20, 1 << 40, i64::MAX as u64] {
         seek(&open, SeekFrom::Start(place)).unwrap();
         assert_eq!(rest(&open), []);
@@ -224,7 +224,7 @@ fn removed_while_open(options: &str) {
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let open = File::open(&directory).unwrap();
         let reader = File::options().read(true).write(true).open(&fifo).unwrap();
-        // Other than when they were looked up first.
+        // Different from when they were looked up first.
         for file in [&open, &reader] {
             file.set_permissions(fs::Permissions::from_mode(0o710))
                 .unwrap();

@@ -1,4 +1,4 @@
-//! Mounts whose process, or whose volume, dies; and commands that cannot do what they are asked.
+//! Mounts whose process or volume dies, and commands that cannot succeed.
 
 mod mount_support;
 
@@ -50,7 +50,7 @@ fn a_dead_volume_gives_errors_soon_and_no_program_hangs() {
         "{:?}",
         start.elapsed()
     );
-    // From now on it is known.
+    // From now on the outage is known.
     let start = Instant::now();
     assert!(fs::read_dir(m.file("other")).is_err());
     assert!(
@@ -64,15 +64,15 @@ fn a_dead_volume_gives_errors_soon_and_no_program_hangs() {
     });
 }
 
-/// A program that is to wait for the volume. It begins in a directory of its own, where nobody else
-/// has the kernel's lock, when its standard input ends.
+/// A program that will wait for the volume. It runs in a separate directory, where no other process
+/// holds the kernel's lock, and begins when its standard input ends.
 fn waiting(directory: &Path, program: &str) -> Child {
     let mut command = Command::new("sh");
     let script = format!("echo; read -r _; exec {program} > /dev/null");
     command.args(["-c", &script]).current_dir(directory);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    // The shell itself has looked at the directory by then.
+    // By then the shell itself has accessed the directory.
     let mut line = [0];
     child
         .stdout
@@ -83,8 +83,8 @@ fn waiting(directory: &Path, program: &str) -> Child {
     child
 }
 
-/// Lets programs begin, and kills them when they wait: each ends by that, and long before the
-/// volume would have been given up.
+/// Lets programs begin, and kills them while they wait: each must end by that, long before the
+/// calls would time out.
 fn begin_and_kill(children: Vec<(Child, &str)>) {
     let mut children = children;
     for (child, program) in &mut children {
@@ -105,7 +105,7 @@ fn begin_and_kill(children: Vec<(Child, &str)>) {
         child.kill().unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.signal(), Some(libc::SIGKILL), "{program}");
-        // Four times what is promised, half of what waiting takes.
+        // Four times the promised time, half of the timeout.
         let took = start.elapsed();
         assert!(took < Duration::from_secs(4), "{program}: {took:?}");
     }
@@ -131,14 +131,14 @@ fn a_program_waiting_for_a_frozen_volume_can_be_killed_in_any_call() {
         "mkdir e",
         "mv -T d moved",
         "rm f",
-        // With nothing of it in the kernel's cache.
+        // With nothing of the file in the kernel's cache.
         "dd if=f iflag=direct bs=1M of=out",
         "dd if=/dev/zero of=f bs=1M count=1 conv=notrunc,fsync",
         "truncate -s 5 f",
         "setfattr -n user.colour -v blue f",
         "flock locked true",
     ];
-    // Of directories that this mount has made it would know all names without asking.
+    // In directories that it created, this mount knows all names without a request.
     let other = m.further("other", "");
     let locked = other.join("locked");
     fs::write(&locked, b"").unwrap();
@@ -158,13 +158,13 @@ fn a_program_waiting_for_a_frozen_volume_can_be_killed_in_any_call() {
     stop(&nodes, true);
     begin_and_kill(children);
     stop(&nodes, false);
-    // What was asked by those who are gone may have been done or not; everybody else goes on.
+    // Requests of killed programs may have been done or not; other programs continue.
     wait_until("it is well again", || {
         fs::read(m.file("0/f")).is_ok_and(|data| data.len() == 300_000)
     });
 }
 
-/// Makes processes stand still, or go on.
+/// Stops processes, or continues them.
 fn stop(pids: &[i32], still: bool) {
     for pid in pids {
         let signal = if still { Signal::STOP } else { Signal::CONT };
@@ -184,8 +184,8 @@ fn cached_attributes_expire_while_the_service_is_frozen() {
     assert!(known().is_ok() && not_found(absent()));
     let service = [m.nodes()[0]];
     stop(&service, true);
-    // Both by what is known without asking, for some seconds; then nobody says anything any more,
-    // though the kernel might believe it for a minute.
+    // Both come from caches for some seconds; then they expire, though the kernel could cache them
+    // for a minute.
     wait_until("attributes are not believed", || known().is_err());
     assert!(!not_found(absent()), "a name is not believed either");
     stop(&service, false);
@@ -225,9 +225,8 @@ fn took<T>(call: impl FnOnce() -> T) -> (T, Duration) {
     (call(), start.elapsed())
 }
 
-/// A server that is dead, and one that stands still: the first call that meets it fails within ten
-/// seconds, whatever it is, all others at once; other services are waited for all the same; and all
-/// is well a second after it is back.
+/// A dead server, and a frozen one: the first call to it fails within ten seconds, later ones at
+/// once; other services are still waited for; and everything works within a second of its return.
 #[test]
 fn an_unavailable_server_delays_one_call_and_is_used_within_a_second_of_its_return() {
     use std::io::Write;
@@ -238,7 +237,7 @@ fn an_unavailable_server_delays_one_call_and_is_used_within_a_second_of_its_retu
     };
     let mut start = starting(&m.volume);
     let mut options = fs::File::options();
-    // So long that every call needs both servers.
+    // Long enough that every call needs both servers.
     let file = options
         .read(true)
         .write(true)
@@ -276,7 +275,7 @@ fn an_unavailable_server_delays_one_call_and_is_used_within_a_second_of_its_retu
         }
     }
     assert!(log().contains("waiting for server 1 at"), "{}", log());
-    // The service goes away, too, and comes back with the server: a call that needs it waits.
+    // The service is stopped, too, and returns with the server: a call that needs it waits.
     kill(process_of(&m, "meta", None));
     let names = m.path.clone();
     let listing = std::thread::spawn(move || fs::metadata(names.join("missing")));
@@ -292,7 +291,7 @@ fn an_unavailable_server_delays_one_call_and_is_used_within_a_second_of_its_retu
         "{}",
         log()
     );
-    // The next outage is waited for again, and one in which the server is silent ends in time, too.
+    // The next outage is waited for again, and one with a silent server times out, too.
     let server = [process_of(&m, "io", Some("1"))];
     stop(&server, true);
     let (first, time) = read();
@@ -307,7 +306,7 @@ fn an_unavailable_server_delays_one_call_and_is_used_within_a_second_of_its_retu
     assert!(start.wait().unwrap().success());
 }
 
-/// A process that starts what is down of a volume when it is told a line.
+/// A process that starts the stopped nodes of a volume when it reads a line.
 fn starting(volume: &Path) -> Child {
     let script = format!(
         "read -r _ && exec {} up {}",
@@ -319,16 +318,16 @@ fn starting(volume: &Path) -> Child {
     command.stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// What programs have open goes on over a service's new life: files with cells, small ones, one
-/// without a name, and a directory.
+/// Open descriptors survive a restart of the service: of files with cells, small files, an unlinked
+/// file and a directory.
 #[test]
 fn open_files_survive_restarts_of_the_service_the_servers_and_both() {
     use std::io::Write;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
     let Some(m) = Mounted::new() else { return };
-    // Begun before anything is open: who starts a program closes in it what is open, and waits for
-    // the volume with that.
+    // Started before anything is open: a new child process closes inherited descriptors, and would
+    // wait for the volume.
     let starts = [(); 3].map(|()| starting(&m.volume));
     let open = |name| {
         let mut options = fs::File::options();
@@ -358,7 +357,7 @@ fn open_files_survive_restarts_of_the_service_the_servers_and_both() {
         nodes.into_iter().for_each(kill);
         let other = m.file(&format!("d/{round}"));
         let patient = std::thread::scope(|scope| {
-            // Begun while there is nobody.
+            // Begun while no node runs.
             let patient = scope.spawn(|| {
                 let of = |name, result: std::io::Result<()>| {
                     result.map_err(|error| format!("{name} in round {round}: {error}"))
@@ -388,7 +387,7 @@ fn open_files_survive_restarts_of_the_service_the_servers_and_both() {
         assert_eq!(nameless.metadata().unwrap().nlink(), 0);
         directory.sync_all().unwrap();
         assert_eq!(fs::read_dir(m.file("d")).unwrap().count(), round + 1);
-        // Its lock is still its own.
+        // It still holds its lock.
         let other = fs::File::open(m.file("large")).unwrap();
         let tried = rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         assert_eq!(tried.unwrap_err(), rustix::io::Errno::WOULDBLOCK);
@@ -397,7 +396,7 @@ fn open_files_survive_restarts_of_the_service_the_servers_and_both() {
     m.unmount();
 }
 
-/// A table of mounts of its own, in which there is no device, or one that is none.
+/// In a private table of mounts, without the device, or with a file in its place.
 #[test]
 fn a_mount_without_the_fuse_device_says_so() {
     let Some(m) = Mounted::new() else { return };
@@ -453,7 +452,7 @@ fn down_refuses_foreign_mounts_and_unmounts_its_own() {
     weft_ok(&["down", volume]);
     weft_ok(&["up", volume, "--mount", path]);
     fs::write(m.file("f"), b"there").unwrap();
-    // Said again it is no error, and nothing happens.
+    // A second `up` is not an error and changes nothing.
     assert!(weft_ok(&["up", volume, "--mount", path]).contains("was mounted on"));
     assert_eq!(fs::read(m.file("f")).unwrap(), b"there");
     weft_ok(&["down", volume]);
@@ -489,7 +488,7 @@ fn down_refuses_a_mount_by_any_name_or_address() {
         fs::write(m.file("f"), options).unwrap();
         m.unmount();
     }
-    // Whatever another volume calls itself, it is another one.
+    // Another volume is told apart, whatever its name.
     let another = Mounted::with_options(&format!("fsname={volume}")).unwrap();
     weft_ok(&["down", volume]);
     fs::write(another.file("f"), b"goes on").unwrap();
@@ -547,7 +546,7 @@ fn a_mount_by_address_has_a_log_that_names_the_server_it_waits_for() {
     let source = format!("source={}", address.trim());
     assert!(said().contains(&source), "{}: {}", log.display(), said());
     kill(m.nodes()[1]);
-    // Another process: one that this one starts would wait to close what is open here.
+    // In another process: a child of this one would wait when it closes inherited descriptors.
     let script = "head -c 4M /dev/zero > f && sync f";
     let mut writes = Command::new("bash")
         .args(["-c", script])
@@ -619,8 +618,7 @@ fn a_strict_mount_sees_writes_of_another_at_once() {
     }
 }
 
-/// Every program that a program starts closes what it has open, and does not look at what close
-/// says.
+/// Every child process closes inherited descriptors and ignores the result of close.
 #[test]
 fn a_loss_reported_to_a_childs_close_is_still_reported_by_fsync() {
     use std::os::unix::fs::FileExt;
@@ -635,7 +633,7 @@ fn a_loss_reported_to_a_childs_close_is_still_reported_by_fsync() {
         kill(pid);
     }
     file.write_all_at(&vec![b'B'; 500_000], 0).unwrap();
-    // This one does not look.
+    // This one ignores it.
     drop(copy);
     weft_ok(&["up", m.volume.to_str().unwrap()]);
     let error = file.sync_all().unwrap_err();

@@ -38,7 +38,7 @@ fn the_layout_of_an_empty_file_can_change_and_that_of_a_file_with_data_cannot() 
         "{}",
         layout(&path)
     );
-    // What is not named stays; nothing named is the volume's.
+    // Values that are not named stay; an empty layout means the volume's default.
     lay_out("bsu=4KiB").unwrap();
     assert!(
         layout(&path).starts_with("cells=5 bsu=4KiB"),
@@ -65,7 +65,7 @@ fn the_layout_of_an_empty_file_can_change_and_that_of_a_file_with_data_cannot() 
         assert_eq!(lay_out("cells=1"), Err(Errno::NOTEMPTY));
         assert!(layout(&path).starts_with("cells=3 bsu=7 "));
         assert!(fs::read(&path).unwrap() == data);
-        // Where the bytes were tells nothing any more once they are gone.
+        // The former place of the bytes does not matter once they are gone.
         fs::write(&path, b"").unwrap();
         lay_out("cells=4 bsu=5").unwrap();
         fs::write(&path, &data).unwrap();
@@ -146,7 +146,7 @@ fn a_view_has_each_byte_order() {
             bytes.len(),
             "one access"
         );
-        // Tools that look for holes find one, behind all of it.
+        // Tools that look for holes find one, at the end.
         let end = bytes.len() as u64;
         assert_eq!(seek(&through, SeekFrom::Data(7)), Ok(7));
         assert_eq!(seek(&through, SeekFrom::Hole(7)), Ok(end));
@@ -168,8 +168,7 @@ fn a_view_has_each_byte_order() {
         seen.push(bytes);
     }
     assert!(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2]);
-    // An access is what the program asks for in one call: 24 bytes are a block of 2 by 2 units
-    // twice.
+    // An access is one call of the program: 24 bytes are two blocks of 2 by 2 units.
     let column = m.file("d/.weft/views/f/subfile=2,2,2,2,1,column");
     let (mut part, through) = (
         [0; 24],

@@ -1,5 +1,4 @@
-//! Where a volume ends: long names and paths, kinds of calls that it does not have, direct I/O,
-//! large holes.
+//! The limits of a mount: long names and paths, unsupported calls, direct I/O, large holes.
 
 mod mount_support;
 
@@ -26,7 +25,7 @@ fn open(path: &Path) -> fs::File {
 #[test]
 fn names_have_255_bytes_and_paths_4096() {
     let Some(m) = Mounted::new() else { return };
-    // Bytes, not characters, and any but zero and the slash.
+    // In bytes, not characters; any byte except zero and slash.
     for name in ["n".repeat(255), "ä".repeat(127)] {
         fs::write(m.file(&name), b"long").unwrap();
         assert_eq!(fs::read(m.file(&name)).unwrap(), b"long");
@@ -47,7 +46,7 @@ fn names_have_255_bytes_and_paths_4096() {
     let too_long = Some(Errno::NAMETOOLONG.raw_os_error());
     assert_eq!(fs::write(&long, b"").unwrap_err().raw_os_error(), too_long);
     assert_eq!(fs::create_dir(&long).unwrap_err().raw_os_error(), too_long);
-    // A path of 4,095 bytes and its zero, and a tree that is deeper than any path.
+    // A path of 4,095 bytes and a zero, and a tree that is deeper than any path.
     let mut path = m.path.clone();
     while path.as_os_str().len() + 201 < 4095 {
         path.push("d".repeat(200));
@@ -215,7 +214,7 @@ fn a_small_file_that_gets_cells_keeps_its_holes() {
             let file = open(&m.file(&format!("small-{small}")));
             rustix::fs::ftruncate(&file, small).unwrap();
             assert_eq!(data_of(&file), [], "{options} {small}");
-            // Until the service has it.
+            // Until the service has the data.
             file.sync_all().unwrap();
             drop(file);
             let file = open(&m.file(&format!("small-{small}")));
@@ -295,7 +294,7 @@ fn ranges_are_copied_between_mounts_and_to_a_local_disk() {
         let (mut at, mut there) = (100, 4_000);
         while at < data.len() as u64 {
             let moved = copy_file_range(&from, Some(&mut at), &to, Some(&mut there), data.len());
-            // The kernel may leave it to programs; then they read and write.
+            // The kernel may not support it; then programs read and write.
             match moved {
                 Ok(0) => break,
                 Ok(_) => {}
@@ -320,7 +319,7 @@ fn ranges_are_copied_between_mounts_and_to_a_local_disk() {
     );
 }
 
-/// `weft` on the volume of a mount; its exit code and what it printed.
+/// Runs `weft` on the volume of a mount. Returns its exit code and output.
 fn command(m: &Mounted, line: &str) -> (Option<i32>, String, String) {
     let mut arguments = vec!["--volume", m.volume.to_str().unwrap()];
     arguments.extend(line.split_whitespace());
@@ -353,11 +352,11 @@ fn a_mount_keeps_quotas_and_shows_them() {
     });
     assert_eq!((space().f_files, space().f_ffree), (6, 3));
     assert!(rustix::fs::statvfs(&m.path).unwrap().f_blocks > space().f_blocks);
-    // Growing ends at the bound, overwriting goes on.
+    // Growth ends at the limit, overwriting still works.
     let dd = "dd if=/dev/zero bs=256K conv=notrunc status=none";
     let full = sh(&m.path, &format!("! {dd} of=t/d/big count=200 2>&1"));
     assert!(full.contains("Disk quota exceeded"), "{full}");
-    // What was written and lost may be shown for a moment.
+    // Rejected writes may be visible for a moment.
     let mut size = 0;
     wait_until("the size is within the bound", || {
         size = fs::metadata(m.file("t/d/big")).unwrap().len();
@@ -387,15 +386,15 @@ fn a_mount_keeps_quotas_and_shows_them() {
     let refused = sh(&m.path, "! echo one byte too many 2>&1 > t/small2; ls t");
     assert!(!refused.contains("byte"), "{refused}");
     sh(&m.path, "rm -f t/small2 t/more; echo fits > t/small2");
-    // Files are counted as well: d, big, small, small2 and the tree itself are there, once nobody
-    // has the others open.
+    // Files are counted as well: d, big, small, small2 and the tree itself exist once the others
+    // are closed.
     wait_until("what is removed is gone", || {
         used(&m, "quota show --tree /t --json").1 == 5
     });
     sh(&m.path, "touch t/six");
     let full = sh(&m.path, "! touch t/seven 2>&1; ! mkdir t/seven 2>&1");
     assert_eq!(full.matches("Disk quota exceeded").count(), 2, "{full}");
-    // Out of the tree only single files go.
+    // Only single files can leave the tree.
     sh(&m.path, "mv t/six six; mv t/d d; mv d/big six");
     wait_until("only t and two files are left", || {
         used(&m, "quota show --tree /t --json").1 == 3
@@ -433,7 +432,7 @@ fn a_mount_keeps_quotas_and_shows_them() {
     assert_eq!(code, Some(0), "{found}");
 }
 
-/// A file that runs as somebody else, and what an unprivileged program does to it.
+/// A file with set-id bits, and writes to it by an unprivileged program.
 #[test]
 fn writing_a_program_clears_its_set_id_bits_and_capabilities() {
     for options in ["", "strict"] {
@@ -500,7 +499,8 @@ fn a_file_is_emptied_by_an_open_for_reading_and_attributes_that_cannot_be_set_ar
     assert_eq!(set("user.a", neither), Err(Errno::EXIST));
 }
 
-/// The one that wrote is closed first: the last one closed does not know how long the file is.
+/// The descriptor that wrote is closed first, so the last one closed does not know the length of
+/// the file.
 #[test]
 fn a_file_is_charged_for_all_writes_whichever_descriptor_is_closed_last() {
     let Some(m) = Mounted::new() else { return };

@@ -1,8 +1,8 @@
-//! Whatever mix of reads, writes, maps, copies and cuts the programs of one machine use on one
-//! file, the file is what it would be on a local file system.
+//! Any mix of reads, writes, maps, copies and truncates on one file by programs of one machine
+//! gives the same file as on a local file system.
 //!
-//! `WEFT_CASES` is how many operations all workers together do in each way, 30,000 where it is not
-//! said; `WEFT_SEED` chooses other ones.
+//! `WEFT_CASES` is the number of operations of all workers in each mode, 30,000 by default;
+//! `WEFT_SEED` chooses other operations.
 
 #[path = "mount_mixes/map.rs"]
 mod map;
@@ -25,17 +25,17 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|n| n.parse().ok())
 }
 
-/// Who does the work.
+/// Whether threads or processes do the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Threads,
     Processes,
 }
 
-/// Tells a process of this test what it is to do.
+/// The environment variable with the work of a process of this test.
 const ORDER: &str = "WEFT_TEST_MIX";
 
-/// A process of its own, started by [`By::Processes`]; nothing when it is started otherwise.
+/// The worker process of [`By::Processes`]; does nothing otherwise.
 #[test]
 fn worker_of_another_test() {
     let Ok(order) = std::env::var(ORDER) else {
@@ -89,8 +89,8 @@ fn run(mix: &Mix, by: By) {
     }
 }
 
-/// Runs the same mixes on the mount and beside it. `kept`: the descriptor that made the file stays
-/// open meanwhile.
+/// Runs the same mixes on the mount and on a local file system. `kept`: the descriptor that created
+/// the file stays open.
 fn mixes(options: &str, (by, kept): (By, bool), share: u64) {
     let Some(m) = Mounted::with_options(options) else {
         return;
@@ -98,7 +98,7 @@ fn mixes(options: &str, (by, kept): (By, bool), share: u64) {
     let local = m.beside("local");
     let first = number("WEFT_SEED").unwrap_or(1);
     let all = number("WEFT_CASES").unwrap_or(30_000) / share;
-    // Shorter ones, too: files begin with their bytes beside the metadata.
+    // Also shorter mixes: small files start out stored with their metadata.
     let each = all.div_ceil(10).min(20_000);
     for seed in first..first + all.div_ceil(each) {
         let (shared, whole) = match seed % 3 {

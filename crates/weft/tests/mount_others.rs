@@ -1,4 +1,4 @@
-//! What an open file shows of what others do with it: another mount, another descriptor, a view.
+//! An open file shows changes by another mount, another descriptor or a view.
 
 mod mount_support;
 
@@ -33,7 +33,7 @@ fn an_open_small_file_shows_exactly_what_another_mount_appends() {
     );
     assert_eq!(rest(&follows, 0), b"once\n");
     let mut expected = b"once\n".to_vec();
-    // It stays small, and grows out of there.
+    // It stays small at first, then gets cells.
     for more in ["more\n".to_owned(), "m".repeat(40_000), "last\n".to_owned()] {
         append(&other.join("f"), more.as_bytes());
         let before = expected.len();
@@ -59,7 +59,7 @@ fn an_open_small_file_shows_exactly_what_another_mount_appends() {
         });
         assert!(rest(&follows, before as u64) == more.as_bytes());
         assert!(rest(&beside, 0) == expected);
-        // Who opens it anew sees all of it at once.
+        // A new open sees all of it at once.
         assert!(fs::read(m.file("f")).unwrap() == expected);
     }
 }
@@ -77,7 +77,7 @@ fn opening_a_file_that_another_mount_extended_reads_all_of_it() {
         let open = fs::File::open(&here).unwrap();
         assert_eq!(rest(&open, 0), b"four");
         append(&there, &vec![b'm'; 40_000]);
-        // The news of it may come before, between and after these.
+        // The notification may arrive before, between and after these.
         rest(&open, 0);
         assert_eq!(fs::read(&here).unwrap().len(), 40_004, "{round}");
         rest(&open, 2);
@@ -104,7 +104,7 @@ fn an_open_small_file_shows_a_truncate_by_its_path() {
             assert_eq!(open.metadata().unwrap().size(), size as u64);
             assert!(rest(&open, 0) == expected, "{size}");
         }
-        // Nor does who writes bring back what was cut off.
+        // A write does not bring truncated bytes back either.
         let writes = fs::File::options().write(true).open(&path).unwrap();
         truncate(10);
         writes.write_all_at(b"end", 12).unwrap();
@@ -117,7 +117,7 @@ fn an_open_small_file_shows_a_truncate_by_its_path() {
     }
 }
 
-/// By one program, at once: after some milliseconds the service itself would have told.
+/// In one program, at once: after some milliseconds the service would have notified the mount.
 #[test]
 fn read_ahead_does_not_outlive_a_truncate_by_path() {
     const PROGRAM: &str = "
@@ -140,7 +140,7 @@ for flags in (os.O_RDONLY, os.O_RDONLY | os.O_DIRECT):
     sh(&m.path, "python3 program.py");
 }
 
-/// By one program, at once: a little later the kernel would have heard of it anyway.
+/// In one program, at once: a little later the kernel would have been notified anyway.
 #[test]
 fn an_open_small_file_shows_what_is_written_through_a_view() {
     const PROGRAM: &str = "
@@ -164,10 +164,10 @@ os.close(f)
     sh(&m.path, "python3 program.py");
 }
 
-/// Of a file in cells: 40,000 bytes are more than lie with the metadata.
+/// Length of a file with cells: more than is stored with the metadata.
 const LARGE: usize = 40_000;
 
-/// What the command line reads of the file `f`.
+/// Reads from the file `f` by the command line.
 fn read_beside(m: &Mounted, offset: u64, length: usize) -> String {
     let (volume, length, offset) = (
         m.volume.to_str().unwrap(),

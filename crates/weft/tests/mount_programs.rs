@@ -1,4 +1,4 @@
-//! Programs that never heard of Weft, on a mounted volume.
+//! Ordinary programs on a mounted volume.
 
 mod mount_support;
 
@@ -162,7 +162,7 @@ fn a_large_directory_is_listed_completely_while_it_is_emptied() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, (1..=2500).collect::<Vec<_>>());
-    // Every name that is met either goes, and another one comes, or stays.
+    // Every listed name is either replaced by another or kept.
     let mut stayed = Vec::new();
     for entry in fs::read_dir(m.file("d")).unwrap() {
         let (path, name) = entry.map(|e| (e.path(), e.file_name())).unwrap();
@@ -271,7 +271,7 @@ fn partitions_and_forks_are_views_of_a_mount_too() {
 #[test]
 fn owners_times_and_special_files_survive_cp_and_tar() {
     let Some(m) = Mounted::new() else { return };
-    // Where only root may, the rest is shown all the same.
+    // Steps that need root are skipped otherwise.
     sh(
         &m.path,
         "mkdir a; cd a; printf x > f; mkfifo p; ln -s f s; ln f h
@@ -392,7 +392,7 @@ fn a_time_set_explicitly_survives_the_close() {
         file.write_all_at(&vec![1; length], 0).unwrap();
         futimens(&file, &times).unwrap();
         drop(file);
-        // A close is not waited for, and the kernel believes what it was told for a second.
+        // Close does not wait, and the kernel caches attributes for a second.
         std::thread::sleep(std::time::Duration::from_millis(1500));
         let stat = fs::metadata(m.file(name)).unwrap();
         assert_eq!(

@@ -1,8 +1,8 @@
 //! Random operations on a mounted volume and on a local directory: the same results, bytes,
 //! attributes and listings after each.
 //!
-//! `WEFT_CASES` asks for more scripts than a few, `WEFT_SEED` for those from a seed on: a failure
-//! says with which it comes back.
+//! `WEFT_CASES` is the number of scripts, `WEFT_SEED` the first seed; a failure prints the seed
+//! that reproduces it.
 
 mod mount_model;
 mod mount_support;

@@ -1,4 +1,4 @@
-//! What the servers do for a mount by themselves, and locks between mounts.
+//! Operations that the servers do for a mount, and locks between mounts.
 
 #[path = "mount_sharing/ahead.rs"]
 mod ahead;
@@ -89,7 +89,7 @@ fn ranges_are_copied_between_files_and_within_one() {
     let copy = |from: &fs::File, mut at: u64, to: &fs::File, mut there: u64, length| {
         copy_file_range(from, Some(&mut at), to, Some(&mut there), length)
     };
-    // Both dirty, the target small until now; to an odd place, past the source's end, and again in
+    // Both dirty, the target small until now; to an odd offset, past the source's end, and again in
     // place.
     assert_eq!(copy(&from, 100_000, &to, 65_537, 9_000_000), Ok(2_900_000));
     let mut expected = b"old".to_vec();
@@ -131,7 +131,7 @@ fn a_file_locked_in_one_mount_is_locked_in_the_other() {
     sh(&other, "! flock -n f true");
     flock(&one, FlockOperation::LockShared).unwrap();
     flock(&two, FlockOperation::NonBlockingLockShared).unwrap();
-    // The last close of an open lets go.
+    // The last close of a description releases the lock.
     drop(one);
     let deadline = Instant::now() + Duration::from_secs(10);
     while flock(&two, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -140,7 +140,7 @@ fn a_file_locked_in_one_mount_is_locked_in_the_other() {
     }
     flock(&two, FlockOperation::Unlock).unwrap();
     sh(&m.path, "flock -n f true");
-    // Nor does who is killed keep it.
+    // A killed process releases it, too.
     let script = "import fcntl,sys\nf=open('f')\nfcntl.flock(f,fcntl.LOCK_EX)\nprint('held',flush=True)\nsys.stdin.readline()";
     let mut command = Command::new("python3");
     command.args(["-c", script]).current_dir(&m.path);
@@ -174,7 +174,7 @@ fn under_a_lock_each_mount_sees_what_the_other_wrote() {
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(fs::read_to_string(m.file("f")).unwrap(), "000080");
-    // By descriptors that stay open, in a file whose bytes lie with its metadata.
+    // With descriptors that stay open, in a file stored with its metadata.
     let (one, two) = (open(&m.file("g")), open(&other.join("g")));
     for round in 0..20_u8 {
         let (writer, reader) = if round % 2 == 0 {
@@ -193,7 +193,8 @@ fn under_a_lock_each_mount_sees_what_the_other_wrote() {
     }
 }
 
-/// A process that locks bytes `start..start + length` and says so, until its input ends.
+/// A process that locks bytes `start..start + length` until its input ends, and reports that it
+/// has.
 fn holder(directory: &Path, start: u32, length: u32) -> Child {
     let script = format!(
         "import fcntl,sys\nf=open('f','r+')\ng=open('f')\nfcntl.lockf(f,fcntl.LOCK_EX,{length},{start})\n\
@@ -238,7 +239,7 @@ fn bytes_are_locked_between_mounts_until_any_descriptor_is_closed() {
     assert!(!try_bytes(&other, 140, 20));
     assert!(!try_bytes(&m.path, 140, 20), "nor in the same mount");
     assert!(try_bytes(&other, 150, 0));
-    // Somebody waits: a signal ends that, and the lock is not granted to it later.
+    // A waiting process is interrupted by a signal, and does not get the lock later.
     let mut waits = holder(&other, 120, 1);
     std::thread::sleep(Duration::from_millis(300));
     let start = Instant::now();
@@ -247,13 +248,14 @@ fn bytes_are_locked_between_mounts_until_any_descriptor_is_closed() {
     assert!(start.elapsed() < Duration::from_secs(3));
     let mut waits = holder(&other, 130, 1);
     std::thread::sleep(Duration::from_millis(300));
-    // As POSIX has it, closing another descriptor of the file, one that only reads, lets go.
+    // As POSIX requires, closing another descriptor of the file, even a read-only one, releases the
+    // lock.
     first.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     hear(&mut first, "closed");
     hear(&mut waits, "held");
     assert!(try_bytes(&m.path, 100, 25));
     assert!(!try_bytes(&m.path, 130, 1));
-    // Who is killed lets go, too.
+    // A killed process releases it, too.
     waits.kill().unwrap();
     waits.wait().unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -291,12 +293,12 @@ fn changes_of_another_mount_are_seen_despite_long_cache_timeouts() {
     fs::hard_link(there("kept"), there("again")).unwrap();
     fs::rename(there("moved"), there("new")).unwrap();
     fs::write(there("d/new"), "").unwrap();
-    // Half the minute for which the kernel may believe what it was told.
+    // Half the minute for which the kernel may cache attributes.
     let after = ((6, 0o600, 7, 2), [false, true, true], 1);
     wait_until("all changes are seen", || everything(&m.path) == after);
     fs::remove_file(there("d/new")).unwrap();
     wait_until("the name is gone", || !here("d/new").exists());
-    // Of a file that stays open elsewhere size and time are seen, too, when they have reached the
+    // Size and time of a file that stays open elsewhere are seen, too, once they have reached the
     // servers.
     for name in ["kept", "large"] {
         let file = open(&there(name));

@@ -1,4 +1,4 @@
-//! Programs that get signals while they wait for a volume that does not answer.
+//! Programs that get signals while they wait for an unresponsive volume.
 
 mod mount_support;
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mount_support::{Mounted, sh, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Lets processes stand still, or go on.
+/// Stops processes, or continues them.
 fn stop(pids: &[i32], still: bool) {
     for pid in pids {
         let signal = if still { Signal::STOP } else { Signal::CONT };
@@ -20,14 +20,14 @@ fn stop(pids: &[i32], still: bool) {
     }
 }
 
-/// Whether a process is in a call that a mount has not answered yet, where the kernel tells.
+/// Whether a process is in a call that a mount has not answered yet, if the kernel shows it.
 fn waits_for_the_mount(child: &Child) -> bool {
     let place = fs::read_to_string(format!("/proc/{}/wchan", child.id()));
     place.is_ok_and(|place| place.contains("request_wait_answer"))
 }
 
-/// Gets a signal each 50 milliseconds, as programs with timers do, and expects no call to fail by
-/// it.
+/// Gets a signal every 50 milliseconds, like programs with timers, and expects no call to fail
+/// because of it.
 const PROGRAM: &str = "
 import os, signal, sys
 signal.signal(signal.SIGALRM, lambda *_: None)
@@ -85,7 +85,7 @@ fn handled_signals_do_not_fail_calls_that_wait_for_the_volume() {
     for (what, mut child) in programs {
         assert!(child.wait().unwrap().success(), "{what}");
     }
-    // What was done is seen here, too.
+    // The result is visible here, too.
     let mode = fs::metadata(m.file("chmod/f")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o604);
     assert!(m.file("rename/new").exists() && !m.file("rename/old").exists());
@@ -107,7 +107,7 @@ fn calls_of_a_killed_program_complete_and_leave_nothing_open() {
         fs::create_dir(&there).unwrap();
         fs::write(there.join("f"), "").unwrap();
     }
-    // Else they would be looked up first; until the news of them is here that is so.
+    // Otherwise they would be looked up first, until the notification of them arrives.
     std::thread::sleep(Duration::from_millis(500));
     let mode = |path: &Path| fs::metadata(path.join("0/f")).map(|now| now.mode() & 0o777);
     assert_eq!(mode(&m.path).unwrap(), 0o644);
@@ -126,7 +126,7 @@ fn calls_of_a_killed_program_complete_and_leave_nothing_open() {
     for child in &mut children {
         drop(child.stdin.take());
     }
-    // On a busy machine a program takes a while to come to its call.
+    // On a busy machine a program takes a while to reach its call.
     let deadline = Instant::now() + Duration::from_secs(3);
     while !children.iter().all(waits_for_the_mount) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
@@ -146,7 +146,7 @@ fn calls_of_a_killed_program_complete_and_leave_nothing_open() {
         }
     });
     for number in 1..programs.len() {
-        // Only of what is open nowhere.
+        // Only for files that are not open.
         let set = format!("setfattr -n user.weft.layout -v cells=3 {number}/f");
         sh(&m.path, &set);
     }

@@ -1,4 +1,4 @@
-//! Commands beside a mount whose process is stopped: none of them waits for it without an end.
+//! Commands beside a mount whose process is stopped: none of them waits forever.
 
 mod mount_support;
 
@@ -27,7 +27,7 @@ impl Drop for Stopped {
     }
 }
 
-/// Whether the command succeeded, and what it said on standard error; it may take 15 seconds.
+/// Runs a command, which may take 15 seconds. Returns whether it succeeded, and its messages.
 fn soon(arguments: &[&str]) -> (bool, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_weft"))
         .args(arguments)

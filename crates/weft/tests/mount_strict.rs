@@ -1,7 +1,7 @@
 //! Two mounts with `-o strict`, one file, random operations on either: after each, both show what a
 //! model in memory holds.
 //!
-//! `WEFT_CASES` asks for more than a few thousand operations, `WEFT_SEED` for those of another
+//! `WEFT_CASES` is the number of operations, a few thousand by default; `WEFT_SEED` chooses the
 //! seed.
 
 mod mount_support;
@@ -37,7 +37,7 @@ impl Model {
         self.rng.random_range(1..most)
     }
 
-    /// Somewhere within the file, or a little behind it.
+    /// A range within the file, or a little beyond its end.
     fn place(&mut self) -> (usize, usize) {
         let length = self.length();
         let last = (self.bytes.len() + 5000).min(LONGEST - length);
@@ -49,7 +49,7 @@ impl Model {
         self.bytes.resize(length, 0);
     }
 
-    /// One operation by `one`; what it was.
+    /// Does one operation through `one`. Returns its description.
     fn change(&mut self, one: &File, appender: &File) -> String {
         let (at, length) = self.place();
         match self.rng.random_range(0..20) {
@@ -105,7 +105,7 @@ impl Model {
         }
     }
 
-    /// What a mount shows: the size, and a part of the bytes, or all of them.
+    /// Compares what a mount shows: the size, and some or all of the bytes.
     fn look(&mut self, file: &File, whole: bool) -> Result<(), String> {
         let size = file.metadata().unwrap().len();
         if size != self.bytes.len() as u64 {
@@ -156,7 +156,7 @@ fn two_strict_mounts_show_the_same_file() {
     for step in 0..number("WEFT_CASES").unwrap_or(1500) {
         let by = model.rng.random_range(0..2);
         if model.rng.random_ratio(1, 50) {
-            // Somebody closes and opens; nothing may depend on it.
+            // Closes and reopens, which must not matter.
             files[by] = (open(&paths[by], false), open(&paths[by], true));
         }
         let what = model.change(&files[by].0, &files[by].1);

@@ -1,6 +1,6 @@
-//! What programs expect of a Unix file system beside names and bytes: who may, set-id bits, access
-//! times, holes, sockets, private maps, what is read-only; and how a mount comes, changes and goes,
-//! by mount(8) and in the foreground.
+//! What programs expect of a Unix file system beside names and data: permissions, set-id bits,
+//! access times, holes, sockets, private maps, read-only mounts; and how mounts start, change and
+//! end, by mount(8) and in the foreground.
 
 #[path = "mount_unix/access_times.rs"]
 mod access_times;

@@ -1,4 +1,4 @@
-//! Folders that are not what their nodes left: older copies, copies that run twice, folders of
+//! Folders that differ from what their nodes left: older copies, copies that run twice, folders of
 //! other servers and volumes (`docs/design/0022-older-copies.md`).
 
 mod files_support;
@@ -16,7 +16,7 @@ fn volume_folder(v: &Volume) -> PathBuf {
     v.path("volume")
 }
 
-/// Starts or stops the volume; returns whether that worked, and all that was said.
+/// Starts or stops the volume. Returns whether that succeeded, and all messages.
 fn turn(v: &Volume, command: &str) -> (bool, String) {
     let out = weft().arg(command).arg(volume_folder(v)).output().unwrap();
     let said = [out.stdout, out.stderr].concat();
@@ -64,7 +64,7 @@ fn older_copy(end: End) {
     let (done, said) = turn(&v, "up");
     assert!(!done && said.contains("server 1 is refused"), "{said}");
     assert!(said.contains("weft server accept-rollback 1"), "{said}");
-    // What needs the server fails and says why; nothing old is read.
+    // Requests to the server fail and say why; no old data is read.
     let refused = v.fails("cat /f", 1);
     assert!(
         refused.contains("older than what the server reported"),
@@ -80,7 +80,7 @@ fn older_copy(end: End) {
     let (done, said) = turn(&v, "up");
     assert!(done, "{said}");
     assert_eq!(v.run(["cat", "/f"]), new);
-    // Without one, the administrator takes the older copy.
+    // Without a newer copy, the administrator accepts the older one.
     down(&v);
     replace(&folder, &v.path("old/server-1"));
     assert!(!turn(&v, "up").0);
@@ -89,7 +89,7 @@ fn older_copy(end: End) {
     let said = v.text("server accept-rollback 1");
     assert!(said.contains("newest bytes were written at"), "{said}");
     assert!(said.contains("fsck --accept-server 1"), "{said}");
-    // It takes part, and what it has is not shown until somebody decides.
+    // The server is up, but its data is hidden until it is accepted.
     let doubted = |v: &Volume| {
         let status = v.command(["status"]).output().unwrap();
         assert_eq!(status.status.code(), Some(1));
@@ -106,13 +106,13 @@ fn older_copy(end: End) {
         assert!(!check.status.success() && said.contains("/f"), "{said}");
     };
     doubted(&v);
-    // A file that is made now is as any other, whatever of it is a hole.
+    // New files work normally, also with holes.
     v.text("mkdir /later");
     v.feed("put /later/g", &new);
     assert_eq!(v.run(["cat", "/later/g"]), new);
     v.text("truncate --size 9M /later/g");
     assert_eq!(v.run(["cat", "/later/g"]).len(), 9 << 20);
-    // It is what the server has from now on.
+    // From now on that is the data of the server.
     down(&v);
     let (done, said) = turn(&v, "up");
     assert!(done, "{said}");
@@ -121,7 +121,7 @@ fn older_copy(end: End) {
         End::WrittenAnew => {
             v.feed("put /f", &new);
             assert_eq!(v.run(["cat", "/f"]), new);
-            // Others may have been there that the copy lacks.
+            // The copy may lack other files.
             let status = v.command(["status"]).output().unwrap();
             let status = String::from_utf8(status.stdout).unwrap();
             assert!(
@@ -130,7 +130,7 @@ fn older_copy(end: End) {
             );
         }
         End::Accepted => {
-            // Others may have been there that the copy lacks, and are left.
+            // Files that the copy may lack are still in doubt.
             let check = v.command(["fsck", "--accept", "/f"]).output().unwrap();
             assert_eq!(check.status.code(), Some(4));
             let read = v.run(["cat", "/f"]);
@@ -148,7 +148,7 @@ fn older_copy(end: End) {
     v.text("status");
 }
 
-/// What becomes of a file that is in doubt.
+/// How the doubt about a file ends.
 #[derive(Clone, Copy)]
 enum End {
     WrittenAnew,
@@ -193,7 +193,7 @@ fn a_file_that_an_accepted_copy_lacks_does_not_read_as_zeros() {
         let copied = v.fails(&format!("cp weft:{path} weft:/copy"), 1);
         assert!(copied.contains("are not proven"), "{copied}");
     }
-    // Both are named with their paths, also by a repair, which does not cut them to what there is.
+    // Both are named with their paths, also by a repair, which does not truncate them.
     let check = |args: &[&str]| {
         let out = v.command(["fsck"]).args(args).output().unwrap();
         (out.status.code(), String::from_utf8(out.stdout).unwrap())
@@ -207,7 +207,7 @@ fn a_file_that_an_accepted_copy_lacks_does_not_read_as_zeros() {
             assert!(row.is_some_and(|row| row.contains("not proven")), "{said}");
         }
     }
-    // Written anew it is whole, and its end is known.
+    // After a new write the file is complete, and its end is known.
     v.feed(&format!("put {}", held[0]), &bytes(5, 100_000));
     assert_eq!(v.run(["cat", held[0]]), bytes(5, 100_000));
     v.text(&format!("truncate --size 200000 {}", held[0]));
@@ -218,8 +218,8 @@ fn a_file_that_an_accepted_copy_lacks_does_not_read_as_zeros() {
         said.contains(held[1]) && !said.contains(&format!("{} ", held[0])),
         "{said}"
     );
-    // The last one accepted, /f written anew and the others removed, a repair finds none left and
-    // ends it.
+    // With the last one accepted, /f written again and the others removed, a repair finds none left
+    // and ends the doubt.
     let (code, said) = check(&["--accept", held[1]]);
     assert_eq!(code, Some(4), "{said}");
     v.feed("put /f", &bytes(6, LENGTH));
@@ -255,7 +255,7 @@ fn an_older_copy_of_the_metadata_is_refused_until_it_is_accepted() {
     assert_eq!(status.status.code(), Some(1));
     v.text("server accept-rollback metadata");
     assert_eq!(v.text("ls /").trim(), "f", "as of the copy");
-    // Longer than the copy knows, and the servers do.
+    // The file is longer than in the copy, which the servers know.
     assert_eq!(v.run(["cat", "/f"]), new);
     assert!(v.text("status").contains("up"));
     std::thread::sleep(Duration::from_secs(2));
@@ -304,7 +304,7 @@ fn folders_of_other_servers_and_of_other_volumes_do_not_start() {
     replace(&two, &volume_folder(&other).join("server-2"));
     let (done, said) = turn(&v, "up");
     assert!(!done && said.contains("of volume"), "{said}");
-    // Nothing of it was left running.
+    // No node was left running.
     let status = v.command(["status"]).output().unwrap();
     assert!(!status.status.success());
 }

@@ -1,5 +1,5 @@
-//! What a volume keeps on a machine is its owner's alone: its folder gives away no byte of a file
-//! to other users, and a key that others have is not used.
+//! Only the owner can access a volume's files on a machine: other users cannot read file data in
+//! its folder, and a key that others can read is not used.
 
 mod files_support;
 
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use files_support::{Volume, weft};
 use tempfile::TempDir;
 
-/// In every file that is written here.
+/// The content of every file written here.
 const SECRET: &str = "a-secret-that-is-nowhere-else";
-/// A user who has nothing.
+/// A user without files.
 const NOBODY: u32 = 65_534;
 
-/// Files and folders that are open to others.
+/// Files and folders that other users can access.
 fn open_to_others(path: &Path, found: &mut Vec<String>) {
     let metadata = fs::symlink_metadata(path).unwrap();
     let mode = metadata.mode() & 0o7777;
@@ -47,7 +47,7 @@ fn another_user_finds_it(volume: &Path) -> bool {
     grep.status().unwrap().code() == Some(0)
 }
 
-/// Starts a volume, as a shell of this umask does.
+/// Starts a volume from a shell with this umask.
 fn up(volume: &Path, umask: &str) {
     let script = format!("umask {umask}; exec \"$0\" \"$@\"");
     let mut shell = Command::new("sh");
@@ -86,7 +86,7 @@ fn open_everything(path: &Path) {
 #[test]
 fn other_users_cannot_read_a_volumes_folder_whatever_the_umask() {
     if !rustix::process::geteuid().is_root() {
-        // Only root can be another user for a moment.
+        // Only root can act as another user.
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -110,7 +110,7 @@ fn other_users_cannot_read_a_volumes_folder_whatever_the_umask() {
     grep.args(["-r", "-a", "-q", SECRET]).arg(&volume);
     assert!(grep.status().unwrap().success(), "root finds it");
 
-    // As an earlier version left it.
+    // As left by an earlier version.
     open_everything(&volume);
     assert!(another_user_finds_it(&volume));
     up(&volume, "022");
@@ -156,8 +156,8 @@ fn a_key_that_others_can_read_is_not_used_and_the_message_says_what_to_do() {
     volume.text("ls /");
 }
 
-/// A FIFO in the place of the key made `weft up` wait for ever, and left processes that `weft down`
-/// did not know.
+/// Regression: a FIFO in place of the key made `weft up` wait forever, and left processes that
+/// `weft down` did not find.
 #[test]
 fn a_key_or_configuration_that_is_not_a_file_is_refused_at_once() {
     let volume = Volume::up();

@@ -1,5 +1,5 @@
-//! `docs/requests.md`: every example on the page does what the page says; and what is no request
-//! says why.
+//! `docs/requests.md`: every example on the page works as documented, and malformed requests
+//! explain why.
 
 mod files_support;
 

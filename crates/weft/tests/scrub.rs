@@ -1,4 +1,4 @@
-//! The scrub of a real volume: it finds exactly the bytes that were changed behind its back.
+//! The scrub of a real volume finds exactly the bytes that were changed on disk.
 
 mod files_support;
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use files_support::{Volume, bytes};
 use serde_json::Value;
 
-/// The findings of a scrub that was run by itself, and its exit code.
+/// The findings of a scrub, and its exit code.
 fn scrub(volume: &Volume) -> (Value, i32) {
     let output = volume.command(["scrub", "--json"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -106,7 +106,7 @@ fn a_scrub_finds_exactly_the_damaged_blocks_and_names_the_file() {
             (&1.into(), &0.into())
         );
         assert_eq!(finding["disk_block"], block);
-        // Whoever reads there is told the same.
+        // Reads report the same.
         let error = volume.fails("cat /d/file1", 1);
         for field in ["file", "cell", "chunk"] {
             let words = format!("{field} {}", finding[field]);
@@ -119,7 +119,7 @@ fn a_scrub_finds_exactly_the_damaged_blocks_and_names_the_file() {
         assert!(error.contains(&words), "{error} lacks {words}");
     }
     assert_eq!(volume.run(["cat", "/d/file0"]).len(), 3 << 20);
-    // Only the server that is meant is asked; written anew the file is good.
+    // Only the named server is scrubbed; after a new write the file is good.
     volume.feed("put /d/file1", &bytes(7, 3 << 20));
     assert_eq!(scrub(&volume).1, 0);
     assert!(volume.fails("scrub --server 9", 1).contains("no server 9"));
@@ -130,7 +130,7 @@ fn blocks_dropped_by_a_repair_are_reported_as_lost_until_they_are_accepted() {
     let (volume, _) = damaged();
     let dir = volume.path("volume");
     let dir = dir.to_str().unwrap();
-    // A repair gives the block up: reads, checks, scrubs and the status say so until it is
+    // A repair drops the block: reads, checks, scrubs and the status report that until it is
     // accepted.
     let fsck = |code| {
         let output = volume
@@ -179,12 +179,12 @@ fn blocks_dropped_by_a_repair_are_reported_as_lost_until_they_are_accepted() {
     let text = String::from_utf8_lossy(&status.stdout).into_owned();
     assert_eq!(status.status.code(), Some(1), "{text}");
     assert!(text.contains("4.0 KiB of 1 file are lost"), "{text}");
-    // A restart changes nothing of it.
+    // A restart does not change that.
     volume.run(["down", dir]);
     volume.run(["up", dir]);
     fsck(4);
     assert!(volume.fails("cat /d/file1", 1).contains("lost"));
-    // Accepted, it is zeros, and nothing is said any more.
+    // Once accepted, it reads as zeros, and nothing is reported.
     let whole = volume
         .command(["fsck", "--accept", "/d/file1", "--json"])
         .output();

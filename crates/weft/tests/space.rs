@@ -1,4 +1,4 @@
-//! What a real volume takes of its host.
+//! The disk space that a real volume takes.
 
 mod files_support;
 
@@ -15,12 +15,12 @@ const LENGTH: u64 = 64 * MIB;
 /// Servers and the metadata service.
 const NODES: u64 = 4;
 
-/// Bytes that a folder takes of the host.
+/// Bytes on disk of a folder.
 fn held(folder: &Path) -> u64 {
     held_by(folder, |_| true)
 }
 
-/// Bytes that its files of these names take.
+/// Bytes on disk of its files with these names.
 fn held_by(folder: &Path, named: fn(&str) -> bool) -> u64 {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -50,7 +50,7 @@ fn trim(volume: &Volume) -> Value {
     serde_json::from_slice(&volume.run(["trim", "--json"])).unwrap()
 }
 
-/// Servers tell the service once a second what they hold.
+/// Servers report their usage to the service once a second.
 fn wait_for(volume: &Volume, wanted: u64) {
     let begun = Instant::now();
     while stored(volume) != wanted {
@@ -102,7 +102,7 @@ fn a_volume_takes_little_more_space_than_it_stores() {
         std::thread::sleep(Duration::from_secs(1));
     }
     assert!(volume.run(["cat", "/f0"]) == bytes(0, LENGTH as usize));
-    // Stopped and started it is as small, and what went back is written again.
+    // It is as small after a restart, and returned space can be written again.
     volume.run(["down", &folder.display().to_string()]);
     volume.run(["up", &folder.display().to_string()]);
     volume.feed("put /again", &bytes(77, LENGTH as usize));

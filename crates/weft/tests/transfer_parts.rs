@@ -1,5 +1,4 @@
-//! Transfers in parts by several processes at once: one file comes of them, and nothing stays
-//! behind.
+//! Transfers in parts by several processes at once: they produce one file and leave nothing behind.
 
 mod files_support;
 
@@ -25,7 +24,7 @@ fn at_once(volume: &Volume, lines: impl IntoIterator<Item = String>) {
     }
 }
 
-/// The files of a folder whose names begin so.
+/// The files of a folder whose names begin with `begin`.
 fn beside(folder: &Path, begin: &str) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap();
     let names = names.map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -48,7 +47,7 @@ fn parts_at_once_make_one_file_and_leave_nothing_behind() {
     assert!(volume.run(["cat", "/big"]) == data);
     let attributes = volume.json("stat --json /big");
     assert_eq!(attributes_size(&attributes), data.len() as u64);
-    // No part's record is left, so nothing is unfinished: there is only data.
+    // No progress record is left, so there is only data.
     let refused = volume.fails(&format!("import {from} /big --part 2/4"), 1);
     assert!(
         refused.contains("holds data") && !refused.contains("unfinished"),
@@ -67,7 +66,7 @@ fn parts_at_once_make_one_file_and_leave_nothing_behind() {
         (b.mode(), b.mtime(), b.mtime_nsec())
     );
 
-    // Whoever runs everything again with --resume does nothing again.
+    // A second run with --resume copies nothing.
     let again = volume.json(&format!("import {from} /big --part 3/4 --resume --json"));
     assert_eq!(again["copied"], 0, "{again}");
     let again = volume.json(&format!("export /big {to} --part 3/4 --resume --json"));
@@ -153,7 +152,7 @@ fn a_part_does_not_hide_that_the_bytes_of_another_are_gone() {
                 "{refused}"
             );
         }
-        // It can be had, and is said.
+        // It is possible with --force, which is reported.
         let forced = volume
             .command((export(2) + " --force").split_whitespace())
             .output()
@@ -175,7 +174,7 @@ fn a_part_does_not_hide_that_the_bytes_of_another_are_gone() {
     volume.text("truncate -s 0 /in");
     let refused = volume.fails(&import(2), 1);
     assert!(refused.contains("part 1 of this transfer"), "{refused}");
-    // The part that is lost can be copied again, and then the other one.
+    // The lost part can be copied again, and then the other one.
     volume.text(&(import(1) + " --resume"));
     volume.text(&import(2));
     assert!(volume.run(["cat", "/in"]) == data);

@@ -1,4 +1,4 @@
-//! Transfers that are killed, go on, and are compared.
+//! Transfers that are killed, resumed and compared.
 
 mod files_support;
 
@@ -12,7 +12,7 @@ use files_support::{Volume, bytes};
 use weft_client::ConnectOptions;
 
 const SIZE: usize = 40 << 20;
-/// Slow enough to be killed half way, with progress noted after every piece.
+/// Slow enough to be killed half way; progress is recorded after every piece.
 const SLOWLY: &str = "--limit 16M --checkpoint 4M --streams 2";
 
 fn start(volume: &Volume, line: &str) -> Child {
@@ -24,7 +24,7 @@ fn start(volume: &Volume, line: &str) -> Child {
         .unwrap()
 }
 
-/// Waits until progress beyond a byte is noted; returns how far.
+/// Waits until progress beyond an offset is recorded. Returns the progress.
 fn progress(beyond: u64, mut noted: impl FnMut() -> Option<Vec<u8>>) -> u64 {
     let started = Instant::now();
     loop {
@@ -43,7 +43,7 @@ fn progress(beyond: u64, mut noted: impl FnMut() -> Option<Vec<u8>>) -> u64 {
     }
 }
 
-/// The record of a part of an import.
+/// The progress record of a part of an import.
 fn record_of(volume: &Volume, path: &str, part: u32) -> Option<Vec<u8>> {
     let end = format!(".{part}");
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -58,7 +58,7 @@ fn record_of(volume: &Volume, path: &str, part: u32) -> Option<Vec<u8>> {
     })
 }
 
-/// Starts an import and kills it −9 when it has noted progress.
+/// Starts an import and kills it with SIGKILL once it has recorded progress.
 fn killed_import(volume: &Volume, from: &Path, to: &str) -> u64 {
     let mut child = start(volume, &format!("import {} {to} {SLOWLY}", from.display()));
     let done = progress(0, || record_of(volume, to, 1));
@@ -90,7 +90,7 @@ fn a_killed_import_continues_from_its_last_sync() {
     assert!(volume.run(["cat", "/big"]) == data);
     assert!(record_of(&volume, "/big", 1).is_none());
 
-    // A source that is no longer the same is not mixed with what was copied.
+    // A changed source is not mixed with what was copied.
     killed_import(&volume, &source, "/other");
     let mut file = fs::File::options().append(true).open(&source).unwrap();
     file.write_all(b"more").unwrap();
@@ -168,7 +168,7 @@ fn verifying_finds_one_flipped_byte() {
     fs::write(&source, &data).unwrap();
     let from = source.display();
     killed_import(&volume, &source, "/big");
-    // In what was copied before.
+    // In what was copied before the kill.
     volume.feed("put /big --offset 1234567", &[!data[1_234_567]]);
     let found = volume.fails(&format!("import {from} /big --resume --verify"), 1);
     assert!(found.contains("differ at byte 1234567"), "{found}");
@@ -213,7 +213,7 @@ fn a_source_that_changes_during_a_transfer_is_a_failure() {
     assert!(output.contains("changed while it was copied"), "{output}");
 }
 
-/// Starts an export and kills it −9 when it has noted progress.
+/// Starts an export and kills it with SIGKILL once it has recorded progress.
 fn killed_export(volume: &Volume, from: &str, to: &Path) {
     let record = format!("{}.weft-export-1.1", to.display());
     let mut child = start(volume, &format!("export {from} {} {SLOWLY}", to.display()));
@@ -237,13 +237,13 @@ fn progress_does_not_count_for_lost_bytes() {
     for lose in lose {
         killed_export(&volume, "/big", &copy);
         lose();
-        // Nothing is left, so nothing but time is lost by copying it again.
+        // Nothing is left, so copying again loses nothing.
         let summary = volume.json(&resume);
         assert_eq!(summary["copied"], SIZE, "{summary}");
         assert!(fs::read(&copy).unwrap() == data);
         removed();
     }
-    // What somebody else put there is not written over, whatever its length.
+    // Data from another program is not overwritten, whatever its length.
     killed_export(&volume, "/big", &copy);
     let other = volume.path("other");
     fs::write(&other, vec![7; SIZE]).unwrap();
@@ -284,7 +284,7 @@ trait Failed {
 }
 
 impl Failed for Child {
-    /// Waits for a command that fails; returns what it complained.
+    /// Waits for a command that fails. Returns its error message.
     fn wait_with_output_of(&mut self) -> String {
         let mut error = String::new();
         std::io::Read::read_to_string(self.stderr.as_mut().unwrap(), &mut error).unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use files_support::{Volume, bytes};
 
-/// Content, mode and time of every file, by its place in the tree.
+/// Content, mode and time of every file, by its path in the tree.
 fn scan(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u32, i64)> {
     let mut found = BTreeMap::new();
     let mut todo = vec![root.to_owned()];
@@ -82,7 +82,7 @@ fn a_tree_is_replaced_only_on_request_and_equal_files_are_skipped() {
     volume.text(&format!("import -r {from} /tree"));
     let refused = volume.fails(&format!("import -r {from} /tree"), 1);
     assert!(refused.contains("--force"), "{refused}");
-    // As after an interruption: one file is missing, one is half there.
+    // As after an interruption: one file is missing, one is incomplete.
     volume.text("rm /tree/folder-0/deeper/file-5");
     volume.text("truncate --size 100 /tree/folder-1/deeper/file-7");
     let done = volume.json(&format!("import -r {from} /tree --resume --verify --json"));
@@ -90,7 +90,7 @@ fn a_tree_is_replaced_only_on_request_and_equal_files_are_skipped() {
     let copy = volume.path("copy");
     volume.text(&format!("export -r /tree {}", copy.display()));
     assert!(scan(&source) == scan(&copy));
-    // What has the size and the time, but other bytes, is found by comparing.
+    // A file of equal size and time but other content is found by comparing.
     let victim = copy.join("folder-4/deeper/file-9");
     let time = fs::metadata(&victim).unwrap().modified().unwrap();
     let mut data = fs::read(&victim).unwrap();
@@ -205,7 +205,7 @@ fn comparing_trees_finds_every_difference_and_copies_nothing() {
             assert!(found.contains(mark), "{line}: {mark}: {found}");
         }
         assert_eq!(found.lines().count(), marks.len(), "{found}");
-        // Parts find them between them, each once.
+        // The parts together find each of them once.
         let parts = [1, 2, 3].map(|i| {
             let line = format!("{line} --part {i}/3");
             let out = volume.command(line.split_whitespace()).output().unwrap();

@@ -1,5 +1,5 @@
-//! Transfers through views: what an export brings and what an import makes equal a computation that
-//! shares nothing with the code but Vesta's formula.
+//! Transfers through views: exports and imports equal a computation that shares only Vesta's
+//! formula with the code.
 
 mod files_support;
 
@@ -52,8 +52,8 @@ fn exported_subfiles_equal_the_formula_and_importing_them_restores_the_file() {
             volume.text(&format!("export /grid {} {option} --force", to.display()));
             assert!(fs::read(&to).unwrap() == *bytes, "{view:?} {index}");
         }
-        // All imports at once, into a file that the first of them makes. Where cells are shared,
-        // each reaches as far as the others have come.
+        // All imports at once, into a file that the first of them creates. Where cells are shared,
+        // each view extends as far as the others have written.
         let children: Vec<_> = (0..expected.len())
             .map(|index| {
                 let (option, from) = (option(view, index), name(index));

@@ -1,5 +1,5 @@
-//! Starting and stopping a volume: again, twice at once, with another configuration, and with none
-//! that can be read.
+//! Starting and stopping a volume: repeatedly, concurrently, with another configuration, and with
+//! an unreadable one.
 
 mod files_support;
 
@@ -44,7 +44,7 @@ fn configuration(volume: &Volume) -> PathBuf {
     volume.path("volume/weft.toml")
 }
 
-/// Changes the configuration; returns what it was.
+/// Changes the configuration. Returns the old one.
 fn edit(volume: &Volume, change: impl FnOnce(&str) -> String) -> String {
     let path = configuration(volume);
     let before = fs::read_to_string(&path).unwrap();
@@ -59,7 +59,7 @@ fn section(config: &str, id: u32) -> String {
     format!("[[server]]{}", sections.find(of).unwrap())
 }
 
-/// A fourth server, which the volume was not formatted with.
+/// Adds a fourth server, with which the volume was not formatted.
 fn with_a_fourth(config: &str) -> String {
     let fourth = section(config, 0).replace("id = 0", "id = 3");
     let fourth = fourth.replace("server-0", "server-3");
@@ -67,7 +67,7 @@ fn with_a_fourth(config: &str) -> String {
         let port = line.starts_with("address") || line.starts_with("metrics");
         let line = line.to_owned();
         if port {
-            // Nothing listens there: it is not to be started.
+            // The address is unused: the server must not be started.
             line.replace("127.0.0.1", "127.0.0.9")
         } else {
             line
@@ -170,7 +170,7 @@ fn a_changed_configuration_of_a_running_volume_is_reported_and_refused() {
         assert!(told.contains(words), "{told}");
     }
     assert!(!told.contains("server-0:"), "{told}");
-    // As it was before: nothing to say.
+    // Unchanged again: nothing to report.
     let changed = edit(&volume, |_| before.clone());
     let told = succeeded(&up(&folder));
     assert!(told.contains("is already running: 3 servers"), "{told}");
@@ -223,7 +223,7 @@ fn an_unknown_server_is_refused_before_any_node_starts() {
         assert!(!folder.join("server-3").exists());
         assert_eq!(serving(&volume), if running { 4 } else { 0 });
     }
-    // One that is missing in the configuration, too.
+    // Also one that is missing in the configuration.
     edit(&volume, |_| before.replace(&section(&before, 2), ""));
     let told = refused(&up(&folder));
     assert!(told.contains("does not name server-2"), "{told}");
@@ -244,7 +244,7 @@ fn a_volume_of_an_earlier_version_learns_its_servers_when_it_is_served() {
         .collect();
     assert_ne!(old.len(), text.lines().count());
     fs::write(&marker, old.join("\n")).unwrap();
-    // Not known before, so the service is asked.
+    // The servers are not known yet, so the service is asked.
     let before = edit(&volume, |config| {
         config
             .replace(&section(config, 2), "")
@@ -278,7 +278,7 @@ fn down_stops_running_nodes_whatever_the_configuration_says() {
     assert_eq!(serving(&volume), 0);
     fs::write(configuration(&volume), before).unwrap();
     succeeded(&up(&folder));
-    // A server is not named any more, and its folder lies elsewhere.
+    // A server is no longer named, and its folder is elsewhere.
     let before = edit(&volume, |config| config.replace(&section(config, 1), ""));
     succeeded(&down(&folder));
     assert_eq!(serving(&volume), 0);
@@ -375,7 +375,7 @@ fn down_stops_a_server_whose_folder_was_replaced() {
         told.contains("server-1 (process ") && told.contains("its folder was removed or replaced"),
         "{told}"
     );
-    // It is gone with its port, and the copy is looked at.
+    // Its process and port are gone, and the copy is examined.
     let told = said(&up(&folder));
     assert!(!told.contains("ddress"), "{told}");
     assert!(!said(&down(&folder)).contains("its folder was removed"));

@@ -1,4 +1,4 @@
-//! What goes over the network between the processes of a real volume.
+//! The protection of connections between the processes of a real volume.
 
 mod files_support;
 
@@ -56,7 +56,7 @@ impl Nodes {
         std::fs::write(self.folder().join("weft.toml"), text).unwrap();
     }
 
-    /// Runs a command with the volume at this address; returns what it complained.
+    /// Runs a command with the volume at this address. Returns its error message.
     fn ask(&self, address: &str, args: &[&str]) -> String {
         let key = self.folder().join("volume.key");
         let mut command = weft();
@@ -72,7 +72,7 @@ impl Drop for Nodes {
     }
 }
 
-/// Passes one connection on and keeps what the client says.
+/// Forwards one connection and records what the client sends.
 fn tap(server: String) -> (String, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! A volume of its own for a test of an application.
+//! A volume for tests of applications.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-/// A running volume; stopped however the test ends.
+/// A running volume, which is stopped on drop.
 pub struct TestVolume {
     folder: TempDir,
 }
@@ -38,19 +38,19 @@ impl TestVolume {
         command
     }
 
-    /// Runs a command, whatever comes of it.
+    /// Runs a command and returns its output.
     pub fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
 
-    /// Runs a command that must succeed; what it printed.
+    /// Runs a command that must succeed. Returns what it printed.
     pub fn ok(&self, args: &[&str]) -> Vec<u8> {
         let out = self.run(args);
         assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
         out.stdout
     }
 
-    /// Runs a command that must fail; what it complained.
+    /// Runs a command that must fail. Returns its error message.
     pub fn fails(&self, args: &[&str]) -> String {
         let out = self.run(args);
         assert!(!out.status.success(), "{args:?} succeeds");
@@ -62,7 +62,7 @@ impl TestVolume {
         serde_json::from_slice(&self.ok(args)).unwrap()
     }
 
-    /// Creates a file of this layout and fills it.
+    /// Creates a file with this layout and fills it.
     pub fn put(&self, path: &str, layout: &[&str], data: &[u8]) {
         self.ok(&[&["create", path], layout].concat());
         let mut put = self
@@ -76,7 +76,7 @@ impl TestVolume {
         assert!(out.status.success(), "{}", text(&out.stderr));
     }
 
-    /// All names of a directory.
+    /// All names in a directory.
     pub fn names(&self, directory: &str) -> String {
         text(&self.ok(&["ls", "-a", directory]))
     }

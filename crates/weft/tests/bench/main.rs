@@ -1,5 +1,5 @@
-//! `weft bench` through the real binary: every case once, at the smallest scale; its rows, its
-//! messages, its pictures, and that nothing stays behind.
+//! `weft bench` through the real binary: every case once, at the smallest scale. Checks rows,
+//! messages and plots, and that nothing is left behind.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +36,7 @@ fn weft(args: &[&str]) -> std::process::Output {
         .unwrap()
 }
 
-/// The rows of a benchmark, whose shape is checked.
+/// The rows of a benchmark, after a check of their shape.
 fn rows(args: &[&str]) -> Vec<Value> {
     let out = weft(args);
     assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
@@ -57,7 +57,7 @@ fn rows(args: &[&str]) -> Vec<Value> {
     rows
 }
 
-/// A folder for volumes of a benchmark's own; empty again at the end.
+/// A folder for the temporary volumes of benchmarks; it must be empty again at the end.
 fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
@@ -67,7 +67,7 @@ fn assert_empty(folder: &Path) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// One point or a few of a case, on a volume of its own.
+/// One or a few points of a case, on a temporary volume.
 fn smallest(case: &str, more: &[&str]) -> Vec<Value> {
     scaled("0.004", case, more)
 }
@@ -91,7 +91,7 @@ fn find<'a>(rows: &'a [Value], is: &[(&str, &str)]) -> &'a Value {
 #[test]
 fn a_strided_call_sends_one_message_to_each_server() {
     let (servers, clients) = (3, 2);
-    // Of 1.3 MiB each client's share lies on all servers, whatever the pattern.
+    // Each client's share of 1.3 MiB is on all servers, for every pattern.
     let rows = scaled(
         "0.02",
         "galley",
@@ -177,7 +177,7 @@ fn the_vesta_views_case_reports_every_view() {
     assert_eq!(messages("unit-of-a-cell"), 1);
     assert_eq!(messages("subfiles-by-cell"), 1);
     assert_eq!(messages("subfiles-across"), 4);
-    // The whole matrix by one call, in whatever order of its elements; its records are no option.
+    // The whole matrix in one call, in any order of its elements; the record size cannot be chosen.
     let rows = smallest("vesta-views", &["--pattern", "by-rows,by-columns"]);
     for pattern in ["by-rows", "by-columns"] {
         let row = find(&rows, &[("pattern", pattern), ("op", "read")]);

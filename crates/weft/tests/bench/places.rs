@@ -1,4 +1,4 @@
-//! Where benchmarks run, and what becomes of their rows.
+//! Where benchmarks run, and plots of their rows.
 
 use std::process::{Command, Stdio};
 
@@ -144,7 +144,7 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
         .spawn()
         .unwrap();
     let began = std::time::Instant::now();
-    // Two folders: the volume, and files on the local disk; then it measures.
+    // It measures once there are two folders: the volume, and files on the local disk.
     while std::fs::read_dir(folder.path()).unwrap().count() < 2 {
         assert!(began.elapsed().as_secs() < 60, "it does not start");
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -181,7 +181,7 @@ fn links_limit_the_throughput_of_servers() {
     );
     for row in &rows {
         let most = rate * row["servers"].as_f64().unwrap();
-        // The burst of the token bucket passes besides.
+        // Plus the burst of the token bucket.
         assert!(row["mib_per_s"].as_f64().unwrap() < most * 1.15, "{row}");
     }
 }

@@ -1,4 +1,4 @@
-//! The case `sort` on a path: the same sort by POSIX calls, checked, and nothing stays behind.
+//! The case `sort` on a path: the same sort with POSIX calls, checked, with nothing left behind.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -71,7 +71,7 @@ fn files_of_a_path_are_sorted_as_one_process_would() {
     }
 }
 
-/// The children of a process, once there are so many.
+/// The children of a process, once there are `number` of them.
 fn children(of: &Child, number: usize) -> Vec<Pid> {
     let path = format!("/proc/{0}/task/{0}/children", of.id());
     let deadline = Instant::now() + Duration::from_mins(1);
@@ -121,7 +121,7 @@ fn an_interrupted_benchmark_stops_its_sort() {
     let folder = folder();
     let path = folder.path().to_str().unwrap();
     let bench = start(&["bench", "sort", "--path", path, "--runs", "1000"]);
-    // The benchmark's own directory, and in it files of a sort that runs.
+    // The directory of the benchmark, with files of a running sort.
     let scratch = || {
         let own = names(folder.path()).pop()?;
         let files = std::fs::read_dir(folder.path().join(own)).ok()?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A control group for one test; `None` where this process may not make one.
+/// A control group for one test; `None` if this process may not make one.
 pub struct Group(pub PathBuf);
 
 impl Group {

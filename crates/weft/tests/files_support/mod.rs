@@ -1,4 +1,4 @@
-//! A real volume for a test: started with the built binary, stopped however the test ends.
+//! A real volume for tests: started with the built binary, stopped on drop.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
@@ -47,7 +47,8 @@ impl Volume {
         volume
     }
 
-    /// One for all tests of a file that run at the same time; each keeps to directories of its own.
+    /// A volume shared by all tests of a file that run at the same time; each uses its own
+    /// directories.
     pub fn shared() -> Arc<Volume> {
         static SHARED: Mutex<Weak<Volume>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,14 +59,14 @@ impl Volume {
         })
     }
 
-    /// Another volume that was started in the test's folder: this one is stopped.
+    /// Stops this volume, and stands for another one that was started in the test's folder.
     pub fn at(mut self, name: &'static str) -> Volume {
         let _ = weft().arg("down").arg(self.path(self.name)).output();
         self.name = name;
         self
     }
 
-    /// A place in the test's own folder.
+    /// A path in the test's folder.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -111,8 +112,8 @@ impl Volume {
         succeeded(&self.start(line, input).wait_with_output().unwrap());
     }
 
-    /// Runs a command line of plain words that fails with this exit code; returns what it
-    /// complained.
+    /// Runs a command line of plain words that fails with this exit code. Returns its error
+    /// message.
     pub fn fails(&self, line: &str, code: i32) -> String {
         let output = self
             .command(line.split_whitespace())
@@ -142,7 +143,7 @@ impl Drop for Volume {
     }
 }
 
-/// Bytes that are the same at each run and nowhere repeat themselves.
+/// Bytes that are the same in each run and do not repeat.
 pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
     use rand::{RngCore, SeedableRng};
     let mut bytes = vec![0; length];

@@ -1,4 +1,4 @@
-//! What tests of `weft fsck` share.
+//! Helpers for tests of `weft fsck`.
 #![allow(dead_code, missing_docs)]
 
 use std::ops::{Bound, ControlFlow};
@@ -33,7 +33,7 @@ pub fn faults(report: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Repairs once and sees that nothing is left.
+/// Repairs once and checks that nothing is left.
 pub fn repair(volume: &Volume, args: &[&str]) -> Value {
     let (report, code) = fsck(volume, &[&["--repair"], args].concat());
     assert_eq!(code, 1, "{report}");
@@ -83,7 +83,7 @@ pub fn write(kv: &FjallKv, space: &'static str, key: Vec<u8>, value: Option<Vec<
     kv.sync().unwrap();
 }
 
-/// Works on the namespace of a volume that is stopped meanwhile.
+/// Runs `work` on the namespace of a volume that is stopped meanwhile.
 pub fn stopped(volume: &Volume, work: impl FnOnce(&Path)) {
     let folder = volume.path("volume");
     let dir = folder.to_str().unwrap();
@@ -92,7 +92,7 @@ pub fn stopped(volume: &Volume, work: impl FnOnce(&Path)) {
     start(volume);
 }
 
-/// Starts a volume, and takes in what is refused because it is older than it was.
+/// Starts a volume, and accepts nodes that are refused as older copies.
 pub fn start(volume: &Volume) {
     let folder = volume.path("volume");
     let up = volume.command(["up", folder.to_str().unwrap()]).output();
@@ -110,10 +110,10 @@ pub fn start(volume: &Volume) {
     for node in &refused {
         volume.text(&format!("server accept-rollback {node}"));
     }
-    // Servers take part with their next heartbeat, and note with the one after it what they hear of
-    // the service.
+    // Servers come up with their next heartbeat, and record the state of the service with the one
+    // after.
     std::thread::sleep(std::time::Duration::from_millis(2500));
-    // What they have counts as it is: these tests look for what does not fit together.
+    // Their data is accepted as it is: these tests look for inconsistencies.
     for server in refused.iter().filter(|node| *node != "metadata") {
         let accept = ["fsck", "--accept-server", server];
         volume.command(accept).output().unwrap();

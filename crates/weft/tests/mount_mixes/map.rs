@@ -5,8 +5,8 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// A shared map of the first `length` bytes of a file, to read and write. The file must not get
-/// shorter than what is touched.
+/// A shared map of the first `length` bytes of a file, to read and write. The file must not shrink
+/// below what is accessed.
 pub struct Map {
     start: *mut u8,
     length: usize,

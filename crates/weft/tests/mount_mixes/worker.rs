@@ -1,4 +1,5 @@
-//! One of several that change a file at once, each its own bytes of it, by whatever way there is.
+//! A worker that changes its share of the bytes of a file in every possible way, while others
+//! change theirs.
 //!
 //! The first pages of the file belong to all, in pieces much shorter than a page; then come whole
 //! pages for what direct I/O of local file systems can do; what follows, with the end of the file,
@@ -22,10 +23,10 @@ const SLOT: usize = 64;
 const BLOCK: usize = 4 * PAGE;
 /// Descriptors of a worker.
 const DESCRIPTORS: usize = 4;
-/// The first worker's tail gets no longer.
+/// The longest tail of the first worker.
 const TAIL: usize = 6 * PAGE;
 
-/// What the workers share.
+/// The parameters that all workers share.
 #[derive(Clone, Debug)]
 pub struct Mix {
     pub path: PathBuf,
@@ -42,7 +43,7 @@ impl Mix {
         self.shared + self.whole
     }
 
-    /// Makes the file; whoever keeps what is returned keeps the first descriptor open.
+    /// Creates the file. Returns the first descriptor, to keep it open.
     pub fn make(&self) -> File {
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
@@ -68,7 +69,7 @@ struct Worker<'a> {
     mix: &'a Mix,
     number: usize,
     random: SmallRng,
-    /// What the file is, as far as it is this worker's.
+    /// The expected content of this worker's bytes.
     bytes: Vec<u8>,
     files: Vec<(File, Mode)>,
     direct: Option<File>,
@@ -281,7 +282,7 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         let (offset, length) = self.pages();
-        // Local file systems want memory at whole blocks.
+        // Local file systems require aligned memory.
         let mut room = vec![0_u8; length + PAGE];
         let skip = room.as_ptr().align_offset(PAGE);
         let buffer = &mut room[skip..skip + length];
@@ -305,7 +306,7 @@ impl<'a> Worker<'a> {
     }
 
     fn reopen(&mut self) {
-        // The first can do everything.
+        // The first descriptor can do everything.
         let which = self.random.random_range(1..DESCRIPTORS);
         let modes = [Mode::Read, Mode::Write, Mode::Both];
         let mode = modes[self.random.random_range(0..modes.len())];
@@ -341,7 +342,7 @@ impl<'a> Worker<'a> {
                 self.keep(offset, &fresh);
             }
             3 if end > fixed => {
-                // A map of what there is of the tail, written and let go.
+                // A map of the current tail, written and dropped.
                 let map = Map::of(&self.files[0].0, end);
                 let offset = self.random.random_range(fixed..end);
                 let length = self.random.random_range(1..=end - offset);

@@ -11,7 +11,7 @@ use op::{Op, Script};
 use state::{Bytes, snapshot};
 use world::{Outcome, World};
 
-/// Both directories, and what is told of a step that they disagree on.
+/// Both directories, and the report of a step on which they disagree.
 pub struct Pair {
     ours: World,
     model: World,
@@ -32,7 +32,7 @@ impl Pair {
         }
     }
 
-    /// Carries a script out on both, and compares after each step.
+    /// Runs a script on both, and compares after each step.
     ///
     /// # Errors
     /// The first difference, in words.
@@ -65,7 +65,7 @@ impl Pair {
         Ok(())
     }
 
-    /// The directories, to be removed.
+    /// The directories, for removal.
     pub fn roots(self) -> [PathBuf; 2] {
         [self.ours.root, self.model.root]
     }
@@ -86,8 +86,8 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, model: &T) -> Resu
 /// Whether two outcomes are the same as far as POSIX says what they are.
 fn agree(ours: &Outcome, model: &Outcome) -> Result<(), String> {
     match (ours, model) {
-        // Where holes begin is each file system's own affair; that what it says is true was looked
-        // at already.
+        // File systems differ in where holes begin; that the reported ones are true was checked
+        // before.
         (Outcome::Hole(_), Outcome::Hole(_)) => Ok(()),
         _ => same("result", ours, model),
     }

@@ -176,8 +176,8 @@ pub enum Moment {
     At { seconds: i64, nanos: i64 },
 }
 
-/// Operations, and after how many of them all bytes are compared, too: comparing reads, and so
-/// changes what is cached.
+/// Operations, and how often all bytes are compared, too: comparing reads them, which changes the
+/// caches.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub ops: Vec<Op>,
@@ -205,8 +205,7 @@ fn slot() -> impl Strategy<Value = usize> {
     prop_oneof![3 => Just(0), 2 => Just(1), 1 => 2..SLOTS]
 }
 
-/// Near the places where something changes: blocks, the bound of small files, cells of the usual
-/// layout.
+/// Near boundaries: of blocks, of small files, of cells of the default layout.
 fn offset() -> impl Strategy<Value = u64> {
     let edge = prop_oneof![
         Just(512u64),
@@ -311,7 +310,7 @@ fn names() -> impl Strategy<Value = Op> {
 }
 
 fn attributes() -> impl Strategy<Value = Op> {
-    // Of a chown to nobody the kernel tells a volume nothing, so that it keeps the set-id bits.
+    // The kernel does not report a chown without a new owner, so the set-id bits stay.
     let id = || (0..2000u32).prop_map(Some);
     let owner = prop_oneof![(id(), Just(None)), (Just(None), id()), (id(), id())];
     let value = proptest::collection::vec(any::<u8>(), 0..60);

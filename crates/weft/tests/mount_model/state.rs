@@ -7,15 +7,15 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Stat, lgetxattr, llistxattr, lstat};
 
-/// Whether the bytes of files are looked at, too.
+/// Whether the bytes of files are compared, too.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bytes {
     All,
     None,
 }
 
-/// What must agree. Not: inode numbers, blocks, sizes of directories, times of last access and
-/// change.
+/// The attributes that must agree. Not: inode numbers, blocks, sizes of directories, times of
+/// access and change.
 #[derive(Clone, PartialEq)]
 pub struct Seen {
     kind: FileType,
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Seen {
     }
 }
 
-/// Bytes for people: how many of which follow each other, the first of them.
+/// Bytes for people: the first runs of equal bytes.
 pub fn runs(bytes: &[u8]) -> String {
     let mut text = format!("{} bytes:", bytes.len());
     let mut at = 0;

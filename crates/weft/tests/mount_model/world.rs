@@ -1,4 +1,4 @@
-//! A directory and what is open of it.
+//! A directory and its open files.
 
 #![allow(unsafe_code)] // maps of files, and truncate(2), which no safe wrapper has
 
@@ -16,18 +16,18 @@ use rustix::io::Errno;
 use super::op::{Moment, Op, OpenFlag, Rename, Room, SLOTS, SetHow};
 use super::state::{Seen, runs};
 
-/// What an operation gave.
+/// The outcome of an operation.
 #[derive(PartialEq)]
 pub enum Outcome {
     Done,
-    /// There was nothing to do it with.
+    /// There was no file to operate on.
     Skipped,
     Count(usize),
     Data(Vec<u8>),
-    /// Where a hole or data begins, which was found to be true.
+    /// Where a hole or data begins, which was verified.
     Hole(u64),
     Refused(Errno),
-    /// What cannot be, whatever the other side says.
+    /// A result that is wrong on any file system.
     Wrong(String),
 }
 
@@ -51,7 +51,7 @@ impl From<Result<(), Errno>> for Outcome {
     }
 }
 
-/// A directory and what is open of it.
+/// A directory and its open files.
 pub struct World {
     pub root: PathBuf,
     slots: [Option<OwnedFd>; SLOTS],
@@ -59,7 +59,7 @@ pub struct World {
     ours: bool,
 }
 
-/// Bytes that tell where they were written.
+/// Bytes that depend on their offset.
 fn pattern(fill: u8, length: usize) -> Vec<u8> {
     (0..length)
         .map(|i| fill.wrapping_add((i % 251) as u8))
@@ -79,12 +79,11 @@ impl World {
         self.root.join(path)
     }
 
-    /// What an open file looks like; also one without a name. Of directories and fifos without a
-    /// name only that they are gone: nobody attaches those, so that a volume forgets them with
-    /// their last name.
+    /// The state of an open file, also an unlinked one. For unlinked directories and fifos only
+    /// that they are gone: they are not attached, so a volume drops them with their last name.
     pub fn open_state(&self, slot: usize, began: i64) -> Option<(Seen, Option<Vec<u8>>)> {
         let stat = self.stat(slot)?;
-        // Its bytes are looked at only where no path leads to them.
+        // Its bytes are compared only if no path leads to them.
         let bytes =
             (stat.st_nlink == 0).then(|| self.read(slot, 0, stat.st_size.cast_unsigned() as usize));
         Some((Seen::of(&stat, began), bytes.and_then(Result::ok)))
@@ -279,8 +278,7 @@ impl World {
         }
     }
 
-    /// Local file systems differ in which kinds they have: the model's zeros are written if it
-    /// cannot clear.
+    /// Local file systems differ in the supported kinds: the model writes zeros if it cannot clear.
     fn allocate(
         &self,
         slot: usize,
@@ -303,7 +301,8 @@ impl World {
         }
         let moves = matches!(kind, Room::Collapse | Room::Insert);
         if moves && !self.ours {
-            // A volume moves nothing, whatever the model could: the kernel's own checks come first.
+            // A volume does not support shifting ranges, even if the model does: the kernel's
+            // checks come first.
             let flags = rustix::fs::fcntl_getfl(file).map_err(Outcome::Refused)?;
             return Ok(Outcome::Refused(match flags & OFlags::RWMODE {
                 _ if length == 0 => Errno::INVAL,
@@ -330,7 +329,7 @@ impl World {
         Ok(Outcome::Done)
     }
 
-    /// Nothing but zeros may lie between where it was asked and the data, and behind the beginning
+    /// There may only be zeros between the requested offset and the data, and after the beginning
     /// of a hole.
     fn seek(&self, slot: usize, offset: u64, hole: bool) -> Result<Outcome, Outcome> {
         let file = self.slot(slot)?;
@@ -365,7 +364,7 @@ impl World {
         )))
     }
 
-    /// All of it, in as many calls as that takes.
+    /// Copies everything, in as many calls as needed.
     fn copy(
         &self,
         (from, at): (usize, u64),
@@ -450,7 +449,7 @@ impl World {
 }
 
 fn open_flags(flags: &[OpenFlag]) -> OFlags {
-    // Who opens a fifo must not wait for its other end.
+    // Opening a fifo must not wait for its other end.
     let always = OFlags::NONBLOCK | OFlags::CLOEXEC;
     flags.iter().fold(always, |all, flag| {
         all | match flag {

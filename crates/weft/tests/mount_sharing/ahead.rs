@@ -1,4 +1,5 @@
-//! Names that a mount makes and removes ahead of the service.
+//! Delegated directories: names that a mount creates and removes before it reports them to the
+//! service.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +20,7 @@ fn calls(mount: &Path, kind: &str) -> u64 {
 }
 
 fn live(m: &Mounted) {
-    // From its second question on the watch is live.
+    // The watch is live from its second request on.
     wait_until("the watch is live", || calls(&m.path, "Watch") > 1);
 }
 
@@ -64,7 +65,7 @@ fn unreported_names_and_removals_are_seen_by_other_mounts_at_once() {
                 assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
             }
         }
-        // Long enough for the directory to be lent again.
+        // Long enough for the directory to be delegated again.
         if round % 4 == 1 {
             std::thread::sleep(Duration::from_millis(2100));
         }
@@ -148,8 +149,8 @@ fn unreported_names_survive_a_restart_of_the_service() {
     assert_eq!(names(&other), expected);
 }
 
-/// Makes files without a pause, so that the directory stays lent, until some time after a bound on
-/// them was set; how many.
+/// Creates files without a pause, so that the directory stays delegated, until some time after a
+/// limit on them was set. Returns how many.
 fn make_beyond_a_bound(m: &Mounted, directory: &Path) -> usize {
     let (stop, made) = (AtomicBool::new(false), AtomicUsize::new(0));
     let lent = calls(&m.path, "Delegate");
@@ -191,7 +192,7 @@ fn a_name_refused_after_its_creation_disappears_and_fails_the_next_sync() {
         let made = make_beyond_a_bound(&m, &directory);
         let opened = fs::File::open(&directory).unwrap();
         let told = opened.sync_all();
-        // Those before the bound are there, as for everybody else; those behind it nowhere.
+        // Names within the limit exist for all clients; names beyond it for none.
         let here = names(&directory);
         let expected: Vec<String> = (0..here.len()).map(|n| format!("f{n:06}")).collect();
         assert_eq!(here, expected);
@@ -203,7 +204,7 @@ fn a_name_refused_after_its_creation_disappears_and_fails_the_next_sync() {
             opened.sync_all().unwrap();
             return;
         }
-        // The directory was not lent just then, so each was refused at once.
+        // The directory was not delegated at that moment, so each was refused at once.
         told.unwrap();
         quota(&m, &["clear", "--user", "0"]);
     }

@@ -16,8 +16,7 @@ fn append(path: &Path, what: &[u8]) {
     file.write_all(what).unwrap();
 }
 
-/// The kernel tells a mount of a close when the program has gone on: the next open comes before the
-/// end of the last.
+/// The kernel reports a close after the program has continued, so the next open arrives first.
 #[test]
 fn an_append_right_after_a_close_goes_to_the_end() {
     let Some(m) = Mounted::new() else { return };
@@ -43,7 +42,7 @@ fn processes_that_open_for_each_append_lose_nothing() {
     for before in [0, 1_000, 20_000] {
         let path = m.file(&format!("log{before}"));
         fs::write(&path, vec![b'o'; before]).unwrap();
-        // Processes of their own, as a shell's are.
+        // Separate processes, as of a shell.
         let script = format!(
             "for p in 1 2 3; do (for i in $(seq {RECORDS}); do printf '%d.%07d\\n' $p $i >> log{before}; done) & done; wait"
         );
@@ -66,7 +65,7 @@ fn processes_that_open_for_each_append_lose_nothing() {
     }
 }
 
-/// A cut takes back where the next append goes, for small files as for those in cells.
+/// A truncate moves the offset of the next append back, for small files and for those with cells.
 #[test]
 fn an_append_after_a_truncate_goes_to_the_new_end() {
     let Some(m) = Mounted::new() else { return };
@@ -90,7 +89,7 @@ fn an_append_after_a_truncate_goes_to_the_new_end() {
     }
 }
 
-/// Nor does a close remember what was written behind the cut, when a small file moves to its cells.
+/// A close does not restore bytes beyond a truncation, when a small file moves to its cells.
 #[test]
 fn closing_a_truncated_file_does_not_extend_it_again() {
     let Some(m) = Mounted::new() else { return };
@@ -104,7 +103,7 @@ fn closing_a_truncated_file_does_not_extend_it_again() {
     drop(file);
     let mut expected = vec![0; 10];
     expected.extend_from_slice(&[b'o'; 90]);
-    // A close is not waited for.
+    // Close does not wait.
     for _ in 0..20 {
         for path in [&path, &other.join("f")] {
             assert_eq!(fs::metadata(path).unwrap().len(), 100);
@@ -114,7 +113,7 @@ fn closing_a_truncated_file_does_not_extend_it_again() {
     }
 }
 
-/// Room that one mount makes cuts nothing off that the other writes, which it may not know of yet.
+/// Preallocation by one mount does not truncate unseen writes of the other.
 #[test]
 fn preallocation_beside_a_writer_loses_nothing() {
     let Some(m) = Mounted::new() else { return };
@@ -149,7 +148,7 @@ fn preallocation_beside_a_writer_loses_nothing() {
     }
 }
 
-/// What others open and close meanwhile changes nothing for who appends.
+/// Opens and closes by others do not affect an appending process.
 #[test]
 fn opens_beside_an_append_lose_nothing() {
     let Some(m) = Mounted::new() else { return };
@@ -175,7 +174,7 @@ fn opens_beside_an_append_lose_nothing() {
     }
 }
 
-/// Each append comes back whole from one place, whoever appends beside it.
+/// Each append is contiguous, also with concurrent appends.
 #[test]
 fn appends_of_two_mounts_are_each_in_one_piece() {
     const PIECE: usize = 1_000_000;
@@ -211,8 +210,7 @@ fn appends_of_two_mounts_are_each_in_one_piece() {
     assert_eq!(counts, [0, EACH, EACH, EACH, EACH]);
 }
 
-/// One mount writes; on another a descriptor stays open while others open and close the file beside
-/// it.
+/// One mount writes; on another a descriptor stays open while others open and close the file.
 #[test]
 fn a_growing_file_never_seems_to_shrink_for_readers_elsewhere() {
     let Some(m) = Mounted::new() else { return };
@@ -245,8 +243,7 @@ fn a_growing_file_never_seems_to_shrink_for_readers_elsewhere() {
             known = size;
             let read = file.read_at(&mut buffer, 0).unwrap();
             assert!(read >= known, "{read} bytes of {known}");
-            // What is on its way to another server may still be missing: zeros, as of any write
-            // that has not ended.
+            // Data on its way to another server may still be zeros, as for any write in progress.
             known = read;
             let last = file
                 .read_at(&mut buffer[..1000], known as u64 - 1000)

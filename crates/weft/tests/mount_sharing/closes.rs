@@ -1,4 +1,4 @@
-//! Locks end with the close of what holds them: when `close` has returned they are gone.
+//! Locks are released by the close of their descriptor: when `close` has returned, they are gone.
 
 use std::fs;
 

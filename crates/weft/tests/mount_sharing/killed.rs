@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use super::{hear, holder, open, try_bytes};
 use crate::mount_support::{Mounted, kill};
 
-/// The service waits 20 seconds for a client to come back.
+/// The service waits 20 seconds for a client to reconnect.
 const GRACE: Duration = Duration::from_secs(20);
-/// It counts from when it last heard of the client, which may be before the client's end.
+/// It counts from the client's last message, which may be before its end.
 const SILENT: Duration = Duration::from_secs(5);
 
 #[test]
@@ -28,7 +28,7 @@ fn locks_of_a_killed_mount_are_released() {
     assert_eq!(try_whole(), Err(Errno::AGAIN));
     let start = Instant::now();
     kill(m.process());
-    // Who waits is given the lock; who only tries gets it from then on.
+    // A waiting process gets the lock then; one that only tries gets it from then on.
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
             let there = open(&other.join("g"));
@@ -41,7 +41,7 @@ fn locks_of_a_killed_mount_are_released() {
         }
         let (bytes, whole) = (start.elapsed(), waits.join().unwrap());
         println!("bytes are free after {bytes:?}, the file after {whole:?}");
-        // Not before: it might come back, and think that it has them.
+        // Not earlier: the client could reconnect and still hold them.
         let early = bytes.min(whole);
         assert!(early + SILENT > GRACE, "{early:?}");
         assert!(whole < 3 * GRACE, "{whole:?}");

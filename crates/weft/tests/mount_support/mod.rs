@@ -1,4 +1,4 @@
-//! A volume of this machine under a temporary path.
+//! A mounted volume in a temporary folder.
 
 #![allow(dead_code)] // each test file uses its own part
 
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A running volume and where it is mounted.
+/// A running volume and its mount point.
 pub struct Mounted {
-    /// Where it is mounted.
+    /// The mount point.
     pub path: PathBuf,
     /// Its folder.
     pub volume: PathBuf,
     folder: TempDir,
 }
 
-/// Whether this machine can mount at all; says why not.
+/// Whether this machine can mount at all; prints why not.
 pub fn possible() -> bool {
     if !Path::new("/dev/fuse").exists() {
         println!("SKIPPED: there is no /dev/fuse here");
@@ -49,7 +49,7 @@ pub fn weft_ok(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs a shell script in a directory; what it prints.
+/// Runs a shell script in a directory. Returns its output.
 pub fn sh(directory: &Path, script: &str) -> String {
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", script])
@@ -70,7 +70,7 @@ fn text(path: &Path) -> &str {
 }
 
 impl Mounted {
-    /// Starts a volume of two servers and mounts it; `None` if that cannot be here.
+    /// Starts a volume of two servers and mounts it; `None` if this machine cannot mount.
     pub fn new() -> Option<Mounted> {
         Mounted::with_options("")
     }
@@ -79,7 +79,7 @@ impl Mounted {
         Mounted::of_capacity("", options)
     }
 
-    /// Of a volume whose servers have so much room each; empty: as much as there is.
+    /// As [`Mounted::new`], with servers of this capacity; empty: no limit.
     pub fn of_capacity(capacity: &str, options: &str) -> Option<Mounted> {
         if !possible() {
             return None;
@@ -130,7 +130,7 @@ impl Mounted {
         path
     }
 
-    /// A directory beside, on the machine's own disk.
+    /// A directory beside the volume, on the local disk.
     pub fn beside(&self, name: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::create_dir_all(&path).unwrap();
@@ -152,7 +152,7 @@ impl Mounted {
             .unwrap()
     }
 
-    /// The volume's own processes: the service, then the servers.
+    /// The processes of the volume: the service, then the servers.
     pub fn nodes(&self) -> Vec<i32> {
         let needle = self.volume.join("weft.toml");
         let needle = needle.to_str().unwrap();
@@ -171,7 +171,7 @@ pub fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
-    // Nobody may have asked for its result yet.
+    // Its exit status may not have been collected yet.
     let gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
     wait_until("the process has ended", gone);
 }

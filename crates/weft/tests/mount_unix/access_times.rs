@@ -9,7 +9,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
 use crate::mount_support::{Mounted, sh, wait_until};
 
-/// A local file system; it goes with this.
+/// A local file system, unmounted on drop.
 struct Plain(PathBuf);
 
 impl Plain {
@@ -40,7 +40,7 @@ fn times(m: &Metadata) -> [(i64, i64); 3] {
     ]
 }
 
-/// Does something in a directory; which times of these names in it that has changed.
+/// Runs a script in a directory. Returns which times of these names it changed.
 fn changed(tree: &Path, names: &[&str], script: &str) -> String {
     std::thread::sleep(Duration::from_millis(20));
     let look = || -> Vec<_> {
@@ -108,7 +108,7 @@ fn access_times_follow_the_options_of_a_mount_as_on_a_local_file_system() {
         } else {
             &writes
         };
-        // Of a link that it knows the kernel tells nobody that it was followed.
+        // The kernel does not report that it followed a cached link.
         let names: &[&str] = if options.contains(MountFlags::STRICTATIME) {
             &["f", "d"]
         } else {
@@ -141,7 +141,7 @@ fn access_times_survive_an_unmount_and_are_seen_elsewhere() {
     for (before, after) in before.iter().zip(&after) {
         assert!(before[0] < after[0] && before[1..] == after[1..]);
     }
-    // A mount that has not asked before.
+    // A mount without cached attributes.
     let other = m.further("other", "noatime");
     wait_until("another mount sees it", || look(&other) == after);
     sh(&m.path, "touch -a -d @1000000000 d/f");

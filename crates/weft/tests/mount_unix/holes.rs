@@ -1,4 +1,4 @@
-//! Where a file has data and where holes, to the block, whatever has made it what it is; beside a
+//! Data and holes of a file, exact to the block, for every way of making them; compared with a
 //! local file system.
 
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ fn data(file: &File) -> Vec<(u64, u64)> {
     }
 }
 
-/// What a file is made of: for each of its blocks whether it has data, and its size.
+/// A model of a file: its size, and for each block whether it has data.
 struct Model {
     blocks: Vec<bool>,
     size: u64,
@@ -66,7 +66,7 @@ impl Model {
     }
 }
 
-/// A generator that is the same everywhere.
+/// A portable random generator.
 struct Random(u64);
 
 impl Random {
@@ -79,7 +79,8 @@ impl Random {
     }
 }
 
-/// Changes a file so many times, within so many blocks; after each it is looked at, also anew.
+/// Changes a file so many times, within so many blocks, and compares it after each change, also
+/// with a new descriptor.
 fn change(path: &Path, seed: u64, blocks: u64, steps: u32) {
     let file = File::options()
         .read(true)
@@ -100,7 +101,7 @@ fn change(path: &Path, seed: u64, blocks: u64, steps: u32) {
         let what = random.below(6);
         match what {
             0 | 1 => {
-                // Its first byte makes each block other than a hole, wherever it is cut.
+                // Its first byte makes each block data, wherever it is truncated.
                 let length = length - random.below(BLOCK - 1);
                 file.write_all_at(&vec![b'x'; length as usize], start)
                     .unwrap();
@@ -133,8 +134,7 @@ fn change(path: &Path, seed: u64, blocks: u64, steps: u32) {
 #[test]
 fn holes_are_exact_to_the_block_for_every_way_of_making_them() {
     let Some(m) = Mounted::new() else { return };
-    // Small ones that lie with their metadata, those that have just grown out of it, and large
-    // ones.
+    // Small files stored with their metadata, files that have just outgrown it, and large ones.
     for (blocks, seeds) in [(3, 0..12), (8, 12..24), (200, 24..32)] {
         for seed in seeds {
             change(&m.file(&format!("f{seed}")), seed, blocks, 40);
@@ -146,8 +146,7 @@ fn holes_are_exact_to_the_block_for_every_way_of_making_them() {
 fn holes_match_those_of_a_local_file_system() {
     let Some(m) = Mounted::new() else { return };
     let plain = m.beside("plain");
-    // What programs take for the size of a block they find by trying: it must be the same wherever
-    // they look.
+    // Programs determine the block size by probing: it must be the same everywhere.
     for tree in [&m.path, &plain] {
         let file = fs::File::create(tree.join("tried")).unwrap();
         for place in (1..8).map(|n| n * BLOCK) {

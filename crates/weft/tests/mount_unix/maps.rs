@@ -1,4 +1,4 @@
-//! Private maps: what a program writes there is its own.
+//! Private maps: writes to them stay private.
 
 #![allow(unsafe_code)] // maps of files
 
@@ -37,8 +37,8 @@ impl Private {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: `length` bytes were mapped, nobody cuts the file, and the map is this value's
-        // alone.
+        // SAFETY: `length` bytes were mapped, the file is not truncated, and only this value has
+        // the map.
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.length) }
     }
 
@@ -68,7 +68,7 @@ fn stay_private(options: &str) {
         let mut expected: Vec<u8> = (0..pages * PAGE).map(|i| (i * 7 % 251) as u8).collect();
         fs::write(&path, &expected).unwrap();
         let before = fs::metadata(&path).unwrap();
-        // Who may only read the file may write the map.
+        // A read-only descriptor allows writes to the map.
         let file = File::open(&path).unwrap();
         let (mut one, mut two) = (
             Private::of(&file, expected.len()),
@@ -89,8 +89,8 @@ fn stay_private(options: &str) {
         mine[10..20].fill(b'x');
         mine[(pages - 1) * PAGE..].fill(b'y');
         assert!(one.bytes() == mine, "{name}");
-        // Of pages that were written in the map, whatever is written to the file shows nothing; of
-        // others POSIX does not say.
+        // Pages that were written in the map do not show writes to the file; for others POSIX
+        // leaves it open.
         let writer = File::options().write(true).open(&path).unwrap();
         writer.write_all_at(&vec![b'z'; expected.len()], 0).unwrap();
         writer.sync_all().unwrap();
@@ -107,7 +107,7 @@ fn stay_private(options: &str) {
             fs::read(&path).unwrap() == expected,
             "{name}: the end of the map wrote it"
         );
-        // What is mapped from now on is what is there now.
+        // A new map shows the current content.
         let file = File::open(&path).unwrap();
         assert!(
             Private::of(&file, expected.len()).bytes() == expected,

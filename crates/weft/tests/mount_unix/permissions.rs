@@ -12,7 +12,7 @@ use crate::mount_support::{Mounted, sh, wait_until};
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// What an entry of a list is about: the tag, and the id where it has one.
+/// The subject of an entry: the tag, and the id if it has one.
 #[derive(Clone, Copy)]
 enum To {
     Owner,
@@ -52,8 +52,8 @@ fn get(path: &Path, name: &str) -> Vec<u8> {
     value[..length].to_vec()
 }
 
-/// Whether a user, of a group of the same number and of these others, can do what a script says in
-/// a directory. Whatever goes wrong otherwise fails the test.
+/// Whether a user, in a group of the same number and these others, can run a script in a directory.
+/// Other failures fail the test.
 fn may(directory: &Path, user: u32, groups: &[u32], script: &str) -> bool {
     let user = user.to_string();
     let mut command = Command::new("setpriv");
@@ -105,7 +105,7 @@ fn a_list_grants_and_denies_on_every_mount() {
     set(&m.file("f"), ACCESS, &entries);
     let mode = |directory: &Path| fs::metadata(directory.join("f")).unwrap().mode() & 0o777;
     for directory in [&m.path, &other] {
-        // The mask is what the group's bits show.
+        // The group's bits show the mask.
         wait_until("the list is there", || {
             get(&directory.join("f"), ACCESS) == list(&entries) && mode(directory) == 0o664
         });
@@ -126,7 +126,7 @@ fn a_list_grants_and_denies_on_every_mount() {
             "of the owning group, not of the others"
         );
     }
-    // The mask bounds what the list grants, but for the owner and the others.
+    // The mask limits the list, except for the owner and others.
     fs::set_permissions(other.join("f"), Permissions::from_mode(0o604)).unwrap();
     for directory in [&other, &m.path] {
         wait_until("the mask is there", || mode(directory) == 0o604);
@@ -149,7 +149,7 @@ fn new_entries_inherit_the_default_access_list() {
         (To::Other, 0),
     ];
     set(&directory, DEFAULT, &entries);
-    // It is for what is made there: the directory itself stays everybody's.
+    // It applies to new entries: the directory itself stays accessible to all.
     assert!(may(&m.path, 1001, &[], "ls d"));
     sh(
         &directory,
@@ -157,7 +157,7 @@ fn new_entries_inherit_the_default_access_list() {
     );
     assert_eq!(get(&directory.join("sub/below"), DEFAULT), list(&entries));
     assert_eq!(get(&directory.join("sub/below"), ACCESS), list(&entries));
-    // Made with 0666: nobody may execute it, and the umask counts for nothing.
+    // Created with 0666: it is not executable, and the umask does not apply.
     let mut file = entries;
     (file[0].1, file[3].1) = (6, 6);
     assert_eq!(get(&directory.join("sub/f"), ACCESS), list(&file));
@@ -188,7 +188,7 @@ fn supplementary_groups_grant_their_rights_and_no_others() {
         chown(path, None, Some(3000)).unwrap();
     }
     for directory in [m.path.clone(), m.further("other", "strict")] {
-        // Both ways, twice: what is known of one process says nothing about the next.
+        // Both cases, twice: the result for one process must not affect the next.
         for round in 0..2 {
             let make =
                 format!("echo text > d/made-{round} && mv d/made-{round} d/moved && rm d/moved");
@@ -232,7 +232,7 @@ fn views_and_checkpoints_follow_the_permissions_of_their_file() {
         }
         assert!(!may(directory, 1000, &[], "cat .weft/views/roots/cell=0"));
     }
-    // Written so a file loses its bits as it does written by its name.
+    // A write through a view clears set-id bits, like a write by name.
     fs::set_permissions(m.file("f"), Permissions::from_mode(0o6777)).unwrap();
     assert!(may(
         &m.path,

@@ -1,11 +1,11 @@
-//! A read-only mount, against everything that changes anything.
+//! A read-only mount against all operations that change something.
 
 use std::fs;
 use std::path::Path;
 
 use crate::mount_support::{Mounted, sh, wait_until};
 
-/// All that a tree is: names, kinds, modes, owners, links, sizes, times, attributes of its own,
+/// The complete state of a tree: names, kinds, modes, owners, links, sizes, times, user attributes,
 /// access lists, layouts and bytes.
 fn whole(tree: &Path) -> String {
     sh(
@@ -19,7 +19,7 @@ fn whole(tree: &Path) -> String {
 
 #[test]
 fn a_read_only_mount_changes_nothing() {
-    // What is read here to compare it must not count as an access.
+    // Reads for the comparison must not count as accesses.
     let Some(m) = Mounted::with_options("noatime") else {
         return;
     };
@@ -29,7 +29,7 @@ fn a_read_only_mount_changes_nothing() {
          setfattr -n user.colour -v blue f; sync",
     );
     let other = m.further("other", "ro");
-    // When all that it was has come to rest.
+    // Once pending changes have settled.
     let before = whole(&m.path);
     assert!(
         before.contains("user.colour") && before.contains("cells=2"),
@@ -77,7 +77,7 @@ fn a_read_only_mount_changes_nothing() {
         let said = sh(&other, &format!("export LC_ALL=C; ! {{ {script}; }} 2>&1"));
         assert!(said.contains("Read-only file system"), "{script}: {said}");
     }
-    // Nor do those change anything who look, lock and ask for more than they may.
+    // Reading, locking and denied requests change nothing either.
     sh(
         &other,
         "cat f large link > /dev/null; ls -laR . > /dev/null; flock -s f true; cat .weft/views/large/cell=1 > /dev/null; \
@@ -86,7 +86,7 @@ fn a_read_only_mount_changes_nothing() {
     sh(&other, "for i in 1 2 3; do cat large > /dev/null; done");
     assert_eq!(whole(&other), before);
     assert_eq!(whole(&m.path), before);
-    // What others change it shows.
+    // It shows changes by others.
     sh(&m.path, "echo more >> f; mkdir new");
     wait_until("it shows what others change", || {
         fs::read(other.join("f")).unwrap() == b"x\nmore\n" && other.join("new").is_dir()

@@ -1,5 +1,5 @@
-//! A mount becomes read-only, and writable again, and otherwise what its options say, while it is
-//! used: by mount(8) with its helper, by the system call alone, and by the command.
+//! Changes of the options of a mount in use, such as read-only and back: by mount(8) with its
+//! helper, by the system call alone, and by the command.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn a_remount_makes_a_mount_read_only_and_writable_again() {
     m.unmount();
     let (volume, path) = (m.volume.display(), m.path.display());
     let plain = m.beside("plain").display().to_string();
-    // What is there is not made again, nothing new is made, devices and programs are used as
+    // Existing names are reported as such, nothing is created, and devices and programs work as
     // before.
     let act = "act() { ( cd $1; export LC_ALL=C; mknod node c 1 3; mkdir directory; touch target; ln -s target link; touch new; \
                echo x > node; echo x >> node; echo x > target; rm target; cat text; ./ls -d .; ) 2>&1 || true; }";

@@ -11,7 +11,7 @@ const MODES: [u32; 9] = [
     0o6666, 0o6676, 0o6766, 0o6777, 0o2666, 0o2676, 0o2766, 0o2777, 0o4777,
 ];
 
-/// What is done to each file, as Python.
+/// The operations on each file, as Python.
 const WAYS: [(&str, &str); 9] = [
     ("write", "os.write(os.open(f, os.O_WRONLY), b'x')"),
     (
@@ -39,7 +39,7 @@ const WAYS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Who does it: user, group, further groups.
+/// The acting users: user, group, supplementary groups.
 const USERS: [(u32, u32, &[u32]); 4] = [
     (0, 0, &[]),
     (1000, 1000, &[]),

@@ -1,4 +1,4 @@
-//! Sockets with a name on a mount: the kernel connects who meets there.
+//! Named sockets on a mount: the kernel connects their programs.
 
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -37,7 +37,7 @@ fn programs_connect_by_a_socket_until_its_name_is_removed() {
     stream.read_to_end(&mut heard).unwrap();
     answers.join().unwrap();
     assert!(heard.iter().rev().eq(&sent));
-    // The name stays, and nobody listens any more.
+    // The name stays, but no process listens.
     let error = UnixStream::connect(&name).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     fs::remove_file(&name).unwrap();

@@ -1,4 +1,4 @@
-//! How a mount comes and goes: by mount(8) and a table as /etc/fstab is one, and in the foreground.
+//! Starts and ends of mounts: by mount(8) and a table like /etc/fstab, and in the foreground.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -11,8 +11,8 @@ use weft_mount::fuse;
 
 use crate::mount_support::{Mounted, wait_until, weft_ok};
 
-/// A mount table of its own, in which mount(8) finds a helper of ours where it looks for helpers:
-/// nothing on the machine changes.
+/// Runs a script in a private mount namespace in which mount(8) finds our helper: nothing on the
+/// machine changes.
 pub fn in_a_world_with_the_helper(m: &Mounted, script: &str) -> Option<String> {
     let helpers = m.beside("sbin");
     for name in ["mount.fuse.weft", "mount.weft"] {
@@ -31,7 +31,7 @@ pub fn in_a_world_with_the_helper(m: &Mounted, script: &str) -> Option<String> {
         println!("SKIPPED: no mount(8) that can be given a helper here: {can:?}");
         return None;
     }
-    // Copies of other tests' mounts would keep those alive.
+    // Copies of other tests' mounts would keep those busy.
     let script = format!(
         "awk '$3 == \"fuse.weft\" {{ print $2 }}' /proc/self/mounts | xargs -r -n 1 umount -l\n\
          mount --bind {} /sbin\n{script}",
@@ -66,7 +66,7 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
     );
     fs::write(&table, lines).unwrap();
     let table = table.display();
-    // Whatever happens, nothing stays mounted where nobody else sees it.
+    // Nothing must stay mounted in the namespace.
     let script = format!(
         "trap 'umount -l {one} {two} 2>/dev/null || true' EXIT\n\
          mount -a -T {table} -t fuse.weft\n\
@@ -98,7 +98,7 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
     let Some(words) = in_a_world_with_the_helper(&m, &script) else {
         return;
     };
-    // As mount(8) says nothing where all is well, its helper does not.
+    // Like mount(8), its helper prints nothing on success.
     let words: Vec<&str> = words.lines().collect();
     let expected = [
         "by-folder",
@@ -157,7 +157,7 @@ fn a_foreground_mount_ends_by_a_signal_after_reporting_all_writes() {
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "{text}");
         assert_eq!(weft_ok(&["--volume", volume, "cat", "/f"]), text);
     }
-    // Whoever unmounts ends it, too.
+    // An unmount ends it, too.
     let mut child = foreground(&m, &path);
     weft_ok(&["unmount", path.to_str().unwrap()]);
     assert_eq!(ends(&mut child).code(), Some(0));

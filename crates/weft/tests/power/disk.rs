@@ -1,5 +1,5 @@
-//! A disk with a cache that forgets: what was written since the last flush is lost, kept or torn
-//! when the power is cut.
+//! A disk with a volatile cache: writes since the last flush are lost, kept or torn when the power
+//! fails.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,10 +12,10 @@ use rand::rngs::SmallRng;
 
 /// What a disk writes as a whole or not at all.
 const SECTOR: usize = 512;
-/// More than this does not wait for a flush: a cache may write down what it likes, when it likes.
+/// The cache holds no more than this: beyond it, writes reach the medium without a flush.
 const CACHE: usize = 256 << 20;
 
-/// Two files of one size: what is on the medium, and what the disk says it has.
+/// Two files of equal size: the medium, and the content including the cache.
 pub struct Disk(Mutex<State>);
 
 struct State {
@@ -26,11 +26,11 @@ struct State {
     waiting: Vec<(u64, Vec<u8>)>,
     waiting_bytes: usize,
     on: bool,
-    /// A flush does nothing but say that it was done.
+    /// Flushes report success without doing anything.
     lies: bool,
 }
 
-/// What a cut did to writes that waited.
+/// What a power failure did to cached writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cut {
     pub lost: usize,
@@ -118,8 +118,8 @@ impl Disk {
         state.write_down(count)
     }
 
-    /// Cuts the power: nothing works until [`Disk::power_on`], and of what waited this remains:
-    /// nothing; a beginning, its last write torn; any of the writes; any of their sectors.
+    /// Cuts the power: nothing works until [`Disk::power_on`]. Of the cached writes remain, at
+    /// random: none; a prefix with its last write torn; any of the writes; any of their sectors.
     pub fn cut(&self, random: &mut SmallRng) -> io::Result<Cut> {
         let mut state = self.0.lock().unwrap();
         state.on = false;

@@ -56,7 +56,7 @@ fn serve(mut kernel: &File, disk: &Disk) {
         let mut head = Vec::with_capacity(16);
         put(&mut head, &[16 + body.len() as u32, error.cast_unsigned()]);
         head.extend(unique.to_le_bytes());
-        // The request was interrupted, or the mount has ended: nobody waits for the answer.
+        // The request was interrupted, or the mount has ended: no reply is expected.
         let _ = kernel.write_vectored(&[IoSlice::new(&head), IoSlice::new(&body)]);
     }
 }

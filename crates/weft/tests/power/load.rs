@@ -1,4 +1,4 @@
-//! What is written while the power is on, and what must be there afterwards.
+//! The load while the power is on, and what must exist afterwards.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ struct Event {
     version: u64,
 }
 
-/// One writer's records in order: it writes the next when the last was answered.
+/// The records of a writer in order: it writes the next when the last was acknowledged.
 #[derive(Clone, Debug, Default)]
 struct Written {
     events: Vec<Event>,
@@ -25,7 +25,7 @@ struct Written {
     synced: usize,
 }
 
-/// What was written and answered between two cuts.
+/// What was written and acknowledged between two power failures.
 #[derive(Default)]
 pub struct Manifest {
     writers: HashMap<u64, Written>,
@@ -38,7 +38,7 @@ impl Manifest {
         self.writers.values().map(|w| w.synced).sum()
     }
 
-    /// Counts another's, too.
+    /// Adds the counts of another manifest.
     pub fn add(&mut self, other: &Manifest) {
         for (writer, more) in &other.writers {
             self.writers.entry(*writer).or_default().synced += more.synced;
@@ -100,12 +100,12 @@ pub async fn sync_now_and_then(file: File, manifest: Arc<Mutex<Manifest>>) {
     }
 }
 
-/// What was found in each slot after the last cut.
+/// What was found in each slot after the last power failure.
 #[derive(Default)]
 pub struct Base(HashMap<(u64, u64), Bytes>);
 
 impl Base {
-    /// Compares a volume after a cut with what was written since the one before.
+    /// Compares a volume after a power failure with the writes since the previous one.
     pub async fn verify(&mut self, volume: &Volume, manifest: &Manifest) -> Result<(), String> {
         let file = volume
             .attach("/file", Access::read())
@@ -135,7 +135,7 @@ impl Base {
 
     fn judge(&self, writer: u64, written: &Written, found: &[Bytes]) -> Result<(), String> {
         let nothing = Bytes::new();
-        // The event whose record each slot holds; `None`: what was there before.
+        // The event whose record each slot holds; `None`: the content before the load.
         let mut newest: Vec<Option<Option<usize>>> = vec![None; found.len()];
         for (slot, data) in (0_u64..).zip(found) {
             let base = self.0.get(&(writer, slot)).unwrap_or(&nothing);
@@ -146,7 +146,7 @@ impl Base {
             newest[slot as usize] = match here {
                 Some(event) => Some(Some(event)),
                 None if is(data, base) => Some(None),
-                // A write that was not answered may have happened in part.
+                // A write that was not acknowledged may have happened partially.
                 None => {
                     let open = written
                         .events
@@ -179,7 +179,7 @@ impl Base {
         let mut latest: HashMap<u64, usize> = HashMap::new();
         latest.extend((0..must.min(written.events.len())).map(|i| (written.events[i].slot, i)));
         for (slot, event) in latest {
-            // A record that is there in part only is younger than any that must be there.
+            // A partial record is newer than all that must exist.
             let Some(here) = newest[slot as usize] else {
                 continue;
             };
@@ -200,7 +200,7 @@ impl Base {
     }
 }
 
-/// Whether these are the bytes of before: at first there were none.
+/// Whether the data equals the content before the load, which is empty at first.
 fn is(data: &[u8], base: &[u8]) -> bool {
     if base.is_empty() {
         data.iter().all(|b| *b == 0)

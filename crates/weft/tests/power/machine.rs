@@ -17,7 +17,7 @@ use super::fuse;
 
 const BYTES: u64 = 3 << 30;
 const SERVERS: &str = "2";
-/// What every step may take on a machine that does other things, too.
+/// The timeout of each step, on a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
 
 pub struct Machine {
@@ -30,7 +30,7 @@ pub struct Machine {
     boots: u32,
 }
 
-/// Whether it can be had here; says why not.
+/// Whether this machine supports it; prints why not.
 fn possible() -> bool {
     let missing = |what: &&&str| !Path::new(what).exists();
     let needed = [
@@ -64,7 +64,7 @@ fn told(what: &str, output: &Output) -> Result<String, String> {
     Err(format!("{what}: {}: {out}{errors}", output.status))
 }
 
-/// Tries until it is done.
+/// Retries until it succeeds.
 fn at_last(what: &str, mut step: impl FnMut() -> Result<(), String>) {
     let deadline = Instant::now() + LIMIT;
     while let Err(error) = step() {
@@ -111,7 +111,7 @@ impl Machine {
         &self.disk
     }
 
-    /// Everything that was written is flushed.
+    /// Flushes everything.
     pub fn settle(&self) {
         run("sync", &["-f", self.volume.to_str().unwrap()]).unwrap();
     }
@@ -133,7 +133,7 @@ impl Machine {
         run("mount", &["-t", "ext4", device, &self.path("mnt")]).map(drop)
     }
 
-    /// Starts the volume, in a boot of its own.
+    /// Starts the volume, with a new boot id.
     pub fn up(&mut self) -> Result<(), String> {
         if self.device.is_none() {
             self.attach()?;
@@ -165,7 +165,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Looks at the whole volume as its administrator would.
+    /// Checks the whole volume as an administrator would.
     pub fn check(&self) -> Result<(), String> {
         run(
             env!("CARGO_BIN_EXE_weft"),
@@ -174,7 +174,7 @@ impl Machine {
         .map(drop)
     }
 
-    /// Cuts the power. The device is gone, and nobody runs any more.
+    /// Cuts the power. The device is gone, and no process runs.
     pub fn cut(&mut self, random: &mut SmallRng) -> Cut {
         let cut = self.disk.cut(random).unwrap();
         self.stop();
@@ -208,7 +208,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The logs say why.
+            // The logs show the reason.
             for node in ["meta", "server-0", "server-1"] {
                 let log = self.volume.join(format!("log/{node}.log"));
                 let text = fs::read_to_string(log).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Power loss: a whole volume of real processes on a file system on a disk that forgets what was
-//! not flushed.
+//! Power loss: a whole volume of real processes on a file system on a disk that loses what was not
+//! flushed.
 //!
 //! `disk.rs` is the disk, `fuse.rs` shows it to the kernel as a file; a loop device makes it a
 //! block device, ext4 lies on that, and flushes come to the disk as they would to a real one. The
@@ -46,7 +46,7 @@ async fn prepare(machine: &Machine) {
     volume.attach("/file", access).await.unwrap();
 }
 
-/// Load until the power is cut at some moment of it.
+/// Runs the load until the power is cut at a random moment.
 async fn run_until_cut(
     machine: &mut Machine,
     random: &mut SmallRng,
@@ -106,7 +106,7 @@ async fn synced_writes_survive_power_loss() {
     println!(
         "{rounds} cuts: {synced} records synced before one, {names} names, {lost} writes of the disk lost or torn"
     );
-    // Few cuts may all fall just behind a flush.
+    // A few power failures may all come right after a flush.
     assert!(
         synced > 50 && names > 5 && (lost > 0 || rounds < 10),
         "the load was too thin to show anything"

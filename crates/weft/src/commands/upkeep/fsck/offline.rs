@@ -39,8 +39,8 @@ pub(super) struct Offline {
 }
 
 impl Offline {
-    /// Takes the locks of all nodes and starts them with a temporary key. A store that does not open is
-    /// examined, and with `repair` repaired.
+    /// Takes the locks of all nodes and starts them with a temporary key. A store that does not
+    /// open is examined, and with `repair` repaired.
     pub(super) async fn open(dir: &Path, repair: bool) -> Result<Offline> {
         let config = Config::read(dir)?;
         let id = volume_config::volume_id(&config.key()?);
@@ -249,8 +249,8 @@ fn tables(folder: &Path, server: Option<u32>) -> Result<Vec<Row>> {
     Ok(bad.iter().map(row).collect())
 }
 
-/// Checks whether an engine's journal lost entries that were on stable storage. With `repair` they are
-/// dropped, together with all later ones if a log still has those.
+/// Checks whether an engine's journal lost entries that were on stable storage. With `repair` they
+/// are dropped, together with all later ones if a log still has those.
 fn journal(
     folder: &Path,
     server: Option<u32>,
