@@ -9,8 +9,9 @@
 
 mod disk;
 mod doubt;
+mod frame;
 mod index;
-mod log;
+mod item;
 mod ranges;
 #[cfg(test)]
 mod tests;
@@ -22,16 +23,14 @@ use crate::pool::BLOCK;
 
 pub(crate) use disk::{DISK_PREFIX, DiskRecord, LabelRecord};
 pub(crate) use doubt::{AbsentRecord, DoubtRecord, TouchedRecord, TrustRecord};
+pub(crate) use frame::{BODY_MAX, BODY_SOFT, FRAME_BYTES, FRAME_VERSION, FrameRecord, Header};
 pub use index::INDEX_SPACES;
 pub(crate) use index::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkEntry, ForkRecord,
     HistoryRecord, META, NoteRecord, ReachedRecord, RunningRecord, STORE_KEY,
     ServicePositionRecord, StoreRecord,
 };
-pub(crate) use log::{
-    BODY_MAX, BODY_SOFT, FRAME_BYTES, FRAME_VERSION, FrameRecord, Header, ItemRecord, decode_body,
-    new_body, rows,
-};
+pub(crate) use item::{ItemRecord, decode_body, new_body, rows};
 pub(crate) use ranges::Ranges;
 
 /// Version of every record that has no other.
