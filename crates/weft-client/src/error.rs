@@ -1,10 +1,13 @@
+//! The errors of a client.
+
 use thiserror::Error;
 use weft_layout::array::ArrayError;
 use weft_layout::{MapError, PatternError, ViewError};
 use weft_net::{CallError, ConnectError};
 use weft_proto::{Code, ConvertError, Retry, text};
 
-/// What can go wrong in a client, closed: every door maps each of these to its own errors.
+/// What can go wrong in a client, closed: every interface maps each of them to an error of its
+/// kind.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A server or the metadata service refused or failed.

@@ -23,17 +23,19 @@
 //! 3. A lost server ends the call with a typed error; the next call looks for the server again.
 //!    Reads are repeated once by themselves, writes never: they end in [`Error::MayHaveHappened`].
 //!
-//! Rooms, lowest first; each imports only from those above it:
+//! The modules, lowest first; each imports only from those above it:
 //!
-//! | room | what |
+//! | module | what |
 //! | --- | --- |
-//! | `session` | what this client holds and owes: attachments, locks, names changed ahead, unsynced writes |
-//! | `volume` | the links, and what a new connection is told |
-//! | `names`, `upkeep` | names and attributes; disks, scrub and space |
-//! | `file` | an attached file |
-//! | `io` | bytes through views |
-//! | `collective`, `fsck` | requests of a group; the check of a whole volume |
-//! | `operation` | asynchronous operations |
+//! | `limits.rs`, `error.rs` | timeouts and bounds; what can go wrong |
+//! | `session/` | state to assert or report again: attachments, locks, delegated directories, unsynced writes |
+//! | `volume/` | the links to the servers: connect, call, retry, reassert |
+//! | `names/`, `upkeep.rs` | names, attributes and quotas; disks, scrub and space |
+//! | `file/` | an attached file: attach, sync, close, locks, small files, delegated names |
+//! | `io/` | bytes through views: read, write, copy, lists, transfers |
+//! | `collective/` | requests of a group as one job on each server |
+//! | `fsck/` | the check and repair of a whole volume |
+//! | `operation.rs` | operations in the background |
 //!
 //! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
 
@@ -42,6 +44,7 @@ mod error;
 mod file;
 mod fsck;
 mod io;
+mod limits;
 mod names;
 mod operation;
 mod session;

@@ -1,9 +1,9 @@
 //! Operations in the background: posted now, looked at and waited for later.
 //!
 //! An [`Operation`] is a call that goes on by itself, on the runtime that the volume was connected
-//! on: the caller may be a task, a thread without any runtime, or foreign code. What comes of it,
-//! errors too, is told when it is waited for. Reads, writes and syncs of views have `post_…` calls
-//! of their own; [`Volume::post`] takes any call.
+//! on: the caller may be a task, a thread without any runtime, or foreign code. Its outcome, errors
+//! included, is returned by the wait. Reads, writes and syncs of views have `post_…` calls;
+//! [`Volume::post`] takes any call.
 //!
 //! Invariants:
 //! 1. The view's pointer moves when the operation is posted, so operations that are posted one
@@ -71,7 +71,7 @@ impl Volume {
     /// ```
     ///
     /// `what` is for the error when the runtime is shut down meanwhile. Never waits and never
-    /// fails: what goes wrong is told by the wait.
+    /// fails: errors are returned by the wait.
     pub fn post<T: Send + 'static>(
         &self,
         what: &str,
@@ -85,7 +85,7 @@ impl OpenView {
     /// Posts a read of `length` bytes at the view's pointer, which moves on by as many at once. The
     /// outcome's buffer is as long, zeros where no bytes were moved to.
     ///
-    /// Never waits and never fails: what goes wrong is told by the wait.
+    /// Never waits and never fails: errors are returned by the wait.
     pub fn post_read(&self, length: usize) -> Operation {
         self.post_read_into(vec![0; length])
     }
@@ -108,7 +108,7 @@ impl OpenView {
 
     /// Posts a write at the view's pointer, which moves on by the data's length at once.
     ///
-    /// Never waits and never fails: what goes wrong is told by the wait.
+    /// Never waits and never fails: errors are returned by the wait.
     /// # Durability
     /// When it has ended, as of [`OpenView::write_at`].
     pub fn post_write(&self, data: Bytes) -> Operation {

@@ -8,12 +8,12 @@ use weft_layout::{
     CellIndex, CellLengths, Clipped, Comparison, Endless, MemberOverlap, Pieces, Request, Rounds,
     ServerSlot, Splitter,
 };
-use weft_net::CallError;
+use weft_net::{CallError, Connection};
 use weft_proto::collective::{JoinedReadReply, JoinedReadRequest, JoinedWriteRequest};
 use weft_proto::io::{Access, Pattern};
 
+use super::Overlaps;
 use super::stream::{Deal, Frames, turns};
-use super::{Overlaps, slots};
 use crate::io::{Durability, Writing, lengths};
 use crate::volume::Repeat;
 use crate::{Error, OpenView, Transfer};
@@ -38,7 +38,7 @@ pub struct JoinedWrite<'a> {
     pub data: Bytes,
 }
 
-/// Reads what all members want: one message to each server that holds any of it; there it is one
+/// Reads what all members ask for: one message to each server that holds any of it; there it is one
 /// job, and what several members want is read from disk once.
 ///
 /// Returns the number of bytes moved, of all members together.
@@ -48,17 +48,17 @@ pub struct JoinedWrite<'a> {
 /// # Source
 /// PVFS §2.3.1.
 pub async fn read_joined(members: Vec<JoinedRead<'_>>) -> Result<u64, Error> {
-    let mut parts = Vec::with_capacity(members.len());
+    let mut requests = Vec::with_capacity(members.len());
     let mut targets = Vec::with_capacity(members.len());
     for member in members {
         let (request, target) = member.transfer.reading(member.view, member.buffer)?;
-        parts.push((member.view, request));
+        requests.push((member.view, request));
         targets.push(target);
     }
-    let joined = Joined::new(parts)?;
+    let joined = Joined::new(requests)?;
     let mut deals: Vec<_> = joined.slots.iter().map(|_| None).collect();
-    // Each server's bytes are taken as they come, whatever the others do: their rounds hold room
-    // until then.
+    // Each server's bytes are taken as they come, whatever the others do: until then they occupy
+    // its memory for rounds.
     let streams = joined.slots.iter().enumerate().map(|(i, slot)| {
         let stream = joined.server_stream(*slot);
         Box::pin(stream.map(move |item| (i, item)))
@@ -101,16 +101,16 @@ pub async fn read_joined(members: Vec<JoinedRead<'_>>) -> Result<u64, Error> {
 /// # Source
 /// PVFS §2.3.1.
 pub async fn write_joined(members: Vec<JoinedWrite<'_>>, overlaps: Overlaps) -> Result<u64, Error> {
-    let mut parts = Vec::with_capacity(members.len());
+    let mut requests = Vec::with_capacity(members.len());
     let mut writings = Vec::with_capacity(members.len());
     for member in members {
         member.view.file.needs_write("write")?;
         member.view.file.note_fork(&member.view.fork);
         let writing = member.transfer.writing(member.view, member.data)?;
-        parts.push((member.view, writing.request.clone()));
+        requests.push((member.view, writing.request.clone()));
         writings.push(writing);
     }
-    let joined = Joined::new(parts)?;
+    let joined = Joined::new(requests)?;
     let mut orders = Vec::with_capacity(joined.slots.len());
     for slot in &joined.slots {
         orders.push(joined.order(*slot, overlaps)?);
@@ -118,8 +118,8 @@ pub async fn write_joined(members: Vec<JoinedWrite<'_>>, overlaps: Overlaps) -> 
     let sends = joined.slots.iter().zip(orders);
     let sends = sends.map(|(slot, order)| joined.send(*slot, order, &writings, overlaps));
     let written = try_join_all(sends).await;
-    for part in &joined.parts {
-        part.view.file.note_write(None);
+    for member in &joined.members {
+        member.view.file.note_write(None);
     }
     Ok(written?.into_iter().sum())
 }
@@ -134,29 +134,29 @@ enum Arrived {
 
 /// All members' requests on one file.
 struct Joined<'a> {
-    parts: Vec<Part<'a>>,
+    members: Vec<MemberRequest<'a>>,
     slots: Vec<ServerSlot>,
 }
 
 /// One member's request.
-struct Part<'a> {
+struct MemberRequest<'a> {
     view: &'a OpenView,
-    /// With the caller's numbers of its bytes.
-    own: Request,
+    /// The request with the caller's numbers of its bytes.
+    local: Request,
     pattern: Pattern,
-    /// What the server makes of the pattern: the same bytes in the same order, perhaps in other
-    /// pieces. Rounds are cut of this on both sides.
-    travels: Request,
+    /// The request as the server decodes it: the same bytes in the same order, perhaps in other
+    /// pieces. Both sides make rounds of this.
+    on_wire: Request,
 }
 
-impl<'a> Part<'a> {
-    fn new(view: &'a OpenView, own: Request) -> Result<Part<'a>, Error> {
-        let pattern = view.pattern(&own)?;
-        let travels = Request::try_from(&pattern);
-        Ok(Part {
+impl<'a> MemberRequest<'a> {
+    fn new(view: &'a OpenView, local: Request) -> Result<MemberRequest<'a>, Error> {
+        let pattern = view.pattern(&local)?;
+        let on_wire = Request::try_from(&pattern);
+        Ok(MemberRequest {
             view,
-            own,
-            travels: travels.map_err(|e| Error::of_convert("send a request", &e))?,
+            local,
+            on_wire: on_wire.map_err(|e| Error::of_convert("send a request", &e))?,
             pattern,
         })
     }
@@ -170,12 +170,13 @@ enum Order {
 }
 
 impl<'a> Joined<'a> {
-    fn new(parts: Vec<(&'a OpenView, Request)>) -> Result<Joined<'a>, Error> {
-        let parts = parts.into_iter().map(|(view, own)| Part::new(view, own));
-        let parts = parts.collect::<Result<Vec<_>, _>>()?;
-        let Some(first) = parts.first().map(|part| part.view) else {
+    fn new(requests: Vec<(&'a OpenView, Request)>) -> Result<Joined<'a>, Error> {
+        let members = requests.into_iter();
+        let members = members.map(|(view, request)| MemberRequest::new(view, request));
+        let members = members.collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = members.first().map(|member| member.view) else {
             return Ok(Joined {
-                parts,
+                members,
                 slots: Vec::new(),
             });
         };
@@ -184,13 +185,13 @@ impl<'a> Joined<'a> {
                 && v.fork == first.fork
                 && v.checkpoint == first.checkpoint
         };
-        if let Some(other) = parts.iter().find(|part| !same(part.view)) {
+        if let Some(other) = members.iter().find(|member| !same(member.view)) {
             let why = "the members of a joined request have one file, fork and checkpoint";
             return Err(Error::invalid(other.view.what("join requests on"), why));
         }
-        let all = slots(first);
+        let all = first.map.grid().slots_in_use();
         let mut joined = Joined {
-            parts,
+            members,
             slots: Vec::new(),
         };
         for slot in all {
@@ -202,31 +203,31 @@ impl<'a> Joined<'a> {
     }
 
     fn view(&self) -> &'a OpenView {
-        self.parts[0].view
+        self.members[0].view
     }
 
-    /// The members' pieces as the server has them.
+    /// The members' pieces as the server sees them.
     fn pieces(&self, slot: ServerSlot) -> Result<Vec<Pieces>, Error> {
-        let pieces = |part: &Part<'_>| part.view.map.pieces(&part.travels, slot);
-        Ok(self.parts.iter().map(pieces).collect::<Result<_, _>>()?)
+        let pieces = |member: &MemberRequest<'_>| member.view.map.pieces(&member.on_wire, slot);
+        Ok(self.members.iter().map(pieces).collect::<Result<_, _>>()?)
     }
 
     /// The same bytes, as they lie in the members' memory.
-    fn own<L: CellLengths + Clone>(
+    fn local<L: CellLengths + Clone>(
         &self,
         slot: ServerSlot,
         lengths: &L,
     ) -> Result<Vec<Splitter<L>>, Error> {
-        let own = |part: &Part<'_>| {
-            let pieces = part.view.map.pieces(&part.own, slot)?;
+        let local = |member: &MemberRequest<'_>| {
+            let pieces = member.view.map.pieces(&member.local, slot)?;
             Ok(Splitter::new(pieces, lengths.clone()))
         };
-        self.parts.iter().map(own).collect()
+        self.members.iter().map(local).collect()
     }
 
     fn accesses(&self, slot: ServerSlot) -> Vec<Access> {
-        let access = |part: &Part<'_>| part.view.access(&part.pattern, slot);
-        self.parts.iter().map(access).collect()
+        let access = |member: &MemberRequest<'_>| member.view.access(&member.pattern, slot);
+        self.members.iter().map(access).collect()
     }
 
     async fn ask(
@@ -235,21 +236,14 @@ impl<'a> Joined<'a> {
     ) -> Result<(JoinedReadReply, weft_net::Incoming<JoinedReadRequest>), Error> {
         let a = &self.view().file.0;
         let server = a.layout.servers()[slot.0 as usize];
-        let mut tries = 0;
-        loop {
+        let ask = |connection: Connection| {
             let request = JoinedReadRequest {
                 accesses: self.accesses(slot),
             };
-            let asked = match a.volume.server_connection(server).await {
-                Ok(connection) => connection.fetch(&request).await,
-                Err(e) => Err(e),
-            };
-            match asked {
-                Ok(answer) => return Ok(answer),
-                Err(e) if tries == 0 && a.volume.try_again(&e, Repeat::Safe).await => tries += 1,
-                Err(e) => return Err(self.failed("read", server, e)),
-            }
-        }
+            async move { connection.fetch(&request).await }
+        };
+        let asked = a.volume.on_server(server, Repeat::Safe, ask).await;
+        asked.map_err(|e| self.failed("read", server, e))
     }
 
     /// One server's answer.
@@ -269,7 +263,7 @@ impl<'a> Joined<'a> {
     fn failed(&self, doing: &str, server: weft_layout::ServerId, error: CallError) -> Error {
         let doing = self
             .view()
-            .what(&format!("{doing} for {} members", self.parts.len()));
+            .what(&format!("{doing} for {} members", self.members.len()));
         Error::of_call(format!("{doing}, server {server}"), error)
     }
 
@@ -285,17 +279,21 @@ impl<'a> Joined<'a> {
         let pieces = self.pieces(slot).map_err(text)?.into_iter();
         let clipped = pieces.map(|pieces| Clipped::new(pieces, length_of.clone()));
         let rounds = Rounds::new(self.view().map.grid(), slot, clipped);
-        let own = self.own(slot, &length_of).map_err(text)?;
-        Ok(Deal::new(turns(rounds), own))
+        let local = self.local(slot, &length_of).map_err(text)?;
+        Ok(Deal::new(turns(rounds), local))
     }
 
     /// The order in which the members' bytes go to a server, which sees it the same way.
     fn order(&self, slot: ServerSlot, overlaps: Overlaps) -> Result<Order, Error> {
         let pieces = self.pieces(slot)?;
-        let shared = Comparison::new(self.view().map.grid(), slot, pieces).overlap();
-        let why = match shared {
+        let overlap = Comparison::new(self.view().map.grid(), slot, pieces).overlap();
+        let why = match overlap {
             MemberOverlap::No => return Ok(Order::Rounds),
-            _ if overlaps == Overlaps::MemberOrder => return Ok(Order::MemberAfterMember),
+            MemberOverlap::Byte { .. } | MemberOverlap::Unknown
+                if overlaps == Overlaps::MemberOrder =>
+            {
+                return Ok(Order::MemberAfterMember);
+            }
             MemberOverlap::Byte {
                 first,
                 second,
@@ -332,12 +330,12 @@ impl<'a> Joined<'a> {
             member_order: overlaps == Overlaps::MemberOrder,
         };
         let rounds = Rounds::new(self.view().map.grid(), slot, pieces.clone());
-        let own = self.own(slot, &Endless)?;
+        let local = self.local(slot, &Endless)?;
         let mut frames = match order {
-            Order::Rounds => Frames::new(turns(rounds), own),
+            Order::Rounds => Frames::new(turns(rounds), local),
             Order::MemberAfterMember => {
                 let bytes = |pieces: Pieces| pieces.map(|p| p.length).sum();
-                Frames::new(pieces.into_iter().map(bytes).enumerate(), own)
+                Frames::new(pieces.into_iter().map(bytes).enumerate(), local)
             }
         };
         let sent = async {

@@ -20,7 +20,7 @@
 //! 2. A request that is sent again after a lost connection carries the same nonce: it is not taken
 //!    for another one.
 //! 3. A call takes the collective's number before anything of it is checked: a member that is
-//!    refused by itself is still in step with the others, who wait for it in vain.
+//!    refused by itself stays in step with the others, which wait for it in vain.
 //!
 //! See `docs/design/0008-collectives.md`.
 
@@ -34,21 +34,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
-use weft_layout::{Pattern, ServerSlot, ViewOffset};
-use weft_net::{CallError, ConnectError};
+use weft_layout::{Pattern, ViewOffset};
 use weft_proto::collective::Membership;
-use weft_proto::{Code, limits};
+use weft_proto::limits;
 
-use crate::volume::Repeat;
 use crate::{Error, OpenView, Transfer};
 
 pub use joined::{JoinedRead, JoinedWrite, read_joined, write_joined};
 
-/// How long a server waits for members unless the group says otherwise.
-pub const GROUP_WAIT: Duration = Duration::from_secs(30);
-/// Between two tries to reach a lost server.
-const PAUSE: Duration = Duration::from_millis(100);
+pub use crate::limits::GROUP_WAIT;
 
 /// What becomes of a collective whose members do not all come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,8 +189,8 @@ impl Collective<'_> {
     ///
     /// # Errors
     /// Those of [`OpenView::read_with`], for the others a member that does not come;
-    /// [`Error::Refused`] with [`Code::MembersMissing`], which says who, when members did not come
-    /// to a group that does not go on without.
+    /// [`Error::Refused`] with `MembersMissing`, which names them, when members did not come to a
+    /// group that does not go on without.
     /// # Cancellation
     /// Dropped, this member's part is free: another request may take its place until the job
     /// begins.
@@ -222,9 +216,9 @@ impl Collective<'_> {
     /// On return the bytes *of all members* survive the death of any server's process, and power
     /// loss if any member's transfer is [`Transfer::synced`].
     /// # Errors
-    /// Those of [`OpenView::write_with`]; [`Code::Invalid`] when members write the same bytes and
+    /// Those of [`OpenView::write_with`]; `Invalid` when members write the same bytes and
     /// the group is not [`Overlaps::MemberOrder`] (a server on which they do has then written
-    /// nothing); [`Code::MembersMissing`], which says who, when members did not come or were lost
+    /// nothing); `MembersMissing`, which names them, when members did not come or were lost
     /// in the middle and the group does not go on without. In the middle means that any part of
     /// what all wrote may be written.
     /// # Cancellation
@@ -260,53 +254,7 @@ impl Collective<'_> {
     }
 }
 
-/// The slots that hold cells of the view's file.
-fn slots(view: &OpenView) -> impl Iterator<Item = ServerSlot> + use<> {
-    view.map.grid().slots_in_use()
-}
-
-/// How long a lost server is looked for: until the others would no longer wait for this member.
-struct Patience {
-    wait: Duration,
-    until: Option<Instant>,
-    stale: bool,
-}
-
-impl Patience {
-    fn new(wait: u32) -> Patience {
-        Patience {
-            wait: Duration::from_millis(wait.into()),
-            until: None,
-            stale: false,
-        }
-    }
-
-    /// Whether a call that failed like this is sent again.
-    async fn again(&mut self, view: &OpenView, error: &CallError) -> bool {
-        let volume = &view.file.0.volume;
-        let stale = error.code() == Code::StaleMap && !std::mem::replace(&mut self.stale, true);
-        if stale && volume.try_again(error, Repeat::Safe).await {
-            return true;
-        }
-        let lost = matches!(
-            error,
-            CallError::Lost { .. }
-                | CallError::Connect(
-                    ConnectError::Unreachable { .. } | ConnectError::Timeout { .. }
-                )
-        );
-        let now = Instant::now();
-        if !lost || now >= *self.until.get_or_insert(now + self.wait) {
-            return false;
-        }
-        tokio::time::sleep(PAUSE).await;
-        // It may have moved; if that cannot be learnt now, the old address is tried once more.
-        let _ = volume.try_again(error, Repeat::Safe).await;
-        true
-    }
-}
-
-/// Adds those who were missing on one server to those of others.
+/// Adds the members that were missing on one server to those of others.
 fn add_missing(all: &mut Vec<u32>, more: &[u32]) {
     all.extend(more);
     all.sort_unstable();

@@ -11,9 +11,10 @@ use weft_proto::Code;
 use weft_proto::collective::{CollectiveReadReply, CollectiveReadRequest, Membership};
 use weft_proto::io::{Pattern, ReadReply};
 
-use super::{Collected, Collective, Patience, add_missing, slots};
+use super::{Collected, Collective, add_missing};
 use crate::Error;
-use crate::io::{Place, Scatter};
+use crate::io::{Scatter, Sink};
+use crate::volume::RetryUntil;
 
 /// What arrives from one server, in order.
 enum Arrived {
@@ -36,12 +37,12 @@ impl Collective<'_> {
     pub(super) async fn read_request(
         &self,
         request: &Request,
-        mut memory: impl Place,
+        mut memory: impl Sink,
         membership: Membership,
     ) -> Result<Collected, Error> {
         let view = self.view;
         let pattern = view.pattern(request)?;
-        let slots: Vec<ServerSlot> = slots(view).collect();
+        let slots: Vec<ServerSlot> = view.map.grid().slots_in_use().collect();
         let mut scatters = Vec::with_capacity(slots.len());
         let mut streams: Vec<ServerStream<'_>> = Vec::with_capacity(slots.len());
         for (i, slot) in slots.iter().enumerate() {
@@ -94,29 +95,29 @@ impl Collective<'_> {
         membership: Membership,
         slot: ServerSlot,
     ) -> impl Stream<Item = Result<Arrived, Error>> + Send + 'a {
-        let patience = Patience::new(membership.wait);
-        let start = (State::Ask(membership), patience);
-        stream::unfold(start, move |(mut state, mut patience)| async move {
+        let retry = RetryUntil::new(membership.wait);
+        let start = (State::Ask(membership), retry);
+        stream::unfold(start, move |(mut state, mut retry)| async move {
             loop {
                 let (error, membership) = match state {
                     State::Done => return None,
                     State::Ask(membership) => match self.ask(pattern, &membership, slot).await {
                         Ok((head, incoming)) => {
                             let next = State::Stream(membership, Box::new(incoming));
-                            return Some((Ok(Arrived::Head(head)), (next, patience)));
+                            return Some((Ok(Arrived::Head(head)), (next, retry)));
                         }
                         Err(e) => (e, membership),
                     },
                     State::Stream(membership, mut incoming) => match incoming.next().await {
                         Ok(Some(bytes)) => {
                             let next = State::Stream(membership, incoming);
-                            return Some((Ok(Arrived::Bytes(bytes)), (next, patience)));
+                            return Some((Ok(Arrived::Bytes(bytes)), (next, retry)));
                         }
                         Ok(None) => return None,
                         Err(e) => (e, membership),
                     },
                 };
-                if patience.again(self.view, &error).await {
+                if retry.again(&self.view.file.0.volume, &error).await {
                     state = State::Ask(Membership {
                         again: true,
                         ..membership
@@ -125,7 +126,7 @@ impl Collective<'_> {
                 }
                 let server = self.view.file.0.layout.servers()[slot.0 as usize];
                 let what = format!("{} from server {server}", self.what("read"));
-                return Some((Err(Error::of_call(what, error)), (State::Done, patience)));
+                return Some((Err(Error::of_call(what, error)), (State::Done, retry)));
             }
         })
     }

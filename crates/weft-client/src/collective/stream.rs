@@ -1,15 +1,15 @@
-//! The stream between a server and the process that speaks for all members: cut into, and put
-//! together from, the memory of each.
+//! The stream between a server and the process that represents all members: scattered to, and
+//! gathered from, the memory of each.
 //!
-//! Both sides cut rounds of the requests as they travel; in which pieces a member's bytes lie in
-//! its memory is another matter, which the server does not know.
+//! Both sides make rounds of the requests as they travel. Where a member's bytes lie in its memory
+//! is not known to the server.
 
 use bytes::{Bytes, BytesMut};
 use weft_layout::{CellLengths, Endless, Piece, Rounds, Search, Splitter, StridedPieces};
 
-use crate::io::{FRAME_BYTES, Place as _, Source, Target, Writing};
+use crate::io::{FRAME_BYTES, Sink as _, Source, Target, Writing};
 
-/// Whose bytes come next, and how many.
+/// The member whose bytes come next, and how many.
 type Turn = (usize, u64);
 
 /// The members' turns in these rounds of their requests as they travel.
@@ -25,34 +25,34 @@ where
 struct Travel<L> {
     turns: Box<dyn Iterator<Item = Turn> + Send>,
     turn: Turn,
-    /// Each member's own pieces, in which the caller's numbers are.
-    own: Vec<Splitter<L>>,
+    /// Each member's pieces with the caller's numbers.
+    local: Vec<Splitter<L>>,
 }
 
 impl<L: CellLengths> Travel<L> {
-    fn new(turns: impl Iterator<Item = Turn> + Send + 'static, own: Vec<Splitter<L>>) -> Self {
+    fn new(turns: impl Iterator<Item = Turn> + Send + 'static, local: Vec<Splitter<L>>) -> Self {
         Travel {
             turns: Box::new(turns),
             turn: (0, 0),
-            own,
+            local,
         }
     }
 
-    /// The next bytes, at most `most` of them, and whose they are.
+    /// The next bytes, at most `most` of them, and their member.
     fn next(&mut self, most: u64) -> Option<(usize, StridedPieces)> {
         while self.turn.1 == 0 {
             self.turn = self.turns.next()?;
         }
         let (member, left) = self.turn;
-        let stretch = self.own[member].next(left.min(most))?;
-        self.turn.1 -= stretch.bytes();
-        Some((member, stretch))
+        let strided = self.local[member].next(left.min(most))?;
+        self.turn.1 -= strided.bytes();
+        Some((member, strided))
     }
 
     fn is_done(&mut self) -> bool {
         self.turn.1 == 0
             && self.turns.all(|(_, bytes)| bytes == 0)
-            && self.own.iter_mut().all(Splitter::is_done)
+            && self.local.iter_mut().all(Splitter::is_done)
     }
 }
 
@@ -65,10 +65,10 @@ pub(super) struct Deal<L> {
 impl<L: CellLengths> Deal<L> {
     pub(super) fn new(
         turns: impl Iterator<Item = Turn> + Send + 'static,
-        own: Vec<Splitter<L>>,
+        local: Vec<Splitter<L>>,
     ) -> Deal<L> {
         Deal {
-            travel: Travel::new(turns, own),
+            travel: Travel::new(turns, local),
             moved: 0,
         }
     }
@@ -76,12 +76,12 @@ impl<L: CellLengths> Deal<L> {
     pub(super) fn take(&mut self, bytes: &Bytes, targets: &mut [Target<'_>]) -> Result<(), String> {
         let mut done = 0;
         while done < bytes.len() {
-            let Some((member, stretch)) = self.travel.next((bytes.len() - done) as u64) else {
+            let Some((member, strided)) = self.travel.next((bytes.len() - done) as u64) else {
                 return Err("the server sent more bytes than the requests' pieces hold".to_owned());
             };
-            targets[member].deal(&stretch, bytes, done);
-            self.moved += stretch.bytes();
-            done += stretch.bytes() as usize;
+            targets[member].deal(&strided, bytes, done);
+            self.moved += strided.bytes();
+            done += strided.bytes() as usize;
         }
         Ok(())
     }
@@ -97,41 +97,41 @@ impl<L: CellLengths> Deal<L> {
     }
 }
 
-/// Cuts the members' memory into frames.
+/// Gathers the members' memory into frames.
 pub(super) struct Frames(Travel<Endless>);
 
 impl Frames {
     pub(super) fn new(
         turns: impl Iterator<Item = Turn> + Send + 'static,
-        own: Vec<Splitter<Endless>>,
+        local: Vec<Splitter<Endless>>,
     ) -> Frames {
-        Frames(Travel::new(turns, own))
+        Frames(Travel::new(turns, local))
     }
 
     /// The next frame's payload, of the `left` bytes that are still to go.
     pub(super) fn next(&mut self, writings: &[Writing], left: &mut u64) -> Bytes {
-        let room = (*left).min(FRAME_BYTES as u64) as usize;
-        let mut frame = BytesMut::with_capacity(room);
-        while frame.len() < room {
-            let Some((member, stretch)) = self.0.next((room - frame.len()) as u64) else {
+        let space = (*left).min(FRAME_BYTES as u64) as usize;
+        let mut frame = BytesMut::with_capacity(space);
+        while frame.len() < space {
+            let Some((member, strided)) = self.0.next((space - frame.len()) as u64) else {
                 break;
             };
-            put(&mut frame, &writings[member].source, &stretch);
+            append(&mut frame, &writings[member].source, &strided);
         }
         *left -= frame.len() as u64;
         frame.freeze()
     }
 }
 
-/// Appends the bytes of a stretch.
-fn put(frame: &mut BytesMut, source: &Source, stretch: &StridedPieces) {
-    let (rows, length) = if stretch.is_contiguous_in_memory() {
-        (1, stretch.bytes())
+/// Appends the bytes of strided pieces.
+fn append(frame: &mut BytesMut, source: &Source, strided: &StridedPieces) {
+    let (rows, length) = if strided.is_contiguous_in_memory() {
+        (1, strided.bytes())
     } else {
-        (stretch.count, stretch.length)
+        (strided.count, strided.length)
     };
     for n in 0..rows {
-        let (mut number, end) = (stretch.memory_of(n), stretch.memory_of(n) + length);
+        let (mut number, end) = (strided.memory_of(n), strided.memory_of(n) + length);
         while number < end {
             let (bytes, range) = source.find(number, end - number);
             number += range.len() as u64;

@@ -8,13 +8,14 @@ use weft_proto::Code;
 use weft_proto::collective::{CollectiveWriteReply, CollectiveWriteRequest, Membership};
 use weft_proto::io::Pattern;
 
-use super::{Collected, Collective, Overlaps, Patience, add_missing, slots};
+use super::{Collected, Collective, Overlaps, add_missing};
 use crate::Error;
 use crate::io::{Durability, Gather, Writing, send_frames};
+use crate::volume::RetryUntil;
 
-/// All answers, or the first error. Where members are missing, each server is to say so by itself:
-/// whoever goes away before it does would count as one who did not come.
-async fn all_heard<T>(
+/// All answers, or the first error. Where members are missing, every server must answer before this
+/// call ends: a member that leaves earlier counts as missing there.
+async fn all_answers<T>(
     mut calls: FuturesUnordered<impl Future<Output = Result<T, Error>>>,
 ) -> Result<Vec<T>, Error> {
     let (mut all, mut failed) = (Vec::with_capacity(calls.len()), None);
@@ -37,9 +38,10 @@ impl Collective<'_> {
         self.view.file.needs_write("write")?;
         let pattern = self.view.pattern(&writing.request)?;
         self.view.file.note_fork(&self.view.fork);
-        let writes = slots(self.view)
-            .map(|slot| self.write_slot(&writing, &pattern, membership.clone(), slot));
-        let written = all_heard(writes.collect()).await;
+        let slots = self.view.map.grid().slots_in_use();
+        let writes =
+            slots.map(|slot| self.write_slot(&writing, &pattern, membership.clone(), slot));
+        let written = all_answers(writes.collect()).await;
         // Others wrote, too, and even a failed write may have moved the end of the file.
         self.view.file.note_write(None);
         let mut collected = Collected::default();
@@ -60,7 +62,7 @@ impl Collective<'_> {
         let a = &self.view.file.0;
         let server = a.layout.servers()[slot.0 as usize];
         let pieces = self.view.map.pieces(&writing.request, slot)?;
-        let mut patience = Patience::new(membership.wait);
+        let mut retry = RetryUntil::new(membership.wait);
         let mut call = CollectiveWriteRequest {
             membership,
             access: self.view.access(pattern, slot),
@@ -83,7 +85,7 @@ impl Collective<'_> {
                     }
                     return Ok(reply);
                 }
-                Err(e) if patience.again(self.view, &e).await => {
+                Err(e) if retry.again(&a.volume, &e).await => {
                     call.membership.again = true;
                     call.access = self.view.access(pattern, slot);
                 }

@@ -1,9 +1,9 @@
-//! Where a file has data, in canonical order: what the servers tell of their cells, merged.
+//! Where a file has data, in canonical order: the servers' lists of their cells, merged.
 //!
 //! Invariants:
 //! 1. Every byte that was data when its server was asked is in a range; ranges are ascending and
 //!    disjoint.
-//! 2. Nothing is given out beyond the place that every server has told up to.
+//! 2. No range is returned beyond the place up to which every server has answered.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,9 +26,9 @@ pub struct DataRanges {
     hole: u64,
     /// Everything before was given out, or is a hole.
     at: u64,
-    /// Where each server is to be asked from next; `None`: it has told everything.
+    /// Where each server is to be asked from next; `None`: it has answered everything.
     next: Vec<Option<u64>>,
-    /// What was told and not given out, by the place of its first byte.
+    /// Answered and not yet returned, by the place of the first byte.
     rest: BinaryHeap<Reverse<Rest>>,
 }
 
@@ -44,9 +44,8 @@ struct Rest {
 impl File {
     /// Where the `data` forks hold data at or after `from`, in canonical order. Local: no message.
     ///
-    /// Holes are told as the servers' blocks of 4 KiB know them; those shorter than `hole` bytes
-    /// may be told as data, and so may the rest of a row of the grid where BSUs are smaller than a
-    /// block.
+    /// Holes are as exact as the servers' blocks of 4 KiB; those shorter than `hole` bytes may
+    /// count as data, and so may the rest of a row of the grid where BSUs are smaller than a block.
     pub fn data_ranges(&self, from: FileOffset, hole: u64) -> DataRanges {
         let used = self.layout().servers_in_use().len();
         DataRanges {
@@ -71,21 +70,23 @@ impl DataRanges {
     /// Dropped, nothing is skipped.
     pub async fn next(&mut self) -> Result<Option<Range<u64>>, Error> {
         loop {
-            let told = self.next.iter().flatten().min().copied();
-            if let Some(range) = self.merge(told.unwrap_or(OFFSET_MAX)) {
+            let known_to = self.next.iter().flatten().min().copied();
+            if let Some(range) = self.merge(known_to.unwrap_or(OFFSET_MAX)) {
                 self.at = range.end;
                 return Ok(Some(range));
             }
-            let Some(told) = told else { return Ok(None) };
-            self.ask(told).await?;
+            let Some(known_to) = known_to else {
+                return Ok(None);
+            };
+            self.ask(known_to).await?;
         }
     }
 
-    /// The first range of what begins before `told`.
-    fn merge(&mut self, told: u64) -> Option<Range<u64>> {
+    /// The first range among those that begin before `known_to`.
+    fn merge(&mut self, known_to: u64) -> Option<Range<u64>> {
         let mut range: Option<Range<u64>> = None;
         while let Some(Reverse(rest)) = self.rest.peek()
-            && rest.place.0 < told
+            && rest.place.0 < known_to
             && range
                 .as_ref()
                 .is_none_or(|r| rest.place.0 <= r.end || rest.place.0 - r.end < self.hole)
@@ -121,7 +122,7 @@ impl DataRanges {
     }
 
     fn keep(&mut self, cell: CellIndex, start: u64, end: u64) {
-        // What lies beyond the end of the canonical order is nobody's data.
+        // Beyond the end of the canonical order there is no data.
         if start < end
             && let Ok(place) = self.file.layout().grid().canonical(cell, CellOffset(start))
         {
@@ -134,11 +135,11 @@ impl DataRanges {
         }
     }
 
-    /// Asks the servers that have told no further than `told`.
-    async fn ask(&mut self, told: u64) -> Result<(), Error> {
-        let behind = (0..self.next.len()).filter(|slot| self.next[*slot] == Some(told));
+    /// Asks the servers that have answered no further than `known_to`.
+    async fn ask(&mut self, known_to: u64) -> Result<(), Error> {
+        let behind = (0..self.next.len()).filter(|slot| self.next[*slot] == Some(known_to));
         let behind: Vec<usize> = behind.collect();
-        let asks = behind.iter().map(|slot| self.ask_slot(*slot, told));
+        let asks = behind.iter().map(|slot| self.ask_slot(*slot, known_to));
         let replies = try_join_all(asks).await?;
         for (slot, reply) in behind.into_iter().zip(replies) {
             self.next[slot] = reply.next;
@@ -175,7 +176,7 @@ impl DataRanges {
                     .is_none_or(|end| end > OFFSET_MAX)
         };
         let reason = if reply.next.is_some_and(|next| next <= from) {
-            format!("asked for data from {from} on, the server told none")
+            format!("asked for data from {from} on, the server answered none")
         } else if let Some(run) = reply.runs.iter().find(wrong) {
             format!("the server speaks of data that it cannot have: {run:?}")
         } else {

@@ -79,7 +79,7 @@ impl File {
     ) -> Result<Attributes, Error> {
         let a = &self.0;
         let data = data.into();
-        if let Some(stored) = a.volume.store_ahead(a.id, &data, store).await {
+        if let Some(stored) = a.volume.store_delegated(a.id, &data, store).await {
             let attributes = stored?;
             self.set_inline(Some(data));
             return Ok(attributes);
@@ -143,7 +143,7 @@ impl File {
     }
 
     /// What a truncate left of an inline file.
-    pub(crate) fn cut_inline(&self, after: &Attributes) {
+    pub(crate) fn truncate_inline(&self, after: &Attributes) {
         let inline = self.inline_data().filter(|_| after.inline);
         self.set_inline(inline.map(|data| {
             let mut data = Vec::from(data);

@@ -1,8 +1,8 @@
 //! Locks of files and of ranges of bytes, between all clients of a volume.
 //!
-//! The service holds the table; what this client holds is kept here, too, so that it can be told
-//! again after a restart of the service. Locks that others took meanwhile are lost, which is
-//! logged: POSIX has no word for it.
+//! The service holds the table; what this client holds is stored here, too, so that it can be
+//! asserted again after a restart of the service. Locks that others took meanwhile are lost, which
+//! is logged: POSIX has no error for it.
 //!
 //! Locks advise: data can be accessed without. A writer whose data is to be seen by the next holder
 //! writes it out before it unlocks.
@@ -29,7 +29,7 @@ pub enum LockRange {
     },
 }
 
-/// Who holds a lock within this client.
+/// The holder of a lock within this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockOwner {
     /// Chosen by the caller: an open file for `flock`, a process for `fcntl`.
@@ -43,16 +43,15 @@ pub struct LockOwner {
 pub enum Locked {
     /// It is held.
     Granted,
-    /// Somebody holds a lock in the way: this one. Only without waiting.
+    /// This lock is in the way. Only without waiting.
     Held(Option<HeldLock>),
-    /// Whoever is in the way waits for this owner (`EDEADLK`).
+    /// The holder of a lock in the way waits for this owner (`EDEADLK`).
     Deadlock,
     /// As many locks are held, or requests waiting, as may be (`ENOLCK`).
     TooMany,
 }
 
-/// Puts things right when the caller of a lock goes away before the answer: it may be granted at
-/// that moment.
+/// Releases a lock whose caller is cancelled before the answer: it may be granted at that moment.
 struct Unanswered {
     file: File,
     lock: HeldLock,
@@ -65,17 +64,17 @@ impl Drop for Unanswered {
             return;
         }
         let (file, lock) = (self.file.clone(), self.lock);
-        // Outside a runtime there is nobody to send it: the lock ends with the attachment.
+        // Outside a runtime it cannot be sent: the lock ends with the attachment.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
         runtime.spawn(async move {
             let pieces = file.with_locks(|locks| locks.pieces(&lock));
             for lock in pieces {
-                let what = format!("give up a lock of {}", file.path());
+                let what = format!("release a lock of {}", file.path());
                 let request = LockRequest { lock, wait: false };
                 if let Err(error) = file.0.volume.meta(&what, &request, Repeat::Safe).await {
-                    tracing::warn!(%error, "a lock that nobody waits for any more may be held until the file is closed");
+                    tracing::warn!(%error, "a lock whose request was cancelled may be held until the file is closed");
                 }
             }
         });
@@ -131,10 +130,10 @@ impl File {
         Ok(locked)
     }
 
-    /// Lets go of a range; it is no error where nothing is held. One request.
+    /// Releases a range; it is no error where nothing is held. One request.
     pub async fn unlock(&self, range: LockRange, owner: LockOwner) -> Result<(), Error> {
         let lock = self.held_lock(LockKind::Unlock, range, owner);
-        // First here: what was let go must not be told again.
+        // First here: a released lock must not be asserted again.
         self.with_locks(|locks| locks.paint(lock));
         let request = LockRequest { lock, wait: false };
         let what = format!("unlock {}", self.path());
@@ -142,8 +141,8 @@ impl File {
         Ok(())
     }
 
-    /// Lets go of all that an owner holds of this file, in both families. One request, none if this
-    /// owner has never asked for a lock of it.
+    /// Releases everything that an owner holds of this file, in both families. One request, none if
+    /// this owner has never asked for a lock of it.
     pub async fn release_locks(&self, owner: u64) -> Result<(), Error> {
         let asked = self.with_locks(|locks| locks.release(owner));
         if !asked {

@@ -1,17 +1,20 @@
-//! Checking a whole volume: the namespace in itself, each store in itself, and one against the
-//! other.
+//! The check of a whole volume: the namespace, each store, and one compared with the other.
 //!
-//! `docs/design/0009-fsck.md` says what is compared with what, and why what is found beside a busy
-//! volume is so: what the join of namespace and cells finds is a suspect, which is looked at again
-//! in the order namespace, servers, namespace.
+//! `docs/design/0009-fsck.md` says what is compared with what, and why findings hold although the
+//! volume is in use: what the join of namespace and cells finds is a suspect, which is examined
+//! again in the order namespace, servers, namespace.
+//!
+//! `pass.rs` goes once over the volume, `compare.rs` and `removed.rs` compare what namespace and
+//! servers say of one file, `repair.rs` repairs, with `layout.rs` for layouts that fit the cells
+//! and `quarantine.rs` for cells that fit no layout.
 //!
 //! Memory: a page of each stream, the cells of one file, and at most [`FINDINGS_MAX`] findings.
 
-mod aside;
-mod judge;
+mod compare;
 mod layout;
 mod names;
 mod pass;
+mod quarantine;
 mod removed;
 mod repair;
 
@@ -21,20 +24,16 @@ use std::sync::Mutex;
 use weft_layout::{FileId, ServerId};
 use weft_proto::prost::Message;
 
+use crate::limits::{CHECK_ROUNDS_MAX, FINDINGS_MAX};
 use crate::{Error, Volume};
-use judge::Servers;
+use compare::Servers;
 
 pub use weft_proto::fsck::{Fault, Finding};
 
-/// Findings that are kept.
-pub const FINDINGS_MAX: usize = 100_000;
-/// How often a volume is looked through while repairs bring new findings to light.
-const ROUNDS: usize = 5;
-
-/// What a check is to do.
+/// What a check does.
 #[derive(Clone, Debug, Default)]
 pub struct FsckOptions {
-    /// Repair what can be.
+    /// Repair what can be repaired.
     pub repair: bool,
     /// Read every block and compare it with its checksum.
     pub data: bool,
@@ -44,7 +43,7 @@ pub struct FsckOptions {
     pub accept_servers: BTreeSet<ServerId>,
 }
 
-/// How far a check is.
+/// The progress of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsckProgress {
     /// Inodes of the namespace looked at, and how many there are.
@@ -99,7 +98,7 @@ struct Fsck<'a> {
     show: &'a (dyn Fn(FsckProgress) + Sync),
     /// By the bytes of the finding: one that shows in two rounds is one.
     found: BTreeMap<Vec<u8>, Found>,
-    /// Files that the last round could not judge, as they changed all the time.
+    /// Files that the last round could not compare, as they changed all the time.
     in_use: u64,
     report: FsckReport,
 }
@@ -128,7 +127,7 @@ impl Volume {
             in_use: 0,
             report: FsckReport::default(),
         };
-        for round in 0..ROUNDS {
+        for round in 0..CHECK_ROUNDS_MAX {
             if !fsck.round(round).await? {
                 break;
             }
@@ -153,8 +152,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Fsck<'_> {
-    /// Looks through the volume once and repairs; whether anything was repaired, so that it is
-    /// worth another look.
+    /// Checks the volume once and repairs; whether anything was repaired, so that another round may
+    /// find more.
     async fn round(&mut self, round: usize) -> Result<bool, Error> {
         let first = round == 0;
         let (namespace, joined, stores) = futures_util::join!(
@@ -194,7 +193,7 @@ impl Fsck<'_> {
                     self.keep(finding, Some(what));
                 }
                 repair::Done::Left => self.keep(finding, None),
-                // What another repair took along, or what was not so for long.
+                // Another repair mended it, too, or it was transient.
                 repair::Done::Gone => {}
             }
         }
@@ -253,7 +252,7 @@ impl Fsck<'_> {
         }
     }
 
-    /// A server cannot be asked: nothing is judged by what it does not say.
+    /// A server cannot be asked: no finding follows from its silence.
     fn lose(&self, server: u32, error: &Error) {
         locked(&self.down)
             .entry(server)

@@ -1,8 +1,6 @@
-//! Looking through the volume once: the namespace and the stores by themselves, and the join of
-//! both.
+//! One pass over the volume: the namespace and the stores by themselves, and the join of both.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use weft_layout::ServerId;
@@ -13,21 +11,15 @@ use weft_proto::fsck::{
 };
 use weft_proto::io::ForkPlace;
 
-use super::judge::Known;
-use super::{FINDINGS_MAX, Fsck, locked};
+use super::compare::Known;
+use super::{Fsck, locked};
 use crate::Error;
+use crate::limits::{
+    FINDINGS_MAX, PROGRESS_INTERVAL, STORE_PASSES_MAX, SUSPECT_CHECKS_MAX, SUSPECTS_PER_BATCH,
+};
 use crate::volume::Repeat;
 
-/// Suspects that are looked at again together.
-const SUSPECTS: usize = 256;
-/// How often a file that changes all the time is looked at again.
-const LOOKS: usize = 4;
-/// How often the service is asked how far it is.
-const ASK: Duration = Duration::from_millis(50);
-/// How often a pass of a server that was restarted is begun again.
-const RESTARTS: usize = 3;
-
-/// What a look at the namespace, or at the stores, found.
+/// What a pass over the namespace, or over the stores, found.
 #[derive(Default)]
 pub(super) struct Looked {
     pub(super) inodes: u64,
@@ -50,7 +42,24 @@ struct Stream<T> {
     more: bool,
 }
 
-impl<T> Stream<T> {
+/// An entry of a server's list, which is in the order of files.
+trait OfFile {
+    fn file(&self) -> u64;
+}
+
+impl OfFile for CellState {
+    fn file(&self) -> u64 {
+        self.file
+    }
+}
+
+impl OfFile for KeptState {
+    fn file(&self) -> u64 {
+        self.file
+    }
+}
+
+impl<T: OfFile> Stream<T> {
     fn new(server: u32) -> Stream<T> {
         Stream {
             server,
@@ -58,6 +67,19 @@ impl<T> Stream<T> {
             page: VecDeque::new(),
             more: true,
         }
+    }
+
+    /// The file of the next entry.
+    fn head(&self) -> Option<u64> {
+        self.page.front().map(OfFile::file)
+    }
+
+    /// Moves the page's next entries of a file to `all`; whether the next page may have more.
+    fn take_of(&mut self, file: u64, all: &mut Vec<(u32, T)>) -> bool {
+        while self.head() == Some(file) {
+            all.extend(self.page.pop_front().map(|entry| (self.server, entry)));
+        }
+        self.page.is_empty() && self.more
     }
 }
 
@@ -87,7 +109,7 @@ impl Fsck<'_> {
             if reply.done {
                 return Ok(looked);
             }
-            tokio::time::sleep(ASK).await;
+            tokio::time::sleep(PROGRESS_INTERVAL).await;
         }
     }
 
@@ -107,7 +129,7 @@ impl Fsck<'_> {
     }
 
     async fn check_store(&self, server: u32) -> Looked {
-        for _ in 0..RESTARTS {
+        for _ in 0..STORE_PASSES_MAX {
             match self.store_pass(server).await {
                 Ok(Some(looked)) => return looked,
                 Ok(None) => {}
@@ -123,12 +145,12 @@ impl Fsck<'_> {
     /// One pass; nothing where the server was restarted meanwhile.
     async fn store_pass(&self, server: u32) -> Result<Option<Looked>, Error> {
         let mut looked = Looked::default();
-        let (pass, mut part) = (self.volume.shared.env.random_u64(), 0);
+        let (pass, mut step) = (self.volume.shared.env.random_u64(), 0);
         let (mut seen, mut total) = (0, 0);
         loop {
             let request = CheckStoreRequest {
                 pass,
-                part,
+                part: step,
                 data: self.options.data,
                 repair: self.options.repair,
             };
@@ -138,9 +160,9 @@ impl Fsck<'_> {
                 Err(error) if error.code() == Code::Stale => return Ok(None),
                 Err(error) => return Err(error),
             };
-            part += 1;
+            step += 1;
             looked.chunks += reply.chunks;
-            // Parts that read data look at no chunk's entry: those bytes were counted before.
+            // Steps that read data examine no chunk's entry: those bytes were counted before.
             if reply.chunks > 0 {
                 looked.bytes += reply.bytes;
             }
@@ -148,7 +170,7 @@ impl Fsck<'_> {
             {
                 let mut progress = locked(&self.progress);
                 progress.bytes.0 += reply.bytes;
-                if part == 1 {
+                if step == 1 {
                     total = reply.total * if self.options.data { 2 } else { 1 };
                     progress.bytes.1 += total;
                 }
@@ -206,9 +228,8 @@ impl Fsck<'_> {
                     .map(|(s, at)| self.fill_kept(s, at)),
             )
             .await?;
-            let heads = cells.iter().filter_map(|s| s.page.front()).map(|c| c.file);
-            let heads = heads.chain(kept.iter().filter_map(|s| s.page.front()).map(|k| k.file));
-            let of_servers = heads.min();
+            let cell_heads = cells.iter().filter_map(Stream::head);
+            let of_servers = cell_heads.chain(kept.iter().filter_map(Stream::head)).min();
             let head: Option<&FileState> = files.front();
             let id = match (head.map(|f| f.file), of_servers) {
                 (Some(a), Some(b)) => a.min(b),
@@ -227,38 +248,22 @@ impl Fsck<'_> {
                 looked.files += u64::from(known.state.there);
             }
             for (stream, at) in cells.iter_mut().zip(&mut cell_at) {
-                loop {
-                    while stream.page.front().is_some_and(|c| c.file == id) {
-                        known
-                            .cells
-                            .extend(stream.page.pop_front().map(|c| (stream.server, c)));
-                    }
-                    if !(stream.page.is_empty() && stream.more) {
-                        break;
-                    }
+                while stream.take_of(id, &mut known.cells) {
                     self.fill_cells(stream, at).await?;
                 }
             }
             for (stream, at) in kept.iter_mut().zip(&mut kept_at) {
-                loop {
-                    while stream.page.front().is_some_and(|k| k.file == id) {
-                        known
-                            .kept
-                            .extend(stream.page.pop_front().map(|k| (stream.server, k)));
-                    }
-                    if !(stream.page.is_empty() && stream.more) {
-                        break;
-                    }
+                while stream.take_of(id, &mut known.kept) {
                     self.fill_kept(stream, at).await?;
                 }
             }
             looked.cells += known.cells.len() as u64;
             let doubted = cells.iter().filter(|stream| id < stream.doubted_below);
             known.doubted = doubted.map(|stream| stream.server).collect();
-            if !known.judge(&self.known_servers()).is_empty() {
+            if !known.compare(&self.known_servers()).is_empty() {
                 suspects.push((id, servers_of(&known)));
             }
-            if suspects.len() >= SUSPECTS {
+            if suspects.len() >= SUSPECTS_PER_BATCH {
                 self.look_again(std::mem::take(&mut suspects), &mut looked)
                     .await?;
             }
@@ -398,7 +403,7 @@ impl Fsck<'_> {
         mut suspects: Vec<(u64, BTreeSet<u32>)>,
         looked: &mut Looked,
     ) -> Result<(), Error> {
-        for _ in 0..LOOKS {
+        for _ in 0..SUSPECT_CHECKS_MAX {
             if suspects.is_empty() {
                 return Ok(());
             }
@@ -418,7 +423,7 @@ impl Fsck<'_> {
                     continue;
                 }
                 known.state = new.clone();
-                looked.findings.extend(known.judge(&self.known_servers()));
+                looked.findings.extend(known.compare(&self.known_servers()));
             }
             suspects = again;
         }

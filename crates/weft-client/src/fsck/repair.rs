@@ -1,4 +1,4 @@
-//! Repairs: which comes first, and who does it.
+//! Repairs: their order, and the calls that make them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use weft_proto::fsck::{
 };
 use weft_proto::io::{CreateForkRequest, ForkPlace};
 
-use super::judge::Known;
+use super::compare::Known;
 use super::layout::fitting;
 use super::{Fsck, locked};
 use crate::Error;
@@ -56,13 +56,13 @@ impl Fsck<'_> {
             Ok(Fault::LostCells) => self.adopt(finding.file).await,
             Ok(Fault::NoInode | Fault::NoLayout) => match self.adopt(finding.file).await? {
                 Done::Repaired(what) => Ok(Done::Repaired(what)),
-                // There are no cells that tell anything.
+                // There are no cells to infer anything from.
                 Done::Left | Done::Gone => self.ask(finding, None).await,
             },
             Ok(Fault::Misplaced | Fault::InlineCells | Fault::ChunkSize) => {
                 self.place(finding).await
             }
-            Ok(Fault::Removed | Fault::IdRemoved) => self.let_go(finding).await,
+            Ok(Fault::Removed | Fault::IdRemoved) => self.release(finding).await,
             Ok(Fault::PartRemoved | Fault::Unproven | Fault::Unknown) | Err(_) => Ok(Done::Left),
             Ok(_) => self.ask(finding, None).await,
         }
@@ -83,17 +83,17 @@ impl Fsck<'_> {
     ) -> Result<Option<Known>, Error> {
         let known = self.look(&[(finding.file, servers)]).await?.pop();
         let servers = self.known_servers();
-        Ok(known.filter(|known| known.judge(&servers).contains(finding)))
+        Ok(known.filter(|known| known.compare(&servers).contains(finding)))
     }
 
-    /// Cells and layout of a file do not agree: the layout is given up for one that fits if most
-    /// cells are against it, else the cell is put aside.
+    /// Cells and layout of a file do not agree: if most cells contradict the layout it is replaced
+    /// by one that fits, else the cell is quarantined.
     async fn place(&self, finding: &Finding) -> Result<Done, Error> {
         let all = self.servers.iter().copied().collect();
         let Some(known) = self.still(finding, all).await? else {
             return Ok(Done::Gone);
         };
-        // Who cannot be asked may have more of it.
+        // A server that cannot be asked may have more of it.
         if !locked(&self.down).is_empty() {
             return Ok(Done::Left);
         }
@@ -106,7 +106,7 @@ impl Fsck<'_> {
         let Some(layout) = known.fitting_layout(&self.willing(&known)) else {
             return match Fault::try_from(finding.fault) {
                 Ok(Fault::ChunkSize) => Ok(Done::Left),
-                _ => match self.set_aside(&known, finding).await {
+                _ => match self.quarantine(&known, finding).await {
                     Err(Error::Refused { code, .. }) => Ok(match code {
                         // It was deleted meanwhile.
                         Code::Stale => Done::Gone,
@@ -174,12 +174,12 @@ impl Fsck<'_> {
 
     /// A file that its servers have deleted goes, or gets another id, if no server holds anything
     /// of it.
-    async fn let_go(&self, finding: &Finding) -> Result<Done, Error> {
+    async fn release(&self, finding: &Finding) -> Result<Done, Error> {
         let all = self.servers.iter().copied().collect();
         let Some(known) = self.still(finding, all).await? else {
             return Ok(Done::Gone);
         };
-        // Who cannot be asked may have something of it.
+        // A server that cannot be asked may have something of it.
         if !locked(&self.down).is_empty() {
             return Ok(Done::Left);
         }
@@ -215,8 +215,8 @@ impl Fsck<'_> {
             return Ok(Done::Gone);
         };
         let state = &known.state;
-        let in_the_way = state.owed || state.spilling || state.other;
-        if !locked(&self.down).is_empty() || in_the_way {
+        let blocked = state.owed || state.spilling || state.other;
+        if !locked(&self.down).is_empty() || blocked {
             return Ok(Done::Left);
         }
         if known.cells.is_empty() && known.kept.is_empty() {

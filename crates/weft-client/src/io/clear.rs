@@ -1,4 +1,4 @@
-//! Clearing ranges of a view: zeros that nobody sends and nobody stores.
+//! Clearing ranges of a view: zeros that are neither sent nor stored.
 
 use futures_util::future::try_join_all;
 use weft_layout::{Request, ServerSlot, ViewOffset};

@@ -21,7 +21,7 @@ pub use checkpoint::CheckpointInfo;
 pub(crate) use copy::copy_there;
 pub use parts::ReadParts;
 pub(crate) use read::{Scatter, lengths};
-pub(crate) use span::{Durability, Place, Source, Target};
+pub(crate) use span::{Durability, Sink, Source, Target};
 pub use transfer::Transfer;
 pub(crate) use transfer::Writing;
 pub use view::OpenView;

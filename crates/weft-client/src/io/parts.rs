@@ -1,12 +1,12 @@
-//! Reads and writes of memory in parts: what arrives is handed on, and what is sent is taken,
-//! without a copy.
+//! Reads into and writes from several buffers, without a copy: received frames are handed on, and
+//! the caller's buffers are sent.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use weft_layout::{Grid, Request, View, ViewOffset};
 
-use super::span::{Durability, Place, Source};
+use super::span::{Durability, Sink, Source};
 use crate::{Error, OpenView};
 
 /// Pieces from this size on are handed on as slices of what arrived; smaller ones are copied
@@ -28,7 +28,7 @@ struct Copied {
     end: usize,
 }
 
-impl Place for &mut Copied {
+impl Sink for &mut Copied {
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
         self.end = self.end.max(at + range.len());
         self.memory[at..at + range.len()].copy_from_slice(&bytes[range]);
@@ -37,7 +37,7 @@ impl Place for &mut Copied {
 
 struct Kept(Vec<(u64, Bytes)>);
 
-impl Place for &mut Kept {
+impl Sink for &mut Kept {
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
         self.0.push((at as u64, bytes.slice(range)));
     }

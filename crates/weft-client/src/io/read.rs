@@ -13,14 +13,14 @@ use weft_layout::{
 use weft_net::{CallError, Incoming};
 use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 
-use super::span::Place;
-use crate::volume::Repeat;
+use super::span::Sink;
+use crate::volume::{Repeat, Retry};
 use crate::{Error, OpenView};
 
-/// Stretches that are dealt together.
+/// Entries of strided pieces that are dealt together.
 const TOGETHER: usize = 64;
 
-/// What a read tells beside its bytes.
+/// The outcome of a read beside its bytes.
 pub(crate) struct Moved {
     /// Bytes moved.
     pub(crate) bytes: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Moved {
 
 /// What arrives from one server, in order.
 enum Arrived {
-    /// The stream begins, perhaps anew: lengths of the cells.
+    /// The stream begins, perhaps again: lengths of the cells.
     Head(ReadReply),
     /// The next bytes.
     Bytes(Bytes),
@@ -41,7 +41,7 @@ enum Arrived {
 /// Deals one server's stream into memory.
 pub(crate) struct Scatter {
     start: Pieces,
-    cutter: Splitter<Lengths>,
+    splitter: Splitter<Lengths>,
     /// What is dealt next, kept for its memory.
     together: Vec<(StridedPieces, usize)>,
     expected: u64,
@@ -73,7 +73,7 @@ impl Scatter {
     pub(crate) fn new(pieces: Pieces) -> Scatter {
         Scatter {
             start: pieces.clone(),
-            cutter: Splitter::new(pieces, Lengths::default()),
+            splitter: Splitter::new(pieces, Lengths::default()),
             together: Vec::new(),
             expected: 0,
             moved: 0,
@@ -89,23 +89,23 @@ impl Scatter {
         };
         let ends = lengths.all.iter().map(|(cell, l)| map.extent(*cell, *l));
         let pieces = self.start.clone().below(ends.max().unwrap_or(0));
-        self.cutter = Splitter::new(pieces, lengths);
+        self.splitter = Splitter::new(pieces, lengths);
         Ok(())
     }
 
-    pub(crate) fn take(&mut self, bytes: &Bytes, memory: &mut impl Place) -> Result<(), String> {
+    pub(crate) fn take(&mut self, bytes: &Bytes, memory: &mut impl Sink) -> Result<(), String> {
         let mut done = 0;
         while done < bytes.len() {
             self.together.clear();
             while done < bytes.len() && self.together.len() < TOGETHER {
-                let Some(stretch) = self.cutter.next((bytes.len() - done) as u64) else {
+                let Some(strided) = self.splitter.next((bytes.len() - done) as u64) else {
                     return Err(
                         "the server sent more bytes than the request's pieces hold".to_owned()
                     );
                 };
-                self.together.push((stretch, done));
-                self.moved += stretch.bytes();
-                done += stretch.bytes() as usize;
+                self.together.push((strided, done));
+                self.moved += strided.bytes();
+                done += strided.bytes() as usize;
             }
             memory.deal_all(&self.together, bytes);
         }
@@ -113,7 +113,7 @@ impl Scatter {
     }
 
     pub(crate) fn finish(&mut self) -> Result<u64, String> {
-        if self.moved == self.expected && self.cutter.is_done() {
+        if self.moved == self.expected && self.splitter.is_done() {
             return Ok(self.moved);
         }
         Err(format!(
@@ -124,7 +124,7 @@ impl Scatter {
 
     /// The lengths of the touched cells that have bytes.
     pub(crate) fn into_lengths(self) -> HashMap<CellIndex, u64> {
-        self.cutter.into_lengths().all
+        self.splitter.into_lengths().all
     }
 }
 
@@ -149,7 +149,7 @@ impl OpenView {
     pub(crate) async fn read_request(
         &self,
         request: &Request,
-        mut memory: impl Place,
+        mut memory: impl Sink,
     ) -> Result<Moved, Error> {
         let pattern = self.pattern(request)?;
         let slots = self.map.slots(request)?;
@@ -196,57 +196,45 @@ impl OpenView {
         }
     }
 
-    /// One server's answer; begins anew, once, when the server was lost in between.
+    /// One server's answer; starts again, once, if the server was lost meanwhile.
     fn server_stream<'a>(
         &'a self,
         pattern: &'a Pattern,
         slot: ServerSlot,
     ) -> impl Stream<Item = Result<Arrived, Error>> + Send + 'a {
         enum State {
-            Ask {
-                tries: u32,
-            },
-            Stream {
-                incoming: Box<Incoming<ReadRequest>>,
-                tries: u32,
-            },
+            Ask,
+            Stream(Box<Incoming<ReadRequest>>),
             Done,
         }
-        stream::unfold(State::Ask { tries: 0 }, move |mut state| async move {
+        let start = (State::Ask, Retry::once(Repeat::Safe));
+        stream::unfold(start, move |(mut state, mut retry)| async move {
             loop {
-                let (error, tries) = match state {
+                let error = match state {
                     State::Done => return None,
-                    State::Ask { tries } => match self.ask(pattern, slot).await {
+                    State::Ask => match self.ask(pattern, slot).await {
                         Ok((head, incoming)) => {
-                            let incoming = Box::new(incoming);
-                            return Some((
-                                Ok(Arrived::Head(head)),
-                                State::Stream { incoming, tries },
-                            ));
+                            let next = State::Stream(Box::new(incoming));
+                            return Some((Ok(Arrived::Head(head)), (next, retry)));
                         }
-                        Err(e) => (e, tries),
+                        Err(e) => e,
                     },
-                    State::Stream {
-                        mut incoming,
-                        tries,
-                    } => match incoming.next().await {
+                    State::Stream(mut incoming) => match incoming.next().await {
                         Ok(Some(bytes)) => {
-                            return Some((
-                                Ok(Arrived::Bytes(bytes)),
-                                State::Stream { incoming, tries },
-                            ));
+                            let next = State::Stream(incoming);
+                            return Some((Ok(Arrived::Bytes(bytes)), (next, retry)));
                         }
                         Ok(None) => return None,
-                        Err(e) => (e, tries),
+                        Err(e) => e,
                     },
                 };
-                if tries == 0 && self.file.0.volume.try_again(&error, Repeat::Safe).await {
-                    state = State::Ask { tries: 1 };
+                if retry.again(&self.file.0.volume, &error).await {
+                    state = State::Ask;
                     continue;
                 }
                 let server = self.file.0.layout.servers()[slot.0 as usize];
                 let what = format!("{} from server {server}", self.what("read"));
-                return Some((Err(Error::of_call(what, error)), State::Done));
+                return Some((Err(Error::of_call(what, error)), (State::Done, retry)));
             }
         })
     }

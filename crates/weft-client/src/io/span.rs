@@ -8,26 +8,26 @@ use bytes::Bytes;
 use weft_layout::{Memory, Strided, StridedCopy, StridedPieces, copy_all};
 
 /// Where the bytes of a read go.
-pub(crate) trait Place: Send {
+pub(crate) trait Sink: Send {
     /// Places `bytes[range]` at memory position `at`.
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>);
 
-    /// Places the pieces of a stretch, whose bytes follow one another from `from` on.
-    fn deal(&mut self, stretch: &StridedPieces, bytes: &Bytes, from: usize) {
-        if stretch.is_contiguous_in_memory() {
-            let all = from..from + stretch.bytes() as usize;
-            return self.put(stretch.memory as usize, bytes, all);
+    /// Places strided pieces, whose bytes follow one another from `from` on.
+    fn deal(&mut self, strided: &StridedPieces, bytes: &Bytes, from: usize) {
+        if strided.is_contiguous_in_memory() {
+            let all = from..from + strided.bytes() as usize;
+            return self.put(strided.memory as usize, bytes, all);
         }
-        let length = stretch.length as usize;
-        for (n, from) in (0..stretch.count).zip((from..).step_by(length)) {
-            self.put(stretch.memory_of(n) as usize, bytes, from..from + length);
+        let length = strided.length as usize;
+        for (n, from) in (0..strided.count).zip((from..).step_by(length)) {
+            self.put(strided.memory_of(n) as usize, bytes, from..from + length);
         }
     }
 
-    /// Deals several stretches, each with the place of its bytes.
-    fn deal_all(&mut self, stretches: &[(StridedPieces, usize)], bytes: &Bytes) {
-        for (stretch, from) in stretches {
-            self.deal(stretch, bytes, *from);
+    /// Deals several entries, each with the position of its bytes.
+    fn deal_all(&mut self, entries: &[(StridedPieces, usize)], bytes: &Bytes) {
+        for (strided, from) in entries {
+            self.deal(strided, bytes, *from);
         }
     }
 }
@@ -44,7 +44,7 @@ pub(crate) enum Durability {
 /// Bytes to write.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// All in a row.
+    /// Contiguous.
     Packed(Bytes),
     /// In several buffers.
     Parts(Arc<Parts>),
@@ -77,8 +77,8 @@ impl Source {
         }
     }
 
-    /// The bytes from `number` on, at most `length` and as many as lie in a row: where they are in
-    /// which buffer.
+    /// The bytes from `number` on, at most `length`, as far as they are contiguous: a buffer and
+    /// their range in it.
     pub(crate) fn find(&self, number: u64, length: u64) -> (&Bytes, Range<usize>) {
         let (bytes, at, row) = match self {
             Source::Packed(bytes) => (bytes, number, length),
@@ -98,7 +98,7 @@ impl Source {
 
 /// Memory to read into.
 pub(crate) enum Target<'a> {
-    /// All in a row.
+    /// Contiguous.
     Packed(&'a mut [u8]),
     /// In several buffers, and where each starts.
     Parts(Vec<u64>, Vec<&'a mut [u8]>),
@@ -114,35 +114,35 @@ impl<'a> Target<'a> {
     }
 }
 
-impl Place for Target<'_> {
-    fn deal_all(&mut self, stretches: &[(StridedPieces, usize)], bytes: &Bytes) {
+impl Sink for Target<'_> {
+    fn deal_all(&mut self, entries: &[(StridedPieces, usize)], bytes: &Bytes) {
         let Target::Packed(memory) = self else {
-            for (stretch, from) in stretches {
-                self.deal(stretch, bytes, *from);
+            for (strided, from) in entries {
+                self.deal(strided, bytes, *from);
             }
             return;
         };
-        let copy = |(stretch, from): &(StridedPieces, usize)| StridedCopy {
-            to: stretch.in_memory(),
-            from: Strided::packed(*from, stretch.length as usize),
-            length: stretch.length as usize,
-            count: stretch.count as usize,
+        let copy = |(strided, from): &(StridedPieces, usize)| StridedCopy {
+            to: strided.in_memory(),
+            from: Strided::packed(*from, strided.length as usize),
+            length: strided.length as usize,
+            count: strided.count as usize,
         };
-        let mut copies: Vec<StridedCopy> = stretches.iter().map(copy).collect();
+        let mut copies: Vec<StridedCopy> = entries.iter().map(copy).collect();
         copy_all(memory, bytes, &mut copies);
     }
 
-    fn deal(&mut self, stretch: &StridedPieces, bytes: &Bytes, from: usize) {
-        let (length, count) = (stretch.length as usize, stretch.count as usize);
+    fn deal(&mut self, strided: &StridedPieces, bytes: &Bytes, from: usize) {
+        let (length, count) = (strided.length as usize, strided.count as usize);
         match self {
-            Target::Packed(_) => self.deal_all(&[(*stretch, from)], bytes),
-            Target::Parts(..) | Target::Patterned(..) if stretch.is_contiguous_in_memory() => {
-                self.put(stretch.memory as usize, bytes, from..from + length * count);
+            Target::Packed(_) => self.deal_all(&[(*strided, from)], bytes),
+            Target::Parts(..) | Target::Patterned(..) if strided.is_contiguous_in_memory() => {
+                self.put(strided.memory as usize, bytes, from..from + length * count);
             }
             Target::Parts(..) | Target::Patterned(..) => {
                 for n in 0..count {
                     let from = from + n * length;
-                    let at = stretch.memory_of(n as u64) as usize;
+                    let at = strided.memory_of(n as u64) as usize;
                     self.put(at, bytes, from..from + length);
                 }
             }
@@ -167,9 +167,9 @@ impl Place for Target<'_> {
                 let mut i = find(starts, at as u64);
                 let mut from = at - starts[i] as usize;
                 while !bytes.is_empty() {
-                    let room = &mut parts[i][from..];
-                    let (now, later) = bytes.split_at(room.len().min(bytes.len()));
-                    room[..now.len()].copy_from_slice(now);
+                    let free = &mut parts[i][from..];
+                    let (now, later) = bytes.split_at(free.len().min(bytes.len()));
+                    free[..now.len()].copy_from_slice(now);
                     (bytes, i, from) = (later, i + 1, 0);
                 }
             }
@@ -188,7 +188,7 @@ fn starts(lengths: impl Iterator<Item = usize>) -> Vec<u64> {
         .collect()
 }
 
-/// The part that holds this byte; parts are not empty.
+/// The buffer that holds this byte; buffers are not empty.
 fn find(starts: &[u64], number: u64) -> usize {
     starts.partition_point(|start| *start <= number) - 1
 }

@@ -1,5 +1,5 @@
-//! Fan-out of a write: one request and one stream per server, cut from the caller's memory without
-//! copying large pieces.
+//! Fan-out of a write: one request and one stream per server, gathered from the caller's memory
+//! without copying large pieces.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
@@ -22,7 +22,7 @@ pub(crate) const FRAME_BYTES: usize = 512 << 10;
 const FRAME_SLICES: usize = 128;
 /// Pieces from this size on travel as slices of the caller's memory.
 const SLICE_MIN: usize = 4 << 10;
-/// Stretches of small pieces that are copied side by side.
+/// Entries of small strided pieces that are copied together.
 const TOGETHER: usize = 64;
 
 /// What is the same for all servers of a write.
@@ -34,16 +34,16 @@ struct Write<'a> {
     ordered: bool,
 }
 
-/// Cuts one server's pieces from the caller's memory, a frame at a time.
+/// Gathers one server's pieces from the caller's memory, a frame at a time.
 pub(crate) struct Gather<'a> {
-    cutter: Splitter<Endless>,
+    splitter: Splitter<Endless>,
     source: &'a Source,
 }
 
 impl<'a> Gather<'a> {
     pub(crate) fn new(pieces: Pieces, source: &'a Source) -> Gather<'a> {
         Gather {
-            cutter: Splitter::whole(pieces),
+            splitter: Splitter::whole(pieces),
             source,
         }
     }
@@ -58,21 +58,21 @@ impl<'a> Gather<'a> {
             room: FRAME_BYTES,
         };
         while frame.room > 0 {
-            let Some(stretch) = self.cutter.next(frame.room as u64) else {
+            let Some(strided) = self.splitter.next(frame.room as u64) else {
                 break;
             };
-            frame.add(&stretch);
+            frame.add(&strided);
         }
         frame.flush();
         frame.parts
     }
 
     fn finished(&mut self) -> bool {
-        self.cutter.is_done()
+        self.splitter.is_done()
     }
 }
 
-/// A frame's payload as it is put together.
+/// A frame's payload under construction.
 struct Frame<'a> {
     source: &'a Source,
     parts: Vec<Bytes>,
@@ -85,24 +85,24 @@ struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    fn add(&mut self, stretch: &StridedPieces) {
-        let (rows, length) = if stretch.is_contiguous_in_memory() {
-            (1, stretch.bytes())
+    fn add(&mut self, strided: &StridedPieces) {
+        let (rows, length) = if strided.is_contiguous_in_memory() {
+            (1, strided.bytes())
         } else {
-            (stretch.count, stretch.length)
+            (strided.count, strided.length)
         };
         if matches!(self.source, Source::Packed(_)) && rows > 1 && length < SLICE_MIN as u64 {
-            return self.add_spaced(stretch);
+            return self.add_strided(strided);
         }
         for n in 0..rows {
-            self.add_row(stretch.memory_of(n), length);
+            self.add_row(strided.memory_of(n), length);
         }
     }
 
     /// Small pieces at equal distances in one buffer.
-    fn add_spaced(&mut self, stretch: &StridedPieces) {
-        let (length, count) = (stretch.length as usize, stretch.count as usize);
-        let from = stretch.in_memory();
+    fn add_strided(&mut self, strided: &StridedPieces) {
+        let (length, count) = (strided.length as usize, strided.count as usize);
+        let from = strided.in_memory();
         let to = Strided::packed(self.grow(length * count), length);
         self.copies.push(StridedCopy {
             to,
@@ -122,7 +122,7 @@ impl Frame<'_> {
         self.copies.clear();
     }
 
-    /// Bytes with consecutive numbers, which need not lie in a row in memory.
+    /// Bytes with consecutive numbers, which need not be contiguous in memory.
     fn add_row(&mut self, mut number: u64, mut length: u64) {
         while length > 0 {
             let (bytes, range) = self.source.find(number, length);
@@ -140,7 +140,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Makes room at the end of what is copied together; where it begins.
+    /// Extends the copied bytes by so many; returns where these begin.
     fn grow(&mut self, bytes: usize) -> usize {
         if self.small.is_empty() {
             self.small.reserve(self.room);
@@ -160,8 +160,8 @@ impl Frame<'_> {
 }
 
 impl OpenView {
-    /// Writes what `request` touches. `ordered`: it touches bytes more than once, and the later
-    /// stay.
+    /// Writes what `request` touches. `ordered`: it touches bytes more than once, and the last
+    /// write of each stays.
     pub(crate) async fn write_request(
         &self,
         request: &Request,
@@ -178,11 +178,11 @@ impl OpenView {
             ordered,
         };
         let slots = self.map.slots(request)?;
-        // First: whoever is cancelled has changed it, too.
+        // First: a cancelled write may have changed it, too.
         self.file.note_fork(&self.fork);
         let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
-        // All of them to their end: what is asked of the servers after a failure must not change
-        // any more.
+        // All of them to their end: after a failure no write may still change what servers are
+        // asked for.
         let moved: Result<Vec<u64>, Error> = join_all(writes).await.into_iter().collect();
         // Even a failed write may have moved the end of the file; where to, the servers know.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
@@ -195,8 +195,7 @@ impl OpenView {
         let server = self.file.0.layout.servers()[slot.0 as usize];
         let pieces = self.map.pieces(write.request, slot)?;
         let bytes = bytes_of(pieces.clone(), Endless);
-        let mut tries = 0;
-        loop {
+        let write_over = |connection: Connection| {
             let call = WriteRequest {
                 access: self.access(&write.pattern, slot),
                 chunk: self.file.0.layout.chunk(),
@@ -205,26 +204,18 @@ impl OpenView {
                 ordered: write.ordered,
             };
             let gather = Gather::new(pieces.clone(), &write.source);
-            let sent = match self.file.0.volume.server_connection(server).await {
-                Ok(connection) => send_frames(&connection, &call, gather).await,
-                Err(e) => Err(e),
-            };
-            match sent {
-                Ok((reply, stamp)) => {
-                    if write.durability == Durability::Process {
-                        self.file.note_acknowledged(server, &stamp);
-                    }
-                    return Ok(reply.bytes);
-                }
-                Err(e) if tries == 0 && self.file.0.volume.try_again(&e, Repeat::Unsafe).await => {
-                    tries += 1;
-                }
-                Err(e) => {
-                    let what = format!("{} on server {server}", self.what("write"));
-                    return Err(Error::of_write(what, &self.file.0.path, e));
-                }
-            }
+            async move { send_frames(&connection, &call, gather).await }
+        };
+        let volume = &self.file.0.volume;
+        let sent = volume.on_server(server, Repeat::Unsafe, write_over).await;
+        let (reply, stamp) = sent.map_err(|e| {
+            let what = format!("{} on server {server}", self.what("write"));
+            Error::of_write(what, &self.file.0.path, e)
+        })?;
+        if write.durability == Durability::Process {
+            self.file.note_acknowledged(server, &stamp);
         }
+        Ok(reply.bytes)
     }
 }
 

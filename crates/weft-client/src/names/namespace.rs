@@ -55,7 +55,7 @@ pub struct Changes {
     pub modified: Option<Time>,
     /// The layout that a directory gives to new files.
     pub layout: Option<NewLayout>,
-    /// Take the set-id bits away, as a write by somebody who is not privileged does.
+    /// Take the set-id bits away, as a write by an unprivileged user does.
     pub kill_priv: bool,
     /// Change a symbolic link itself.
     pub no_follow: bool,

@@ -168,9 +168,9 @@ impl Volume {
                 }
             }
         });
-        let told = try_join_all(asks).await?;
-        let doubted = told.iter().any(|server| server.doubted);
-        let mut forks: Vec<_> = told.into_iter().flat_map(|server| server.forks).collect();
+        let states = try_join_all(asks).await?;
+        let doubted = states.iter().any(|server| server.doubted);
+        let mut forks: Vec<_> = states.into_iter().flat_map(|server| server.forks).collect();
         forks.sort_by(|a, b| (a.cell, &a.fork).cmp(&(b.cell, &b.fork)));
         Ok(ForkStates { forks, doubted })
     }

@@ -1,8 +1,8 @@
 //! What other clients change, as they change it.
 //!
 //! Between a change and its message lie milliseconds. What another client writes into a file is
-//! news when it reports it, at the latest when it closes the file. A client is not told what it did
-//! itself.
+//! notified when that client reports it, at the latest when it closes the file. A client is not
+//! notified of its changes.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::volume::Repeat;
 
 pub use weft_proto::coord::ChangedEntry;
 
-/// Between two tries to reach a service that does not answer.
-const RETRY: Duration = Duration::from_millis(200);
+/// Pause before a service that does not answer is asked again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The service answers within two seconds, also where nothing has happened; one that does not may
 /// have forgotten us.
-const SILENCE: Duration = Duration::from_secs(4);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// What others changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Watch {
 }
 
 impl Volume {
-    /// Watches what others change from now on. The first thing it tells is [`Changed::Everything`].
+    /// Watches what others change from now on. The first notification is [`Changed::Everything`].
     pub fn watch(&self) -> Watch {
         Watch {
             volume: self.clone(),
@@ -58,14 +58,14 @@ impl Volume {
 }
 
 impl Watch {
-    /// Whether what is not told has not changed: false from the loss of the service until it
+    /// Whether everything not notified is unchanged: false from the loss of the service until it
     /// answers again.
     pub fn is_live(&self) -> bool {
         !self.lost && self.boot != 0
     }
 
-    /// Waits for changes. Tells [`Changed::Everything`] once when the service cannot be reached,
-    /// then goes on trying, and once more when it answers again. One request every two seconds
+    /// Waits for changes. Returns [`Changed::Everything`] once when the service cannot be reached,
+    /// then keeps trying, and once more when it answers again. One request every two seconds
     /// while nothing happens.
     ///
     /// # Cancellation
@@ -73,18 +73,18 @@ impl Watch {
     pub async fn next(&mut self) -> Changed {
         loop {
             if self.lost {
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
             let request = WatchRequest {
                 boot: self.boot,
                 cursor: self.cursor,
             };
             let asked = self.volume.meta_now("watch", &request, Repeat::Unsafe);
-            let Ok(Ok(reply)) = tokio::time::timeout(SILENCE, asked).await else {
-                self.volume.shared.ahead.forget();
-                let news = !std::mem::replace(&mut self.lost, true);
+            let Ok(Ok(reply)) = tokio::time::timeout(ANSWER_TIMEOUT, asked).await else {
+                self.volume.shared.delegated.forget();
+                let newly_lost = !std::mem::replace(&mut self.lost, true);
                 self.boot = 0;
-                if news {
+                if newly_lost {
                     tracing::debug!("watching begins anew");
                     return Changed::Everything;
                 }
@@ -97,7 +97,7 @@ impl Watch {
                 self.volume.recalled(&reply.recalled);
             }
             if reply.everything {
-                self.volume.shared.ahead.forget();
+                self.volume.shared.delegated.forget();
                 return Changed::Everything;
             }
             if !reply.files.is_empty() || !reply.entries.is_empty() {

@@ -1,5 +1,5 @@
-//! The files that this client has attached, so that they can be told again after a restart of the
-//! service.
+//! The files that this client has attached, so that they can be asserted again after a restart of
+//! the service.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use weft_proto::meta::ReassertRequest;
 
 /// The attached files of a client.
 #[derive(Default)]
-pub(crate) struct AttachedFiles(Mutex<State>);
+pub(crate) struct AttachedFiles(Mutex<AttachedState>);
 
 #[derive(Default)]
-struct State {
+struct AttachedState {
     files: BTreeMap<u64, Attached>,
-    /// Attaches in flight: a connection that is told of nothing else is told so for them.
+    /// Attaches in flight: because of them an empty state is asserted, too.
     in_flight: usize,
-    /// The number of the connection that was last told of what there is.
-    told: u64,
+    /// The number of the connection over which the state was last asserted.
+    asserted_over: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -47,10 +47,10 @@ impl AttachedFiles {
         }
     }
 
-    /// Adds an attachment of which the service told over connection `run`; false if another
-    /// connection was told meanwhile of what is attached, without it.
+    /// Adds an attachment that the service confirmed over connection `run`; false if the state was
+    /// asserted over another connection meanwhile, without it.
     pub(crate) fn add_over(&self, run: u64, file: u64, write: bool) -> bool {
-        let current = self.0.lock().told == run;
+        let current = self.0.lock().asserted_over == run;
         if current {
             self.add(file, write);
         }
@@ -81,10 +81,10 @@ impl AttachedFiles {
         self.0.lock().files.is_empty()
     }
 
-    /// Adds what is attached to what connection `run` is told; whether there is anything to tell.
-    pub(crate) fn tell(&self, run: u64, request: &mut ReassertRequest) -> bool {
+    /// Adds what is attached to the assertion over connection `run`; false if there is nothing.
+    pub(crate) fn assert_over(&self, run: u64, request: &mut ReassertRequest) -> bool {
         let mut state = self.0.lock();
-        state.told = run;
+        state.asserted_over = run;
         for (file, counts) in &state.files {
             request.reading.extend((0..counts.reading).map(|_| *file));
             request.writing.extend((0..counts.writing).map(|_| *file));

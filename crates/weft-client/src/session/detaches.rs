@@ -1,4 +1,4 @@
-//! Attachments that have ended and accesses, both of which the service is not told yet.
+//! Ended attachments and accesses that are not reported to the service yet.
 
 use std::collections::HashMap;
 
@@ -6,27 +6,27 @@ use parking_lot::{Mutex, MutexGuard};
 use weft_proto::limits::DETACH_MAX;
 use weft_proto::meta::{Accessed, DetachRequest};
 
-/// Attachments that have ended and accesses, until the service is told.
+/// Ended attachments and accesses, until they are reported.
 #[derive(Default)]
 pub(crate) struct Detaches {
-    waiting: Mutex<Waiting>,
-    /// Held while a call tells of accesses.
-    telling: tokio::sync::Mutex<()>,
+    waiting: Mutex<UnreportedEnds>,
+    /// Locked while a call reports accesses.
+    reporting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct UnreportedEnds {
     reading: Vec<u64>,
     writing: Vec<u64>,
-    /// A task will tell the service.
-    begun: bool,
+    /// A task will report them.
+    scheduled: bool,
     accessed: HashMap<u64, i64>,
-    /// A task will tell the service what was accessed.
-    access_begun: bool,
+    /// A task will report the accesses.
+    access_scheduled: bool,
 }
 
-impl Waiting {
-    /// An attachment has ended; whether the caller must start a task that tells.
+impl UnreportedEnds {
+    /// An attachment has ended; whether the caller must start a task that reports it.
     pub(crate) fn add(&mut self, file: u64, write: bool) -> bool {
         let list = if write {
             &mut self.writing
@@ -34,18 +34,18 @@ impl Waiting {
             &mut self.reading
         };
         list.push(file);
-        !std::mem::replace(&mut self.begun, true)
+        !std::mem::replace(&mut self.scheduled, true)
     }
 
-    /// A file was accessed; whether the caller must start a task that tells.
+    /// A file was accessed; whether the caller must start a task that reports it.
     pub(crate) fn add_access(&mut self, file: u64, time: i64) -> bool {
         self.accessed.insert(file, time);
-        !std::mem::replace(&mut self.access_begun, true)
+        !std::mem::replace(&mut self.access_scheduled, true)
     }
 
-    /// The task that tells of accesses begins; whether there are any.
+    /// The task that reports accesses begins; whether there are any.
     pub(crate) fn begin_accesses(&mut self) -> bool {
-        self.access_begun = false;
+        self.access_scheduled = false;
         self.has_accesses()
     }
 
@@ -59,24 +59,23 @@ impl Waiting {
         !self.accessed.is_empty()
     }
 
-    /// An access is not to be told.
+    /// Drops an access.
     pub(crate) fn forget_access(&mut self, file: u64) {
         self.accessed.remove(&file);
     }
 
-    /// The next call's part; `None` when nothing is left, and then no task tells any more.
+    /// The next call's batch; `None` when nothing is left, and then no task is scheduled any more.
     pub(crate) fn take(&mut self, accessed: bool) -> Option<DetachRequest> {
-        let part =
-            |list: &mut Vec<u64>, room: usize| list.split_off(list.len().saturating_sub(room));
-        let writing = part(&mut self.writing, DETACH_MAX);
-        let reading = part(&mut self.reading, DETACH_MAX - writing.len());
+        let last = |list: &mut Vec<u64>, max: usize| list.split_off(list.len().saturating_sub(max));
+        let writing = last(&mut self.writing, DETACH_MAX);
+        let reading = last(&mut self.reading, DETACH_MAX - writing.len());
         let accessed = if accessed {
             self.take_accessed()
         } else {
             Vec::new()
         };
         if writing.is_empty() && reading.is_empty() && accessed.is_empty() {
-            self.begun = false;
+            self.scheduled = false;
             return None;
         }
         Some(DetachRequest {
@@ -88,27 +87,27 @@ impl Waiting {
 
     fn take_accessed(&mut self) -> Vec<Accessed> {
         let all = self.accessed.iter().take(DETACH_MAX);
-        let part = all.map(|(file, time)| Accessed {
+        let batch = all.map(|(file, time)| Accessed {
             file: *file,
             time: *time,
         });
-        let part: Vec<Accessed> = part.collect();
-        for accessed in &part {
+        let batch: Vec<Accessed> = batch.collect();
+        for accessed in &batch {
             self.accessed.remove(&accessed.file);
         }
-        part
+        batch
     }
 }
 
 impl Detaches {
-    /// What waits, under its lock.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Waiting> {
+    /// What is unreported, under its lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, UnreportedEnds> {
         self.waiting.lock()
     }
 
-    /// Held while a call tells of accesses.
-    pub(crate) async fn telling(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.telling.lock().await
+    /// Locks out other reports of accesses.
+    pub(crate) async fn reporting(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.reporting.lock().await
     }
 }
 
@@ -117,25 +116,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_call_tells_of_more_than_the_service_takes_and_none_is_left_out() {
-        let mut waiting = Waiting {
+    fn no_report_exceeds_what_the_service_takes_and_none_is_left_out() {
+        let mut waiting = UnreportedEnds {
             reading: (0..6000).collect(),
             writing: (6000..9000).collect(),
-            begun: true,
+            scheduled: true,
             accessed: (0..5000).map(|file| (file, 1)).collect(),
-            ..Waiting::default()
+            ..UnreportedEnds::default()
         };
-        let (mut told, mut accessed) = (Vec::new(), 0);
-        while let Some(part) = waiting.take(true) {
-            assert!(part.reading.len() + part.writing.len() <= DETACH_MAX);
-            assert!(part.accessed.len() <= DETACH_MAX);
-            told.extend(part.reading);
-            told.extend(part.writing);
-            accessed += part.accessed.len();
+        let (mut reported, mut accessed) = (Vec::new(), 0);
+        while let Some(batch) = waiting.take(true) {
+            assert!(batch.reading.len() + batch.writing.len() <= DETACH_MAX);
+            assert!(batch.accessed.len() <= DETACH_MAX);
+            reported.extend(batch.reading);
+            reported.extend(batch.writing);
+            accessed += batch.accessed.len();
         }
         assert_eq!(accessed, 5000);
-        told.sort_unstable();
-        assert_eq!(told, (0..9000).collect::<Vec<_>>());
-        assert!(!waiting.begun);
+        reported.sort_unstable();
+        assert_eq!(reported, (0..9000).collect::<Vec<_>>());
+        assert!(!waiting.scheduled);
     }
 }

@@ -1,4 +1,5 @@
-//! The locks that this client holds, so that they can be told again after a restart of the service.
+//! The locks that this client holds, so that they can be asserted again after a restart of
+//! the service.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,7 @@ impl LocksHeld {
         value
     }
 
-    /// All that is held, to be told to the service.
+    /// All locks held, to be asserted to the service.
     pub(crate) fn all(&self) -> Vec<HeldLock> {
         let locks = self.0.lock();
         let held = locks.values().flat_map(|l| l.held.iter().copied());
@@ -45,7 +46,7 @@ impl LocksHeld {
                 start = lock.start,
                 last = lock.last,
                 pid = lock.pid,
-                "a lock was lost while the metadata service was away: somebody else holds it"
+                "a lock was lost while the metadata service was away: another client holds it"
             );
             if let Some(of_file) = locks.get_mut(&lock.file) {
                 let kind = LockKind::Unlock as i32;
@@ -140,7 +141,7 @@ impl FileLocks {
                 all.paint(piece);
             }
         }
-        // Downgrades first: nobody comes between.
+        // Downgrades first: no other client comes between.
         all.held.sort_by_key(|piece| std::cmp::Reverse(piece.kind));
         all.held
     }

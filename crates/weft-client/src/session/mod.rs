@@ -1,22 +1,22 @@
-//! What this client holds of the metadata service and of the servers, and what it owes them.
+//! The state of this client's session: what it holds, and what it has not reported yet.
 //!
-//! Owns the attached files, the locks held, the names changed ahead of the service, the attachments
-//! that have ended, and the writes that may not survive power loss yet. Each part has its own
-//! mutex; none is held across an await.
+//! Owns the attached files, the locks, the delegated directories with their unreported changes, the
+//! attachments that have ended, and the writes that may not survive power loss yet. Each of these
+//! has its mutex; none is held across an await.
 //!
-//! Invariant: what a restarted service forgets can be told again from these parts.
+//! Invariant: what a restarted service forgets can be asserted again from these.
 
 mod attached;
+mod delegated_names;
+mod delegation_table;
 mod detaches;
 mod locks;
-mod name_table;
-mod names_ahead;
 mod unsynced;
 
 pub(crate) use attached::AttachedFiles;
+pub(crate) use delegated_names::DelegatedNames;
+pub use delegated_names::Refused;
+pub(crate) use delegation_table::{ChangeBatch, DelegationTable, QueuedChange};
 pub(crate) use detaches::Detaches;
 pub(crate) use locks::{FileLocks, LocksHeld};
-pub(crate) use name_table::{Batch, Queued, Table};
-pub(crate) use names_ahead::Ahead;
-pub use names_ahead::Refused;
 pub(crate) use unsynced::{Unsynced, on};

@@ -1,11 +1,11 @@
-//! What this client was told of changes that may not survive power loss yet, and which of them were
-//! lost (`docs/design/0021-incarnations.md`).
+//! Acknowledged changes that may not survive power loss yet, and which of them were lost
+//! (`docs/design/0021-incarnations.md`).
 //!
 //! Every acknowledged change comes with a position: the incarnation of the server, and a commit of
 //! it that covers the change. Positions are kept by file until a sync of the file, or until the
 //! server says by the way that they survive. A sync names them, and a server that came back without
 //! some of them says so. Such a loss is counted, and each attachment, which remembers how many
-//! losses it was told of, tells its program once.
+//! losses it has reported, reports it to its program once.
 //!
 //! Invariant: a position is dropped only when a server has said that it survives power loss, or
 //! that it is lost.
@@ -17,9 +17,7 @@ use parking_lot::Mutex;
 use weft_layout::ServerId;
 use weft_proto::stamp::{Position, ServerPosition, Stamp};
 
-/// Files of which positions are kept one by one; those of more are kept together, and any file's
-/// sync asks for them.
-const FILES_MAX: usize = 1 << 16;
+use crate::limits::UNSYNCED_FILES_MAX;
 
 /// The last commit by server and incarnation.
 pub(crate) type Positions = BTreeMap<(ServerId, u64), u64>;
@@ -60,7 +58,7 @@ struct Losses {
     count: u64,
     /// Of the last one.
     message: String,
-    /// Some attachment has told its program of the last one.
+    /// Some attachment has reported the last one to its program.
     seen: bool,
 }
 
@@ -71,15 +69,15 @@ impl Losses {
         self.seen = false;
     }
 
-    /// How many an attachment that begins now counts as told of: a loss that no program has heard
-    /// of is for the next one.
+    /// How many losses count as reported for an attachment that begins now: one that no program
+    /// knows of is left for it.
     fn baseline(&self) -> u64 {
         self.count - u64::from(self.count > 0 && !self.seen)
     }
 
-    /// The loss that was not told yet.
-    fn untold(&mut self, told: &AtomicU64) -> Option<String> {
-        if told.swap(self.count, Ordering::AcqRel) >= self.count {
+    /// The loss that was not reported yet.
+    fn unreported(&mut self, reported: &AtomicU64) -> Option<String> {
+        if reported.swap(self.count, Ordering::AcqRel) >= self.count {
             return None;
         }
         self.seen = true;
@@ -95,12 +93,12 @@ impl Unsynced {
         if stamp.durable > 0 {
             raise(&mut state.durable, (server, at.incarnation), stamp.durable);
         }
-        if !state.files.contains_key(&file) && state.files.len() >= FILES_MAX {
+        if !state.files.contains_key(&file) && state.files.len() >= UNSYNCED_FILES_MAX {
             state.thin();
         }
         let state = &mut *state;
         let changes = match state.files.len() {
-            n if n < FILES_MAX => &mut state.files.entry(file).or_default().at,
+            n if n < UNSYNCED_FILES_MAX => &mut state.files.entry(file).or_default().at,
             _ => match state.files.get_mut(&file) {
                 Some(changes) => &mut changes.at,
                 None => &mut state.others,
@@ -160,7 +158,7 @@ impl Unsynced {
         for (key, sequence) in asked.iter().filter(|(key, _)| key.0 == server) {
             raise(&mut state.durable, *key, *sequence);
         }
-        if state.files.len() >= FILES_MAX / 2 {
+        if state.files.len() >= UNSYNCED_FILES_MAX / 2 {
             state.thin();
         }
         let State {
@@ -183,7 +181,7 @@ impl Unsynced {
         self.lossy.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many losses an attachment of this file that begins now counts as told of.
+    /// How many losses count as reported for an attachment of this file that begins now.
     pub(crate) fn baseline(&self, file: u64) -> u64 {
         if self.lossy.load(Ordering::Acquire) == 0 {
             return 0;
@@ -192,13 +190,13 @@ impl Unsynced {
         state.files.get(&file).map_or(0, |c| c.losses.baseline())
     }
 
-    /// A loss of this file that an attachment has not told its program yet.
-    pub(crate) fn untold(&self, file: u64, told: &AtomicU64) -> Option<String> {
+    /// A loss of this file that an attachment has not reported to its program yet.
+    pub(crate) fn unreported(&self, file: u64, reported: &AtomicU64) -> Option<String> {
         if self.lossy.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut state = self.state.lock();
-        state.files.get_mut(&file)?.losses.untold(told)
+        state.files.get_mut(&file)?.losses.unreported(reported)
     }
 
     /// Takes note of a change of the namespace that the service acknowledged.
@@ -245,9 +243,9 @@ impl Unsynced {
         self.names.lock().losses.baseline()
     }
 
-    /// As [`Unsynced::untold`], of names.
-    pub(crate) fn untold_names(&self, told: &AtomicU64) -> Option<String> {
-        self.names.lock().losses.untold(told)
+    /// As [`Unsynced::unreported`], of names.
+    pub(crate) fn unreported_names(&self, reported: &AtomicU64) -> Option<String> {
+        self.names.lock().losses.unreported(reported)
     }
 }
 
@@ -265,7 +263,7 @@ impl State {
                 .retain(|key, sequence| durable.get(key).is_none_or(|d| d < sequence));
             !changes.at.is_empty() || changes.losses.count > 0
         });
-        if files.len() < FILES_MAX {
+        if files.len() < UNSYNCED_FILES_MAX {
             return;
         }
         files.retain(|_, changes| {
@@ -309,7 +307,7 @@ mod tests {
     const SERVER: ServerId = ServerId(3);
 
     #[test]
-    fn each_attachment_is_told_of_a_loss_once_and_a_later_one_is_not() {
+    fn each_attachment_reports_a_loss_once_and_a_later_one_does_not() {
         let unsynced = Unsynced::default();
         let (one, other) = (AtomicU64::new(0), AtomicU64::new(unsynced.baseline(7)));
         unsynced.note(7, SERVER, &stamp(5, 10, 0));
@@ -317,21 +315,21 @@ mod tests {
         assert_eq!(on(&asked, SERVER).len(), 1);
         unsynced.lost(7, &asked, SERVER, "gone");
         assert!(unsynced.of_file(7).is_empty());
-        assert_eq!(unsynced.untold(7, &one).as_deref(), Some("gone"));
-        assert_eq!(unsynced.untold(7, &one), None);
+        assert_eq!(unsynced.unreported(7, &one).as_deref(), Some("gone"));
+        assert_eq!(unsynced.unreported(7, &one), None);
         let late = AtomicU64::new(unsynced.baseline(7));
-        assert_eq!(unsynced.untold(7, &other).as_deref(), Some("gone"));
-        assert_eq!(unsynced.untold(7, &late), None);
-        assert_eq!(unsynced.untold(8, &AtomicU64::new(0)), None);
+        assert_eq!(unsynced.unreported(7, &other).as_deref(), Some("gone"));
+        assert_eq!(unsynced.unreported(7, &late), None);
+        assert_eq!(unsynced.unreported(8, &AtomicU64::new(0)), None);
     }
 
     #[test]
-    fn a_loss_that_no_program_heard_of_is_told_to_the_next_attachment() {
+    fn an_unreported_loss_is_reported_by_the_next_attachment() {
         let unsynced = Unsynced::default();
         unsynced.note(7, SERVER, &stamp(5, 10, 0));
         unsynced.lost(7, &unsynced.of_file(7), SERVER, "gone");
         let late = AtomicU64::new(unsynced.baseline(7));
-        assert!(unsynced.untold(7, &late).is_some());
+        assert!(unsynced.unreported(7, &late).is_some());
     }
 
     #[test]
@@ -351,22 +349,22 @@ mod tests {
     }
 
     #[test]
-    fn positions_of_very_many_files_are_kept_together_and_none_is_dropped() {
+    fn positions_of_very_many_files_are_merged_and_none_is_dropped() {
         let unsynced = Unsynced::default();
-        for file in 0..FILES_MAX as u64 + 10 {
+        for file in 0..UNSYNCED_FILES_MAX as u64 + 10 {
             unsynced.note(file, SERVER, &stamp(5, file + 1, 0));
         }
-        for file in [0, 77, FILES_MAX as u64 + 9] {
+        for file in [0, 77, UNSYNCED_FILES_MAX as u64 + 9] {
             let at = unsynced.of_file(file)[&(SERVER, 5)];
             assert!(at > file, "file {file}");
         }
-        assert!(unsynced.state.lock().files.len() <= FILES_MAX);
+        assert!(unsynced.state.lock().files.len() <= UNSYNCED_FILES_MAX);
     }
 
     #[test]
     fn names_are_asked_for_until_they_survive_or_are_lost() {
         let unsynced = Unsynced::default();
-        let told = AtomicU64::new(unsynced.names_baseline());
+        let reported = AtomicU64::new(unsynced.names_baseline());
         unsynced.note_names(&stamp(5, 10, 0));
         let asked = unsynced.of_names();
         unsynced.note_names(&stamp(5, 11, 0));
@@ -374,7 +372,7 @@ mod tests {
         assert_eq!(unsynced.of_names()[0].sequence, 11);
         unsynced.asked_names(&unsynced.of_names(), Some("gone"));
         assert!(unsynced.of_names().is_empty());
-        assert!(unsynced.untold_names(&told).is_some());
-        assert!(unsynced.untold_names(&told).is_none());
+        assert!(unsynced.unreported_names(&reported).is_some());
+        assert!(unsynced.unreported_names(&reported).is_none());
     }
 }

@@ -1,38 +1,41 @@
 //! An open volume: the link to the metadata service and those to the servers.
 //!
-//! Owns the links, the parts of [`crate::session`], and what a new connection to the service was
-//! told.
+//! Owns the links, the state of [`crate::session`], and what was asserted over the connection to
+//! the service. `meta_calls.rs` and `io_calls.rs` make the calls, `retry.rs` decides which are
+//! repeated, `guards.rs` has what happens when one is cancelled.
 //!
 //! Invariants:
-//! 1. No call passes over a connection to the service before that connection was told what is
-//!    attached and locked.
-//! 2. A call that was lost is repeated only where a repetition changes nothing more ([`Repeat`]).
+//! 1. No call passes over a connection to the service before what is attached and locked was
+//!    asserted over it.
+//! 2. A lost call is repeated only where a repetition changes nothing more ([`Repeat`]).
 
+mod guards;
+mod io_calls;
+mod meta_calls;
 mod options;
-mod repeat;
+mod retry;
 mod servers;
 mod small_file;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use weft_net::{
-    BufferPool, CallError, Connection, Counters, CountersSnapshot, Env, Identity, Link,
-};
+use weft_net::{BufferPool, Counters, CountersSnapshot, Env, Identity, Link};
+use weft_proto::Code;
 use weft_proto::coord::SyncNamespaceRequest;
 use weft_proto::meta::{
     ConnectedClient, Credentials, ListClientsRequest, ReassertRequest, ServerMapReply,
     ServerMapRequest,
 };
 use weft_proto::session::Role;
-use weft_proto::{Call, Code};
 
 use crate::Error;
-use crate::session::{Ahead, AttachedFiles, Detaches, LocksHeld, Unsynced};
+use crate::session::{AttachedFiles, DelegatedNames, Detaches, LocksHeld, Unsynced};
 use crate::volume::servers::Servers;
 
+pub(crate) use guards::{Attaching, Ending};
 pub use options::ConnectOptions;
-pub(crate) use repeat::Repeat;
+pub(crate) use retry::{Backoff, Repeat, Retry, RetryUntil};
 pub use small_file::{open_regular, read_small};
 
 /// An open volume. Cheap to clone; clones share the connections.
@@ -49,15 +52,15 @@ pub(crate) struct Shared {
     counters: Arc<Counters>,
     /// What is attached: asserted again when the metadata service was lost.
     attached: AttachedFiles,
-    /// A file is attached no more.
+    /// Notified when the last attachment of a file ends.
     pub(crate) ended: tokio::sync::Notify,
     /// What is locked: asserted again as well.
     pub(crate) locks: LocksHeld,
-    /// Names that were changed ahead of the service.
-    pub(crate) ahead: Ahead,
-    /// Attachments whose end the service is not told yet.
+    /// Delegated directories and the unreported changes in them.
+    pub(crate) delegated: DelegatedNames,
+    /// Attachments whose end is not reported yet.
     pub(crate) detaches: Detaches,
-    /// The service may believe in attachments that have ended: it must be told what there is.
+    /// The service may have attachments that have ended here: the state must be asserted again.
     outdated: AtomicBool,
     lazy: bool,
     name: String,
@@ -67,10 +70,10 @@ pub(crate) struct Shared {
     pub(crate) unsynced: Unsynced,
     /// Where operations in the background go on.
     pub(crate) runtime: tokio::runtime::Handle,
-    /// The service was told over this connection what there is to tell. Held while it is told, so
-    /// that no call comes before: what such a call attached or locked would be forgotten again; and
-    /// while what has ended is taken out.
-    told: tokio::sync::Mutex<Told>,
+    /// Whether this client's state was asserted over the current connection. Locked during the
+    /// assertion, so that no call overtakes it: what such a call attached or locked would be
+    /// forgotten again; and while ended attachments are removed.
+    asserted: tokio::sync::Mutex<Asserted>,
 }
 
 impl Volume {
@@ -104,14 +107,14 @@ impl Volume {
             attached: AttachedFiles::default(),
             ended: tokio::sync::Notify::new(),
             locks: LocksHeld::default(),
-            ahead: Ahead::default(),
+            delegated: DelegatedNames::default(),
             detaches: Detaches::default(),
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
             name: options.name,
             unsynced: Unsynced::default(),
             runtime: tokio::runtime::Handle::current(),
-            told: tokio::sync::Mutex::default(),
+            asserted: tokio::sync::Mutex::default(),
         };
         let volume = Volume {
             shared: Arc::new(shared),
@@ -121,7 +124,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// The same volume on behalf of somebody else; shares the connections.
+    /// The same volume on behalf of another user; shares the connections.
     #[must_use]
     pub fn on_behalf_of(&self, who: impl Into<Arc<Credentials>>) -> Volume {
         Volume {
@@ -177,121 +180,6 @@ impl Volume {
         Ok(())
     }
 
-    /// One call to the metadata service, after what was done ahead of it. `what` says what it is
-    /// for, should it fail.
-    pub(crate) async fn meta<C: Call>(
-        &self,
-        what: &str,
-        request: &C,
-        repeat: Repeat,
-    ) -> Result<C::Reply, Error> {
-        self.catch_up().await;
-        self.meta_now(what, request, repeat).await
-    }
-
-    /// One call to the metadata service that need not wait for what was done ahead of it.
-    pub(crate) async fn meta_now<C: Call>(
-        &self,
-        what: &str,
-        request: &C,
-        repeat: Repeat,
-    ) -> Result<C::Reply, Error> {
-        let (reply, _) = self.meta_over(what, request, repeat).await?;
-        Ok(reply)
-    }
-
-    /// As [`Volume::meta_now`], and the number of the connection that the answer came over.
-    pub(crate) async fn meta_over<C: Call>(
-        &self,
-        what: &str,
-        request: &C,
-        repeat: Repeat,
-    ) -> Result<(C::Reply, u64), Error> {
-        let mut tries = 0;
-        loop {
-            let result = match self.meta_connection().await {
-                Ok((connection, run)) => {
-                    let called = connection.call_stamped(request).await;
-                    called.map(|(reply, stamp)| {
-                        self.shared.unsynced.note_names(&stamp);
-                        (reply, run)
-                    })
-                }
-                Err(e) => Err(e),
-            };
-            match result {
-                Ok(reply) => return Ok(reply),
-                Err(CallError::Lost { .. }) if repeat == Repeat::Safe && tries == 0 => tries += 1,
-                Err(e) => return Err(Error::of_call(what, e)),
-            }
-        }
-    }
-
-    /// As [`Volume::meta`], a call that ends attachments if its answer is `done`. Until then every
-    /// new connection is told of them, so that a repetition ends these and not others of the same
-    /// files.
-    pub(crate) async fn meta_ending<C: Call>(
-        &self,
-        what: &str,
-        request: &C,
-        ending: &mut Ending,
-        done: impl Fn(&C::Reply) -> bool,
-    ) -> Result<C::Reply, Error> {
-        self.catch_up().await;
-        let mut tries = 0;
-        loop {
-            ending.there = false;
-            let (result, run) = match self.meta_connection().await {
-                Ok((connection, run)) => (connection.call(request).await, run),
-                Err(e) => (Err(e), 0),
-            };
-            let result = match result {
-                Ok(reply) if !done(&reply) => {
-                    ending.there = true;
-                    return Ok(reply);
-                }
-                result => result,
-            };
-            let told = self.shared.told.lock().await;
-            match result {
-                Ok(reply) if told.run == run => {
-                    ending.forget();
-                    return Ok(reply);
-                }
-                // Otherwise another connection was told of them meanwhile.
-                Ok(_) | Err(CallError::Lost { .. }) if tries < ENDING_TRIES => tries += 1,
-                Ok(reply) => return Ok(reply),
-                Err(e) => return Err(Error::of_call(what, e)),
-            }
-        }
-    }
-
-    /// A connection that was told of everything that is attached, and its number.
-    async fn meta_connection(&self) -> Result<(Connection, u64), CallError> {
-        let mut told = self.shared.told.lock().await;
-        let (connection, fresh) = self.shared.meta.connection().await?;
-        if fresh {
-            told.all = false;
-            told.run += 1;
-        }
-        if !told.all {
-            // Before it is put together: what ends from here on may be in it.
-            let outdated = self.shared.outdated.swap(false, Ordering::AcqRel);
-            let telling = Telling(&self.shared, outdated);
-            if let Some(request) = self.shared.reassertion(told.run, outdated) {
-                // Files deleted meanwhile answer with `Stale` when they are used.
-                let reply = connection.call(&request).await?;
-                if !reply.gone.is_empty() {
-                    tracing::warn!(files = ?reply.gone, "attached files were deleted while the metadata service was away");
-                }
-                self.shared.locks.lost(&reply.lost);
-            }
-            std::mem::forget(telling);
-            told.all = true;
-        }
-        Ok((connection, told.run))
-    }
-
     /// Makes every metadata operation acknowledged so far, to anybody, survive power loss. One
     /// request. Without [`ConnectOptions::lazy`] each operation does that itself before it is
     /// acknowledged.
@@ -316,121 +204,34 @@ impl Volume {
         synced.map(drop)
     }
 
-    /// How many losses of names a descriptor that is opened now counts as told of, for
+    /// How many losses of names count as reported for a descriptor that is opened now, for
     /// [`Volume::name_loss_since`].
     pub fn name_losses(&self) -> u64 {
         self.shared.unsynced.names_baseline()
     }
 
-    /// The loss of names that a descriptor was not told of yet, which then counts as told. Local.
+    /// Fails once for a loss of names that a descriptor has not reported yet. Local.
     ///
     /// # Errors
     /// With [`Code::Lost`].
-    pub fn name_loss_since(&self, told: &AtomicU64) -> Result<(), Error> {
-        let untold = self.shared.unsynced.untold_names(told);
-        untold.map_or(Ok(()), |message| Err(Error::lost("names", message)))
+    pub fn name_loss_since(&self, reported: &AtomicU64) -> Result<(), Error> {
+        let unreported = self.shared.unsynced.unreported_names(reported);
+        unreported.map_or(Ok(()), |message| Err(Error::lost("names", message)))
     }
 }
 
-/// What the service was told over a connection.
+/// What was asserted over the connection to the service.
 #[derive(Default)]
-struct Told {
-    /// Everything that there was to tell.
-    all: bool,
+struct Asserted {
+    /// Everything that had to be.
+    complete: bool,
     /// The connection's number.
     run: u64,
 }
 
-/// A reassertion under way; dropped, what was outdated still is.
-struct Telling<'a>(&'a Shared, bool);
-
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        if self.1 {
-            self.0.must_tell();
-        }
-    }
-}
-
-/// An attach under way; dropped before its answer it may have been made, and the next connection is
-/// told that it is not.
-pub(crate) struct Attaching<'a> {
-    shared: &'a Shared,
-    answered: bool,
-}
-
-impl<'a> Attaching<'a> {
-    pub(crate) fn new(shared: &'a Shared) -> Attaching<'a> {
-        shared.attached.begin();
-        Attaching {
-            shared,
-            answered: false,
-        }
-    }
-
-    pub(crate) fn answered(mut self) {
-        self.answered = true;
-    }
-}
-
-impl Drop for Attaching<'_> {
-    fn drop(&mut self) {
-        self.shared.attached.end();
-        if !self.answered {
-            self.shared.must_tell();
-        }
-    }
-}
-
-/// How often a call that ends attachments is repeated because the connection was lost.
-const ENDING_TRIES: u32 = 2;
-
-/// Attachments that end, and are told to new connections until the service was told so. Dropped
-/// before, they end all the same: those that are certainly there are told later, of others the next
-/// connection is told that they are not.
-pub(crate) struct Ending {
-    volume: Volume,
-    files: Vec<(u64, bool)>,
-    /// The service has answered that it did nothing.
-    there: bool,
-}
-
-impl Ending {
-    /// `files`: their ids, and whether they were attached for writing.
-    pub(crate) fn new(volume: &Volume, files: Vec<(u64, bool)>) -> Ending {
-        Ending {
-            volume: volume.clone(),
-            files,
-            there: false,
-        }
-    }
-
-    fn forget(&mut self) {
-        for (file, write) in self.files.drain(..) {
-            self.volume.shared.note_detached(file, write);
-        }
-    }
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        if self.files.is_empty() {
-            return;
-        }
-        if self.there {
-            for (file, write) in self.files.drain(..) {
-                self.volume.detach_later(file, write);
-            }
-        } else {
-            self.forget();
-            self.volume.shared.must_tell();
-        }
-    }
-}
-
 impl Shared {
-    /// Notes an attachment of which the service told over connection `run`; false if another
-    /// connection was told meanwhile of what is attached, without it.
+    /// Notes an attachment that the service confirmed over connection `run`; false if the state was
+    /// asserted over another connection meanwhile, without it.
     pub(crate) fn note_attached_over(&self, run: u64, file: u64, write: bool) -> bool {
         self.attached.add_over(run, file, write)
     }
@@ -450,7 +251,7 @@ impl Shared {
         }
     }
 
-    /// What there is to tell connection `run`.
+    /// What is to be asserted over connection `run`.
     fn reassertion(&self, run: u64, outdated: bool) -> Option<ReassertRequest> {
         let mut request = ReassertRequest {
             lazy: self.lazy,
@@ -458,12 +259,12 @@ impl Shared {
             locks: self.locks.all(),
             ..ReassertRequest::default()
         };
-        let any = self.attached.tell(run, &mut request);
+        let any = self.attached.assert_over(run, &mut request);
         (self.lazy || outdated || any || !self.name.is_empty()).then_some(request)
     }
 
-    /// What is attached must be told on the next connection, also if it is nothing.
-    pub(crate) fn must_tell(&self) {
+    /// The next connection asserts what is attached, also if it is nothing.
+    pub(crate) fn must_reassert(&self) {
         self.outdated.store(true, Ordering::Release);
     }
 }

@@ -64,7 +64,7 @@ impl FileSystem {
     async fn goes_ahead(&self, directory: u64, make: bool) -> bool {
         !self.options.durable
             && self.news.is_live()
-            && self.volume.may_change_ahead(directory, make).await
+            && self.volume.try_delegation(directory, make).await
     }
 
     /// Makes a file ahead of the service, if that is certain to succeed.
@@ -87,7 +87,7 @@ impl FileSystem {
         }
         let mode = NewMode { bits: mode, umask };
         let shown = self.under(parent, name).to_string();
-        volume.make_ahead((parent, name), &shown, mode, access)
+        volume.create_delegated((parent, name), &shown, mode, access)
     }
 
     /// Removes a name ahead of the service, if that is certain to succeed.
@@ -107,7 +107,7 @@ impl FileSystem {
         {
             return false;
         }
-        let Some(time) = self.on(caller).remove_ahead(parent, name, attr.id) else {
+        let Some(time) = self.on(caller).remove_delegated(parent, name, attr.id) else {
             return false;
         };
         self.left(asked, parent, time);

@@ -230,7 +230,7 @@ impl FileSystem {
             tokio::time::sleep(LAYOUT_RETRY_INTERVAL).await;
         }
         // New files in it have another layout from now on.
-        self.volume.end_ahead(id);
+        self.volume.end_delegation(id);
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! Cells that belong to no place of their file: copied to a file in `/lost+found`, on the server
-//! where they are, then removed.
+//! The quarantine of cells that have no place in their file: they are copied to a file in
+//! `/lost+found`, on the server that holds them, then removed.
 
 use weft_layout::{
     BSU_DEFAULT, CHUNK_DEFAULT, CellIndex, Layout, LayoutSpec, ServerId, Storage, View,
@@ -10,24 +10,23 @@ use weft_proto::io::{ForkPlace, ForkSeen, RemoveForkRequest};
 use weft_proto::meta::AttachReply;
 
 use super::Fsck;
-use super::judge::Known;
+use super::compare::Known;
 use super::repair::Done;
 use crate::io::copy_there;
+use crate::limits::QUARANTINE_NAMES_MAX;
 use crate::names::{Access, NewLayout};
 use crate::volume::Repeat;
 use crate::{Attributes, Error, File};
 
-/// Where it is put.
-const PLACE: &str = "/lost+found";
-/// What says what is known of it.
-const KNOWN: &str = "user.weft.lost";
-/// Files of one cell that earlier repairs may have left.
-const NAMES: u32 = 100;
+/// The directory of the copies.
+const DIRECTORY: &str = "/lost+found";
+/// The attribute of a copy that says what is known of it.
+const KNOWN_ATTRIBUTE: &str = "user.weft.lost";
 
 impl Fsck<'_> {
-    /// Puts the cell of a finding aside, all its forks: each is removed when its copy is on stable
+    /// Quarantines all forks of a finding's cell: each is removed when its copy is on stable
     /// storage.
-    pub(super) async fn set_aside(&self, known: &Known, finding: &Finding) -> Result<Done, Error> {
+    pub(super) async fn quarantine(&self, known: &Known, finding: &Finding) -> Result<Done, Error> {
         let (Some(server), Some(place)) = (finding.server, &finding.place) else {
             return Ok(Done::Left);
         };
@@ -44,7 +43,7 @@ impl Fsck<'_> {
         let path = target.path().to_owned();
         let text = format!("{}; {}", finding.text, known.known());
         if let Err(error) = self.copy_forks(&source, target, &forks, text).await {
-            // A part of a copy is of no use to anybody.
+            // A partial copy is of no use.
             let _ = self.volume.unlink(path).await;
             return Err(error);
         }
@@ -90,12 +89,12 @@ impl Fsck<'_> {
         target.sync().await?;
         let path = target.path().to_owned();
         self.volume
-            .set_xattr(path, KNOWN, text.into_bytes())
+            .set_xattr(path, KNOWN_ATTRIBUTE, text.into_bytes())
             .await?;
         target.close().await.map(drop)
     }
 
-    /// The file as if it had but the one server, so that each of its cells can be read where it is.
+    /// The file as if it had only this server, so that each of its cells can be read there.
     fn stray(&self, server: u32, forks: &[&CellState]) -> Option<File> {
         let cell = forks.first()?;
         let spec = LayoutSpec {
@@ -123,7 +122,7 @@ impl Fsck<'_> {
 
     /// A new file for a cell, on the server of the cell.
     async fn lost_file(&self, file: u64, server: u32, forks: &[&CellState]) -> Result<File, Error> {
-        match self.volume.make_directory(PLACE, 0o700).await {
+        match self.volume.make_directory(DIRECTORY, 0o700).await {
             Err(Error::Refused {
                 code: Code::Exists, ..
             }) => {}
@@ -136,7 +135,7 @@ impl Fsck<'_> {
             ..NewLayout::default()
         };
         let cell = forks.first().map_or(0, |cell| cell.cell);
-        let name = format!("{PLACE}/file-{file}.cell-{cell}.server-{server}");
+        let name = format!("{DIRECTORY}/file-{file}.cell-{cell}.server-{server}");
         let mut number = 1;
         loop {
             let path = match number {
@@ -147,7 +146,7 @@ impl Fsck<'_> {
             match self.volume.attach(path, access).await {
                 Err(Error::Refused {
                     code: Code::Exists, ..
-                }) if number < NAMES => number += 1,
+                }) if number < QUARANTINE_NAMES_MAX => number += 1,
                 made => return made,
             }
         }

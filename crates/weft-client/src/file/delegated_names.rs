@@ -1,78 +1,68 @@
-//! Names that are made and removed ahead of the service, in directories that it has *delegated* to
-//! this client.
+//! Names that this client makes and removes in directories that the service has *delegated* to it.
 //!
-//! Programs make and remove files by the thousand in a directory in which nobody else works. A call
-//! for each costs more than everything else together, so the service lends the directory: what is
-//! done there is acknowledged here and told some milliseconds later, many changes in one call.
+//! Programs make and remove files by the thousand in directories that no other client uses. A call
+//! for each costs more than everything else together, so the service delegates the directory:
+//! changes there are acknowledged here and reported some milliseconds later, many in one call.
 //! Another client that looks into the directory waits until it is given back, and sees all.
 //!
 //! Invariants:
-//! 1. No call to the metadata service overtakes what was done ahead before it ([`Volume::catch_up`]
-//!    begins every call), so whatever the service says to this client covers it.
-//! 2. What was done ahead is told, in order, until the service has answered or does not for as long
-//!    as it takes to call it dead; then, and where it refuses a change, [`Volume::on_refused`]
-//!    hears of it.
+//! 1. No call to the metadata service overtakes an earlier change ([`Volume::catch_up`] begins
+//!    every call), so whatever the service answers to this client covers it.
+//! 2. Changes are reported in order, until the service has answered or is away for as long as it
+//!    takes to call it dead ([`REPORT_TIMEOUT`]); then, and where it refuses a change,
+//!    [`Volume::on_refused`] is called.
 //! 3. A directory is given back after everything that was done in it.
 //!
-//! A client that dies loses what it has not told: the last [`LINGER`].
+//! A client that dies loses its unreported changes: those of the last [`REPORT_DELAY`].
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
 use weft_net::CallError;
 use weft_proto::delegation::{ChangeNamesReply, DelegateRequest, NameChange, NameChanged, NewFile};
 use weft_proto::limits::IDS_AHEAD_MAX;
 use weft_proto::meta::{AttachReply, FileKind, Layout};
-use weft_proto::{Code, Failure, Retry};
+use weft_proto::{Code, Failure};
 
-use crate::session::{Batch, Queued, Refused, Table};
-use crate::volume::Repeat;
+use crate::limits::{FIRST_IDS, IDLE_CHECK_INTERVAL, REPORT_DELAY, REPORT_TIMEOUT};
+use crate::session::{ChangeBatch, DelegationTable, QueuedChange, Refused};
+use crate::volume::{Backoff, Repeat};
 use crate::{Attributes, Error, File, NewMode, Store, Volume};
 
-/// From a change until it is told, so that one call tells several.
-const LINGER: Duration = Duration::from_millis(4);
-/// How long a service that is away is waited for: the failure detection time.
-const PATIENCE: Duration = Duration::from_secs(8);
-/// Between two looks at directories in which nothing happens.
-const MIND: Duration = Duration::from_millis(500);
-/// Ids for new files that are asked for at first: programs that make a few files are many.
-const IDS_FIRST: u32 = 64;
-
 impl Volume {
-    /// Who hears of changes that were acknowledged and came to nothing; set once.
-    pub fn on_refused(&self, hear: impl Fn(&[Refused]) + Send + Sync + 'static) {
-        self.shared.ahead.hear(Box::new(hear));
+    /// Sets what is called for changes that were acknowledged and failed; once.
+    pub fn on_refused(&self, call: impl Fn(&[Refused]) + Send + Sync + 'static) {
+        self.shared.delegated.set_on_refused(Box::new(call));
     }
 
-    /// Makes sure that names in a directory may be changed ahead, with `make` that files may be
-    /// made; asks the service for it if it is worth that: names there change often. The caller must
-    /// be following a [`Watch`](crate::Watch), by which the directory is asked back.
-    pub async fn may_change_ahead(&self, directory: u64, make: bool) -> bool {
-        let ahead = &self.shared.ahead;
-        if ahead.with(|table| table.may_change(directory, make)) {
+    /// Whether a directory is delegated to this client, so that names in it may be changed here;
+    /// with `make`, also whether there is an id for a new file. Asks the service for a delegation
+    /// where names change often. The caller must follow a [`Watch`](crate::Watch), which tells when
+    /// another client wants the directory.
+    pub async fn try_delegation(&self, directory: u64, make: bool) -> bool {
+        let delegated = &self.shared.delegated;
+        if delegated.with(|table| table.may_change(directory, make)) {
             return true;
         }
-        let (held, worth) = ahead.with(|table| {
+        let (held, worth) = delegated.with(|table| {
             let held = table.may_change(directory, false);
             (held, held || table.is_worth(directory))
         });
         if !worth {
             return false;
         }
-        let ids = if held { IDS_AHEAD_MAX } else { IDS_FIRST };
+        let ids = if held { IDS_AHEAD_MAX } else { FIRST_IDS };
         let request = DelegateRequest { directory, ids };
-        let turn = ahead.with(|table| table.turn);
-        let what = "change names ahead";
+        let generation = delegated.with(|table| table.generation);
+        let what = "delegate a directory";
         let reply = self.meta(what, &request, Repeat::Safe).await;
         let granted = reply.ok().filter(|reply| reply.granted);
-        let held = ahead.with(|table| match granted {
-            Some(reply) if table.turn == turn => {
+        let held = delegated.with(|table| match granted {
+            Some(reply) if table.generation == generation => {
                 table.hold(directory, reply);
                 table.may_change(directory, make)
             }
-            // It was wanted back before this client knew that it has it.
+            // Another client wanted it before this one knew that it had it.
             Some(_) => {
                 table.give_back(directory);
                 false
@@ -82,15 +72,15 @@ impl Volume {
                 false
             }
         });
-        self.mind();
+        self.check_idle();
         held
     }
 
     /// Makes a regular file, whose bytes will lie with its metadata, in a directory of which the
     /// caller knows that the name is not there, that its creator may make it, and that neither an
-    /// ACL nor a set-group-id bit decides what it gets. `None` where [`Volume::may_change_ahead`]
+    /// ACL nor a set-group-id bit decides what it gets. `None` where [`Volume::try_delegation`]
     /// does not hold any more. Messages call it `shown`. No message.
-    pub fn make_ahead(
+    pub fn create_delegated(
         &self,
         (directory, name): (u64, &[u8]),
         shown: &str,
@@ -98,7 +88,7 @@ impl Volume {
         (reading, writing): (bool, bool),
     ) -> Option<File> {
         let time = self.shared.env.clock.now();
-        let (many, id, layout) = self.shared.ahead.with(|table| {
+        let (many, id, layout) = self.shared.delegated.with(|table| {
             let (id, layout) = table.next(directory)?;
             let new = NewFile {
                 mode: mode.bits,
@@ -112,9 +102,9 @@ impl Volume {
             let change = self.name_change(directory, name, (id, time), Some(new));
             Some((table.note(change), id, layout))
         })?;
-        self.tell_ahead(many);
+        self.schedule_report(many);
         let reply = AttachReply {
-            attributes: self.attributes_ahead(id, mode, time, layout),
+            attributes: self.new_attributes(id, mode, time, layout),
             epoch: self.shared.servers.epoch(),
             created: true,
             inline: Some(Bytes::new()),
@@ -123,7 +113,7 @@ impl Volume {
         self.opened(shown, reply, writing, true).ok()
     }
 
-    fn attributes_ahead(&self, id: u64, mode: NewMode, time: i64, layout: Layout) -> Attributes {
+    fn new_attributes(&self, id: u64, mode: NewMode, time: i64, layout: Layout) -> Attributes {
         Attributes {
             id,
             kind: FileKind::Regular as i32,
@@ -160,114 +150,117 @@ impl Volume {
     }
 
     /// Removes a name of which the caller knows that it names this regular file and may be removed.
-    /// Tells the time of the removal; `None` where [`Volume::may_change_ahead`] does not hold any
+    /// Tells the time of the removal; `None` where [`Volume::try_delegation`] does not hold any
     /// more. No message.
-    pub fn remove_ahead(&self, directory: u64, name: &[u8], file: u64) -> Option<i64> {
+    pub fn remove_delegated(&self, directory: u64, name: &[u8], file: u64) -> Option<i64> {
         let time = self.shared.env.clock.now();
         let change = self.name_change(directory, name, (file, time), None);
-        let many = self.shared.ahead.with(|table| {
+        let many = self.shared.delegated.with(|table| {
             table
                 .may_change(directory, false)
                 .then(|| table.note(change))
         })?;
-        self.tell_ahead(many);
+        self.schedule_report(many);
         Some(time)
     }
 
-    /// Nothing is done ahead in this directory any more, until it is worth asking for again.
-    pub fn end_ahead(&self, directory: u64) {
-        if self.shared.ahead.with(|table| table.end(directory)) {
-            self.tell_ahead(true);
+    /// Gives this directory back, until it is worth asking for again.
+    pub fn end_delegation(&self, directory: u64) {
+        if self.shared.delegated.with(|table| table.end(directory)) {
+            self.schedule_report(true);
         }
     }
 
-    /// Others wait for these directories.
+    /// Gives back directories that other clients wait for.
     pub(crate) fn recalled(&self, directories: &[u64]) {
-        self.shared.ahead.with(|table| {
+        self.shared.delegated.with(|table| {
             for directory in directories {
                 table.give_back(*directory);
                 table.shun(*directory);
             }
         });
-        self.tell_ahead(true);
+        self.schedule_report(true);
     }
 
     /// Stores the content of a file together with its name, if the service does not know it yet.
-    pub(crate) async fn store_ahead(
+    pub(crate) async fn store_delegated(
         &self,
         file: u64,
         data: &Bytes,
         store: &Store,
     ) -> Option<Result<Attributes, Error>> {
-        let ahead = &self.shared.ahead;
+        let delegated = &self.shared.delegated;
         let plain = !store.close && !store.kill_priv && store.changes.is_none();
-        if !plain || !ahead.has_waiting() {
+        if !plain || !delegated.has_unreported() {
             return None;
         }
-        let hear = ahead.with(|table| table.store(file, data.clone(), store.modified))?;
+        let answer = delegated.with(|table| table.store(file, data.clone(), store.modified))?;
         self.catch_up().await;
-        hear.await.ok()
+        answer.await.ok()
     }
 
-    /// Returns when everything that was done ahead before is told, or was refused.
+    /// Returns when all earlier changes are reported, or were refused.
     pub async fn catch_up(&self) {
-        if !self.shared.ahead.has_waiting() {
+        if !self.shared.delegated.has_unreported() {
             return;
         }
         let volume = self.clone();
-        // It goes on if the caller goes away.
-        let told = self
+        // It goes on if the caller is cancelled.
+        let reported = self
             .shared
             .runtime
-            .spawn(async move { volume.tell_all_ahead().await });
-        let _ = told.await;
+            .spawn(async move { volume.report_all().await });
+        let _ = reported.await;
     }
 
-    fn tell_ahead(&self, now: bool) {
+    fn schedule_report(&self, now: bool) {
         let begin = self
             .shared
-            .ahead
-            .with(|table| now || !std::mem::replace(&mut table.begun, true));
+            .delegated
+            .with(|table| now || !std::mem::replace(&mut table.report_scheduled, true));
         if !begin {
             return;
         }
         let volume = self.clone();
         self.shared.runtime.spawn(async move {
             if !now {
-                tokio::time::sleep(LINGER).await;
-                volume.shared.ahead.with(|table| table.begun = false);
+                tokio::time::sleep(REPORT_DELAY).await;
+                volume
+                    .shared
+                    .delegated
+                    .with(|table| table.report_scheduled = false);
             }
-            volume.tell_all_ahead().await;
+            volume.report_all().await;
         });
     }
 
-    async fn tell_all_ahead(&self) {
-        let ahead = &self.shared.ahead;
-        let until = ahead.with(|table| table.noted);
-        let _turn = ahead.turn().await;
-        while let Some(batch) = ahead.with(|table| self.take_ahead(table, until)) {
-            let told = (batch.changes.len() + batch.given_back.len()) as u64;
-            self.tell_batch(batch).await;
-            ahead.with(|table| table.told += told);
+    async fn report_all(&self) {
+        let delegated = &self.shared.delegated;
+        let until = delegated.with(|table| table.noted);
+        let _reporting = delegated.reporting().await;
+        while let Some(batch) = delegated.with(|table| self.take_batch(table, until)) {
+            let count = (batch.changes.len() + batch.given_back.len()) as u64;
+            self.report_batch(batch).await;
+            delegated.with(|table| table.reported += count);
         }
     }
 
-    fn take_ahead(&self, table: &mut Table, until: u64) -> Option<Batch> {
-        if table.told >= until {
+    fn take_batch(&self, table: &mut DelegationTable, until: u64) -> Option<ChangeBatch> {
+        if table.reported >= until {
             return None;
         }
         let batch = table.take()?;
-        // Under the table's lock: from here on closing one is for the service to hear.
+        // Under the table's lock: from here on a close must be reported to the service.
         for (file, write) in batch.attached() {
             self.shared.note_attached(file, write);
         }
         Some(batch)
     }
 
-    async fn tell_batch(&self, batch: Batch) {
+    async fn report_batch(&self, batch: ChangeBatch) {
         let attached: HashMap<u64, bool> = batch.attached().collect();
-        let what = "tell names that were changed";
-        let (done, lost) = match self.call_patiently(what, &batch).await {
+        let what = "report changed names";
+        let (done, lost) = match self.call_until_timeout(what, &batch).await {
             Ok(reply) => (
                 reply.done,
                 Failure::new(Code::Internal, "the service did not say"),
@@ -275,7 +268,7 @@ impl Volume {
             Err(error) => (Vec::new(), Failure::new(error.code(), error.to_string())),
         };
         let mut refused = Vec::new();
-        for (Queued { change, told }, outcome) in batch.outcomes(done) {
+        for (QueuedChange { change, waiter }, outcome) in batch.outcomes(done) {
             let outcome = outcome.unwrap_or_else(|| NameChanged {
                 refused: Some(lost.clone()),
                 attributes: None,
@@ -292,53 +285,53 @@ impl Volume {
                     errno: failure.errno,
                 });
             }
-            if let Some(told) = told {
+            if let Some(waiter) = waiter {
                 let failed = |failure| Error::of_call(what, CallError::Failed(failure));
                 let stored = match outcome.refused {
                     Some(failure) => Err(failed(failure)),
                     None => outcome.attributes.ok_or_else(|| failed(lost.clone())),
                 };
-                // Who does not wait any more does not want to know.
-                let _ = told.send(stored);
+                // A caller that was cancelled does not need it.
+                let _ = waiter.send(stored);
             }
         }
-        self.shared.ahead.tell_refused(&refused);
+        self.shared.delegated.report_refused(&refused);
     }
 
-    async fn call_patiently(&self, what: &str, batch: &Batch) -> Result<ChangeNamesReply, Error> {
+    async fn call_until_timeout(
+        &self,
+        what: &str,
+        batch: &ChangeBatch,
+    ) -> Result<ChangeNamesReply, Error> {
         let request = batch.request();
-        let deadline = Instant::now() + PATIENCE;
-        let mut pause = Duration::from_millis(5);
+        let mut backoff = Backoff::new(REPORT_TIMEOUT);
         loop {
             match self.meta_now(what, &request, Repeat::Safe).await {
-                Err(error) if error.code().retry() == Retry::Later && Instant::now() < deadline => {
-                    tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(Duration::from_millis(500));
-                }
+                Err(error) if backoff.again(&error).await => {}
                 result => return result,
             }
         }
     }
 
-    /// Gives directories back in which nothing happens, until there are none.
-    fn mind(&self) {
+    /// Gives idle delegations back, until there are none left.
+    fn check_idle(&self) {
         if self
             .shared
-            .ahead
-            .with(|table| std::mem::replace(&mut table.minded, true))
+            .delegated
+            .with(|table| std::mem::replace(&mut table.idle_check_runs, true))
         {
             return;
         }
         let volume = self.clone();
         self.shared.runtime.spawn(async move {
-            let ahead = &volume.shared.ahead;
+            let delegated = &volume.shared.delegated;
             loop {
-                tokio::time::sleep(MIND).await;
-                let left = ahead.with(|table| {
-                    table.minded = table.give_back_idle();
-                    table.minded
+                tokio::time::sleep(IDLE_CHECK_INTERVAL).await;
+                let left = delegated.with(|table| {
+                    table.idle_check_runs = table.give_back_idle();
+                    table.idle_check_runs
                 });
-                volume.tell_all_ahead().await;
+                volume.report_all().await;
                 if !left {
                     return;
                 }

@@ -8,9 +8,7 @@ use weft_proto::io::ForkPlace;
 use weft_proto::meta;
 
 use super::layout::fitting;
-
-/// Cells of one file that are named one by one.
-const CELLS_NAMED: usize = 64;
+use crate::limits::NAMED_CELLS_MAX;
 
 /// What is known of one file.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +58,11 @@ fn of_cell(fault: Fault, server: u32, cell: &CellState, text: String) -> Finding
     }
 }
 
+/// Whether the layout puts this cell on this server.
+fn is_in_place(layout: &Layout, server: u32, cell: u32) -> bool {
+    cell < layout.cells() && layout.server_of(CellIndex(cell)).0 == server
+}
+
 impl Known {
     /// The file's layout, where it has one.
     pub(super) fn layout(&self) -> Option<Layout> {
@@ -69,8 +72,8 @@ impl Known {
             .and_then(|layout| Layout::try_from(layout).ok())
     }
 
-    /// What does not agree; nothing is said of what servers hold that are down.
-    pub(super) fn judge(&self, servers: &Servers) -> Vec<Finding> {
+    /// What does not agree; servers that are down are left out.
+    pub(super) fn compare(&self, servers: &Servers) -> Vec<Finding> {
         let down = &servers.down;
         let mut findings = self.in_doubt();
         if self.state.owed {
@@ -93,8 +96,7 @@ impl Known {
         if self.state.spilling {
             // What its cells hold will be all of it, or be emptied.
         } else if self.state.inline {
-            let filled = self.cells.iter().filter(|(_, cell)| cell.length > 0);
-            findings.extend(filled.map(|(server, cell)| {
+            findings.extend(self.filled_cells().map(|(server, cell)| {
                 let text = format!(
                     "{} bytes, though the file's lie with its metadata",
                     cell.length
@@ -158,7 +160,7 @@ impl Known {
                 ..of(Fault::Unproven, state.file)
             })
         });
-        findings.take(CELLS_NAMED).collect()
+        findings.take(NAMED_CELLS_MAX).collect()
     }
 
     /// Cells of a file that is not there: one finding for all.
@@ -212,8 +214,7 @@ impl Known {
         let old = self.state.layout.as_ref()?;
         let layout = self.layout().filter(|_| !self.state.inline)?;
         // What is empty may be left from another layout, that the file had before it was emptied.
-        let held = self.cells.iter().filter(|(_, cell)| cell.length > 0);
-        let held: Vec<_> = held.cloned().collect();
+        let held: Vec<_> = self.filled_cells().cloned().collect();
         let count = |wanted: &dyn Fn(u32, u32) -> bool, cells: &[(u32, CellState)]| {
             let places = cells.iter().map(|(server, cell)| (*server, cell.cell));
             let places: BTreeSet<_> = places.filter(|(on, cell)| wanted(*on, *cell)).collect();
@@ -233,8 +234,7 @@ impl Known {
             .into_iter()
             .filter(|(on, cell)| more || !beyond(*on, cell.cell))
             .collect();
-        let misplaced =
-            |on, cell| cell >= layout.cells() || layout.server_of(CellIndex(cell)).0 != on;
+        let misplaced = |on, cell| !is_in_place(&layout, on, cell);
         if most(&misplaced, &cells) {
             let fits = fitting(&cells, servers)?;
             new.cells = if more {
@@ -248,8 +248,8 @@ impl Known {
     }
 
     fn placed(&self, layout: &Layout, findings: &mut Vec<Finding>) {
-        // What is empty is in nobody's way.
-        for (server, cell) in self.cells.iter().filter(|(_, cell)| cell.length > 0) {
+        // An empty cell does no harm anywhere.
+        for (server, cell) in self.filled_cells() {
             if cell.cell >= layout.cells() {
                 let text = format!("the file has {} cells", layout.cells());
                 findings.push(of_cell(Fault::Misplaced, *server, cell, text));
@@ -298,36 +298,46 @@ impl Known {
         .collect()
     }
 
+    /// Cells that lie on the server where the layout puts them.
+    fn cells_in_place(&self, layout: &Layout) -> impl Iterator<Item = &CellState> {
+        let cells = self.cells.iter();
+        let in_place = cells.filter(move |(server, cell)| is_in_place(layout, *server, cell.cell));
+        in_place.map(|(_, cell)| cell)
+    }
+
+    /// Cells that hold bytes.
+    pub(super) fn filled_cells(&self) -> impl Iterator<Item = &(u32, CellState)> {
+        self.cells.iter().filter(|(_, cell)| cell.length > 0)
+    }
+
+    /// Whether a server of the layout cannot be asked.
+    pub(super) fn has_server_down(layout: &Layout, down: &BTreeSet<u32>) -> bool {
+        layout
+            .servers()
+            .iter()
+            .any(|server| down.contains(&server.0))
+    }
+
     /// The size in canonical order that the cells give the file.
     pub(super) fn cells_size(&self, layout: &Layout) -> u64 {
         let grid = layout.grid();
-        let data = self.cells.iter().filter(|(server, cell)| {
-            cell.fork == "data"
-                && cell.cell < layout.cells()
-                && layout.server_of(CellIndex(cell.cell)).0 == *server
-        });
-        data.map(|(_, cell)| grid.file_size(CellIndex(cell.cell), cell.length))
+        let in_place = self.cells_in_place(layout);
+        let data = in_place.filter(|cell| cell.fork == "data");
+        data.map(|cell| grid.file_size(CellIndex(cell.cell), cell.length))
             .max()
             .unwrap_or(0)
     }
 
-    /// How long the forks beside `data` are together.
+    /// Bytes of the forks beside `data`.
     fn other_forks(&self, layout: &Layout) -> u64 {
-        let others = self.cells.iter().filter(|(server, cell)| {
-            cell.fork != "data"
-                && cell.cell < layout.cells()
-                && layout.server_of(CellIndex(cell.cell)).0 == *server
-        });
-        others.fold(0, |sum: u64, (_, cell)| sum.saturating_add(cell.length))
+        let in_place = self.cells_in_place(layout);
+        let others = in_place.filter(|cell| cell.fork != "data");
+        others.fold(0, |sum: u64, cell| sum.saturating_add(cell.length))
     }
 
     fn size(&self, layout: &Layout, down: &BTreeSet<u32>, findings: &mut Vec<Finding>) {
         let state = &self.state;
-        let unknown = layout
-            .servers()
-            .iter()
-            .any(|server| down.contains(&server.0));
-        if !state.size_exact || state.open || unknown {
+        if !state.size_exact || state.open || Self::has_server_down(layout, down) {
             return;
         }
         let others = self.other_forks(layout);
@@ -438,9 +448,9 @@ pub(super) mod tests {
         }
     }
 
-    /// Each fault with the server it is told of.
-    pub(in crate::fsck) fn judged(known: &Known) -> Vec<(Fault, Option<u32>)> {
-        let findings = known.judge(&Servers::default());
+    /// Each fault with its server.
+    pub(in crate::fsck) fn faults(known: &Known) -> Vec<(Fault, Option<u32>)> {
+        let findings = known.compare(&Servers::default());
         let named = |f: &Finding| (Fault::try_from(f.fault).unwrap(), f.server);
         assert!(findings.iter().all(|f| f.file == FILE));
         findings.iter().map(named).collect()
@@ -448,7 +458,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_whole_file_agrees() {
-        assert_eq!(judged(&whole()), []);
+        assert_eq!(faults(&whole()), []);
     }
 
     #[test]
@@ -457,17 +467,17 @@ pub(super) mod tests {
         known.cells.push((2, cell(1)));
         known.cells.push((0, cell(3)));
         let misplaced = [2, 0].map(|server| (Fault::Misplaced, Some(server)));
-        assert_eq!(judged(&known), misplaced);
+        assert_eq!(faults(&known), misplaced);
         // What lies in the wrong place makes the file no longer.
         known.cells[3].1.length = 90;
-        assert_eq!(judged(&known), misplaced);
+        assert_eq!(faults(&known), misplaced);
     }
 
     #[test]
     fn cells_of_another_chunk_size_are_told() {
         let mut known = whole();
         known.cells[1].1.chunk = 2 * CHUNK;
-        assert_eq!(judged(&known), [(Fault::ChunkSize, Some(1))]);
+        assert_eq!(faults(&known), [(Fault::ChunkSize, Some(1))]);
     }
 
     #[test]
@@ -512,7 +522,7 @@ pub(super) mod tests {
             cell.length = 0;
         }
         assert_eq!(known.fitting_layout(&servers), None);
-        assert_eq!(judged(&known), []);
+        assert_eq!(faults(&known), []);
         // A stray cell with many forks.
         known.cells.truncate(1);
         for fork in ["data", "index", "names"] {
@@ -520,16 +530,16 @@ pub(super) mod tests {
             known.cells.push((2, CellState { fork, ..cell(70) }));
         }
         assert_eq!(known.fitting_layout(&servers), None);
-        assert_eq!(judged(&known).len(), 3);
+        assert_eq!(faults(&known).len(), 3);
     }
 
     #[test]
-    fn bytes_in_cells_of_an_inline_file_are_told() {
+    fn bytes_in_cells_of_an_inline_file_are_found() {
         let mut known = whole();
         known.state.inline = true;
         known.cells[0].1.length = 0;
-        let told = [1, 2].map(|server| (Fault::InlineCells, Some(server)));
-        assert_eq!(judged(&known), told);
+        let expected = [1, 2].map(|server| (Fault::InlineCells, Some(server)));
+        assert_eq!(faults(&known), expected);
     }
 
     #[test]
@@ -537,25 +547,25 @@ pub(super) mod tests {
         let mut known = whole();
         known.state.size = 100;
         // The last byte of 100 lies in cell 0.
-        assert_eq!(judged(&known), [(Fault::Short, Some(0))]);
+        assert_eq!(faults(&known), [(Fault::Short, Some(0))]);
         known.state.size = 80;
-        assert_eq!(judged(&known), [(Fault::Long, None)]);
+        assert_eq!(faults(&known), [(Fault::Long, None)]);
         known.state.fork_bytes = 10;
         assert_eq!(
-            judged(&known),
+            faults(&known),
             [(Fault::ForkBytes, None), (Fault::Long, None)]
         );
         known.state.open = true;
-        assert_eq!(judged(&known), []);
+        assert_eq!(faults(&known), []);
         known.state.open = false;
         known.state.size_exact = false;
-        assert_eq!(judged(&known), []);
+        assert_eq!(faults(&known), []);
         known.state.size_exact = true;
         let down = Servers {
             down: [1].into(),
             ..Servers::default()
         };
-        assert_eq!(known.judge(&down), []);
+        assert_eq!(known.compare(&down), []);
     }
 
     #[test]
@@ -571,14 +581,14 @@ pub(super) mod tests {
             there: true,
         }];
         known.kept = vec![(0, kept(7)), (1, kept(7)), (1, kept(8))];
-        let told = [
+        let expected = [
             (Fault::CheckpointMissing, Some(2)),
             (Fault::CheckpointUnknown, None),
         ];
-        assert_eq!(judged(&known), told);
+        assert_eq!(faults(&known), expected);
         // One that is being removed may be anywhere.
         known.state.checkpoints[0].there = false;
-        assert_eq!(judged(&known), [(Fault::CheckpointUnknown, None)]);
+        assert_eq!(faults(&known), [(Fault::CheckpointUnknown, None)]);
     }
 
     #[test]
@@ -593,7 +603,7 @@ pub(super) mod tests {
             (server, KeptState { file, number, made })
         };
         known.kept = vec![kept(0, 7), kept(1, 7), kept(2, 7), kept(0, 9)];
-        assert_eq!(judged(&known), []);
+        assert_eq!(faults(&known), []);
         // A server was formatted anew.
         known.cells.remove(1);
         known.kept.remove(1);
@@ -602,7 +612,7 @@ pub(super) mod tests {
             ..Servers::default()
         };
         let told = |known: &Known| -> Vec<i32> {
-            let findings = known.judge(&since);
+            let findings = known.compare(&since);
             assert!(findings.iter().all(|f| f.server == Some(1)));
             findings.iter().map(|f| f.fault).collect()
         };
@@ -617,41 +627,41 @@ pub(super) mod tests {
         let mut known = whole();
         known.cells.remove(1);
         known.state.size = 55;
-        assert_eq!(judged(&known), [(Fault::Long, None)]);
+        assert_eq!(faults(&known), [(Fault::Long, None)]);
         (known.doubted, known.ends_doubted) = ([1].into(), true);
-        let findings = known.judge(&Servers::default());
+        let findings = known.compare(&Servers::default());
         let told = |f: &Finding| (f.server, f.place.as_ref().unwrap().cell, f.found);
         assert_eq!(
             findings.iter().map(told).collect::<Vec<_>>(),
             [(Some(1), 1, 20)]
         );
-        assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
-        // What is owed for it changes nothing about that.
+        assert_eq!(faults(&known), [(Fault::Unproven, Some(1))]);
+        // Pending intents for it change nothing about that.
         known.state.owed = true;
-        assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
+        assert_eq!(faults(&known), [(Fault::Unproven, Some(1))]);
         // By its size it had no bytes there.
         (known.state.size, known.state.owed) = (10, false);
-        assert_eq!(judged(&known), []);
+        assert_eq!(faults(&known), []);
         known.state.size_exact = false;
-        assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
+        assert_eq!(faults(&known), [(Fault::Unproven, Some(1))]);
         // Forks beside `data` had bytes that no server has.
         (
             known.state.size,
             known.state.size_exact,
             known.state.fork_bytes,
         ) = (10, true, 7);
-        assert_eq!(judged(&known), [(Fault::Unproven, Some(1))]);
+        assert_eq!(faults(&known), [(Fault::Unproven, Some(1))]);
         known.state.fork_bytes = 0;
         (known.state.size, known.state.inline) = (55, true);
         known.cells.clear();
-        assert_eq!(judged(&known), []);
+        assert_eq!(faults(&known), []);
     }
 
     #[test]
-    fn a_file_on_which_something_is_owed_is_not_judged() {
+    fn a_file_on_which_something_is_owed_is_not_faults() {
         let mut known = whole();
         known.cells.clear();
         known.state.owed = true;
-        assert_eq!(judged(&known), []);
+        assert_eq!(faults(&known), []);
     }
 }

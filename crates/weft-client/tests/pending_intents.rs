@@ -1,4 +1,4 @@
-//! What is owed to one server keeps nobody from the others.
+//! Intents pending for one server do not delay the others.
 
 use crate::common;
 
@@ -23,22 +23,25 @@ async fn on(volume: &Volume, path: &str, server: u32) {
     file.close().await.unwrap();
 }
 
-async fn owed(volume: &Volume) -> u64 {
+async fn pending_intents(volume: &Volume) -> u64 {
     volume.server_map().await.unwrap().intents
 }
 
-async fn nothing_is_owed(volume: &Volume) {
+async fn until_none_is_pending(volume: &Volume) {
     for _ in 0..400 {
-        if owed(volume).await == 0 {
+        if pending_intents(volume).await == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{} intents are still owed", owed(volume).await);
+    panic!(
+        "{} intents are still pending",
+        pending_intents(volume).await
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_deletes_owed_to_a_lost_server_keep_nobody_from_the_others() {
+async fn many_deletes_pending_for_a_lost_server_do_not_delay_the_others() {
     const FILES: usize = 1100;
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
@@ -64,15 +67,15 @@ async fn many_deletes_owed_to_a_lost_server_keep_nobody_from_the_others() {
     volume.unlink("/more").await.unwrap();
     let error = volume.truncate("/there", 10).await.unwrap_err();
     assert!(error.to_string().contains("server 1"), "{error}");
-    assert!(owed(&volume).await > FILES as u64);
+    assert!(pending_intents(&volume).await > FILES as u64);
     test.start_server(1).await;
-    nothing_is_owed(&volume).await;
+    until_none_is_pending(&volume).await;
     assert_eq!(volume.stat("/there").await.unwrap().size, 10);
     test.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_connections_and_says_nothing_delays_only_its_own() {
+async fn a_server_that_accepts_connections_and_never_answers_delays_only_its_intents() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
     for n in 0..4 {
@@ -93,9 +96,9 @@ async fn a_server_that_takes_connections_and_says_nothing_delays_only_its_own() 
         assert!(took < Duration::from_secs(1), "{took:?}");
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    assert_eq!(owed(&volume).await, 1);
+    assert_eq!(pending_intents(&volume).await, 1);
     drop((asked, mute));
     test.start_server(1).await;
-    nothing_is_owed(&volume).await;
+    until_none_is_pending(&volume).await;
     test.stop().await;
 }

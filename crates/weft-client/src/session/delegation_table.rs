@@ -1,14 +1,13 @@
-//! What this client has done ahead of the service and not told, and the directories in which it
-//! may: pure.
+//! The delegated directories of this client and the changes in them that are not reported yet:
+//! pure.
 //!
 //! Invariants:
-//! 1. Changes are told in the order in which they were made, each in one batch.
+//! 1. Changes are reported in the order in which they were made, each in one batch.
 //! 2. No batch makes a file and removes it.
 //! 3. A file counts as attached from the moment when a batch takes its making, unless it was closed
 //!    before.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -18,40 +17,28 @@ use weft_proto::limits::NAMES_AHEAD_MAX;
 use weft_proto::meta::{Attributes, Layout};
 
 use crate::Error;
+use crate::limits::{
+    CHANGE_COUNT_WINDOW, CHANGES_WORTH_DELEGATION, COUNTED_DIRECTORIES_MAX, DELEGATION_BACKOFF,
+    DELEGATION_IDLE_TIMEOUT, DELEGATIONS_MAX, REPORT_BYTES_MAX, UNREPORTED_CHANGES_MAX,
+};
 
-/// Changes that wait at a time; beyond them nothing is done ahead.
-const QUEUE_MAX: usize = 4 * NAMES_AHEAD_MAX;
-/// Bytes of new files in one batch.
-const BATCH_BYTES: usize = 256 << 10;
-/// Directories held at a time.
-const HELD_MAX: usize = 256;
-/// A directory in which nothing was done ahead for so long is given back.
-const IDLE: Duration = Duration::from_secs(1);
-/// A directory that others wanted is left to them for so long.
-const SHUNNED: Duration = Duration::from_secs(2);
-/// Directories of late of which it is counted how often names in them change.
-const COUNTED_MAX: usize = 1024;
-/// So many changes within [`COUNTED`] make a directory worth asking for.
-const WORTH: u32 = 4;
-const COUNTED: Duration = Duration::from_secs(1);
+/// Takes the service's answer about a file that was stored in a delegated directory.
+pub(crate) type StoreWaiter = oneshot::Sender<Result<Attributes, Error>>;
 
-/// Who waits for what the service says of a file that it stored ahead.
-pub(crate) type Told = oneshot::Sender<Result<Attributes, Error>>;
-
-/// A change that waits.
-pub(crate) struct Queued {
+/// A change that waits for its report.
+pub(crate) struct QueuedChange {
     pub(crate) change: NameChange,
-    pub(crate) told: Option<Told>,
+    pub(crate) waiter: Option<StoreWaiter>,
 }
 
-/// Changes that are told together.
+/// Changes that are reported together.
 #[derive(Default)]
-pub(crate) struct Batch {
-    pub(crate) changes: Vec<Queued>,
+pub(crate) struct ChangeBatch {
+    pub(crate) changes: Vec<QueuedChange>,
     pub(crate) given_back: Vec<u64>,
 }
 
-impl Batch {
+impl ChangeBatch {
     pub(crate) fn request(&self) -> ChangeNamesRequest {
         ChangeNamesRequest {
             changes: self.changes.iter().map(|q| q.change.clone()).collect(),
@@ -71,39 +58,39 @@ impl Batch {
     pub(crate) fn outcomes(
         self,
         done: Vec<NameChanged>,
-    ) -> impl Iterator<Item = (Queued, Option<NameChanged>)> {
+    ) -> impl Iterator<Item = (QueuedChange, Option<NameChanged>)> {
         let done = done.into_iter().map(Some).chain(std::iter::repeat(None));
         self.changes.into_iter().zip(done)
     }
 }
 
-/// A directory in which names are changed ahead.
-struct Held {
+/// A delegated directory: ids for new files, and when it was last used.
+struct Delegation {
     ids: VecDeque<(u64, Layout)>,
     used: Instant,
 }
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Table {
-    held: HashMap<u64, Held>,
-    queue: VecDeque<Queued>,
+pub(crate) struct DelegationTable {
+    held: HashMap<u64, Delegation>,
+    queue: VecDeque<QueuedChange>,
     given_back: Vec<u64>,
     /// Changes, and directories given back, so far.
     pub(crate) noted: u64,
-    /// How many of them were told.
-    pub(crate) told: u64,
-    /// Changes whenever a directory that was asked for may be lost already when the answer comes.
-    pub(crate) turn: u64,
+    /// Those of them that were reported.
+    pub(crate) reported: u64,
+    /// Changes whenever the answer to a request for a delegation may be outdated when it comes.
+    pub(crate) generation: u64,
     shunned: HashMap<u64, Instant>,
     counted: HashMap<u64, (Instant, u32)>,
-    /// Somebody will tell soon.
-    pub(crate) begun: bool,
-    /// Somebody looks after directories in which nothing happens.
-    pub(crate) minded: bool,
+    /// A task will report soon.
+    pub(crate) report_scheduled: bool,
+    /// A task looks for idle delegations.
+    pub(crate) idle_check_runs: bool,
 }
 
-impl Table {
+impl DelegationTable {
     /// Counts a change of a name in a directory that is not held. Whether it is worth asking for.
     pub(crate) fn is_worth(&mut self, directory: u64) -> bool {
         let now = Instant::now();
@@ -111,27 +98,28 @@ impl Table {
             .shunned
             .get(&directory)
             .is_some_and(|until| *until > now)
-            || self.held.len() >= HELD_MAX
+            || self.held.len() >= DELEGATIONS_MAX
         {
             return false;
         }
         self.shunned.remove(&directory);
-        if self.counted.len() >= COUNTED_MAX {
+        if self.counted.len() >= COUNTED_DIRECTORIES_MAX {
             self.counted.clear();
         }
         let (since, count) = self.counted.entry(directory).or_insert((now, 0));
-        if now - *since > COUNTED {
+        if now - *since > CHANGE_COUNT_WINDOW {
             (*since, *count) = (now, 0);
         }
         *count += 1;
-        *count >= WORTH
+        *count >= CHANGES_WORTH_DELEGATION
     }
 
-    /// Whether names in this directory may be changed ahead; with `make`, whether there is an id
+    /// Whether names in this directory may be changed here; with `make`, whether there is an id
     /// for a new file, too.
     pub(crate) fn may_change(&self, directory: u64, make: bool) -> bool {
         let held = self.held.get(&directory);
-        self.queue.len() < QUEUE_MAX && held.is_some_and(|held| !make || !held.ids.is_empty())
+        self.queue.len() < UNREPORTED_CHANGES_MAX
+            && held.is_some_and(|held| !make || !held.ids.is_empty())
     }
 
     /// The service has answered that this directory may be held.
@@ -139,15 +127,16 @@ impl Table {
         self.counted.remove(&directory);
         let ids = (reply.first..).zip(reply.layouts).collect();
         let used = Instant::now();
-        self.held.insert(directory, Held { ids, used });
+        self.held.insert(directory, Delegation { ids, used });
     }
 
     /// This directory is not to be asked for again soon.
     pub(crate) fn shun(&mut self, directory: u64) {
-        if self.shunned.len() >= COUNTED_MAX {
+        if self.shunned.len() >= COUNTED_DIRECTORIES_MAX {
             self.shunned.clear();
         }
-        self.shunned.insert(directory, Instant::now() + SHUNNED);
+        self.shunned
+            .insert(directory, Instant::now() + DELEGATION_BACKOFF);
     }
 
     /// An id and a layout for a new file.
@@ -160,23 +149,26 @@ impl Table {
         held.ids.pop_front()
     }
 
-    /// Notes a change. True if somebody must tell it at once, because there are many.
+    /// Notes a change. True if the changes must be reported at once, because there are many.
     pub(crate) fn note(&mut self, change: NameChange) -> bool {
         if let Some(held) = self.held.get_mut(&change.directory) {
             held.used = Instant::now();
         }
         self.noted += 1;
-        self.queue.push_back(Queued { change, told: None });
+        self.queue.push_back(QueuedChange {
+            change,
+            waiter: None,
+        });
         self.queue.len() == NAMES_AHEAD_MAX
     }
 
-    fn made(&mut self, file: u64) -> Option<(&mut NewFile, &mut Option<Told>)> {
+    fn made(&mut self, file: u64) -> Option<(&mut NewFile, &mut Option<StoreWaiter>)> {
         let queued = self.queue.iter_mut().rev();
         let mut of_file = queued.filter(|queued| queued.change.file == file);
-        of_file.find_map(|Queued { change, told }| Some((change.made.as_mut()?, told)))
+        of_file.find_map(|QueuedChange { change, waiter }| Some((change.made.as_mut()?, waiter)))
     }
 
-    /// A file that the service does not know yet is closed. Whether it was one.
+    /// Closes a file that the service does not know yet; false if it knows it.
     pub(crate) fn close(&mut self, file: u64) -> bool {
         let made = self.made(file);
         made.is_some_and(|(made, _)| {
@@ -193,23 +185,23 @@ impl Table {
         data: Bytes,
         modified: i64,
     ) -> Option<oneshot::Receiver<Result<Attributes, Error>>> {
-        let (made, told) = self.made(file)?;
+        let (made, waiter) = self.made(file)?;
         made.data = Some(data);
         made.modified = modified;
-        let (tell, hear) = oneshot::channel();
-        *told = Some(tell);
-        Some(hear)
+        let (answer, answered) = oneshot::channel();
+        *waiter = Some(answer);
+        Some(answered)
     }
 
-    /// Nothing is done ahead in this directory any more.
+    /// Ends a delegation.
     pub(crate) fn give_back(&mut self, directory: u64) {
         self.held.remove(&directory);
-        self.turn += 1;
+        self.generation += 1;
         self.noted += 1;
         self.given_back.push(directory);
     }
 
-    /// As [`Table::give_back`], if the directory is held. Whether it was.
+    /// As [`DelegationTable::give_back`], if the directory is delegated; false if it is not.
     pub(crate) fn end(&mut self, directory: u64) -> bool {
         let had = self.held.contains_key(&directory);
         if had {
@@ -223,7 +215,7 @@ impl Table {
         let now = Instant::now();
         let held = self.held.iter();
         let idle: Vec<u64> = held
-            .filter(|(_, held)| now - held.used >= IDLE)
+            .filter(|(_, held)| now - held.used >= DELEGATION_IDLE_TIMEOUT)
             .map(|(directory, _)| *directory)
             .collect();
         for directory in idle {
@@ -234,19 +226,19 @@ impl Table {
 
     /// The service may have forgotten what this client holds.
     pub(crate) fn forget(&mut self) {
-        self.turn += 1;
+        self.generation += 1;
         self.held.clear();
     }
 
-    /// What is to be told next.
-    pub(crate) fn take(&mut self) -> Option<Batch> {
-        let mut batch = Batch::default();
+    /// The next batch to report.
+    pub(crate) fn take(&mut self) -> Option<ChangeBatch> {
+        let mut batch = ChangeBatch::default();
         let (mut made, mut bytes) = (HashSet::new(), 0);
-        while let Some(Queued { change, .. }) = self.queue.front() {
+        while let Some(QueuedChange { change, .. }) = self.queue.front() {
             let data = change.made.as_ref().and_then(|made| made.data.as_ref());
             bytes += data.map_or(0, Bytes::len);
             let removes_made = change.made.is_none() && made.contains(&change.file);
-            let full = batch.changes.len() == NAMES_AHEAD_MAX || bytes > BATCH_BYTES;
+            let full = batch.changes.len() == NAMES_AHEAD_MAX || bytes > REPORT_BYTES_MAX;
             if !batch.changes.is_empty() && (full || removes_made) {
                 break;
             }
@@ -286,27 +278,30 @@ mod tests {
         }
     }
 
-    fn files(batch: &Batch) -> Vec<u64> {
+    fn files(batch: &ChangeBatch) -> Vec<u64> {
         batch.changes.iter().map(|q| q.change.file).collect()
     }
 
     #[test]
-    fn a_directory_is_worth_asking_for_when_names_in_it_change_often_and_nobody_wants_it() {
-        let mut table = Table::default();
+    fn a_busy_directory_is_worth_a_delegation_unless_another_client_wants_it() {
+        let mut table = DelegationTable::default();
         let asked: Vec<bool> = (0..5).map(|_| table.is_worth(7)).collect();
         assert_eq!(asked, [false, false, false, true, true]);
         table.shun(7);
         assert!(!table.is_worth(7));
-        for directory in 0..10 * COUNTED_MAX as u64 {
+        for directory in 0..10 * COUNTED_DIRECTORIES_MAX as u64 {
             table.is_worth(directory);
             table.shun(directory);
         }
-        assert!(table.counted.len() <= COUNTED_MAX && table.shunned.len() <= COUNTED_MAX);
+        assert!(
+            table.counted.len() <= COUNTED_DIRECTORIES_MAX
+                && table.shunned.len() <= COUNTED_DIRECTORIES_MAX
+        );
     }
 
     #[test]
     fn ids_are_used_once_and_then_only_removals_go_on() {
-        let mut table = Table::default();
+        let mut table = DelegationTable::default();
         table.hold(7, lent(100, 2));
         let ids: Vec<_> = std::iter::from_fn(|| table.next(7)).map(|n| n.0).collect();
         assert_eq!(ids, [100, 101]);
@@ -316,7 +311,7 @@ mod tests {
 
     #[test]
     fn batches_keep_the_order_and_none_makes_a_file_and_removes_it() {
-        let mut table = Table::default();
+        let mut table = DelegationTable::default();
         table.hold(7, lent(100, 9));
         table.note(change(7, 100, true));
         table.note(change(7, 50, false));
@@ -343,7 +338,7 @@ mod tests {
 
     #[test]
     fn batches_and_the_queue_are_bounded() {
-        let mut table = Table::default();
+        let mut table = DelegationTable::default();
         table.hold(7, lent(0, 5000));
         let mut many = 0;
         while let Some((id, _)) = table.next(7) {
@@ -353,20 +348,23 @@ mod tests {
                 assert!(table.store(id, data, 1).is_some());
             }
         }
-        assert_eq!((table.queue.len(), many), (QUEUE_MAX, 1));
+        assert_eq!((table.queue.len(), many), (UNREPORTED_CHANGES_MAX, 1));
         let batches: Vec<_> = std::iter::from_fn(|| table.take()).collect();
         assert!(batches.iter().all(|b| b.changes.len() <= NAMES_AHEAD_MAX));
         assert_eq!(files(&batches[0]).len(), 16, "16 KiB each");
-        let told: Vec<u64> = batches.iter().flat_map(files).collect();
-        assert_eq!(told, (0..QUEUE_MAX as u64).collect::<Vec<_>>());
+        let reported: Vec<u64> = batches.iter().flat_map(files).collect();
+        assert_eq!(
+            reported,
+            (0..UNREPORTED_CHANGES_MAX as u64).collect::<Vec<_>>()
+        );
     }
 
     #[test]
-    fn what_is_not_used_is_given_back() {
-        let mut table = Table::default();
+    fn idle_delegations_are_given_back() {
+        let mut table = DelegationTable::default();
         table.hold(7, lent(0, 9));
         table.hold(8, lent(9, 9));
-        table.held.get_mut(&7).unwrap().used -= IDLE;
+        table.held.get_mut(&7).unwrap().used -= DELEGATION_IDLE_TIMEOUT;
         assert!(table.give_back_idle());
         assert_eq!(table.take().unwrap().given_back, [7]);
         assert!(table.may_change(8, true));

@@ -1,5 +1,4 @@
-//! Many collectives at once: they share the memory that a server has for rounds, and nobody waits
-//! for ever.
+//! Many collectives at once: they share a server's memory for rounds, and none waits for ever.
 
 use crate::common;
 
@@ -50,7 +49,7 @@ fn all() -> Transfer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn collectives_that_need_more_room_than_there_is_all_end() {
+async fn collectives_that_need_more_memory_than_there_is_all_end() {
     const JOBS: usize = 12;
     let test = TestVolume::start(1).await;
     let clients = join_all((0..4).map(|_| test.client())).await;
@@ -84,7 +83,7 @@ async fn collectives_that_need_more_room_than_there_is_all_end() {
 /// Each server lets others of them begin first, and none waits for another server while it holds
 /// room.
 #[tokio::test(flavor = "multi_thread")]
-async fn joined_reads_from_several_servers_that_need_more_room_than_there_is_all_end() {
+async fn joined_reads_that_need_more_memory_than_there_is_all_end() {
     const JOBS: usize = 8;
     let test = TestVolume::start(2).await;
     let view = open_of(2 * CELLS, &test.client().await, "/file").await;
@@ -106,7 +105,7 @@ async fn joined_reads_from_several_servers_that_need_more_room_than_there_is_all
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_that_stand_still_leave_their_room_to_those_who_wait_for_it() {
+async fn stalled_streams_leave_their_memory_to_waiting_ones() {
     let test = TestVolume::start(1).await;
     let sound = open(&test.client().await, "/file").await;
     let data = Bytes::from(vec![5; BYTES]);

@@ -1,0 +1,104 @@
+//! Timeouts, bounds and batch sizes.
+
+use std::time::Duration;
+
+use weft_proto::limits::NAMES_AHEAD_MAX;
+
+// Calls.
+
+/// Repetitions of a call that ends attachments, after lost connections.
+pub(crate) const ENDING_RETRIES: u32 = 2;
+
+/// Repetitions of a close that must learn a size which other writers keep changing.
+pub(crate) const CLOSE_SIZE_RETRIES: u32 = 3;
+
+/// The first pause before a call is repeated that the service refused for now; it doubles up to
+/// [`BACKOFF_MAX`].
+pub(crate) const BACKOFF_FIRST: Duration = Duration::from_millis(5);
+
+/// The longest such pause.
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(500);
+
+/// How long a server waits for members of a collective unless the group says otherwise.
+pub const GROUP_WAIT: Duration = Duration::from_secs(30);
+
+/// Pause before a member asks a lost server again.
+pub(crate) const COLLECTIVE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+// Attachments and accesses.
+
+/// From the first attachment that ends until the service is told, so that one call reports several.
+pub(crate) const DETACH_DELAY: Duration = Duration::from_millis(5);
+
+/// From the first access until the service is told, if no attachment ends before.
+pub(crate) const ACCESS_DELAY: Duration = Duration::from_secs(1);
+
+/// Files whose unsynced positions are stored one by one. Positions of further files are merged, and
+/// any file's sync asks for them.
+pub(crate) const UNSYNCED_FILES_MAX: usize = 1 << 16;
+
+// Delegated directories.
+
+/// From a change until it is reported, so that one call reports several; also what a client that
+/// dies may lose.
+pub(crate) const REPORT_DELAY: Duration = Duration::from_millis(4);
+
+/// How long reports are repeated while the service is away: its failure detection time.
+pub(crate) const REPORT_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Between two looks for idle delegations.
+pub(crate) const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A delegation without a change for so long is given back.
+pub(crate) const DELEGATION_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// For so long a directory that other clients wanted is not asked for.
+pub(crate) const DELEGATION_BACKOFF: Duration = Duration::from_secs(2);
+
+/// So many changes within [`CHANGE_COUNT_WINDOW`] make a directory worth asking for.
+pub(crate) const CHANGES_WORTH_DELEGATION: u32 = 4;
+
+/// See [`CHANGES_WORTH_DELEGATION`].
+pub(crate) const CHANGE_COUNT_WINDOW: Duration = Duration::from_secs(1);
+
+/// The most directories whose changes are counted.
+pub(crate) const COUNTED_DIRECTORIES_MAX: usize = 1024;
+
+/// The most directories that are delegated to a client at a time.
+pub(crate) const DELEGATIONS_MAX: usize = 256;
+
+/// Ids for new files that the first request for a delegation asks for: many programs make only a
+/// few files.
+pub(crate) const FIRST_IDS: u32 = 64;
+
+/// The most unreported changes; beyond them every change goes to the service at once.
+pub(crate) const UNREPORTED_CHANGES_MAX: usize = 4 * NAMES_AHEAD_MAX;
+
+/// Bytes of new files in one report.
+pub(crate) const REPORT_BYTES_MAX: usize = 256 << 10;
+
+// The check of a whole volume.
+
+/// The most findings that a check reports.
+pub const FINDINGS_MAX: usize = 100_000;
+
+/// The most rounds of a check whose repairs bring new findings to light.
+pub(crate) const CHECK_ROUNDS_MAX: usize = 5;
+
+/// Suspects that are examined again together.
+pub(crate) const SUSPECTS_PER_BATCH: usize = 256;
+
+/// How often a file that keeps changing is examined again.
+pub(crate) const SUSPECT_CHECKS_MAX: usize = 4;
+
+/// Between two questions for the progress of the namespace's check.
+pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Passes over the store of a server that keeps restarting.
+pub(crate) const STORE_PASSES_MAX: usize = 3;
+
+/// The most cells of one file that findings name one by one.
+pub(crate) const NAMED_CELLS_MAX: usize = 64;
+
+/// The most quarantine files of one cell, which earlier repairs may have left.
+pub(crate) const QUARANTINE_NAMES_MAX: u32 = 100;

@@ -1,0 +1,125 @@
+//! Which failed calls are sent again, and how often.
+//!
+//! Every loop that repeats a call asks one of these: [`Retry`] counts, [`RetryUntil`] and
+//! [`Backoff`] have a deadline.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weft_net::{CallError, ConnectError};
+use weft_proto::{Code, Retry as RetryClass};
+
+use crate::limits::{BACKOFF_FIRST, BACKOFF_MAX, COLLECTIVE_RETRY_INTERVAL};
+use crate::{Error, Volume};
+
+/// Whether a call whose connection was lost may simply be repeated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It changes nothing, or the same thing again.
+    Safe,
+    /// It may have happened.
+    Unsafe,
+}
+
+/// A bounded number of repetitions.
+pub(crate) struct Retry {
+    repeat: Repeat,
+    left: u32,
+}
+
+impl Retry {
+    /// At most one repetition.
+    pub(crate) fn once(repeat: Repeat) -> Retry {
+        Retry::times(1, repeat)
+    }
+
+    /// At most so many repetitions.
+    pub(crate) fn times(left: u32, repeat: Repeat) -> Retry {
+        Retry { repeat, left }
+    }
+
+    /// Uses up a repetition; false when none is left.
+    pub(super) fn take(&mut self) -> bool {
+        let some = self.left > 0;
+        self.left -= u32::from(some);
+        some
+    }
+
+    /// Whether a call to the metadata service is sent again: only after a lost connection, as the
+    /// service has one address.
+    pub(super) fn after_loss(&mut self, error: &CallError) -> bool {
+        matches!(error, CallError::Lost { .. }) && self.repeat == Repeat::Safe && self.take()
+    }
+
+    /// Whether a call to an I/O server is sent again; asks where servers are if that may help.
+    pub(crate) async fn again(&mut self, volume: &Volume, error: &CallError) -> bool {
+        self.left > 0 && volume.may_retry(error, self.repeat).await && self.take()
+    }
+}
+
+/// Repetitions while a lost server is away, until other members of a group would no longer wait for
+/// this one.
+pub(crate) struct RetryUntil {
+    wait: Duration,
+    deadline: Option<Instant>,
+    stale: bool,
+}
+
+impl RetryUntil {
+    /// `wait`: milliseconds from the first failure.
+    pub(crate) fn new(wait: u32) -> RetryUntil {
+        RetryUntil {
+            wait: Duration::from_millis(wait.into()),
+            deadline: None,
+            stale: false,
+        }
+    }
+
+    /// Whether a call that failed like this is sent again; sleeps before.
+    pub(crate) async fn again(&mut self, volume: &Volume, error: &CallError) -> bool {
+        let stale = error.code() == Code::StaleMap && !std::mem::replace(&mut self.stale, true);
+        if stale && volume.may_retry(error, Repeat::Safe).await {
+            return true;
+        }
+        let lost = matches!(
+            error,
+            CallError::Lost { .. }
+                | CallError::Connect(
+                    ConnectError::Unreachable { .. } | ConnectError::Timeout { .. }
+                )
+        );
+        let now = Instant::now();
+        if !lost || now >= *self.deadline.get_or_insert(now + self.wait) {
+            return false;
+        }
+        tokio::time::sleep(COLLECTIVE_RETRY_INTERVAL).await;
+        // The server may have moved; if that cannot be learnt now, the old address is tried again.
+        let _ = volume.may_retry(error, Repeat::Safe).await;
+        true
+    }
+}
+
+/// Repetitions with growing pauses until a deadline, of calls that the service refuses for now.
+pub(crate) struct Backoff {
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(timeout: Duration) -> Backoff {
+        Backoff {
+            deadline: Instant::now() + timeout,
+            pause: BACKOFF_FIRST,
+        }
+    }
+
+    /// Whether a call that failed like this is sent again; sleeps before.
+    pub(crate) async fn again(&mut self, error: &Error) -> bool {
+        if error.code().retry() != RetryClass::Later || Instant::now() >= self.deadline {
+            return false;
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (2 * self.pause).min(BACKOFF_MAX);
+        true
+    }
+}
