@@ -248,6 +248,78 @@ mod tests {
         assert_eq!(failure("\u{1b}[2J\nx"), "attach /a: \\u{1b}[2J\\nx");
     }
 
+    /// One of each variant.
+    fn all() -> Vec<Error> {
+        let unreachable = ConnectError::Unreachable {
+            address: "h:1".to_owned(),
+            reason: "refused".to_owned(),
+        };
+        let lost = CallError::Connect(unreachable.clone());
+        let (what, path) = ("read /a".to_owned(), "/a".to_owned());
+        let (needed, given) = (32, 31);
+        vec![
+            Error::invalid(what.clone(), "no"),
+            Error::Unreachable {
+                what: what.clone(),
+                source: unreachable,
+            },
+            Error::MayHaveHappened {
+                what: what.clone(),
+                source: lost,
+            },
+            Error::Protocol {
+                what,
+                reason: "too long".to_owned(),
+            },
+            Error::View(ViewError::Zero { parameter: "vbs" }),
+            Error::Map(MapError::PastLimit {
+                offset: 21,
+                length: 22,
+            }),
+            Error::Pattern(PatternError::Overlap { at: 23 }),
+            Error::Array(ArrayError::Dimensions {
+                array: 24,
+                slabs: 25,
+            }),
+            Error::Buffer { given, needed },
+            Error::NoData {
+                path: path.clone(),
+                kind: "directory",
+            },
+            Error::Inline { path },
+            Error::Configuration("no key in /v".to_owned()),
+        ]
+    }
+
+    #[test]
+    fn messages_are_one_line_without_a_full_stop_and_name_what_failed() {
+        for error in all() {
+            let message = error.to_string();
+            assert!(!message.starts_with(char::is_uppercase), "{message}");
+            assert!(
+                !message.ends_with('.') && !message.contains('\n'),
+                "{message}"
+            );
+            let values = match &error {
+                Error::Refused { what, message, .. } => vec![what.clone(), message.clone()],
+                Error::Unreachable { what, source } => vec![what.clone(), source.to_string()],
+                Error::MayHaveHappened { what, source } => vec![what.clone(), source.to_string()],
+                Error::Protocol { what, reason } => vec![what.clone(), reason.clone()],
+                Error::View(source) => vec![source.to_string()],
+                Error::Map(source) => vec![source.to_string()],
+                Error::Pattern(source) => vec![source.to_string()],
+                Error::Array(source) => vec![source.to_string()],
+                Error::Buffer { given, needed } => vec![given.to_string(), needed.to_string()],
+                Error::NoData { path, kind } => vec![path.clone(), (*kind).to_owned()],
+                Error::Inline { path } => vec![path.clone()],
+                Error::Configuration(text) => vec![text.clone()],
+            };
+            for value in values {
+                assert!(message.contains(&value), "{message}: {value}");
+            }
+        }
+    }
+
     #[test]
     fn a_write_that_a_quota_refuses_says_how_to_find_that() {
         let of = |path| {
