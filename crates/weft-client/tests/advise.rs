@@ -68,7 +68,7 @@ async fn a_range_of_a_view_is_fetched_where_it_lies_and_read_from_memory_then() 
     );
 
     // What was fetched costs the disk nothing more; what was not, does.
-    // What the server fetches ahead by itself while they are read, nobody waits for.
+    // No read waits for what the server prefetches by itself.
     let reads = |test: &TestVolume| counters(test, home).cache_misses;
     let fetched = reads(&test);
     assert_eq!(

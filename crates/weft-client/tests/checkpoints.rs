@@ -55,7 +55,7 @@ async fn write(volume: &Volume, rng: &mut SmallRng, tree: &mut Tree, name: &str)
     bytes[offset..offset + length].copy_from_slice(&data);
 }
 
-/// The metadata service has found all servers again: what it is asked for is done, not owed.
+/// The metadata service has found all servers again: what it is asked for is done, not pending.
 async fn found_again(volume: &Volume) {
     let access = Access::read_write().create(0o644);
     let probe = volume.attach("/probe", access).await.unwrap();

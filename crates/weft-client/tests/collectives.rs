@@ -28,7 +28,7 @@ fn group(id: &str, members: u32, member: u32) -> Group {
     Group::new(id, members, member).wait(Duration::from_secs(20))
 }
 
-/// Bytes of one member's write, and who writes each byte of the file.
+/// Bytes of one member's write, and the writer of each byte of the file.
 fn any_data(rng: &mut SmallRng, case: &mut Case) -> Bytes {
     let mut data = vec![0; case.room];
     rng.fill_bytes(&mut data);
@@ -317,7 +317,7 @@ async fn a_collective_costs_one_message_for_each_member_and_server() {
     assert!(done.iter().all(Result::is_ok), "{done:?}");
     assert_eq!(calls(Kind::CollectiveRead), [3; 4]);
     assert_eq!(counters(&test).read_bytes - before.read_bytes, bytes);
-    // A member without bytes on a server tells it so all the same.
+    // A member without bytes on a server sends it a request all the same.
     let done = together(members, |i| {
         let view = &views[i as usize];
         async move {
@@ -542,7 +542,7 @@ async fn members_that_do_not_come_are_named_whether_it_fails_or_goes_on() {
     view.read_at(ViewOffset(0), &mut all).await.unwrap();
     let held: Vec<u8> = all.chunks(100).map(|part| part[50]).collect();
     assert_eq!(held, [1, 0, 1, 1, 9]);
-    // Who comes late does its own part, and is told without whom.
+    // A late member does its share, and learns which members were missing.
     let late = one(&view, &go_on(4), 1).await.unwrap();
     let (bytes, missing) = (100, vec![0, 1, 2, 3]);
     assert_eq!(late, Collected { bytes, missing });
@@ -550,7 +550,7 @@ async fn members_that_do_not_come_are_named_whether_it_fails_or_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_gives_up_leaves_its_place_to_another() {
+async fn a_cancelled_member_leaves_its_place_to_another() {
     let test = TestVolume::start(2).await;
     let (volume, other) = (test.client().await, test.client().await);
     create(&volume, "/place", 2, 64).await;
@@ -570,7 +570,7 @@ async fn a_member_that_gives_up_leaves_its_place_to_another() {
     let mut all = [0; 200];
     view.read_at(ViewOffset(0), &mut all).await.unwrap();
     assert_eq!((all[50], all[150]), (1, 2));
-    // Nobody is bound by what those agreed on who have left.
+    // No member is bound by what members agreed on that have left.
     {
         let given_up = group("place", 2, 1).sequence(1);
         let given_up = given_up.overlaps(Overlaps::MemberOrder);
@@ -595,7 +595,7 @@ async fn a_member_that_gives_up_leaves_its_place_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_do_not_agree_are_told_on_what() {
+async fn members_that_disagree_are_refused_with_what_they_disagree_on() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     create(&volume, "/agree", 1, 64).await;

@@ -317,7 +317,7 @@ async fn forks_of_a_cell_grow_on_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn truncate_cuts_and_extends_all_cells() {
+async fn truncate_shortens_and_extends_all_cells() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let file = create(&volume, "/file", 3, 10).await;
@@ -338,7 +338,7 @@ async fn truncate_cuts_and_extends_all_cells() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unlinked_file_serves_whoever_has_it_and_goes_with_the_last() {
+async fn an_unlinked_file_serves_open_handles_and_goes_with_the_last() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = create(&volume, "/file", 2, 4096).await;

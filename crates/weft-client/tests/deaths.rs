@@ -1,4 +1,4 @@
-//! Clients that die in the middle of large calls: what they held is free, and nobody waits for
+//! Clients that die in the middle of large calls: what they held is free, and no client waits for
 //! them.
 
 use crate::common;
@@ -65,7 +65,7 @@ async fn live(options: ConnectOptions, round: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_clients_held_that_died_in_the_middle_is_free_and_nobody_waits_for_them() {
+async fn memory_of_clients_that_died_is_free_and_no_client_waits_for_them() {
     let test = TestVolume::start(2).await;
     let (_volume, view) = opened(test.options(), "/f").await;
     let mut rng = SmallRng::seed_from_u64(5);
@@ -79,7 +79,7 @@ async fn what_clients_held_that_died_in_the_middle_is_free_and_nobody_waits_for_
         doomed.spawn(live(options, round));
         let lives = Duration::from_millis(rng.random_range(5..120));
         let collective = async {
-            // Beside one that dies: all or nothing of what it was told, and soon.
+            // Beside one that dies: all or nothing, and soon.
             let group = Group::new(format!("doomed {round}"), 2, 1).wait(Duration::from_secs(2));
             let mut told = None;
             while round % 4 == 3 && told.is_none() {
@@ -89,7 +89,7 @@ async fn what_clients_held_that_died_in_the_middle_is_free_and_nobody_waits_for_
         };
         let death = async {
             tokio::time::sleep(lives).await;
-            // As a kill: no call ends, and nobody says goodbye.
+            // As a kill: no call ends, and no message is sent.
             doomed.shutdown_background();
             Instant::now()
         };
@@ -99,7 +99,7 @@ async fn what_clients_held_that_died_in_the_middle_is_free_and_nobody_waits_for_
             assert_eq!(error.code(), Code::MembersMissing, "{error}");
         }
     }
-    // All there is of room is there again.
+    // All of the memory is free again.
     let group = |member| Group::new("survivors", 2, member).wait(Duration::from_secs(20));
     let bytes = SHARE;
     let done = join_all([0, 1].map(|member| {

@@ -111,7 +111,7 @@ async fn a_wrong_key_is_refused_clearly_and_quickly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_on_the_port_is_answered_with_a_closed_connection_and_harms_nobody() {
+async fn garbage_on_the_port_closes_its_connection_and_harms_no_other() {
     let test = TestVolume::start(1).await;
     for garbage in [
         &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
@@ -159,7 +159,7 @@ async fn paths_that_cannot_be_are_refused_clearly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_close_that_learns_no_size_ends_the_attachment_all_the_same() {
+async fn a_close_that_cannot_learn_the_size_still_ends_the_attachment() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
     let (file, _) = on_two_servers(&volume, "/gone").await;

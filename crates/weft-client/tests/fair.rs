@@ -1,4 +1,4 @@
-//! Jobs of many clients take turns on a server: nobody waits until another one's large job is done.
+//! Jobs of many clients take turns on a server: none waits until a large job of another is done.
 //!
 //! What is asserted is which calls end while another one is under way, and how many; no times.
 
@@ -109,7 +109,7 @@ async fn small_calls_pass_a_large_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_with_many_large_jobs_does_not_hold_back_anothers_only_one() {
+async fn many_large_jobs_of_one_client_do_not_delay_the_single_job_of_another() {
     const JOBS: usize = 16;
     const EACH: usize = 8 << 20;
     let test = TestVolume::start(1).await;
@@ -140,7 +140,7 @@ async fn a_client_with_many_large_jobs_does_not_hold_back_anothers_only_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_takes_nothing_of_its_large_reads_holds_up_nobody() {
+async fn a_client_that_takes_nothing_of_its_large_reads_delays_no_other() {
     let test = TestVolume::start(1).await;
     let sound = view(&test.client().await, "/file").await;
     fill(&sound).await;

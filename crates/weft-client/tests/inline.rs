@@ -76,7 +76,7 @@ async fn a_small_file_costs_two_calls_to_write_and_one_to_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_cannot_work_with_inline_files_finds_the_bytes_in_the_cells() {
+async fn clients_without_inline_support_find_the_bytes_in_the_cells() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let bytes = text(10_000);

@@ -63,7 +63,7 @@ fn survivors(kv: &MemKv) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lazy_client_loses_at_most_a_second_and_nothing_it_asked_to_keep() {
+async fn a_lazy_client_loses_at_most_a_second_and_nothing_it_synced() {
     let (kv, node) = service().await;
     let lazy = client(&node, true).await;
     let before = survivors(&kv);

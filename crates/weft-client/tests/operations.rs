@@ -188,7 +188,7 @@ async fn operations_of_one_view_are_under_way_at_once_and_any_can_be_waited_for(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_read_stops_its_servers_and_gives_its_place_back() {
+async fn a_dropped_read_stops_its_servers_and_frees_its_memory() {
     const LENGTH: usize = 48 << 20;
     let test = TestVolume::start(1).await;
     let gate = Gate::default();

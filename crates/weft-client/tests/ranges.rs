@@ -209,7 +209,7 @@ fn ranges_sent(test: &TestVolume) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn data_in_a_row_is_copied_by_servers_whatever_the_layouts() {
+async fn contiguous_data_is_copied_by_servers_whatever_the_layouts() {
     let mut test = TestVolume::start(3).await;
     let volume = test.client().await;
     let mut rng = SmallRng::seed_from_u64(4);

@@ -124,7 +124,7 @@ async fn stalled_streams_leave_their_memory_to_waiting_ones() {
             stand.push((read, stopping.clone()));
         }
     }
-    // A round of each of the jobs that there is room for was read.
+    // A round of each job that fits into memory was read.
     let taken = async {
         while read_bytes(&test) < before + ROOM {
             tokio::time::sleep(Duration::from_millis(50)).await;

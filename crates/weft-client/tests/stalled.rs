@@ -99,7 +99,7 @@ async fn a_write_goes_on_without_a_member_that_stops_where_the_group_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_stops_taking_what_it_reads_holds_up_nobody_for_longer() {
+async fn a_member_that_stops_reading_delays_the_others_only_until_its_timeout() {
     let rig = rig("/read").await;
     let content = Bytes::from(vec![5; PART]);
     rig.sound.write_at(ViewOffset(0), content).await.unwrap();

@@ -113,7 +113,7 @@ async fn a_close_that_meets_a_new_connection_ends_no_other_attachment() {
     first.close().await.unwrap();
     assert!(!volume.stat("/log").await.unwrap().size_exact);
     assert_eq!(second.append_offset(5, size).await.unwrap(), size);
-    // The same for one that has nothing to tell, which goes together with others.
+    // The same for one that has nothing to report, which is reported together with others.
     let third = volume.attach("/log", Access::write()).await.unwrap();
     third.let_go().await.unwrap();
     test.restart_meta().await;
@@ -149,7 +149,7 @@ async fn heard(watch: &mut Watch, during: Duration) -> Option<(Vec<u64>, Vec<Cha
 const SOON: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_hears_what_others_did_and_not_what_it_did_itself() {
+async fn a_watcher_is_notified_of_other_clients_changes_only() {
     let mut test = TestVolume::start(1).await;
     let (one, other) = (test.client().await, test.client().await);
     let (mut first, mut second) = (one.watch(), other.watch());
@@ -198,7 +198,7 @@ async fn a_watcher_hears_what_others_did_and_not_what_it_did_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_that_falls_behind_is_told_to_forget_everything() {
+async fn a_watcher_that_falls_behind_must_forget_everything() {
     let test = TestVolume::start(1).await;
     let mut options = test.options();
     options.lazy = true;
@@ -282,7 +282,7 @@ async fn a_lock_held_by_another_client_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_that_is_given_up_leaves_nothing_behind() {
+async fn a_cancelled_wait_leaves_nothing_behind() {
     let test = TestVolume::start(1).await;
     let (one, other) = (test.client().await, test.client().await);
     let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
@@ -306,7 +306,7 @@ async fn a_dead_clients_locks_end_when_its_grace_is_over() {
     let grace = Duration::from_millis(800);
     let test = volume_with_grace(grace).await;
     let (kind, whole) = (LockKind::Exclusive, LockRange::Whole);
-    // A client with a runtime of its own, which ends without a word.
+    // A client with a separate runtime, which ends without a message.
     let dead = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -350,7 +350,7 @@ async fn closing_a_file_ends_its_locks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_outlive_the_service_and_nobody_takes_them_meanwhile() {
+async fn locks_outlive_a_restart_of_the_service_and_are_not_granted_meanwhile() {
     let mut test = volume_with_grace(Duration::from_millis(1500)).await;
     let (one, other) = (test.client().await, test.client().await);
     let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
@@ -358,12 +358,12 @@ async fn locks_outlive_the_service_and_nobody_takes_them_meanwhile() {
     first.lock(kind, FIRST_TEN, ONE, false).await.unwrap();
     test.restart_meta().await;
 
-    // The holder has not told yet: nobody is granted what it may hold.
+    // The holder has not asserted it yet: no other client is granted what it may hold.
     let early = second.lock(kind, FIRST_TEN, OTHER, false).await;
     assert_eq!(early.unwrap_err().code(), Code::Busy);
     let waiter = second.clone();
     let waits = tokio::spawn(async move { waiter.lock(kind, FIRST_TEN, OTHER, true).await });
-    // It tells with its next call.
+    // It asserts it with its next call.
     one.stat("/f").await.unwrap();
     tokio::time::sleep(Duration::from_millis(2500)).await;
     assert!(!waits.is_finished(), "it was told again, and holds");
@@ -434,7 +434,7 @@ async fn what_another_writes_stays_when_a_file_is_extended() {
     test.stop().await;
 }
 
-/// What could not be done is nobody's size afterwards, nor charged for ever.
+/// A failed truncation changes no size afterwards, and is not charged for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_could_not_be_extended_keeps_its_size() {
     let mut test = TestVolume::start(1).await;

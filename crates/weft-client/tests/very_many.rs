@@ -1,4 +1,4 @@
-//! Requests of very many pieces take processor time only as long as somebody waits for them, and
+//! Requests of very many pieces take processor time only as long as a client waits for them, and
 //! none for what is not there.
 //!
 //! Processor time is that of the whole process: tests that take none into account are elsewhere.
@@ -25,7 +25,7 @@ fn used() -> f64 {
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_of_very_many_pieces_hold_up_nobody_and_end_when_they_are_cancelled() {
+async fn requests_of_very_many_pieces_delay_no_other_and_end_when_cancelled() {
     const TIMES: u64 = 25_000_000;
     let _alone = ALONE.lock().await;
     let test = TestVolume::start(1).await;

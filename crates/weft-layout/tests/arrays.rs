@@ -1,4 +1,4 @@
-//! Arrays in files: parts of them against a walk over every element.
+//! Arrays in files: hyperslabs against a walk over every element.
 
 use proptest::prelude::*;
 use weft_layout::array::{Array, ArrayError, ArrayOrder, Element, Slab};
@@ -17,7 +17,7 @@ fn dimension() -> impl Strategy<Value = (u64, Slab)> {
     })
 }
 
-/// The bytes of a part, walking every element of the array.
+/// The bytes of a hyperslab, walking every element of the array.
 fn walked(array: &Array, slabs: &[Slab]) -> Vec<u64> {
     let shape = array.shape();
     let size = array.element().bytes();
@@ -65,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_no_part_is_refused() {
+fn a_hyperslab_that_does_not_fit_its_array_is_refused() {
     let array: Array = "i16 10x4".parse().unwrap();
     let whole = Slab::from(0).block(4);
     assert_eq!(
@@ -92,7 +92,7 @@ fn what_is_no_part_is_refused() {
 }
 
 #[test]
-fn a_part_that_is_none_is_refused_with_its_reason() {
+fn a_hyperslab_that_does_not_fit_is_refused_with_its_reason() {
     let array: Array = "u8 10".parse().unwrap();
     for (slab, reason) in [
         (

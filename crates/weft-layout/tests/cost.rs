@@ -1,4 +1,4 @@
-//! A server pays for its own pieces only, and gets no more of them than there must be.
+//! A server pays for its local pieces only, and gets no more of them than necessary.
 
 use weft_layout::{
     CELLS_MAX, CellIndex, CellOffset, Grid, Map, Order, Partition, Piece, Request, ServerSlot,
@@ -42,7 +42,7 @@ fn a_server_without_pieces_says_so_at_once() {
     );
     assert_eq!(map.slots(&everything(1 << 50)).unwrap(), [ServerSlot(5)]);
 
-    // An odd number of cells: own BSUs are not evenly spaced.
+    // An odd number of cells: local BSUs are not evenly spaced.
     let grid = Grid::new(1000, 1, 300).unwrap();
     let every_row = Partition {
         offset: 7,
@@ -92,7 +92,7 @@ fn a_far_piece_is_found_without_walking_to_it() {
     assert_eq!(piece.cell, CellIndex(CELLS_MAX - 2));
     assert_eq!(piece.memory, (1 << 20) + 1);
 
-    // Two cells in 4097 on 4096 servers: the own one drifts by a cell from block to block.
+    // Two cells in 4097 on 4096 servers: the local one drifts by a cell from block to block.
     let map = Map::new(
         Grid::new(CELLS_MAX, 1, 4096).unwrap(),
         subfile(1, 1, 2, 2048, 0),

@@ -274,14 +274,14 @@ fn nested(levels: u32) -> Result<Request, PatternError> {
 }
 
 #[test]
-fn patterns_are_as_deep_as_is_said_and_no_deeper() {
+fn patterns_are_nested_at_most_to_the_documented_depth() {
     assert!(nested(15).unwrap().check_disjoint().is_ok());
     assert_eq!(nested(16), Err(PatternError::TooDeep));
 }
 
 #[test]
-fn patterns_have_as_many_parts_as_is_said_and_no_more() {
-    // The sequence is a part, too.
+fn patterns_have_at_most_the_documented_number_of_nodes() {
+    // The sequence is a node, too.
     let of = |members: i64| {
         let members = (0..members).map(|n| (n * 10, Pattern::bytes(1)));
         Request::new(ViewOffset(0), &Pattern::Sequence(members.collect()))

@@ -39,7 +39,7 @@ impl Volume {
                 attaching.answered();
                 return self.opened(&path.to_string(), reply, write, true);
             }
-            // The service believes this attachment to be gone. The file is there now, whatever its
+            // To the service this attachment does not exist. The file exists now, whatever its
             // path leads to.
             request.target = Target {
                 at: id,

@@ -34,10 +34,10 @@ impl File {
 }
 
 impl Transfer {
-    /// A part of an array, packed in memory in the array's order.
+    /// A hyperslab of an array, packed in memory in the array's order.
     ///
     /// # Errors
-    /// [`Error::Array`] when it is no part of it.
+    /// [`Error::Array`] when it does not fit the array.
     pub fn of_array(array: &Array, slabs: &[Slab]) -> Result<Transfer, Error> {
         let (offset, pattern) = array.hyperslab(slabs)?;
         Ok(Transfer::of(pattern).at(offset))

@@ -1,4 +1,4 @@
-//! Checkpoints of files and trees: names for states that stay while the files go on being written.
+//! Checkpoints of files and trees: names for states that stay while the files are still written.
 
 use bytes::Bytes;
 use weft_proto::checkpoint::{

@@ -1,4 +1,4 @@
-//! List requests: many runs of a view, each with memory of its own, in one call.
+//! List requests: many runs of a view, each with a separate buffer, in one call.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(crate) const RUNS_MAX: usize = 16 << 10;
 const _: () = assert!(RUNS_MAX <= limits::LIST_MAX && RUNS_MAX * 50 < limits::BODY_MAX as usize);
 
 impl OpenView {
-    /// Reads many runs, each into its own memory: one request to each server that holds any of them
+    /// Reads many runs, each into its buffer: one request to each server that holds any of them
     /// (for more than some ten thousand runs without any order, one for each so many). Ghosts and
     /// holes as for [`OpenView::read_at`].
     ///

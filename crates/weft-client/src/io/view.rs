@@ -1,4 +1,4 @@
-//! A view onto an attached file, with an offset pointer of its own.
+//! A view onto an attached file, with an offset pointer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -164,7 +164,7 @@ impl OpenView {
     ///
     /// # Errors
     /// Refused with [`weft_proto::Code::Lost`] where a server is in doubt of how much it had, and
-    /// the file's size does not tell.
+    /// the file's size does not say.
     pub async fn size(&self) -> Result<u64, Error> {
         let a = &self.file.0;
         let cells = Cells {

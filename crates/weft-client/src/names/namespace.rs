@@ -185,7 +185,7 @@ impl Volume {
 
     /// As [`Volume::make_directory`]; with `lease`, asks for the lease of it: for as long as no
     /// other client changes a name in it, only what this client makes is there. Who changes one is
-    /// answered when this client's [`Watch`] has told of it and is asked for more.
+    /// answered when this client's [`Watch`] has returned it and is asked for more.
     ///
     /// [`Watch`]: crate::Watch
     pub async fn make_directory_leased(

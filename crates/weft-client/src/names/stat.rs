@@ -1,4 +1,4 @@
-//! Attributes, exact: what the metadata service has, and the servers' lengths where somebody
+//! Attributes, exact: what the metadata service has, and the servers' lengths where a client
 //! writes.
 
 use futures_util::future::try_join_all;
@@ -69,7 +69,7 @@ pub(crate) fn size_of(layout: &Layout, forks: &[ForkState]) -> u64 {
 
 impl Volume {
     /// Attributes of what a path leads to, symbolic links followed. One request, and one to each
-    /// server of the file while somebody has it attached for writing.
+    /// server of the file while any client has it attached for writing.
     pub async fn stat(&self, path: impl Into<Place>) -> Result<Attributes, Error> {
         self.stat_target(&path.into(), true).await
     }

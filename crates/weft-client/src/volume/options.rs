@@ -11,7 +11,7 @@ use weft_proto::meta::Credentials;
 use super::small_file::{read_small, read_with_metadata};
 use crate::Error;
 
-/// Where a volume is and who connects.
+/// The address of a volume, and the user that connects.
 #[derive(Clone)]
 pub struct ConnectOptions {
     /// `host:port` of the metadata service.
@@ -79,7 +79,7 @@ impl ConnectOptions {
     ///
     /// # Errors
     /// [`Error::Configuration`] where the file is no regular one, holds no key, or is open to
-    /// others: whoever has the key may do everything.
+    /// others: every holder of the key may do everything.
     pub fn from_address(
         address: &str,
         key_file: impl AsRef<Path>,

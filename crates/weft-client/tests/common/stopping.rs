@@ -97,7 +97,7 @@ impl Network for Stopping {
 }
 
 impl TestVolume {
-    /// A client that can be stopped; nobody takes it for dead meanwhile.
+    /// A client that can be stopped; no server takes it for dead meanwhile.
     pub async fn stopping_client(&self) -> (Volume, Arc<Stop>) {
         let network = Stopping::default();
         let stop = network.0.clone();

@@ -1,4 +1,4 @@
-//! Files that are being written, against bounds of those who pay for them; over real sockets and
+//! Files that are being written, against the bounds of their payers; over real sockets and
 //! real stores.
 
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn tree(path: &str) -> Payer {
     Payer::Tree(path.into())
 }
 
-/// Only root sets bounds, whoever runs the test.
+/// Only root sets bounds, whatever user runs the test.
 async fn as_root(test: &TestVolume) -> Volume {
     test.client().await.on_behalf_of(Credentials::default())
 }
@@ -59,7 +59,7 @@ async fn fill(file: &File, pause: Duration) -> u64 {
     }
 }
 
-/// Repeats what quotas refuse until the servers have heard that there is room.
+/// Repeats what quotas refuse until the servers know that there is space.
 async fn soon(file: &File, at: u64) {
     let started = Instant::now();
     while let Err(error) = put(file, at).await {
@@ -70,7 +70,7 @@ async fn soon(file: &File, at: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_writer_stops_at_the_bound_overwrites_and_goes_on_when_there_is_room() {
+async fn one_writer_stops_at_the_bound_overwrites_and_continues_when_space_is_free() {
     let test = TestVolume::start(2).await;
     let volume = as_root(&test).await;
     volume.make_directory("/t", 0o777).await.unwrap();
@@ -87,7 +87,7 @@ async fn one_writer_stops_at_the_bound_overwrites_and_goes_on_when_there_is_room
     tokio::time::sleep(Duration::from_secs(1)).await;
     let late = create(&volume, "/t/late").await;
     assert_eq!(put(&late, 0).await.unwrap_err().code(), Code::QuotaExceeded);
-    // Who does not pay for the tree goes on.
+    // A writer outside of the tree continues.
     let beside = create(&volume, "/beside").await;
     put(&beside, 0).await.unwrap();
     file.close().await.unwrap();
@@ -245,7 +245,7 @@ async fn many_writers_pass_a_bound_by_what_they_write_in_a_round() {
 /// Who has what open is known for sure after a grace of 20 seconds only. What was written counts
 /// before that.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_written_before_a_restart_and_whoever_closes_after_it_counts_at_once() {
+async fn files_written_before_a_restart_and_closed_after_it_count_at_once() {
     let mut test = TestVolume::start(2).await;
     let volume = as_root(&test).await;
     volume.make_directory("/t", 0o777).await.unwrap();
@@ -283,7 +283,7 @@ async fn what_was_written_before_a_restart_and_whoever_closes_after_it_counts_at
 
 /// Limits outlive a service that was killed until another takes its place.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_gone_stops_nobody_for_ever() {
+async fn a_lost_service_blocks_no_client_for_ever() {
     let mut env = weft_net::Env::system();
     env.timing.grace = Duration::from_secs(1);
     let mut test = TestVolume::start_with(1, env).await;
