@@ -1,4 +1,4 @@
-//! What a process of a volume is to be.
+//! The configuration of a process of a volume.
 
 use std::sync::Arc;
 

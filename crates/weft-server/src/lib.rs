@@ -5,9 +5,9 @@
 //! packed as one stream. The metadata role runs one transaction, makes it durable together with
 //! those of other callers, and executes the intents that it leaves for I/O servers.
 //!
-//! Modules, lowest first: `limits`, `config`, `error`, `failure` and `metrics`; `tasks`, the
-//! building blocks of background work; `io` and `meta`, the two roles, which know nothing of each
-//! other; `node`, which runs them.
+//! Modules, lowest first: `limits`, `config`, `error`, `failure`, `position` and `metrics`;
+//! `tasks`, the building blocks of background work; `io` and `meta`, the two roles, which know
+//! nothing of each other; `node`, which runs them.
 //!
 //! Invariants:
 //! 1. No reply leaves before its promise holds: writes are in the kernel, metadata is on stable
@@ -28,11 +28,11 @@ mod limits;
 mod meta;
 mod metrics;
 mod node;
+mod position;
 mod tasks;
 
 pub use config::{Blocking, IoRole, MetaRole, NodeConfig};
 pub use error::NodeError;
-pub use io::{IoService, finding_on_the_wire};
-pub use meta::MetaService;
+pub use io::finding_on_the_wire;
 pub use metrics::{Metrics, serve_metrics};
 pub use node::Node;

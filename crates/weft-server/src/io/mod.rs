@@ -26,16 +26,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weft_kv::Position;
 use weft_layout::FileId;
 use weft_net::{Peer, WallClock};
 use weft_proto::io::Access;
-use weft_proto::stamp::{self, Stamp};
+use weft_proto::stamp::Stamp;
 use weft_proto::{Code, Failure, limits};
 use weft_store::{Store, Timestamp};
 
 use crate::failure;
 use crate::metrics::Metrics;
+use crate::position;
 
 use admission::AdmissionGate;
 use checkpoint::{Gates, HeldFiles};
@@ -53,7 +53,7 @@ pub use upkeep::finding_on_the_wire;
 const SINCE_UNKNOWN: u64 = u64::MAX;
 
 /// Serves the calls of kinds 32 to 63 from one store.
-pub struct IoService {
+pub(crate) struct IoService {
     store: Store,
     clock: Arc<dyn WallClock>,
     metrics: Arc<Metrics>,
@@ -105,7 +105,7 @@ impl IoService {
     }
 
     /// The store that it serves.
-    pub fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
@@ -115,7 +115,7 @@ impl IoService {
     }
 
     /// The server map has reached this epoch.
-    pub fn set_epoch(&self, epoch: u64) {
+    pub(crate) fn set_epoch(&self, epoch: u64) {
         self.epoch.fetch_max(epoch, Ordering::AcqRel);
     }
 
@@ -134,15 +134,8 @@ impl IoService {
 
     /// The position of a change, for its reply: taken after the change.
     fn stamp(&self) -> Stamp {
-        let Position {
-            incarnation,
-            sequence,
-        } = self.store.position();
         Stamp {
-            changed: Some(stamp::Position {
-                incarnation,
-                sequence,
-            }),
+            changed: Some(position::to_wire(self.store.position())),
             durable: self.store.durable_position().sequence,
         }
     }

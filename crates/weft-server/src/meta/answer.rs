@@ -3,12 +3,13 @@
 use tokio::time::Instant;
 use weft_meta::{MetaError, mutates};
 use weft_net::Served;
-use weft_proto::stamp::{self, Stamp};
+use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code, Failure, Kind};
 
 use super::MetaService;
 use crate::failure;
 use crate::metrics::Stage;
+use crate::position;
 
 /// The sync that an operation needs before it is answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,12 +118,8 @@ impl MetaService {
 
     /// The position of a change, for its reply: taken after the change.
     pub(in crate::meta) fn stamp(&self) -> Stamp {
-        let at = self.namespace.position();
         Stamp {
-            changed: at.map(|at| stamp::Position {
-                incarnation: at.incarnation,
-                sequence: at.sequence,
-            }),
+            changed: self.namespace.position().map(position::to_wire),
             durable: self.group.durable(),
         }
     }

@@ -42,7 +42,7 @@ use servers::{IoServers, SpillLanes};
 use sizes::LimitLease;
 
 /// Serves the calls of kinds 64 and above from one namespace.
-pub struct MetaService {
+pub(crate) struct MetaService {
     env: Env,
     namespace: Namespace,
     group: Arc<GroupSync>,

@@ -7,12 +7,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weft_kv::Position;
 use weft_meta::{MetaError, Namespace};
 use weft_proto::meta::{AcceptRollbackReply, AcceptRollbackRequest, HeartbeatRequest};
 use weft_proto::{Code, Failure, Kind};
 
 use crate::limits::INEXACT_BATCH_INODES;
+use crate::position;
 
 /// Marks the sizes of all files with cells as inexact: their servers may hold more, or less, than
 /// an older namespace knows.
@@ -36,10 +36,7 @@ impl Rollback {
     /// Compares the namespace with the position that a server noted.
     pub(super) fn compare(&self, namespace: &Namespace, request: &HeartbeatRequest) {
         let Some(at) = request.service else { return };
-        let at = Position {
-            incarnation: at.incarnation,
-            sequence: at.sequence,
-        };
+        let at = position::from_wire(&at);
         if self.accepted.load(Ordering::Acquire) || namespace.still_has(at).is_ok() {
             return;
         }

@@ -17,6 +17,7 @@ use weft_proto::stamp;
 
 use crate::io::{Admission, IoService};
 use crate::limits::{HEARTBEAT_INTERVAL, SERVICE_NOTE_INTERVAL};
+use crate::position;
 use crate::tasks::stopped;
 
 /// What every heartbeat says of the server.
@@ -126,7 +127,7 @@ impl Heartbeat {
             self.io.set_admission(Admission::Accepted);
             return NextBeat::AfterInterval;
         }
-        let has = |at: &stamp::Position| self.io.store().still_has(position(at)).is_ok();
+        let has = |at: &stamp::Position| self.io.store().still_has(position::from_wire(at)).is_ok();
         if reply.check.iter().all(has) {
             if self.has == reply.check {
                 return NextBeat::AfterInterval;
@@ -165,7 +166,7 @@ impl Heartbeat {
         let Some(service) = service.filter(|_| !self.info.store.is_empty()) else {
             return;
         };
-        let service = position(&service);
+        let service = position::from_wire(&service);
         let restarted = self.service.map(|at| at.incarnation) != Some(service.incarnation);
         let due = self
             .noted
@@ -195,7 +196,7 @@ impl Heartbeat {
                 available: usage.available,
             },
             store: self.info.store.clone(),
-            durable: has_id.then(|| on_the_wire(self.io.store().durable_position())),
+            durable: has_id.then(|| position::to_wire(self.io.store().durable_position())),
             has: self.has.clone(),
             rolled_back: self.rolled_back,
             doubted: self.doubted,
@@ -204,24 +205,10 @@ impl Heartbeat {
             } else {
                 0
             },
-            service: self.service.filter(|_| has_id).map(on_the_wire),
+            service: self.service.filter(|_| has_id).map(position::to_wire),
         };
         let (connection, _) = self.link.connection().await.map_err(|e| e.to_string())?;
         let reply = connection.call(&request).await;
         reply.map_err(|e| e.to_string())
-    }
-}
-
-fn position(at: &stamp::Position) -> Position {
-    Position {
-        incarnation: at.incarnation,
-        sequence: at.sequence,
-    }
-}
-
-fn on_the_wire(at: Position) -> stamp::Position {
-    stamp::Position {
-        incarnation: at.incarnation,
-        sequence: at.sequence,
     }
 }

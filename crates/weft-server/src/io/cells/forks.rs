@@ -14,6 +14,7 @@ use crate::failure;
 use crate::io::IoService;
 use crate::io::job::{checkpoint, file_id, fork_name};
 use crate::limits::STATUS_PAGE_FORKS;
+use crate::position;
 
 fn state((key, status): &(ForkKey, ForkStatus)) -> ForkState {
     ForkState {
@@ -63,11 +64,7 @@ impl IoService {
     /// Refuses a client that got acknowledgements of changes which are gone.
     fn check_written(&self, written: &[Position]) -> Result<(), Failure> {
         for at in written {
-            let at = weft_kv::Position {
-                incarnation: at.incarnation,
-                sequence: at.sequence,
-            };
-            let held = self.store.still_has(at);
+            let held = self.store.still_has(position::from_wire(at));
             held.map_err(|without| failure::lost("this server", without.began))?;
         }
         Ok(())

@@ -90,7 +90,7 @@ impl IoService {
 }
 
 impl Job {
-    /// The server's pieces without those beyond the ends of all cells, as far as these can be
+    /// The server's pieces without those beyond the ends of all cells, where these can be
     /// skipped without a walk.
     pub(in crate::io) fn valid_pieces(
         &self,

@@ -114,15 +114,7 @@ impl IoService {
             );
             return Err(failure::invalid(what));
         }
-        let unit = from.map.grid().bsu().min(grid.bsu());
-        let long = SEND_WINDOW_BYTES.min(unit.saturating_mul(SEND_WINDOW_UNITS));
-        let windows = ranges.into_iter().flat_map(|(key, range)| {
-            let first = range.start / long;
-            (first..range.end.div_ceil(long)).map(move |n| {
-                let window = range.start.max(n * long)..range.end.min((n + 1) * long);
-                (key.clone(), window)
-            })
-        });
+        let windows = windows(ranges, from.map.grid().bsu().min(grid.bsu()));
         let (failed, written) = (Mutex::new(None), Mutex::new(BTreeMap::new()));
         // After a failure the client copies the rest itself, so no write of this call may follow
         // the reply: all windows in flight are awaited.
@@ -140,23 +132,21 @@ impl IoService {
             }
         });
         sent.await;
-        match failed.into_inner() {
-            None => {
-                let written = written.into_inner().into_iter();
-                let at = |((server, incarnation), sequence)| ServerPosition {
-                    server,
-                    at: Position {
-                        incarnation,
-                        sequence,
-                    },
-                };
-                Ok(SendRangeReply {
-                    bytes,
-                    written: written.map(at).collect(),
-                })
-            }
-            Some(failure) => Err(failure),
+        if let Some(failure) = failed.into_inner() {
+            return Err(failure);
         }
+        let written = written.into_inner().into_iter();
+        let at = |((server, incarnation), sequence)| ServerPosition {
+            server,
+            at: Position {
+                incarnation,
+                sequence,
+            },
+        };
+        Ok(SendRangeReply {
+            bytes,
+            written: written.map(at).collect(),
+        })
     }
 
     async fn send_window(
@@ -225,6 +215,21 @@ impl IoService {
         let server = server.0;
         Ok(stamp.changed.map(|at| ServerPosition { server, at }))
     }
+}
+
+/// Splits ranges into windows; `unit` is the smaller BSU of source and target.
+fn windows(
+    ranges: Vec<(ForkKey, Range<u64>)>,
+    unit: u64,
+) -> impl Iterator<Item = (ForkKey, Range<u64>)> {
+    let long = SEND_WINDOW_BYTES.min(unit.saturating_mul(SEND_WINDOW_UNITS));
+    ranges.into_iter().flat_map(move |(key, range)| {
+        let first = range.start / long;
+        (first..range.end.div_ceil(long)).map(move |n| {
+            let window = range.start.max(n * long)..range.end.min((n + 1) * long);
+            (key.clone(), window)
+        })
+    })
 }
 
 /// Keeps the last position of each server and incarnation.

@@ -8,7 +8,7 @@ use weft_proto::quota::{GrowthLimit, LimitGrowthReply, LimitGrowthRequest};
 use weft_proto::{Code, Failure, limits};
 use weft_store::{ForkKey, ForkName};
 
-use super::table::{ForkLengths, OtherLimits};
+use super::table::{ForkGrowth, ForkLengths, OtherLimits, QuotaShort};
 use crate::failure;
 use crate::io::IoService;
 use crate::io::job::{Job, file_id};
@@ -90,17 +90,17 @@ impl IoService {
             }
         }
         for (file, jobs) in forks {
-            let ends = self.ends_of(&jobs).await?;
-            if let Err((left, more)) = self.growth.admit(file, ends) {
-                let what = format!("its forks would grow by {more} bytes, and {left} are left");
+            let growth = self.growth_of(&jobs).await?;
+            if let Err(QuotaShort { left, needed }) = self.growth.admit(file, growth) {
+                let what = format!("its forks would grow by {needed} bytes, and {left} are left");
                 return Err(exceeded(&what));
             }
         }
         Ok(())
     }
 
-    /// The forks of writes: their lengths after all writes, and now.
-    async fn ends_of(&self, jobs: &[&Job]) -> Result<Vec<(ForkKey, u64, u64)>, Failure> {
+    /// How the forks of writes grow.
+    async fn growth_of(&self, jobs: &[&Job]) -> Result<Vec<ForkGrowth>, Failure> {
         let mut ends: BTreeMap<ForkKey, u64> = BTreeMap::new();
         for job in jobs {
             for (cell, end) in job.ends()? {
@@ -112,7 +112,8 @@ impl IoService {
         for (key, end) in ends {
             let status = self.store.status(&key).await;
             let status = status.map_err(|e| failure::of_store(&e))?;
-            all.push((key, end, status.map_or(0, |status| status.length)));
+            let length = status.map_or(0, |status| status.length);
+            all.push(ForkGrowth { key, length, end });
         }
         Ok(all)
     }

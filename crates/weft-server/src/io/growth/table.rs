@@ -31,6 +31,22 @@ pub(super) enum OtherLimits {
     Remove,
 }
 
+/// A fork that a write makes longer.
+pub(super) struct ForkGrowth {
+    pub(super) key: ForkKey,
+    /// Its length now.
+    pub(super) length: u64,
+    /// Its length after the write.
+    pub(super) end: u64,
+}
+
+/// Why growth is not admitted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct QuotaShort {
+    pub(super) left: u64,
+    pub(super) needed: u64,
+}
+
 struct FileLimit {
     size: u64,
     /// Bytes by which other forks may still grow, less what admitted writes add. `None`: no limit.
@@ -123,16 +139,12 @@ impl GrowthLimits {
         (limit.until > Instant::now()).then_some(limit.size)
     }
 
-    /// Admits writes that make forks this long (key, new length, length now), and subtracts what
-    /// they add beyond earlier promises from what is left.
+    /// Admits writes, and subtracts what they add to forks beyond earlier promises from what is
+    /// left.
     ///
     /// # Errors
-    /// Bytes left and bytes needed, when that is more; nothing is admitted then.
-    pub(super) fn admit(
-        &self,
-        file: FileId,
-        ends: Vec<(ForkKey, u64, u64)>,
-    ) -> Result<(), (u64, u64)> {
+    /// When they need more than is left; nothing is admitted then.
+    pub(super) fn admit(&self, file: FileId, forks: Vec<ForkGrowth>) -> Result<(), QuotaShort> {
         let now = Instant::now();
         let mut limits = self.limits.lock();
         let limit = limits.get_mut(&file.0).filter(|limit| limit.until > now);
@@ -140,15 +152,17 @@ impl GrowthLimits {
         let Some(left) = limit.forks_left else {
             return Ok(());
         };
-        let mut more = 0_u64;
-        for (key, end, length) in &ends {
-            let promised = limit.promised.get(key).map_or(0, |promised| promised.0);
-            more = more.saturating_add(end.saturating_sub(promised.max(*length)));
+        let mut needed = 0_u64;
+        for fork in &forks {
+            let promised = limit.promised.get(&fork.key);
+            let promised = promised.map_or(0, |promised| promised.0);
+            needed = needed.saturating_add(fork.end.saturating_sub(promised.max(fork.length)));
         }
-        limit.forks_left = Some(left.checked_sub(more).ok_or((left, more))?);
-        for (key, end, length) in ends.into_iter().filter(|(_, end, length)| end > length) {
-            let promised = limit.promised.entry(key).or_insert((length, now));
-            *promised = (end.max(promised.0), now);
+        let rest = left.checked_sub(needed);
+        limit.forks_left = Some(rest.ok_or(QuotaShort { left, needed })?);
+        for fork in forks.into_iter().filter(|fork| fork.end > fork.length) {
+            let promised = limit.promised.entry(fork.key).or_insert((fork.length, now));
+            *promised = (fork.end.max(promised.0), now);
         }
         Ok(())
     }
@@ -193,21 +207,29 @@ mod tests {
             let lengths = lengths.iter().map(|(name, length)| (fork(name), *length));
             growth.set(&[said], &[lengths.collect()], Remove, Instant::now());
         };
-        let take = |name, end, length| growth.admit(FileId(1), vec![(fork(name), end, length)]);
+        let grow = |name, end, length| {
+            vec![ForkGrowth {
+                key: fork(name),
+                length,
+                end,
+            }]
+        };
+        let take = |name, end, length| growth.admit(FileId(1), grow(name, end, length));
+        let short = |left, needed| Err(QuotaShort { left, needed });
         set(&[]);
         // Successive writes, all in flight.
         for end in [20, 40, 60, 40] {
             assert_eq!(take("a", end, 0), Ok(()));
         }
-        assert_eq!(take("b", 41, 0), Err((40, 41)));
+        assert_eq!(take("b", 41, 0), short(40, 41));
         // Some of them are stored.
         set(&[("a", 20)]);
-        assert_eq!(take("b", 41, 0), Err((40, 41)));
+        assert_eq!(take("b", 41, 0), short(40, 41));
         assert_eq!(take("b", 40, 0), Ok(()));
-        assert_eq!(take("a", 61, 60), Err((0, 1)));
+        assert_eq!(take("a", 61, 60), short(0, 1));
         set(&[("a", 60), ("b", 40)]);
         assert_eq!(take("a", 60, 60), Ok(()));
-        assert_eq!(take("a", 61, 60), Err((0, 1)));
+        assert_eq!(take("a", 61, 60), short(0, 1));
         // One was removed.
         set(&[("a", 60)]);
         assert_eq!(take("a", 100, 60), Ok(()));
@@ -215,7 +237,7 @@ mod tests {
         tokio::time::advance(GROWTH_PROMISE_TIMEOUT).await;
         set(&[("a", 60)]);
         assert_eq!(take("b", 40, 0), Ok(()));
-        assert_eq!(growth.admit(FileId(2), vec![(fork("a"), 1000, 0)]), Ok(()));
+        assert_eq!(growth.admit(FileId(2), grow("a", 1000, 0)), Ok(()));
         let unlimited = limit(1, Some(10));
         growth.set(&[unlimited], &[ForkLengths::new()], Remove, Instant::now());
         assert_eq!(

@@ -37,7 +37,7 @@ fn kept(file: FileId, number: u64, made: Timestamp) -> KeptState {
 }
 
 /// Names the checkpoint that has a fork.
-fn keeper(checkpoint: Option<u64>) -> String {
+fn checkpoint_name(checkpoint: Option<u64>) -> String {
     match checkpoint {
         None => String::new(),
         Some(0) => "of a dropped checkpoint".to_owned(),
@@ -55,11 +55,11 @@ pub fn finding_on_the_wire(finding: weft_store::Finding, done: Option<String>) -
         F::Entry { reason } => (Fault::Entry, reason),
         F::Lost { range, checkpoint } => {
             (expected, found) = (range.start, range.end - range.start);
-            (Fault::Lost, keeper(checkpoint))
+            (Fault::Lost, checkpoint_name(checkpoint))
         }
         F::Unproven { range, checkpoint } => {
             (expected, found) = (range.start, range.end - range.start);
-            (Fault::Unproven, keeper(checkpoint))
+            (Fault::Unproven, checkpoint_name(checkpoint))
         }
         F::Beyond => (Fault::Beyond, String::new()),
         F::Free => (Fault::Free, String::new()),

@@ -1,6 +1,5 @@
 //! Calls by which clients and servers report their state: attachments, locks, positions.
 
-use weft_kv::Position;
 use weft_net::Served;
 use weft_proto::coord::{SyncNamespaceReply, SyncNamespaceRequest};
 use weft_proto::meta::{
@@ -12,6 +11,7 @@ use crate::failure;
 use crate::meta::MetaService;
 use crate::meta::answer::Durability;
 use crate::meta::rollback::mark_sizes_inexact;
+use crate::position;
 
 impl MetaService {
     pub(in crate::meta) async fn report(&self, call: Served) {
@@ -59,10 +59,7 @@ impl MetaService {
         let n = &self.namespace.by(call.peer.client);
         let sync = |r: &SyncNamespaceRequest| {
             for at in &r.changed {
-                n.still_has(Position {
-                    incarnation: at.incarnation,
-                    sequence: at.sequence,
-                })?;
+                n.still_has(position::from_wire(at))?;
             }
             Ok((SyncNamespaceReply {}, Durability::Now))
         };

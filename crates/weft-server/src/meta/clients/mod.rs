@@ -1,4 +1,4 @@
-//! What the service knows of its clients: sessions, locks, and who watches for changes.
+//! What the service knows of its clients: sessions, locks, and watchers.
 //!
 //! All of it is in memory. After a restart clients reassert their locks and open files; nothing
 //! else of an earlier incarnation counts.

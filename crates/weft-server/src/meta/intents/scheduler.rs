@@ -1,7 +1,7 @@
 //! The intent scheduler: which intents may run now, and which wait for what.
 //!
 //! Deletes and other intents are scheduled separately. Nothing follows a delete, so a server does
-//! its deletes in the order of their numbers, and the scheduler remembers only how far it came
+//! its deletes in the order of their numbers, and the scheduler remembers only how far it is
 //! (`mark`). Every other intent is known by its number and files. It starts when no older intent
 //! concerns one of its files, and when none of its servers is silent or busy. An intent that fails
 //! because a server does not answer waits for that server alone; one that a server refuses is
@@ -45,7 +45,7 @@ enum Stage {
 }
 
 struct PendingIntent {
-    /// It concerns a tree, whichever of its files are left.
+    /// It concerns a tree, whatever files it still has.
     tree: bool,
     files: Vec<u64>,
     servers: Vec<ServerId>,

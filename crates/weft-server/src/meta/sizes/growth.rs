@@ -149,8 +149,8 @@ impl MetaService {
         up.map(|server| ServerId(server.id)).collect()
     }
 
-    /// Asks the servers of the files, as far as they are up; if other limits are removed, all
-    /// servers. Returns the places in `files` and the reply of each call.
+    /// Asks the servers of the files that are up; if other limits are removed, all servers that
+    /// are up. Returns the places in `files` and the reply of each call.
     async fn ask_growth(
         &self,
         mut requests: BTreeMap<ServerId, Vec<(usize, GrowthLimit)>>,
