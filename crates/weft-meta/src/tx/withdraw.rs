@@ -44,7 +44,8 @@ impl Tx<'_, '_> {
                 self.cancel_make(number, record.file, task)?;
                 Ok(Some("not made: servers that have it drop it"))
             }
-            _ => Ok(None),
+            // Deletes, drops and intents that are damaged.
+            (None | Some(_), Some(_)) | (None, None) => Ok(None),
         }
     }
 
