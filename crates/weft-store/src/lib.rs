@@ -77,10 +77,10 @@ pub use key::{
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, ReceiveBuffer, Slice};
 pub use provision::Trimmed;
 pub use record::INDEX_SPACES;
-pub use recovery::{Obstacle, has_log, log_reaches, repair_closed};
+pub use recovery::{Obstacle, RepairMode, has_log, log_reaches, repair_closed};
 pub use storage::sim::{self, SimStorage};
 pub use storage::{
     BlockingTask, BoxFuture, DeviceStorage, FileKind, FolderStorage, IoBackend, Storage,
     StorageFile,
 };
-pub use upkeep::{CheckPass, Checked, Losses, ScrubPosition, Scrubbed};
+pub use upkeep::{CheckOptions, CheckPass, Checked, Losses, ScrubPosition, Scrubbed};

@@ -6,7 +6,7 @@ use crate::common;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use common::{Machine, now, pattern, run};
+use common::{CHECK_DATA, Machine, now, pattern, run};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weft_layout::FileId;
@@ -208,7 +208,7 @@ fn a_damaged_chunk_is_an_error_until_it_is_put_again() {
         assert!(matches!(bad, Err(StoreError::BadChecksum { file, .. }) if file == ADDRESSED));
         let (mut pass, mut found) = (store.check_begin().await.unwrap(), Vec::new());
         loop {
-            let step = store.check(&mut pass, true, false).await.unwrap();
+            let step = store.check(&mut pass, CHECK_DATA).await.unwrap();
             found.extend(step.findings);
             if step.done {
                 break;

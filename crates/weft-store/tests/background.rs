@@ -6,9 +6,9 @@ use crate::common;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use common::{Machine, key, now, pattern, read, run, write};
+use common::{CHECK_DATA, Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{Store, StoreError, repair_closed};
+use weft_store::{RepairMode, Store, StoreError, repair_closed};
 
 const CHUNK: u32 = 65_536;
 /// Several times the bound of the log.
@@ -154,7 +154,9 @@ fn changes_stay_only_in_the_log_for_half_a_minute_at_most() {
         }
         let store = machine.open().await;
         assert!(store.is_err(), "the damage is reported");
-        repair_closed(&machine.config(), true).await.unwrap();
+        repair_closed(&machine.config(), RepairMode::Repair)
+            .await
+            .unwrap();
         let store = machine.open().await.unwrap();
         // Nothing says that the index had everything in the log.
         assert!(read(&store, &key(1, 0), 0, 1 << 20).await.is_err());
@@ -340,7 +342,7 @@ fn a_removal_that_exhausts_the_reserve_continues_later() {
 async fn nothing_is_wrong(store: &Store) {
     let mut pass = store.check_begin().await.unwrap();
     loop {
-        let found = store.check(&mut pass, true, false).await.unwrap();
+        let found = store.check(&mut pass, CHECK_DATA).await.unwrap();
         assert_eq!(found.findings, [], "{found:?}");
         if found.done {
             break;

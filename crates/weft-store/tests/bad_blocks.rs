@@ -5,7 +5,7 @@ use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{Fault, Finding, Store, StoreError};
+use weft_store::{CheckOptions, Fault, Finding, Store, StoreError};
 
 const CHUNK: u32 = 16384;
 
@@ -121,7 +121,10 @@ fn a_truncation_inside_a_bad_block_succeeds() {
 async fn checked(store: &Store, repair: bool) -> Vec<(Finding, Option<String>)> {
     let (mut pass, mut findings) = (store.check_begin().await.unwrap(), Vec::new());
     loop {
-        let step = store.check(&mut pass, true, repair).await.unwrap();
+        let step = store
+            .check(&mut pass, CheckOptions { data: true, repair })
+            .await
+            .unwrap();
         findings.extend(step.findings);
         if step.done {
             return findings;

@@ -13,12 +13,13 @@ mod memory;
 
 use std::sync::Arc;
 
-use common::{Machine, key, now, pattern, read, run, write};
+use common::{Machine, REPAIR_DATA, key, now, pattern, read, run, write};
 use proptest::prelude::*;
 use weft_kv::OrderedKv;
 use weft_layout::FileId;
 use weft_store::{
-    CheckPass, DiskConfig, DiskState, Fault, Finding, Store, StoreConfig, StoreError, repair_closed,
+    CheckPass, DiskConfig, DiskState, Fault, Finding, RepairMode, Store, StoreConfig, StoreError,
+    repair_closed,
 };
 
 const CHUNK: u32 = 16384;
@@ -121,7 +122,7 @@ async fn checked(store: &Store) -> Vec<Finding> {
     let mut pass: CheckPass = store.check_begin().await.unwrap();
     let mut findings = Vec::new();
     loop {
-        let step = store.check(&mut pass, true, true).await.unwrap();
+        let step = store.check(&mut pass, REPAIR_DATA).await.unwrap();
         findings.extend(step.findings.into_iter().map(|(finding, _)| finding));
         if step.done {
             return findings;
@@ -208,7 +209,7 @@ proptest! {
                     repaired = true;
                     prop_assert!(!error.to_string().is_empty());
                     // The repair loses nothing that can be read.
-                    let obstacles = repair_closed(&config(&machine, false), true).await.unwrap();
+                    let obstacles = repair_closed(&config(&machine, false), RepairMode::Repair).await.unwrap();
                     match open(&machine).await {
                         Ok(store) => {
                             prop_assert!(!obstacles.is_empty());
@@ -258,13 +259,25 @@ fn an_unreadable_entry_costs_only_its_chunk() {
         assert!(machine.index.damage("chunks", |value| value[9] ^= 1));
         let error = machine.open().await.err().unwrap();
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
-        let obstacles = repair_closed(&machine.config(), false).await.unwrap();
+        let obstacles = repair_closed(&machine.config(), RepairMode::Check)
+            .await
+            .unwrap();
         assert_eq!((obstacles.len(), obstacles[0].repaired), (1, false));
         let finding = obstacles[0].finding.clone().unwrap();
         assert_eq!((finding.key, finding.chunk), (key(0, 0), 0));
         assert!(machine.open().await.is_err(), "a check changes nothing");
-        assert!(repair_closed(&machine.config(), true).await.unwrap()[0].repaired);
-        assert_eq!(repair_closed(&machine.config(), true).await.unwrap(), []);
+        assert!(
+            repair_closed(&machine.config(), RepairMode::Repair)
+                .await
+                .unwrap()[0]
+                .repaired
+        );
+        assert_eq!(
+            repair_closed(&machine.config(), RepairMode::Repair)
+                .await
+                .unwrap(),
+            []
+        );
         let store = machine.open().await.unwrap();
         let error = read(&store, &key(0, 0), 0, 4096).await.unwrap_err();
         let StoreError::Lost { file, range, .. } = error else {
@@ -317,7 +330,9 @@ fn a_block_claimed_by_two_entries_stays_with_the_one_whose_checksum_matches() {
             value[end..].copy_from_slice(&crc.to_le_bytes());
         });
         assert!(machine.open().await.is_err());
-        let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+        let obstacles = repair_closed(&machine.config(), RepairMode::Repair)
+            .await
+            .unwrap();
         assert!(
             obstacles
                 .iter()

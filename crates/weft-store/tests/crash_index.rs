@@ -6,7 +6,7 @@
 
 use crate::common;
 
-use common::{Machine, key, now, pattern, read, run, write};
+use common::{CHECK_DATA, Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
 use weft_store::Store;
 
@@ -32,7 +32,7 @@ async fn holds(store: &Store, file: u64, bytes: &[u8]) -> bool {
 async fn assert_sound(store: &Store, what: &str) {
     let mut pass = store.check_begin().await.unwrap();
     loop {
-        let step = store.check(&mut pass, true, false).await.unwrap();
+        let step = store.check(&mut pass, CHECK_DATA).await.unwrap();
         assert_eq!(step.findings, [], "{what}");
         if step.done {
             return;

@@ -5,7 +5,7 @@
 
 use crate::common;
 
-use common::{Machine, key, now, pattern, read, run, write};
+use common::{CHECK_DATA, Machine, key, now, pattern, read, run, write};
 use weft_store::{Store, StoreError};
 
 const CHUNK: u32 = 65_536;
@@ -54,7 +54,7 @@ async fn assert_whole(store: &Store, what: &str) {
 async fn marks(store: &Store) -> Vec<String> {
     let (mut pass, mut marks) = (store.check_begin().await.unwrap(), Vec::new());
     loop {
-        let step = store.check(&mut pass, true, false).await.unwrap();
+        let step = store.check(&mut pass, CHECK_DATA).await.unwrap();
         assert_eq!(step.findings, []);
         marks.extend(step.marks);
         if step.done {

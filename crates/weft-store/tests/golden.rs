@@ -22,14 +22,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use common::{now, pattern, read, write};
+use common::{CHECK_DATA, now, pattern, read, write};
 use packed::{Tree, gather, pack, scatter, unpack};
 use story::{Story, fork, name_of};
 use weft_kv::{Batch, FjallKv, FjallOptions, KvError, OnLoss, OrderedKv, Reader, Transaction};
 use weft_layout::{CellOffset, FileId};
 use weft_store::{
-    DiskConfig, FolderStorage, INDEX_SPACES, Store, StoreConfig, StoreError, item_kinds,
-    repair_closed,
+    DiskConfig, FolderStorage, INDEX_SPACES, RepairMode, Store, StoreConfig, StoreError,
+    item_kinds, repair_closed,
 };
 
 /// The files of an image have numbers below this.
@@ -189,7 +189,7 @@ async fn assert_sound(store: &Store, what: &str) {
     let mut pass = store.check_begin().await.unwrap();
     let mut chunks = 0;
     loop {
-        let step = store.check(&mut pass, true, false).await.unwrap();
+        let step = store.check(&mut pass, CHECK_DATA).await.unwrap();
         assert_eq!(step.findings, [], "{what}");
         chunks += step.chunks;
         if step.done {
@@ -377,7 +377,9 @@ async fn write_repaired_image(name: &str) {
     }
     drop(store);
     damage_last_frames(&folder.path().join("store"));
-    let obstacles = repair_closed(&of(false).await, true).await.unwrap();
+    let obstacles = repair_closed(&of(false).await, RepairMode::Repair)
+        .await
+        .unwrap();
     let named = obstacles.iter().any(|o| o.finding.is_some());
     assert!(named, "{obstacles:?}");
     let store = Store::open(of(false).await).await.unwrap();

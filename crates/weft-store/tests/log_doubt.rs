@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use real::perform;
 use weft_layout::{CellOffset, FileId};
-use weft_store::{Losses, Store, StoreError, repair_closed};
+use weft_store::{Losses, RepairMode, Store, StoreError, repair_closed};
 
 const FILES: std::ops::Range<u64> = 0..4;
 const CHUNK: u32 = 65536;
@@ -164,7 +164,9 @@ async fn one(seed: u64, total: &mut Total) {
         assert_eq!(found.refused, 0);
         return;
     }
-    let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+    let obstacles = repair_closed(&machine.config(), RepairMode::Repair)
+        .await
+        .unwrap();
     let any = obstacles
         .iter()
         .any(|o| o.reason.contains("nothing says which files"));
@@ -250,7 +252,9 @@ async fn with_a_hole(machine: &Machine) -> Vec<weft_store::Obstacle> {
     let all = frames(machine);
     let (name, at, _) = all.iter().find(holds).unwrap();
     machine.disk.damage(name, |bytes| bytes[at + 60] ^= 1);
-    repair_closed(&machine.config(), true).await.unwrap()
+    repair_closed(&machine.config(), RepairMode::Repair)
+        .await
+        .unwrap()
 }
 
 #[test]
@@ -376,7 +380,9 @@ fn lost_frames_that_may_have_touched_any_file_put_every_file_in_doubt_until_acce
         let all = frames(&machine);
         let (name, at, _) = &all[all.len() - 3];
         machine.disk.damage(name, |bytes| bytes[at + 60] ^= 1);
-        let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+        let obstacles = repair_closed(&machine.config(), RepairMode::Repair)
+            .await
+            .unwrap();
         assert!(
             obstacles
                 .iter()
@@ -455,8 +461,10 @@ fn a_log_repair_that_is_killed_anywhere_leaves_the_log_damaged_or_every_doubt_re
                 let (name, from, _) = &all[all.len() / 2];
                 machine.disk.damage(name, |bytes| bytes[from + 40] ^= 1);
                 machine.disk.die_at(machine.disk.operations() + at);
-                alive =
-                    repair_closed(&machine.config(), true).await.is_ok() && !machine.disk.is_dead();
+                alive = repair_closed(&machine.config(), RepairMode::Repair)
+                    .await
+                    .is_ok()
+                    && !machine.disk.is_dead();
                 if power {
                     machine.lose_power(at);
                 } else {
@@ -469,7 +477,9 @@ fn a_log_repair_that_is_killed_anywhere_leaves_the_log_damaged_or_every_doubt_re
                         "{what}: {error}"
                     );
                     unrepaired += 1;
-                    obstacles = repair_closed(&machine.config(), true).await.unwrap();
+                    obstacles = repair_closed(&machine.config(), RepairMode::Repair)
+                        .await
+                        .unwrap();
                 } else {
                     done += 1;
                     machine.kill(at);

@@ -6,7 +6,7 @@ use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{FileKind, Storage, Store, StoreError, repair_closed};
+use weft_store::{FileKind, RepairMode, Storage, Store, StoreError, repair_closed};
 
 const CHUNK: u32 = 65536;
 const FILES: u64 = 12;
@@ -132,7 +132,9 @@ fn a_damaged_log_is_reported_and_left_unchanged_until_it_is_repaired() {
                     assert!(error.to_string().contains("--offline"), "{what}: {error}");
                     assert!(machine.disk.names().is_superset(&names), "{what}");
                 }
-                let found = repair_closed(&machine.config(), false).await.unwrap();
+                let found = repair_closed(&machine.config(), RepairMode::Check)
+                    .await
+                    .unwrap();
                 assert!(
                     !found.is_empty() && found.iter().all(|o| !o.repaired),
                     "{what}"
@@ -141,13 +143,17 @@ fn a_damaged_log_is_reported_and_left_unchanged_until_it_is_repaired() {
                     machine.open().await.is_err(),
                     "{what}: a check changes nothing"
                 );
-                let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+                let obstacles = repair_closed(&machine.config(), RepairMode::Repair)
+                    .await
+                    .unwrap();
                 assert!(
                     obstacles.iter().all(|o| o.repaired),
                     "{what}: {obstacles:?}"
                 );
                 assert_eq!(
-                    repair_closed(&machine.config(), true).await.unwrap(),
+                    repair_closed(&machine.config(), RepairMode::Repair)
+                        .await
+                        .unwrap(),
                     [],
                     "{what}"
                 );
@@ -174,7 +180,9 @@ fn a_log_repair_names_the_files_that_dropped_frames_wrote_to() {
         change(&machine, 0, |bytes| bytes[50_000] ^= 4);
         let before = machine.disk.bytes(&segments(&machine)[0]).unwrap();
         let name = segments(&machine)[0].clone();
-        let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+        let obstacles = repair_closed(&machine.config(), RepairMode::Repair)
+            .await
+            .unwrap();
         let named = obstacles.iter().filter_map(|o| o.finding.as_ref());
         let files: Vec<u64> = named.map(|f| f.key.file.0).collect();
         assert!(
@@ -204,8 +212,10 @@ fn a_log_repair_that_is_killed_anywhere_is_completed_by_the_next() {
                 let names = segments(&machine);
                 let before = machine.disk.bytes(&names[0]).unwrap();
                 machine.disk.die_at(machine.disk.operations() + at);
-                alive =
-                    repair_closed(&machine.config(), true).await.is_ok() && !machine.disk.is_dead();
+                alive = repair_closed(&machine.config(), RepairMode::Repair)
+                    .await
+                    .is_ok()
+                    && !machine.disk.is_dead();
                 if power {
                     machine.lose_power(at);
                 } else {
@@ -231,7 +241,9 @@ fn a_log_repair_that_is_killed_anywhere_is_completed_by_the_next() {
                         matches!(error, StoreError::LogDamaged { .. }),
                         "{what}: {error}"
                     );
-                    obstacles = repair_closed(&machine.config(), true).await.unwrap();
+                    obstacles = repair_closed(&machine.config(), RepairMode::Repair)
+                        .await
+                        .unwrap();
                     assert!(
                         !obstacles.is_empty() && obstacles.iter().all(|o| o.repaired),
                         "{what}: {obstacles:?}"
@@ -303,7 +315,9 @@ fn a_data_file_missing_after_a_kill_costs_only_its_blocks() {
         machine.kill(1);
         machine.disk.remove("data").unwrap();
         assert!(machine.open().await.is_err());
-        let obstacles = repair_closed(&machine.config(), true).await.unwrap();
+        let obstacles = repair_closed(&machine.config(), RepairMode::Repair)
+            .await
+            .unwrap();
         assert!(!obstacles.is_empty() && obstacles.iter().all(|o| o.repaired));
         assert!(
             machine.open().await.is_err(),

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Machine, key, now, pattern, read, run, write};
+use common::{Machine, REPAIR_DATA, key, now, pattern, read, run, write};
 use weft_layout::FileId;
 use weft_store::{Losses, Store, StoreError};
 
@@ -46,7 +46,7 @@ async fn with_a_loss(machine: &Machine) -> Store {
 
 async fn repair(store: &Store) {
     let mut pass = store.check_begin().await.unwrap();
-    while !store.check(&mut pass, true, true).await.unwrap().done {}
+    while !store.check(&mut pass, REPAIR_DATA).await.unwrap().done {}
 }
 
 async fn is_lost(store: &Store, at: u64) -> bool {

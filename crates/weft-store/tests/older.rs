@@ -6,7 +6,7 @@ use crate::common;
 
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::{CellOffset, FileId};
-use weft_store::{Losses, Store, StoreError, repair_closed};
+use weft_store::{Losses, RepairMode, Store, StoreError, repair_closed};
 
 /// Files from this one on are made after the acceptance.
 const NEW: FileId = FileId(5);
@@ -100,7 +100,9 @@ fn a_damaged_log_does_not_end_the_doubt_of_an_older_copy() {
             let frames = common::frames(&machine);
             let (name, at, _) = &frames[frames.len() - 1 - back];
             machine.disk.damage(name, |bytes| bytes[at + 40] ^= 1);
-            repair_closed(&machine.config(), true).await.unwrap();
+            repair_closed(&machine.config(), RepairMode::Repair)
+                .await
+                .unwrap();
             let store = machine.open().await.unwrap();
             for file in 1..=4 {
                 assert!(

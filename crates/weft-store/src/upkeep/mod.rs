@@ -8,7 +8,7 @@ mod repair;
 mod scrub;
 mod walk;
 
-pub use check::{CheckPass, Checked};
+pub use check::{CheckOptions, CheckPass, Checked};
 pub use losses::Losses;
 pub use scrub::Scrubbed;
 pub use walk::ScrubPosition;

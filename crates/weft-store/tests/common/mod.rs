@@ -10,9 +10,22 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use weft_kv::OrderedKv;
 use weft_layout::{CellIndex, CellOffset, FileId};
-use weft_store::{ForkKey, ForkName, SimStorage, Store, StoreConfig, StoreError, Timestamp, Write};
+use weft_store::{
+    CheckOptions, ForkKey, ForkName, SimStorage, Store, StoreConfig, StoreError, Timestamp, Write,
+};
 
 pub use index::{CrashKv, LiveKv};
+
+/// A check that reads all blocks.
+pub const CHECK_DATA: CheckOptions = CheckOptions {
+    data: true,
+    repair: false,
+};
+/// A check that reads all blocks and repairs what it can.
+pub const REPAIR_DATA: CheckOptions = CheckOptions {
+    data: true,
+    repair: true,
+};
 
 /// A disk and an index that outlive the stores on them.
 pub struct Machine {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::common::{Machine, key, now, pattern, run, write};
 use super::{NOTE, agrees, blocks, config, history, open};
-use weft_store::{DiskConfig, DiskState, Store, StoreConfig, StoreError, repair_closed};
+use weft_store::{
+    DiskConfig, DiskState, RepairMode, Store, StoreConfig, StoreError, repair_closed,
+};
 
 /// Three labelled disks beside the store's folder.
 fn three(machine: &Machine, new: bool) -> StoreConfig {
@@ -72,11 +74,15 @@ fn an_unreadable_label_is_rewritten_if_the_disk_can_be_identified() {
                 .expect(&what);
             assert!(matches!(refused, StoreError::Disk { .. }), "{refused}");
             assert!(refused.to_string().contains("--repair"), "{refused}");
-            let found = repair_closed(&three(&machine, false), false).await.unwrap();
+            let found = repair_closed(&three(&machine, false), RepairMode::Check)
+                .await
+                .unwrap();
             assert_eq!((found.len(), found[0].repaired), (1, false), "{found:?}");
             assert!(found[0].reason.contains("it is disk 2"), "{found:?}");
             assert_eq!(b.bytes("label"), bad, "a check changes nothing");
-            let obstacles = repair_closed(&three(&machine, false), true).await.unwrap();
+            let obstacles = repair_closed(&three(&machine, false), RepairMode::Repair)
+                .await
+                .unwrap();
             assert_eq!(
                 (obstacles.len(), obstacles[0].repaired),
                 (1, true),
@@ -84,7 +90,9 @@ fn an_unreadable_label_is_rewritten_if_the_disk_can_be_identified() {
             );
             assert_eq!(b.bytes("label").unwrap(), label, "{what}");
             assert_eq!(
-                repair_closed(&three(&machine, false), true).await.unwrap(),
+                repair_closed(&three(&machine, false), RepairMode::Repair)
+                    .await
+                    .unwrap(),
                 []
             );
             let store = Store::open(three(&machine, false)).await.unwrap();
@@ -126,7 +134,9 @@ fn the_label_of_an_unidentified_disk_is_never_rewritten() {
             b.damage("label", |bytes| bytes[9] ^= 1);
             assert!(change(&machine));
             let bad = b.bytes("label");
-            let obstacles = repair_closed(&three(&machine, false), true).await.unwrap();
+            let obstacles = repair_closed(&three(&machine, false), RepairMode::Repair)
+                .await
+                .unwrap();
             assert!(
                 !obstacles.is_empty() && obstacles.iter().all(|o| !o.repaired),
                 "{what}: {obstacles:?}"
@@ -162,14 +172,18 @@ fn a_label_repair_that_is_killed_anywhere_is_completed_by_the_next() {
                 let b = machine.disk.disk("b");
                 b.damage("label", |bytes| bytes[4] ^= 1);
                 machine.disk.die_at(machine.disk.operations() + at);
-                alive = repair_closed(&three(&machine, false), true).await.is_ok()
+                alive = repair_closed(&three(&machine, false), RepairMode::Repair)
+                    .await
+                    .is_ok()
                     && !machine.disk.is_dead();
                 if power {
                     machine.lose_power(at);
                 } else {
                     machine.kill(at);
                 }
-                repair_closed(&three(&machine, false), true).await.unwrap();
+                repair_closed(&three(&machine, false), RepairMode::Repair)
+                    .await
+                    .unwrap();
                 let store = Store::open(three(&machine, false)).await.expect(&what);
                 assert_whole(&store, &what).await;
             });
@@ -213,7 +227,9 @@ fn each_record_of_the_index_is_verified_before_use() {
                         "{what}: {error}"
                     );
                     let named = error.to_string();
-                    let obstacles = repair_closed(&config(&machine, false), true).await.unwrap();
+                    let obstacles = repair_closed(&config(&machine, false), RepairMode::Repair)
+                        .await
+                        .unwrap();
                     assert!(!obstacles.is_empty(), "{what}");
                     let mut store = open(&machine).await.ok();
                     if store.is_none() {

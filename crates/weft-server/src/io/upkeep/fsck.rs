@@ -9,7 +9,7 @@ use weft_proto::fsck::{
 };
 use weft_proto::io::ForkPlace;
 use weft_proto::{Code, Failure, limits};
-use weft_store::{CheckPass, ForkKey, ForkStatus, StoreError, Timestamp};
+use weft_store::{CheckOptions, CheckPass, ForkKey, ForkStatus, StoreError, Timestamp};
 
 use super::store_check::StoreCheck;
 use crate::failure;
@@ -234,10 +234,11 @@ impl IoService {
                 ..CheckStoreReply::default()
             });
         }
-        let step = self
-            .store
-            .check(&mut now.store, request.data, request.repair)
-            .await;
+        let options = CheckOptions {
+            data: request.data,
+            repair: request.repair,
+        };
+        let step = self.store.check(&mut now.store, options).await;
         let step = step.map_err(|e| failure::of_store(&e))?;
         now.steps += 1;
         if step.done {

@@ -47,6 +47,15 @@ pub struct Obstacle {
 /// What is done to an entry of a chunk.
 const LOST: &str = "marked as lost: reading it fails until it is written again";
 
+/// Whether a closed store is only checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairMode {
+    /// Reports, and changes nothing.
+    Check,
+    /// Repairs what can be repaired.
+    Repair,
+}
+
 /// Finds what keeps a closed store from opening; with `repair`, repairs it as far as no valid byte
 /// is lost by that.
 ///
@@ -55,7 +64,7 @@ const LOST: &str = "marked as lost: reading it fails until it is written again";
 /// On stable storage on return. After a kill, each record is as it was or repaired.
 pub async fn repair_closed(
     config: &StoreConfig,
-    repair: bool,
+    mode: RepairMode,
 ) -> Result<Vec<Obstacle>, StoreError> {
     let mut store = Repair {
         index: Arc::clone(&config.index),
@@ -65,7 +74,7 @@ pub async fn repair_closed(
         owners: BTreeMap::new(),
         changes: Vec::new(),
         obstacles: Vec::new(),
-        may_write: repair,
+        mode,
     };
     store.check_store_record()?;
     store.repair_labels(config).await?;
@@ -75,7 +84,7 @@ pub async fn repair_closed(
     store.repair_log(config).await?;
     store.repair_chunks().await?;
     store.write_changes()?;
-    if repair {
+    if mode == RepairMode::Repair {
         // A truncated log has a gap before the frames that it gets from now on.
         store.index.flush()?;
     }
@@ -127,13 +136,18 @@ pub(super) struct Repair {
     owners: BTreeMap<u64, Owner>,
     changes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
     pub(super) obstacles: Vec<Obstacle>,
-    pub(super) may_write: bool,
+    mode: RepairMode,
 }
 
 /// A key and its value.
 type Pair = (Vec<u8>, Vec<u8>);
 
 impl Repair {
+    /// Whether it may change the store.
+    pub(super) fn may_write(&self) -> bool {
+        self.mode == RepairMode::Repair
+    }
+
     /// The next pairs of a space after a key. Pairs of one call do not show later repairs.
     pub(super) fn next_pairs(
         &self,
@@ -172,13 +186,13 @@ impl Repair {
         key: Vec<u8>,
         value: Vec<u8>,
     ) -> Result<bool, StoreError> {
-        if self.may_write {
+        if self.may_write() {
             self.changes.push((space, key, Some(value)));
             if self.changes.len() >= BATCH {
                 self.write_changes()?;
             }
         }
-        Ok(self.may_write)
+        Ok(self.may_write())
     }
 
     pub(super) fn write_changes(&mut self) -> Result<(), StoreError> {
@@ -337,7 +351,7 @@ impl Repair {
                     place.disk()
                 ),
                 finding: Some(finding),
-                repaired: self.may_write,
+                repaired: self.may_write(),
                 done: LOST,
             });
         }

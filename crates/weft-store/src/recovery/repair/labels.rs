@@ -66,11 +66,11 @@ impl Repair {
             };
             let (reason, repaired) = match identified {
                 Ok(number) => {
-                    if self.may_write {
+                    if self.may_write() {
                         write_label(&**storage, number, config).await?;
                     }
                     let which = format!("{error}; it is disk {number}");
-                    (which, self.may_write)
+                    (which, self.may_write())
                 }
                 Err(why) => (
                     format!("{error}; which it is cannot be told: {why}. {ADVICE}"),

@@ -85,7 +85,7 @@ impl Repair {
         };
         let unproven = self.unproven(&parsed, &mut dropped, (applied, damage.first), must)?;
         self.report_dropped(&damaged(&segments, damage), &dropped, &unproven);
-        if self.may_write {
+        if self.may_write() {
             copy_segments(storage, &segments, &contents, damage.at.0).await?;
             self.sync_disks().await?;
             write_doubt_segment(storage, &segments, &unproven.frames(damage.first)).await?;
@@ -180,7 +180,7 @@ impl Repair {
                 "{} ends at block {}, and the log has blocks up to {wanted}",
                 disk.shown, disk.size
             );
-            let mut repaired = self.may_write;
+            let mut repaired = self.may_write();
             // A device does not grow.
             if repaired && let Err(error) = disk.file.allocate(wanted * BLOCK as u64) {
                 reason = format!("{reason}; it cannot grow: {error}");
@@ -232,7 +232,7 @@ impl Repair {
     }
 
     fn report_dropped(&mut self, error: &StoreError, dropped: &Dropped, unproven: &Unproven) {
-        let error = if self.may_write {
+        let error = if self.may_write() {
             error.fault()
         } else {
             error.to_string()
@@ -244,7 +244,7 @@ impl Repair {
                 dropped.bytes,
                 dropped.frames.len()
             ),
-            repaired: self.may_write,
+            repaired: self.may_write(),
             done: WENT_ON,
         });
         if let Some(frames) = &unproven.any {
@@ -254,7 +254,7 @@ impl Repair {
                     "nothing says which files the frames from {} on touched that cannot be read any more",
                     frames.start
                 ),
-                repaired: self.may_write,
+                repaired: self.may_write(),
                 done: DOUBTED_ALL,
             });
         }
@@ -269,7 +269,7 @@ impl Repair {
                 reason: format!(
                     "{which} may have been changed in the part of the log that is lost"
                 ),
-                repaired: self.may_write,
+                repaired: self.may_write(),
                 done: DOUBTED,
             });
         }

@@ -9,4 +9,4 @@ mod labels;
 mod log;
 mod unproven;
 
-pub use index::{Obstacle, repair_closed};
+pub use index::{Obstacle, RepairMode, repair_closed};

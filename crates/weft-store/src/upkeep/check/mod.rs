@@ -69,6 +69,15 @@ pub struct Checked {
     pub marks: Vec<String>,
 }
 
+/// What a check does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Reads every block and compares it with its checksum.
+    pub data: bool,
+    /// Repairs what can be repaired.
+    pub repair: bool,
+}
+
 impl CheckPass {
     /// Takes note that an entry refers to a block; returns whether another one did before.
     fn was_seen(&mut self, place: Place) -> bool {
@@ -101,9 +110,9 @@ impl Store {
     pub async fn check(
         &self,
         pass: &mut CheckPass,
-        data: bool,
-        repair: bool,
+        options: CheckOptions,
     ) -> Result<Checked, StoreError> {
+        let CheckOptions { data, repair } = options;
         let inner = &self.0;
         let mut done = Checked::default();
         if !std::mem::replace(&mut pass.reported_damage_at_open, true) {

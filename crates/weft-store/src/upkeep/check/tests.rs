@@ -34,7 +34,16 @@ type Findings = Vec<(Fault, bool)>;
 async fn checked(store: &Store, repair: bool) -> Findings {
     let (mut pass, mut found) = (store.check_begin().await.unwrap(), Vec::new());
     loop {
-        let step = store.check(&mut pass, false, repair).await.unwrap();
+        let step = store
+            .check(
+                &mut pass,
+                CheckOptions {
+                    repair,
+                    ..CheckOptions::default()
+                },
+            )
+            .await
+            .unwrap();
         found.extend(
             step.findings
                 .into_iter()

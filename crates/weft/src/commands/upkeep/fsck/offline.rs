@@ -12,7 +12,7 @@ use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
 use weft_proto::meta::HeartbeatRequest;
 use weft_proto::session::Role;
 use weft_server::{Blocking, MetaRole, Node, NodeConfig, NodeError};
-use weft_store::{FolderStorage, has_log, log_reaches};
+use weft_store::{FolderStorage, RepairMode, has_log, log_reaches};
 
 use super::rows::Row;
 use super::words;
@@ -332,7 +332,12 @@ async fn recover_store(
     repair: bool,
 ) -> Result<Vec<Row>> {
     let role = io_role(config, section, folder, String::new())?;
-    let found = weft_store::repair_closed(&role.store, repair).await?;
+    let mode = if repair {
+        RepairMode::Repair
+    } else {
+        RepairMode::Check
+    };
+    let found = weft_store::repair_closed(&role.store, mode).await?;
     let rows = found.into_iter().map(|obstacle| {
         let mut finding = match obstacle.finding {
             Some(finding) => weft_server::finding_on_the_wire(finding, None),
