@@ -1,6 +1,6 @@
-//! Limits: timeouts, bounds and batch sizes of the store, each with its unit and its reason. A
-//! limit that only one file of `engine`, `commit`, `files`, `provision`, `upkeep` or `recovery`
-//! uses, and that has no measurement behind it, is at the top of that file.
+//! Limits: timeouts, bounds and batch sizes of the store, each with its unit and its reason.
+
+use std::time::Duration;
 
 // Disk operations.
 
@@ -99,6 +99,9 @@ pub(crate) const PREFETCH_STEP: u64 = 4 << 20;
 
 // Dirty pages and flushes.
 
+/// The least bound of dirty pages, in bytes: every cache can hold so many.
+pub(crate) const DIRTY_MIN: u64 = 256 << 10;
+
 /// Slots that are dirty as a whole and worth a flush: 4 MiB.
 pub(crate) const FULL_SLOTS: u64 = 64;
 
@@ -109,6 +112,10 @@ pub(crate) const ROUND_BLOCKS: u64 = 4096;
 pub(crate) const LANES: usize = 64;
 
 // The log.
+
+/// The bound of the replay cost, in units of `Head::logged`: replaying it takes about half a
+/// second.
+pub(crate) const REPLAY_MAX: u64 = 4 << 20;
 
 /// Bytes: data of at least this length is appended from where it is; a copy of less costs less than
 /// a reference.
@@ -132,6 +139,13 @@ pub(crate) const TOUCHED_FORKS_MAX: usize = 65_536;
 pub(crate) const DOUBT_RANGES_MAX: usize = 4096;
 
 // The index.
+
+/// Chunks of removed forks that leave the index in one step, for each chunk that a truncation
+/// empties in one step.
+pub(crate) const REMOVALS_PER_CHUNK: usize = 8;
+
+/// An application may use the index's reserve if it frees this many times what it adds.
+pub(crate) const RESERVE_GAIN: u64 = 8;
 
 /// Changes in one batch of the index.
 pub(crate) const INDEX_BATCH: usize = 1024;
@@ -159,3 +173,100 @@ pub(crate) const WINDOW_MAX: u64 = 4096;
 
 /// Windows at a time, at most; a new one replaces the least recently used.
 pub(crate) const WINDOWS_MAX: usize = 256;
+
+// Admission of calls.
+
+/// The share of the bounds of dirty pages and the log that only small calls may use: an eighth.
+pub(crate) const SMALL_CALLS_SHARE: u64 = 8;
+
+/// How often a large call checks its own limit; after that it goes on within the bounds, as small
+/// calls do.
+pub(crate) const LARGE_CALL_CHECKS: u32 = 16;
+
+/// After this many passes of the background task, everything that it can free is free: the second
+/// pass began after the first check.
+pub(crate) const PASSES_TO_FREE: u64 = 2;
+
+// The background task.
+
+/// After this time the log is applied to free the blocks of removed forks that only the index
+/// knows.
+pub(crate) const REMOVED_FORKS_DELAY: Duration = Duration::from_secs(2);
+
+/// The longest time that a change is only in the log.
+pub(crate) const APPLY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How often unused memory of the pool is released. A load that pauses for less finds it again.
+pub(crate) const POOL_RELEASE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The shortest wait before failed background work is tried again.
+pub(crate) const BACKOFF_MIN: Duration = Duration::from_secs(1);
+
+/// The longest wait before failed background work is tried again.
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_mins(1);
+
+// Space of the host.
+
+/// How often a store checks whether it can return free blocks to the host.
+pub(crate) const TRIM_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A store to which nothing was written for so long is idle.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An idle store may keep free extents of less than 1 MiB, up to this share of its used blocks.
+pub(crate) const SMALL_EXTENTS_SHARE: u64 = 32;
+
+/// Blocks that are punched out at a time: 64 MiB. This takes ext4 about 10 ms, in which direct
+/// writes wait.
+pub(crate) const PUNCH_BLOCKS: u64 = 16_384;
+
+/// The pause after each punch while other calls run, as a multiple of the time that it took: so
+/// they lose a twentieth of the time at most.
+pub(crate) const PUNCH_PAUSE_FACTOR: u32 = 20;
+
+/// The share of the log's bound that an idle store may retain of the log.
+pub(crate) const IDLE_LOG_SHARE: u64 = 16;
+
+// Steps of operations on forks and files.
+
+/// Most blocks that a call for data ranges checks: about 50 µs under the state's lock.
+pub(crate) const DATA_RUNS_BLOCKS: usize = 1 << 15;
+
+/// Most chunks that are cleared at one moment; longer ranges are cleared in steps.
+pub(crate) const CLEAR_CHUNKS: usize = 4096;
+
+/// Most blocks in the chunks that one step of a deferred truncation empties: 64 MiB.
+pub(crate) const TRUNCATION_STEP_BLOCKS: u32 = 16 << 10;
+
+/// Chunks that one step of a merge moves to the child fork.
+pub(crate) const MERGE_STEP_CHUNKS: usize = 1024;
+
+/// Files that a list of deletions looks up under one lock of the state.
+pub(crate) const FILES_PER_LOCK: usize = 256;
+
+// Upkeep and recovery.
+
+/// Most entries of the index that one step of a scrub or check reads.
+pub(crate) const WALK_ENTRIES: usize = 256;
+
+/// Most entries that one count of losses reads.
+pub(crate) const LOSSES_COUNTED: usize = 10_000;
+
+/// Entries after which a count of losses evicts what it loaded into the cache.
+pub(crate) const LOSSES_EVICT_INTERVAL: usize = 256;
+
+/// About how many bytes of chunks one step of a check reads.
+pub(crate) const CHECK_STEP_BYTES: u64 = 64 << 20;
+
+/// Most blocks with two owners whose owners a check looks up.
+pub(crate) const CHECK_DUPLICATES: usize = 10_000;
+
+/// Ranges into which recovery divides the index to count blocks in parallel; more than threads,
+/// because their sizes are guesses.
+pub(crate) const COUNT_RANGES: u64 = 16;
+
+/// Records of the index that a repair reads or writes together.
+pub(crate) const REPAIR_BATCH: usize = 256;
+
+/// Blocks of a disk that must match their checksums to identify it by them.
+pub(crate) const LABEL_SAMPLE: usize = 256;

@@ -132,7 +132,7 @@ async fn checked(store: &Store, repair: bool) -> Vec<(Finding, Option<String>)> 
     }
 }
 
-/// Lost bytes of the current fork.
+/// Lost bytes of the live fork.
 fn lost_now(range: std::ops::Range<u64>) -> Fault {
     Fault::Lost {
         range,
@@ -207,7 +207,7 @@ fn a_repair_of_a_block_shared_with_a_checkpoint_marks_it_as_lost_in_both() {
         let all = vec![write(&key(1, 0), CHUNK, 0, pattern(1, 16 << 10))];
         store.write(all, now()).await.unwrap();
         store.checkpoint(FileId(1), 1, now()).await.unwrap();
-        // The current fork has a private entry, which shares three blocks.
+        // The live fork has a private entry, which shares three blocks.
         let first = vec![write(&key(1, 0), CHUNK, 0, pattern(2, 4096))];
         store.write(first, now()).await.unwrap();
         store.apply().await.unwrap();

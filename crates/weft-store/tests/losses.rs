@@ -195,7 +195,7 @@ fn accepted_losses_read_as_zeros_in_the_file_and_its_checkpoints() {
         store.apply().await.unwrap();
         let blocks = machine.disk.blocks("data");
         store.checkpoint(FileId(1), 1, now()).await.unwrap();
-        // The current fork has a private entry, which shares the lost blocks.
+        // The live fork has a private entry, which shares the lost blocks.
         let near = vec![write(&key(1, 0), CHUNK, 16_384, pattern(8, 4096))];
         store.write(near, now()).await.unwrap();
         store.apply().await.unwrap();

@@ -102,12 +102,12 @@ impl Inner {
         self.remove_from_index(application.into_removed()).await
     }
 
-    /// Removes from the index the chunks of dead forks and chunks that belong to no fork, as far as
-    /// there is space for it. Of many chunks a later pass removes the rest, because other work
+    /// Removes from the index the chunks of removed forks and chunks that belong to no fork, as far
+    /// as there is space for it. Of many chunks a later pass removes the rest, because other work
     /// waits for the background task.
-    async fn remove_from_index(&self, dead: Vec<RemovedFork>) -> Result<(), StoreError> {
+    async fn remove_from_index(&self, forks: Vec<RemovedFork>) -> Result<(), StoreError> {
         let mut removal = std::mem::take(&mut *self.removal());
-        removal.removed.extend(dead);
+        removal.removed.extend(forks);
         let mut steps = 0;
         while !removal.is_done() && steps < REMOVAL_STEPS && self.check_removal_space().is_ok() {
             steps += 1;
@@ -133,8 +133,8 @@ impl Inner {
         if steps == REMOVAL_STEPS && !removal.is_done() {
             self.request_application();
         }
-        let dead = std::mem::take(&mut removal.removed);
-        self.lock().changes_mut().requeue_removed(dead);
+        let left = std::mem::take(&mut removal.removed);
+        self.lock().changes_mut().requeue_removed(left);
         *self.removal() = removal;
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Inner {
     /// Removes segments whose contents the index has in tables; has the index write those tables
     /// once enough segments are retained.
     pub(crate) async fn release_applied_log(&self) -> Result<(), StoreError> {
-        if self.should_settle_index() {
+        if self.should_flush_index() {
             return self.release_retained_log().await;
         }
         self.log().remove_settled()
@@ -155,7 +155,7 @@ impl Inner {
     pub(crate) async fn release_retained_log(&self) -> Result<(), StoreError> {
         if self.log().retained() > 0 {
             if self.index().check_space().is_ok() {
-                self.settle_index().await?;
+                self.flush_index().await?;
             } else {
                 self.log().settled(self.log().last_retained());
             }
@@ -164,24 +164,24 @@ impl Inner {
     }
 
     /// Whether the log retains enough segments to make the index write a table.
-    fn should_settle_index(&self) -> bool {
-        let kept = self.log().retained();
+    fn should_flush_index(&self) -> bool {
+        let retained = self.log().retained();
         let unsettled = self.lock().head().unsettled();
-        kept > 0
-            && (kept > self.bounds().log / 8
+        retained > 0
+            && (retained > self.bounds().log / 8
                 || unsettled > self.bounds().replay / 4
                 || self.log().is_tight()
                 || self.index().check_space().is_err())
     }
 
     /// Has the index write what it applied to tables, so that the retained segments can go.
-    pub(crate) async fn settle_index(&self) -> Result<(), StoreError> {
-        // Read before the index settles: an application that ends meanwhile may be in its tables
+    pub(crate) async fn flush_index(&self) -> Result<(), StoreError> {
+        // Read before the index flushes: an application that ends meanwhile may be in its tables
         // only partly.
         let (through, indexed) = (self.log().last_retained(), self.lock().head().indexed());
         let index = Arc::clone(self.index());
-        let settled = self.run(move || index.flush()).await?;
-        settled.map_err(|error| StoreError::IndexFull {
+        let flushed = self.run(move || index.flush()).await?;
+        flushed.map_err(|error| StoreError::IndexFull {
             // The log keeps what is in no table, and the next pass tries again.
             reason: error.to_string(),
         })?;
@@ -301,7 +301,7 @@ impl Store {
             return Ok(());
         }
         // The log is removed, and with it the second copy of the index's journal.
-        if let Err(error) = inner.settle_index().await {
+        if let Err(error) = inner.flush_index().await {
             tracing::warn!(%error, "the log stays: some of the index is only in its journal");
             return Ok(());
         }

@@ -7,24 +7,13 @@ use tokio::time::Instant;
 
 use crate::engine::Inner;
 use crate::error::StoreError;
-use crate::limits::FULL_SLOTS;
+use crate::limits::{
+    APPLY_INTERVAL, BACKOFF_MAX, BACKOFF_MIN, FULL_SLOTS, POOL_RELEASE_INTERVAL,
+    REMOVED_FORKS_DELAY,
+};
 use crate::pool::BLOCK;
 use crate::signals::Signals;
 use crate::state::StoreState;
-
-/// How long blocks of removed forks that only the index knows stay in use.
-const REAP_AFTER: Duration = Duration::from_secs(2);
-
-/// How long a change may be only in the log.
-const APPLY_AFTER: Duration = Duration::from_secs(30);
-
-/// How often unused memory is released; a load that pauses for less than this finds it again.
-const TIDY_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The shortest wait before work that failed is tried again.
-const BACKOFF_MIN: Duration = Duration::from_secs(1);
-/// The longest wait before work that failed is tried again.
-const BACKOFF_MAX: Duration = Duration::from_mins(1);
 
 /// The backoff of work that costs only space when it is left undone: after each error it waits
 /// longer.
@@ -84,13 +73,13 @@ impl Drop for PanicGuard {
 /// An error of work that must be done closes the store to writes and wakes the waiting calls.
 pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
     let _panic_guard = PanicGuard(store.clone());
-    let (mut reap, mut backoffs) = (false, Backoffs::default());
-    let mut apply_at = Instant::now() + APPLY_AFTER;
-    let mut tidy_at = Instant::now() + TIDY_INTERVAL;
+    let (mut removal_due, mut backoffs) = (false, Backoffs::default());
+    let mut apply_at = Instant::now() + APPLY_INTERVAL;
+    let mut pool_at = Instant::now() + POOL_RELEASE_INTERVAL;
     loop {
-        let reap_at = reap.then(|| Instant::now() + REAP_AFTER);
+        let removal_at = removal_due.then(|| Instant::now() + REMOVED_FORKS_DELAY);
         let (space, index) = (&backoffs.space, &backoffs.index);
-        let timers = [reap_at, space.next_try, index.next_try, Some(tidy_at)];
+        let timers = [removal_at, space.next_try, index.next_try, Some(pool_at)];
         let first = timers.into_iter().flatten().fold(apply_at, Instant::min);
         // Woken by a timer or by a call: either way there may be work.
         drop(tokio::time::timeout_at(first, signals.woken()).await);
@@ -98,21 +87,21 @@ pub(crate) async fn background(signals: Arc<Signals>, store: Weak<Inner>) {
             return;
         }
         let Some(inner) = store.upgrade() else { return };
-        if tidy_at <= Instant::now() {
-            tidy_at = Instant::now() + TIDY_INTERVAL;
+        if pool_at <= Instant::now() {
+            pool_at = Instant::now() + POOL_RELEASE_INTERVAL;
             inner.pool().release_idle();
         }
-        let dead = inner.lock().changes().has_removed();
+        let has_removed = inner.lock().changes().has_removed();
         if apply_at <= Instant::now() {
-            apply_at = Instant::now() + APPLY_AFTER;
+            apply_at = Instant::now() + APPLY_INTERVAL;
             if inner.lock().differs_from_index() || !inner.removal().is_done() {
                 inner.request_application();
             }
         }
-        if reap && dead {
+        if removal_due && has_removed {
             inner.request_application();
         }
-        reap = dead && !reap;
+        removal_due = has_removed && !removal_due;
         if let Err(error) = inner.run_pass(&mut backoffs).await {
             inner.fail("work in the background", error.to_string());
             return;
@@ -140,17 +129,17 @@ impl Inner {
     /// Frees what is not needed any more: a step of a deferred truncation, dropped checkpoints,
     /// segments of the log.
     async fn free_space(&self) -> Result<(), StoreError> {
-        let tail = {
+        let truncated = {
             let state = self.lock();
             state
                 .forks()
                 .first_deferred_truncation()
                 .filter(|_| !state.is_closed())
         };
-        let settled = tail.map_or(Ok(false), |id| self.step_truncation(id));
+        let stepped = truncated.map_or(Ok(false), |id| self.step_truncation(id));
         // One step at a time: pages must be flushed, and other work must get its turn.
-        if tail.is_some()
-            && settled.is_ok()
+        if truncated.is_some()
+            && stepped.is_ok()
             && self.lock().forks().first_deferred_truncation().is_some()
         {
             self.wake_background();
@@ -158,7 +147,7 @@ impl Inner {
         }
         let merged = self.merge_if_open().await;
         let removed = self.release_applied_log().await;
-        settled.and(merged).and(removed)
+        stepped.and(merged).and(removed)
     }
 
     async fn run_pass(&self, backoffs: &mut Backoffs) -> Result<(), StoreError> {

@@ -15,17 +15,10 @@ use super::Inner;
 use super::bounds::Bounds;
 use crate::counters::Counters;
 use crate::error::StoreError;
+use crate::limits::{LARGE_CALL_CHECKS, PASSES_TO_FREE, SMALL_CALLS_SHARE};
 use crate::pool::BLOCK;
 use crate::state::CallLoad;
 
-/// The share of the bounds that only small calls may use: an eighth.
-const SMALL_CALLS_SHARE: u64 = 8;
-/// How often a large call checks its own limit; after that it goes on within the bounds, as small
-/// calls do.
-const LARGE_CALL_CHECKS: u32 = 16;
-/// After this many passes of the background task, everything that it can free is free: the second
-/// pass began after the first check.
-const PASSES: u64 = 2;
 /// A call whose small pieces add no more than this is a small call.
 const SMALL_CALL: CallLoad = CallLoad::new(128 << 10, 64 << 10, 1 << 10);
 
@@ -113,9 +106,9 @@ impl Inner {
                     broken = None;
                     false
                 } else {
-                    passes >= *broken.get_or_insert(passes) + PASSES
+                    passes >= *broken.get_or_insert(passes) + PASSES_TO_FREE
                 };
-                let tried = passes >= first + PASSES;
+                let tried = passes >= first + PASSES_TO_FREE;
                 if !fits && (broken || tried && !self.log().has_space()) {
                     // Waiting would not end: a disk failed, and dirty pages have nowhere to go; or
                     // the log is full and the background task has freed what it can.

@@ -1,6 +1,7 @@
 //! Bounds and sizes of a store, from its configuration.
 
 use crate::config::{CacheRules, StoreConfig};
+use crate::limits::{DIRTY_MIN, REPLAY_MAX};
 use crate::pool::BLOCK;
 
 /// Bounds and sizes, from the configuration.
@@ -24,12 +25,6 @@ pub(crate) struct Bounds {
     pub(crate) truncate_chunks: u32,
     pub(crate) rules: CacheRules,
 }
-
-/// Bytes of dirty pages that every cache can hold.
-const DIRTY_MIN: u64 = 256 << 10;
-
-/// Units of replay cost; replaying so many takes about half a second.
-const REPLAY_MAX: u64 = 4 << 20;
 
 /// Bytes of memory of a small chunk's entry.
 const ENTRY_BYTES: u64 = 512;

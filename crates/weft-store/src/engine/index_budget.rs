@@ -5,22 +5,17 @@
 
 use super::Inner;
 use crate::error::StoreError;
+use crate::limits::{REMOVALS_PER_CHUNK, RESERVE_GAIN};
 use crate::pool::BLOCK;
 use crate::record::ChunkRecord;
 use crate::state::StoreState;
 
-/// Chunks of removed forks that leave the index in one step, for each chunk that a truncation
-/// empties in one step.
-const REMOVALS: usize = 8;
 /// Bytes of an entry of the index, without names and without a chunk's map of its blocks.
 const ENTRY_BYTES: u64 = 96;
 /// Bytes of the removal of an entry.
 const REMOVAL_BYTES: u64 = 64;
 /// Most bytes that a dirty block adds to its chunk's entry when it is written to a new place.
 const BLOCK_BYTES: u64 = 40;
-/// An application may use the reserve if it frees this many times what it adds.
-const GAIN: u64 = 8;
-
 /// The space of the index that an application may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexBudget {
@@ -41,7 +36,7 @@ impl Inner {
             let reserve = budget == IndexBudget::Reserve;
             let gain = gain(&state);
             let growth = (reserve || gain > 0).then(|| growth(&state));
-            growth.filter(|growth| reserve || gain >= GAIN * growth)
+            growth.filter(|growth| reserve || gain >= RESERVE_GAIN * growth)
         };
         let Some(growth) = growth else {
             return Err(full.into());
@@ -57,7 +52,7 @@ impl Inner {
 
     /// Entries that are removed from the index in one step.
     pub(crate) fn entries_per_removal(&self) -> usize {
-        REMOVALS * self.bounds().truncate_chunks as usize
+        REMOVALS_PER_CHUNK * self.bounds().truncate_chunks as usize
     }
 }
 
@@ -73,10 +68,10 @@ fn growth(state: &StoreState) -> u64 {
     });
     let forks = changes.forks().filter_map(|id| state.forks().get(id));
     let forks = forks.map(|fork| ENTRY_BYTES + fork.key().fork.as_str().len() as u64);
-    let dead = changes.recorded_names();
-    let dead = dead.map(|key| 2 * (REMOVAL_BYTES + key.fork.as_str().len() as u64));
+    let removed = changes.recorded_names();
+    let removed = removed.map(|key| 2 * (REMOVAL_BYTES + key.fork.as_str().len() as u64));
     let others = changes.other_records() as u64 * ENTRY_BYTES;
-    let records = forks.chain(dead).sum::<u64>() + others;
+    let records = forks.chain(removed).sum::<u64>() + others;
     chunks.sum::<u64>() + state.dirty().blocks() * BLOCK_BYTES + records
 }
 

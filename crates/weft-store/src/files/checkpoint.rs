@@ -114,12 +114,12 @@ impl Store {
             modified,
             possible,
             |state, file, body, sequence| {
-                let kept = checkpoint(state, file, number);
-                let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
+                let forks = checkpoint(state, file, number);
+                let forks: Vec<ForkId> = forks.into_iter().flatten().collect();
                 for id in state.forks().live(file) {
                     state.remove_lineage(id, body, sequence);
                 }
-                for id in kept {
+                for id in forks {
                     let made = derive(state, id, modified.0, body);
                     state.touches().touch(made);
                 }
@@ -145,11 +145,11 @@ impl Store {
             time,
             possible,
             |state, file, body, sequence| {
-                let kept = checkpoint(state, file, number);
-                let kept: Vec<ForkId> = kept.into_iter().flatten().collect();
+                let forks = checkpoint(state, file, number);
+                let forks: Vec<ForkId> = forks.into_iter().flatten().collect();
                 ItemRecord::Forget { file, number }.encode(body);
                 state.forget_checkpoint(file, number);
-                for id in kept {
+                for id in forks {
                     if state.forks().get(id).is_some_and(|f| f.children() == 0) {
                         state.remove_lineage(id, body, sequence);
                     }

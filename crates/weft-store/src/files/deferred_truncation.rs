@@ -13,17 +13,15 @@
 
 use crate::engine::{IndexBudget, Inner, detached};
 use crate::error::StoreError;
+use crate::limits::TRUNCATION_STEP_BLOCKS;
 use crate::pool::BLOCK;
 use crate::record::ForkId;
-
-/// Blocks of the chunks that one step empties.
-const STEP_BLOCKS: u32 = 16 << 10;
 
 impl Inner {
     /// Chunks of this size that one step empties.
     pub(crate) fn chunks_per_step(&self, size: u32) -> usize {
         let blocks = size.div_ceil(BLOCK as u32).max(1);
-        (STEP_BLOCKS / blocks).clamp(1, self.bounds().truncate_chunks) as usize
+        (TRUNCATION_STEP_BLOCKS / blocks).clamp(1, self.bounds().truncate_chunks) as usize
     }
 
     /// Finishes the deferred truncation of a fork.
@@ -61,12 +59,12 @@ impl Inner {
                 let mut state = self.lock();
                 state.check_writable()?;
                 let fork = state.forks().get(id);
-                let Some(tail) = fork.and_then(|f| Some((f.deferred_truncation()?, f.chunk())))
+                let Some(next) = fork.and_then(|f| Some((f.deferred_truncation()?, f.chunk())))
                 else {
                     state.end_deferred_truncation(id);
                     return Ok(false);
                 };
-                tail
+                next
             };
             most = most.min(self.chunks_per_step(size));
             let (evictions, reached) = self.load_entries(id, from, most)?;

@@ -8,10 +8,8 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::forks::File;
 use crate::key::{ADDRESSED, ForkKey, ForkStatus, Timestamp};
+use crate::limits::FILES_PER_LOCK;
 use crate::record::{CheckpointRecord, FILES, FORKS, FileRecord, ForkEntry, ForkRecord};
-
-/// Files that are looked up under one lock.
-const FILES_PER_LOCK: usize = 256;
 
 /// One page of a list: its entries, and whether there are more.
 pub type ListPage<T> = (Vec<T>, bool);

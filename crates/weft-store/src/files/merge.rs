@@ -7,11 +7,9 @@ use std::ops::{Bound, ControlFlow};
 
 use crate::engine::{IndexBudget, Inner, MergeTurn};
 use crate::error::StoreError;
+use crate::limits::MERGE_STEP_CHUNKS;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, ItemRecord, new_body};
 use crate::state::StoreState;
-
-/// Chunks that one step moves.
-const STEP_CHUNKS: usize = 1024;
 
 impl Inner {
     /// Merges all forks that can be merged.
@@ -75,7 +73,7 @@ impl Inner {
             &mut |key, _| match ChunkRecord::decode_key(key) {
                 Ok((_, n)) => {
                     found.push(n);
-                    if found.len() < STEP_CHUNKS {
+                    if found.len() < MERGE_STEP_CHUNKS {
                         ControlFlow::Continue(())
                     } else {
                         ControlFlow::Break(())

@@ -12,6 +12,7 @@ use crate::engine::{Inner, Store};
 use crate::error::StoreError;
 use crate::forks::{edges, numbers, up_to, whole_blocks, within};
 use crate::key::{ForkKey, Timestamp};
+use crate::limits::CLEAR_CHUNKS;
 use crate::log::{DATA_COST, MAP_COST};
 use crate::pages::WantedBlock;
 use crate::paging::{Attempt, Missing};
@@ -20,9 +21,6 @@ use crate::record::{ForkId, ItemRecord, end_is_legal, new_body};
 use crate::state::StoreState;
 
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
-
-/// Most chunks that are cleared at one moment.
-const CHUNKS_MAX: usize = 4096;
 
 /// What is cleared at one moment: a range below the length of a fork that has a chunk size.
 struct ClearStep {
@@ -81,7 +79,7 @@ impl Inner {
         range: Range<u64>,
         modified: Timestamp,
     ) -> Result<(u64, u64), StoreError> {
-        let (mut most, mut attempt) = (CHUNKS_MAX, Attempt::First);
+        let (mut most, mut attempt) = (CLEAR_CHUNKS, Attempt::First);
         // Not in the loop: it could evict what was just loaded, for ever.
         self.lock().evict(self.bounds().cache);
         loop {

@@ -41,7 +41,7 @@ impl Store {
         self.read_of(key, None, offset, length).await
     }
 
-    /// Reads a current fork, or one of a checkpoint.
+    /// Reads a live fork, or one of a checkpoint.
     pub(crate) async fn read_of(
         &self,
         key: &ForkKey,
@@ -59,7 +59,7 @@ impl Store {
         }
     }
 
-    /// As [`Store::read`], of a current fork or one of a checkpoint. The caller uses the bytes and
+    /// As [`Store::read`], of a live fork or one of a checkpoint. The caller uses the bytes and
     /// then calls [`Store::verify`]: only then is it known that the cache's memory still held what
     /// was stored.
     pub async fn read_slices(

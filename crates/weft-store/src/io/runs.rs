@@ -7,12 +7,10 @@ use weft_layout::{CellOffset, OFFSET_MAX};
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::key::ForkKey;
+use crate::limits::DATA_RUNS_BLOCKS;
 use crate::pool::BLOCK;
 use crate::record::ForkId;
 use crate::state::StoreState;
-
-/// Most blocks that one call checks: about 50 µs under the lock.
-const BLOCKS_MAX: usize = 1 << 15;
 
 /// Ranges of a fork that hold data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +22,7 @@ pub struct DataRuns {
 }
 
 impl Store {
-    /// The ranges that hold data at or after `from`, of a current fork or of one of this
+    /// The ranges that hold data at or after `from`, of a live fork or of one of this
     /// checkpoint, in blocks of 4 KiB up to the fork's length; none if there is no such fork. Zeros
     /// that were written count as data.
     ///
@@ -59,7 +57,7 @@ impl Store {
             if size == 0 {
                 return Ok(DataRuns::default());
             }
-            most = most.min(BLOCKS_MAX / (size as usize).div_ceil(BLOCK));
+            most = most.min(DATA_RUNS_BLOCKS / (size as usize).div_ceil(BLOCK));
             let (evictions, loaded) = inner.load_view(id, from.0 / u64::from(size), most)?;
             let (found, sequence) = {
                 let state = inner.lock();

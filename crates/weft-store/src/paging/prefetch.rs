@@ -29,14 +29,14 @@ impl Inner {
         let slots = bytes.start / SLOT..(bytes.end - 1) / SLOT + 1;
         let cache = self.bounds().cache;
         let in_flight = self.prefetches().slots() as u64;
-        let room = (PREFETCH_BYTES_MAX.min(cache / 8) / SLOT).saturating_sub(in_flight);
+        let left = (PREFETCH_BYTES_MAX.min(cache / 8) / SLOT).saturating_sub(in_flight);
         // All sequential reads share a quarter of the cache, but each gets at least one fetch.
-        let reach = |sweeps: u64| PrefetchBounds {
-            most: (cache / 4 / SLOT / sweeps.max(1)).max(FETCH_SLOTS),
-            in_flight_left: room,
+        let bounds_for = |sequences: u64| PrefetchBounds {
+            most: (cache / 4 / SLOT / sequences.max(1)).max(FETCH_SLOTS),
+            in_flight_left: left,
             end: length.div_ceil(SLOT),
         };
-        let Some(fetch) = state.predict(id, slots, reach) else {
+        let Some(fetch) = state.predict(id, slots, bounds_for) else {
             return;
         };
         let mut start = fetch.start;

@@ -20,23 +20,13 @@ use tokio::time::Instant;
 use crate::disk::Disk;
 use crate::engine::{GrowTurn, Inner, Store, detached};
 use crate::error::StoreError;
+use crate::limits::{
+    IDLE_LOG_SHARE, IDLE_TIMEOUT, PUNCH_BLOCKS, PUNCH_PAUSE_FACTOR, SMALL_EXTENTS_SHARE,
+    TRIM_INTERVAL,
+};
 use crate::pool::BLOCK;
 use crate::record::Place;
 use crate::space::{Extent, PunchReserve, PunchWalk};
-
-/// How often the background task checks for free blocks to return.
-const TRIM_INTERVAL: Duration = Duration::from_secs(5);
-/// A store is idle if nothing was written to it for so long.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The share of the used blocks that may stay free beside them in extents of less than 1 MiB.
-const SMALL_EXTENTS_SHARE: u64 = 32;
-/// Blocks that are punched out at a time: 64 MiB. This takes ext4 about 10 ms, in which direct
-/// writes wait.
-const PUNCH_BLOCKS: u64 = 16_384;
-/// While other calls run, the pause after a piece, as a multiple of the time that it took.
-const PAUSE_FACTOR: u32 = 20;
-/// The share of the log's bound that an idle store may retain of the log.
-const IDLE_LOG_SHARE: u64 = 16;
 
 /// What a store returned to its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +121,7 @@ impl Inner {
                 };
                 blocks += punched;
                 // Without other calls there is nothing to leave the disk to.
-                let pause = begun.elapsed() * PAUSE_FACTOR;
+                let pause = begun.elapsed() * PUNCH_PAUSE_FACTOR;
                 if pause > Duration::ZERO && self.calls() != calls {
                     tokio::time::sleep(pause).await;
                 } else {
@@ -142,6 +132,7 @@ impl Inner {
         Ok(blocks * BLOCK as u64)
     }
 
+    /// Reads and writes since the store was opened.
     fn calls(&self) -> u64 {
         let counters = self.counters();
         counters.reads.load(Relaxed) + counters.writes.load(Relaxed)
@@ -250,6 +241,7 @@ impl Inner {
         self.punch_all(keep).await
     }
 
+    /// Bytes that the disks occupy on their hosts.
     fn held(&self) -> u64 {
         let files = self
             .disks()

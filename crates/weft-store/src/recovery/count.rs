@@ -15,13 +15,11 @@ use weft_kv::OrderedKv;
 use crate::error::StoreError;
 use crate::forks::Fork;
 use crate::index::visit;
+use crate::limits::COUNT_RANGES;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, Place};
 use crate::space::Extent;
 use crate::state::{StoreState, extent};
 use crate::storage::Storage;
-
-/// Ranges that the entries are divided into; more than threads, because their sizes are guesses.
-const RANGES: u64 = 16;
 
 /// What the entries in a range of keys say.
 #[derive(Default)]
@@ -153,12 +151,12 @@ fn bounds(state: &StoreState) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut ids: Vec<ForkId> = state.forks().iter().map(|(id, _)| id).collect();
     ids.sort_unstable();
     let total: u64 = ids.iter().map(chunks).fold(0, u64::saturating_add);
-    let step = total.div_ceil(RANGES).max(1024);
+    let step = total.div_ceil(COUNT_RANGES).max(1024);
     let mut starts = vec![ChunkRecord::key(ForkId(0), 0)];
     let mut left = step;
     for id in ids {
         let (mut at, count) = (0, chunks(&id));
-        while count - at > left && (starts.len() as u64) < RANGES {
+        while count - at > left && (starts.len() as u64) < COUNT_RANGES {
             at += left;
             left = step;
             starts.push(ChunkRecord::key(id, at));

@@ -18,15 +18,11 @@ use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::forks::Fork;
 use crate::key::{ForkKey, ForkName};
+use crate::limits::{LOSSES_COUNTED, LOSSES_EVICT_INTERVAL};
 use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, ItemRecord, RunsRecord, new_body};
 use crate::state::StoreState;
-
-/// Most entries that one count reads.
-const COUNTED_MAX: usize = 10_000;
-/// Entries after which the count evicts what it loaded into the cache.
-const EVICT_INTERVAL: usize = 256;
 
 /// How much of a store's contents is lost, or not proven to be as it was acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -302,22 +298,22 @@ impl Store {
         let inner = &self.0;
         let all = inner.lock().lossy(None);
         let (mut found, mut files) = (Losses::default(), BTreeSet::new());
-        found.more = all.len() > COUNTED_MAX;
-        for (at, (id, n)) in all.into_iter().take(COUNTED_MAX).enumerate() {
+        found.more = all.len() > LOSSES_COUNTED;
+        for (at, (id, n)) in all.into_iter().take(LOSSES_COUNTED).enumerate() {
             let ranges = inner.lost_ranges(id, n)?;
             let mut state = inner.lock();
             if !ranges.is_empty() {
                 files.extend(state.forks().get(id).map(|fork| fork.key().file));
             }
             found.add(&ranges);
-            if at % EVICT_INTERVAL == EVICT_INTERVAL - 1 {
+            if at % LOSSES_EVICT_INTERVAL == LOSSES_EVICT_INTERVAL - 1 {
                 state.evict(inner.bounds().cache);
             }
         }
         let state = inner.lock();
         let doubted = state.doubted_of(None);
-        found.more |= doubted.len() > COUNTED_MAX || state.doubts().absent().is_some();
-        for id in doubted.into_iter().take(COUNTED_MAX) {
+        found.more |= doubted.len() > LOSSES_COUNTED || state.doubts().absent().is_some();
+        for id in doubted.into_iter().take(LOSSES_COUNTED) {
             files.extend(state.forks().get(id).map(|fork| fork.key().file));
             found.add(&state.doubted_ranges(id));
         }
@@ -381,7 +377,7 @@ impl Store {
         self.0.lock().doubts().doubts_absent(file)
     }
 
-    /// Refuses bytes that are in doubt, of a current fork or of a checkpoint. Beyond a fork's end,
+    /// Refuses bytes that are in doubt, of a live fork or of a checkpoint. Beyond a fork's end,
     /// and of a missing fork, their existence is in doubt.
     ///
     /// # Errors
@@ -403,16 +399,16 @@ impl Store {
         self.0.lock().doubts_ends(file, checkpoint)
     }
 
-    /// When a current fork was written last, in nanoseconds since the epoch; 0 if there is none.
+    /// When a live fork was written last, in nanoseconds since the epoch; 0 if there is none.
     ///
     /// Cost: O(forks).
     pub fn newest(&self) -> i64 {
         let state = self.0.lock();
-        let living = state
+        let live = state
             .forks()
             .iter()
             .filter(|(_, fork)| fork.checkpoint().is_none());
-        living.map(|(_, fork)| fork.modified()).max().unwrap_or(0)
+        live.map(|(_, fork)| fork.modified()).max().unwrap_or(0)
     }
 
     /// Shows the unproven bytes of all files; lost bytes stay lost.

@@ -53,8 +53,8 @@ impl Store {
         self.apply_with(IndexBudget::Reserve).await?;
         let inner = &self.0;
         if inner.log().retained() > 0 && inner.index().check_space().is_ok() {
-            let settled = inner.settle_index().await;
-            if let Err(error) = settled.and_then(|()| inner.log().remove_settled()) {
+            let flushed = inner.flush_index().await;
+            if let Err(error) = flushed.and_then(|()| inner.log().remove_settled()) {
                 tracing::warn!(%error, "this scrub does not read some retained segments of the log");
             }
         }

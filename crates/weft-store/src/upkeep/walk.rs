@@ -6,12 +6,10 @@ use crate::engine::Inner;
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
+use crate::limits::WALK_ENTRIES;
 use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{CHUNKS, ChunkRecord, ForkId, Place, RunsRecord};
-
-/// Most entries of one step.
-const ENTRIES_MAX: usize = 256;
 
 /// How far a pass has come; the default is its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +58,7 @@ impl Inner {
                 }
                 Err(error) => failed = Some(error),
             }
-            if failed.is_none() && found < bytes && entries.len() < ENTRIES_MAX {
+            if failed.is_none() && found < bytes && entries.len() < WALK_ENTRIES {
                 return ControlFlow::Continue(());
             }
             next = Some(ScrubPosition(key.to_vec()));

@@ -21,15 +21,13 @@ use crate::disk::{DATA, DiskProbe, has_data, probe};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
+use crate::limits::REPAIR_BATCH;
 use crate::pool::{BLOCK, Pool};
 use crate::record::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkEntry, ForkId, ForkRecord,
     META, Place, RunRecord, RunsRecord, STORE_KEY, StoreRecord, checksum,
 };
 use crate::storage::{FileKind, Storage, StorageFile};
-
-/// Records that are read or written together.
-const BATCH: usize = 256;
 
 /// Something that keeps a store from opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +54,8 @@ pub enum RepairMode {
     Repair,
 }
 
-/// Finds what keeps a closed store from opening; with `repair`, repairs it as far as no valid byte
-/// is lost by that.
+/// Finds what keeps a closed store from opening; [`RepairMode::Repair`] repairs it as far as no
+/// valid byte is lost by that.
 ///
 /// Cost: reads the index once, and each block that two entries claim.
 /// # Durability
@@ -160,7 +158,7 @@ impl Repair {
             .snapshot()?
             .scan(space, from, Bound::Unbounded, &mut |key, value| {
                 found.push((key.to_vec(), value.to_vec()));
-                if found.len() < BATCH {
+                if found.len() < REPAIR_BATCH {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())
@@ -188,7 +186,7 @@ impl Repair {
     ) -> Result<bool, StoreError> {
         if self.may_write() {
             self.changes.push((space, key, Some(value)));
-            if self.changes.len() >= BATCH {
+            if self.changes.len() >= REPAIR_BATCH {
                 self.write_changes()?;
             }
         }

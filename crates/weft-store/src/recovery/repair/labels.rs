@@ -13,13 +13,11 @@ use super::index::{Obstacle, Repair};
 use crate::config::{DiskConfig, StoreConfig};
 use crate::disk::{DATA, LABEL, known_disks, write_label};
 use crate::error::StoreError;
+use crate::limits::LABEL_SAMPLE;
 use crate::pool::{BLOCK, Buffer};
 use crate::record::{CHUNKS, ChunkRecord, DiskRecord, LabelRecord, META, Place, checksum};
 use crate::recovery::replay::each;
 use crate::storage::{FileKind, Storage};
-
-/// How many blocks are compared with their checksums.
-const SAMPLE: usize = 256;
 
 /// What is done to a label and to a disk's record.
 const REWRITTEN: &str = "written again: the blocks that the index has on the disk are there";
@@ -161,7 +159,7 @@ impl Repair {
                 };
                 for (_, place, crc) in each(&runs).filter(|(_, at, _)| at.disk() == number) {
                     held.size = held.size.max(place.block() + 1);
-                    if held.sample.len() < SAMPLE {
+                    if held.sample.len() < LABEL_SAMPLE {
                         held.sample.push((place, crc));
                     }
                 }

@@ -35,7 +35,7 @@ const DOUBTED_ALL: &str = "went on without them: no file of the server can be pr
      is written again or accepted; restore the server's folder from a copy, or accept all with `weft fsck --accept-server`";
 const WENT_ON: &str =
     "went on without them; the log's files as they were are kept beside it as damaged.log.N";
-const GREW: &str = "reading what lay there fails until it is written again";
+const GREW: &str = "reading the missing bytes fails until they are written again";
 
 /// The end of a log that is dropped.
 #[derive(Default)]
@@ -171,6 +171,7 @@ impl Repair {
             let most = wanted.entry(run.place.disk()).or_default();
             *most = end.max(*most);
         }
+        let may_write = self.may_write();
         for (number, wanted) in wanted {
             let disk = self.disks.get_mut(&number);
             let Some(disk) = disk.filter(|disk| wanted > disk.size) else {
@@ -180,7 +181,7 @@ impl Repair {
                 "{} ends at block {}, and the log has blocks up to {wanted}",
                 disk.shown, disk.size
             );
-            let mut repaired = self.may_write();
+            let mut repaired = may_write;
             // A device does not grow.
             if repaired && let Err(error) = disk.file.allocate(wanted * BLOCK as u64) {
                 reason = format!("{reason}; it cannot grow: {error}");

@@ -25,6 +25,7 @@ struct KnownFork {
     key: ForkKey,
     chunk: u32,
     length: u64,
+    /// A checkpoint kept it.
     kept: bool,
     /// A frame after those in the index wrote to it, and none says that a checkpoint kept it.
     open: bool,
@@ -54,12 +55,12 @@ impl ForkSketch {
             };
             let kept = matches!(place, ForkEntry::Checkpoint(..));
             let (ForkEntry::Live(key) | ForkEntry::Checkpoint(key, _)) = place;
-            let living = sketch.names.get(&key).copied();
+            let current = sketch.names.get(&key).copied();
             sketch.add(record.id, record.chunk, &key, record.length);
             if kept {
                 sketch.keep(record.id);
-                if let Some(living) = living {
-                    sketch.names.insert(key, living);
+                if let Some(current) = current {
+                    sketch.names.insert(key, current);
                 }
             }
             Ok(())

@@ -14,16 +14,12 @@ use crate::engine::{IndexBudget, Inner, Store};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
 use crate::key::ForkKey;
+use crate::limits::{CHECK_DUPLICATES, CHECK_STEP_BYTES};
 use crate::pages::Chunk;
 use crate::pool::BLOCK;
 use crate::record::{ForkId, Place, RunsRecord};
 use crate::space::Extent;
 use crate::upkeep::walk::{ChunkEntry, ScrubPosition, block_finding, chunk_finding};
-
-/// About how many bytes of chunks one step checks.
-const STEP_BYTES: u64 = 64 << 20;
-/// Most blocks with two entries of which the entries are looked up.
-const DUPLICATES_MAX: usize = 10_000;
 
 /// A pass over a store and what it has seen so far.
 #[derive(Debug, Default)]
@@ -121,7 +117,7 @@ impl Store {
         let step = std::mem::replace(&mut pass.step, Step::Done);
         pass.step = match step {
             Step::Entries(from) => {
-                let (entries, next) = inner.entries_from(&from, STEP_BYTES)?;
+                let (entries, next) = inner.entries_from(&from, CHECK_STEP_BYTES)?;
                 for entry in entries {
                     inner.check_entry(entry, pass, repair, &mut done)?;
                 }
@@ -138,7 +134,7 @@ impl Store {
                 }
             }
             Step::Owners(from) => {
-                let (entries, next) = inner.entries_from(&from, STEP_BYTES)?;
+                let (entries, next) = inner.entries_from(&from, CHECK_STEP_BYTES)?;
                 for entry in entries {
                     inner.note_owners(&entry, pass);
                 }
@@ -154,7 +150,7 @@ impl Store {
                 }
             }
             Step::Data(from) => {
-                let scrubbed = self.scrub(&from, STEP_BYTES).await?;
+                let scrubbed = self.scrub(&from, CHECK_STEP_BYTES).await?;
                 done.bytes += scrubbed.bytes;
                 for finding in scrubbed.findings {
                     // These were found in the walk over the entries.
@@ -274,7 +270,7 @@ impl Inner {
                 let place = run.place.plus(i);
                 if place.block() >= size || state.space().is_free(place) {
                     suspects.push((run.first + i, place));
-                } else if pass.was_seen(place) && pass.duplicates.len() < DUPLICATES_MAX {
+                } else if pass.was_seen(place) && pass.duplicates.len() < CHECK_DUPLICATES {
                     pass.duplicates.insert(place.0);
                 }
             }

@@ -64,7 +64,7 @@ async fn opened() -> Store {
 }
 
 /// What a check finds in a store with a fork of two blocks, the first shared with a checkpoint,
-/// after `spoil` damaged it; `spoil` gets the current fork and the checkpoint fork.
+/// after `spoil` damaged it; `spoil` gets the live fork and the checkpoint fork.
 fn found_after(
     repair: bool,
     spoil: impl FnOnce(&mut StoreState, ForkId, ForkId),
@@ -112,8 +112,8 @@ fn move_own(state: &mut StoreState, id: ForkId, to: Place) {
 
 #[test]
 fn a_used_block_that_counts_as_free_is_found_and_allocated() {
-    let spoil = |state: &mut StoreState, living, _| {
-        let (_, place) = own(state, living);
+    let spoil = |state: &mut StoreState, live, _| {
+        let (_, place) = own(state, live);
         state.space_mut().free(crate::state::extent(place));
     };
     let free = |repaired| vec![(Fault::Free, repaired)];
@@ -123,12 +123,12 @@ fn a_used_block_that_counts_as_free_is_found_and_allocated() {
 
 #[test]
 fn blocks_beyond_the_disk_or_of_two_chunks_are_found() {
-    let beyond = |state: &mut StoreState, living, _| move_own(state, living, Place(1 << 40));
+    let beyond = |state: &mut StoreState, live, _| move_own(state, live, Place(1 << 40));
     let findings = vec![(Fault::Beyond, false)];
     assert_eq!(found_after(true, beyond), (findings.clone(), findings));
-    let twice = |state: &mut StoreState, living, kept| {
+    let twice = |state: &mut StoreState, live, kept| {
         let (_, place) = own(state, kept);
-        move_own(state, living, place);
+        move_own(state, live, place);
     };
     let (first, _) = found_after(true, twice);
     assert_eq!(first, vec![(Fault::Twice, false); 2]);
@@ -136,12 +136,12 @@ fn blocks_beyond_the_disk_or_of_two_chunks_are_found() {
 
 #[test]
 fn an_inherited_block_that_no_fork_owns_is_found() {
-    let spoil = |state: &mut StoreState, living, kept: ForkId| {
+    let spoil = |state: &mut StoreState, live, kept: ForkId| {
         let entry = state.forks_mut().get_mut(kept).unwrap().chunk_mut(0);
         let (block, place) = entry.as_ref().unwrap().owned_blocks().next().unwrap();
         entry.unwrap().set(block, place.plus(9), 0);
-        let inherits = state.forks()[living].chunks()[&0].is_inherited(block);
-        assert!(inherits, "the living fork shares the first block");
+        let inherits = state.forks()[live].chunks()[&0].is_inherited(block);
+        assert!(inherits, "the live fork shares the first block");
     };
     let (first, _) = found_after(true, spoil);
     assert!(first.contains(&(Fault::Inherited, false)), "{first:?}");
