@@ -1,6 +1,6 @@
 //! The table of calls: number, request and reply of each.
 
-use crate::decoders::{Decoder, again};
+use crate::round_trip::{Decoder, round_trip};
 use crate::{
     checkpoint, collective, coord, delegation, fsck, inline, io, meta, quota, session, upkeep,
 };
@@ -42,8 +42,8 @@ macro_rules! calls {
 
         /// The decoders of all calls' requests and replies.
         pub(crate) const MESSAGES: &[(&str, Decoder)] = &[$(
-            (concat!(stringify!($name), " request"), again::<$request>),
-            (concat!(stringify!($name), " reply"), again::<$reply>),
+            (concat!(stringify!($name), " request"), round_trip::<$request>),
+            (concat!(stringify!($name), " reply"), round_trip::<$reply>),
         )*];
 
         $(impl Call for $request {

@@ -6,20 +6,21 @@
 //! was.
 
 use bytes::Bytes;
-use prost::Message;
+use prost::Message as _;
 use weft_layout::{Grid, Layout, Request, View};
 
-use crate::{HEADER_BYTES, Header, call, io, meta, upkeep};
+use crate::frame::{HEADER_BYTES, Header};
+use crate::round_trip::round_trip;
+use crate::{call, io, meta, upkeep};
 
-/// Decodes bytes and encodes what they say; `None`: they were refused.
-pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
+pub use crate::round_trip::Decoder;
 
 /// Frames as a receiver takes them: header, body, payload.
 pub const FRAMES: &[(&str, Decoder)] = &[("frame", frame)];
 
 /// Requests and replies of all calls, and the body of a failure.
 pub fn messages() -> impl Iterator<Item = (&'static str, Decoder)> {
-    let failure = ("failure", again::<crate::Failure> as Decoder);
+    let failure = ("failure", round_trip::<crate::Failure> as Decoder);
     call::MESSAGES.iter().copied().chain([failure])
 }
 
@@ -53,10 +54,6 @@ pub const CONVERSIONS: &[(&str, Decoder)] = &[
 pub const KEPT: &[(&str, Decoder)] = &[("scrub pass", |bytes| {
     Some(upkeep::ScrubPassRecord::decode(bytes)?.encode())
 })];
-
-pub(crate) fn again<M: Message + Default>(bytes: &[u8]) -> Option<Vec<u8>> {
-    Some(M::decode(bytes).ok()?.encode_to_vec())
-}
 
 fn frame(bytes: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;

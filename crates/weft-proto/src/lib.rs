@@ -14,29 +14,23 @@
 //! Absent on purpose: sockets, timers, the handshake's order (`weft-net`).
 
 pub mod call;
-pub mod checkpoint;
-pub mod collective;
 mod convert;
-pub mod coord;
 pub mod decoders;
-pub mod delegation;
 mod error;
 mod frame;
-pub mod fsck;
-pub mod inline;
-pub mod io;
 pub mod limits;
-pub mod meta;
-pub mod quota;
-pub mod session;
-pub mod stamp;
+mod messages;
+mod round_trip;
 pub mod text;
-pub mod upkeep;
 
 pub use call::{Call, Kind};
 pub use convert::ConvertError;
 pub use error::{Code, Failure, Retry};
 pub use frame::{CHECKSUMS_AT, Flags, FrameError, HEADER_BYTES, Header, body_from};
+pub use messages::{
+    checkpoint, collective, coord, delegation, fsck, inline, io, meta, quota, session, stamp,
+    upkeep,
+};
 pub use prost;
 
 /// The protocol version this build speaks; see `docs/protocol.md` for what each version is.

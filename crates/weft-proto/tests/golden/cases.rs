@@ -83,10 +83,11 @@ impl Golden {
     }
 }
 
-/// The module of `weft_proto` that defines a message.
+/// The module of `weft_proto` that a message belongs to: the one below `messages`, or the top one.
 fn family<M>() -> &'static str {
-    let mut path = type_name::<M>().split("::");
-    path.nth(1).expect("a message is in a module")
+    let mut path = type_name::<M>().split("::").skip(1);
+    let module = path.find(|module| *module != "messages");
+    module.expect("a message is in a module")
 }
 
 /// The names of all data files below `folder`, relative to it.

@@ -292,7 +292,7 @@ mod tests {
         let hex = bytes
             .iter()
             .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-        let mut format = include_str!("../../../docs/format.md").lines();
+        let mut format = include_str!("../../../../docs/format.md").lines();
         let line = format.find_map(|line| line.strip_prefix("scrub pass: "));
         assert_eq!(line.map(|line| line.replace(' ', "")), Some(hex));
         let again = ScrubPassRecord::decode(&bytes).map(|record| record.encode());

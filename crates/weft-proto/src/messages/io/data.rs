@@ -1,0 +1,82 @@
+//! Reads, writes and syncs.
+
+use super::access::Access;
+use super::cells::{CellRun, ForkState};
+use crate::stamp::Position;
+
+/// Read; the reply's payload is the valid bytes of the pieces, packed in view order.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReadRequest {
+    /// What.
+    #[prost(message, required, tag = "1")]
+    pub access: Access,
+}
+
+/// Heads the stream of a read.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReadReply {
+    /// The fork's length in each touched cell that has bytes: pieces are cut there, bytes beyond do
+    /// not travel.
+    #[prost(message, repeated, tag = "1")]
+    pub lengths: Vec<CellRun>,
+    /// Payload bytes that follow, in this and later frames.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// It is in doubt whether cells of the slot are longer than that; the request asked for no byte
+    /// of which it is.
+    #[prost(bool, tag = "3")]
+    pub doubted: bool,
+}
+
+/// Write; the payload is the bytes of the pieces, packed in view order.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WriteRequest {
+    /// What.
+    #[prost(message, required, tag = "1")]
+    pub access: Access,
+    /// The file's chunk size.
+    #[prost(uint32, tag = "2")]
+    pub chunk: u32,
+    /// Payload bytes that follow, in this and later frames.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// Answer only when the bytes survive power loss.
+    #[prost(bool, tag = "4")]
+    pub sync: bool,
+    /// The request touches bytes more than once: what comes later in the payload stays.
+    #[prost(bool, tag = "5")]
+    pub ordered: bool,
+}
+
+/// The bytes survive the death of the server's process.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct WriteReply {
+    /// Bytes written.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+}
+
+/// Make acknowledged writes survive power loss.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SyncRequest {
+    /// The file whose lengths the reply tells; 0: none. Everything on the server is synced,
+    /// whatever the file.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
+    /// What the client was told when it wrote: with [`Lost`](crate::Code::Lost) the server answers
+    /// that some of it is gone, and syncs nothing.
+    #[prost(message, repeated, tag = "2")]
+    pub written: Vec<Position>,
+    /// Only say whether what was written is there.
+    #[prost(bool, tag = "3")]
+    pub check_only: bool,
+}
+
+/// Done; also how long the cells here are now, so that sync tells the file's size without another
+/// request.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SyncReply {
+    /// `data` fork lengths and times of the file's cells on this server.
+    #[prost(message, repeated, tag = "1")]
+    pub cells: Vec<ForkState>,
+}

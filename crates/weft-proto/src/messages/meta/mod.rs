@@ -1,0 +1,35 @@
+//! Messages to the metadata service.
+//!
+//! The service resolves a path from a directory (`at`, the root is 1), so that any depth costs one
+//! request. Names and paths are bytes, as in Unix. Times are nanoseconds since the epoch.
+
+mod attach;
+mod attributes;
+mod names;
+mod servers;
+mod target;
+mod xattr;
+
+pub use attach::{
+    Accessed, AttachReply, AttachRequest, Create, DetachReply, DetachRequest, ReassertReply,
+    ReassertRequest, ReportReply, ReportRequest,
+};
+pub use attributes::{
+    Attributes, FileKind, Layout, LayoutWish, SetAttributesRequest, StatReply, StatRequest,
+    TimeWish, TruncateRequest,
+};
+pub use names::{
+    Entry, LinkRequest, ListReply, ListRequest, MakeDirectoryReply, MakeDirectoryRequest,
+    MakeLinkRequest, MakeNodeRequest, ReadLinkReply, ReadLinkRequest, RemoveDirectoryRequest,
+    RenameReply, RenameRequest, UnlinkReply, UnlinkRequest,
+};
+pub use servers::{
+    AcceptRollbackReply, AcceptRollbackRequest, ConnectedClient, HeartbeatReply, HeartbeatRequest,
+    ListClientsReply, ListClientsRequest, Server, ServerMapReply, ServerMapRequest, ServerState,
+    Usage,
+};
+pub use target::{Credentials, ROOT, Target};
+pub use xattr::{
+    GetXattrReply, GetXattrRequest, ListXattrReply, ListXattrRequest, RemoveXattrRequest,
+    SetXattrRequest, XattrDone,
+};
