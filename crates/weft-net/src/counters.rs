@@ -1,4 +1,5 @@
-//! What went over the wire, counted exactly: the ground of "one request per server per call".
+//! Exact counts of calls, frames and bytes; tests of "one request per server per call" rest on
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,7 +58,7 @@ impl Counters {
             .fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The counts now.
+    /// The current counts.
     pub fn snapshot(&self) -> CountersSnapshot {
         let count = |kind: &Kind| self.calls[usize::from(kind.code())].load(Ordering::Relaxed);
         CountersSnapshot {

@@ -1,73 +1,10 @@
-//! The seams towards the outside: network, wall clock, randomness.
+//! Everything that a process needs from outside, behind traits so that simulations can replace it:
+//! network, wall clock, randomness and timeouts.
 
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures_util::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncWrite};
-
-/// The receiving half of a byte stream.
-pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
-/// The sending half of a byte stream.
-pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
-
-/// Tells how many of the bytes that were sent the peer's machine has taken, while more are under
-/// way; `None` when nothing is under way, or the stream is gone.
-pub type Gauge = Box<dyn Fn() -> Option<u64> + Send + Sync>;
-
-/// A byte stream that was just opened.
-pub struct Opened {
-    /// The receiving half.
-    pub read: BoxRead,
-    /// The sending half.
-    pub write: BoxWrite,
-    /// What the peer takes, where that can be known.
-    pub gauge: Option<Gauge>,
-}
-
-/// A byte stream that was just accepted.
-pub struct Accepted {
-    /// The receiving half.
-    pub read: BoxRead,
-    /// The sending half.
-    pub write: BoxWrite,
-    /// Where it comes from, for people.
-    pub peer: String,
-    /// Whether it came through [`Listener::local`].
-    pub local: bool,
-}
-
-/// Opens and accepts byte streams.
-pub trait Network: Send + Sync {
-    /// Connects to `host:port`.
-    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Opened>>;
-    /// Connects to what [`Listener::local`] told, if that is on this machine.
-    ///
-    /// # Errors
-    /// Any, when it is elsewhere or this network has no such way.
-    fn connect_local<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, io::Result<Opened>> {
-        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
-    }
-    /// Listens on `host:port`.
-    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>>;
-}
-
-/// Accepts byte streams.
-pub trait Listener: Send {
-    /// The next stream and where it comes from.
-    ///
-    /// # Cancellation
-    /// Must be safe: no stream is lost when the future is dropped.
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<Accepted>>;
-    /// Where it listens.
-    fn address(&self) -> io::Result<String>;
-    /// The name under which programs on the same machine reach it without the network's detours, if
-    /// there is such a way.
-    fn local(&self) -> Option<&str> {
-        None
-    }
-}
+use crate::transport::{Network, SystemNetwork};
 
 /// The time of day.
 pub trait WallClock: Send + Sync {
@@ -81,24 +18,24 @@ pub trait Entropy: Send + Sync {
     fn fill(&self, out: &mut [u8]);
 }
 
-/// How long to wait for a peer.
+/// Timeouts and intervals of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// For a connection to be opened and proven.
+    /// Timeout of opening a connection, handshake included.
     pub connect: Duration,
-    /// Between pings on a connection where an answer is awaited.
+    /// Interval between pings while an answer is awaited.
     pub ping: Duration,
-    /// Without a byte while an answer is awaited: the connection is lost (seen at the next ping).
-    /// Also how long a closed connection may take to send what is queued.
+    /// Time without a byte, while an answer is awaited, after which the connection is lost (noticed
+    /// at the next ping). Also the time that a closed connection may take to send its queue.
     pub silence: Duration,
-    /// Without any frame at all: the server closes the connection.
+    /// Time without any frame after which the server closes the connection.
     pub idle: Duration,
-    /// After a failed connect, before the next try, twice as long before each further one up to a
-    /// quarter of a second; calls in between fail with the same error.
+    /// Backoff after a failed connect, doubled after each further one up to a quarter of a second;
+    /// calls in between fail with the same error.
     pub backoff: Duration,
-    /// After a client's last connection to the metadata service has ended, before what it had open
-    /// counts as closed; and after a start of the service, before nobody can have anything open any
-    /// more but those who said so.
+    /// Grace period of the metadata service: after the last connection of a client has ended, until
+    /// the client's open files count as closed; and after a start of the service, until clients
+    /// that did not report open files count as having none.
     pub grace: Duration,
 }
 
@@ -115,7 +52,7 @@ impl Default for Timing {
     }
 }
 
-/// Everything outside a process that a service or client needs.
+/// Everything that a service or client needs from outside its process.
 #[derive(Clone)]
 pub struct Env {
     /// Byte streams.
@@ -124,17 +61,17 @@ pub struct Env {
     pub clock: Arc<dyn WallClock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
-    /// How long to wait.
+    /// Timeouts and intervals.
     pub timing: Timing,
 }
 
 impl Env {
-    /// The real network, local sockets, clock and randomness of this machine.
+    /// The network, local sockets, clock and randomness of this machine.
     pub fn system() -> Env {
         Env {
-            network: Arc::new(crate::SystemNetwork),
-            clock: Arc::new(crate::SystemClock),
-            entropy: Arc::new(crate::SystemEntropy),
+            network: Arc::new(SystemNetwork),
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
             timing: Timing::default(),
         }
     }
@@ -144,5 +81,28 @@ impl Env {
         let mut bytes = [0; 8];
         self.entropy.fill(&mut bytes);
         u64::from_le_bytes(bytes)
+    }
+}
+
+/// The system's time of day.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock;
+
+impl WallClock for SystemClock {
+    fn now(&self) -> i64 {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// The system's randomness.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, out: &mut [u8]) {
+        getrandom::fill(out).expect("the system has randomness");
     }
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+mod brief_calls;
 mod calls;
 mod cancel;
 mod download;
@@ -15,4 +16,3 @@ mod loss;
 mod tamper;
 mod upload;
 mod wakers;
-mod young;

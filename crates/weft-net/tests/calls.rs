@@ -53,7 +53,7 @@ async fn a_thousand_calls_at_once_each_get_their_own_answer() {
 #[tokio::test]
 async fn frames_bytes_and_calls_are_counted_exactly_on_both_sides() {
     let mut env = by_tcp();
-    env.timing.ping = PATIENCE;
+    env.timing.ping = TEST_TIMEOUT;
     let options = Options {
         env: env.clone(),
         ..Options::default()

@@ -1,5 +1,4 @@
-//! Connections that prove nothing, more than a server has places for, and payload that never comes
-//! whole.
+//! Floods of unauthenticated connections, and payload that never arrives whole.
 
 use crate::common;
 
@@ -14,12 +13,12 @@ use weft_proto::prost::Message;
 use weft_proto::session::Hello;
 use weft_proto::{Code, Failure, Flags, Header, Kind, limits};
 
-/// Fewer than a flood, so that the test needs few descriptors itself.
-const UNPROVEN: usize = 16;
+/// Few slots, so that a flood needs few descriptors of the test.
+const UNAUTHENTICATED: usize = 16;
 
 async fn server() -> Server {
     let bounds = Bounds {
-        unproven: UNPROVEN,
+        unauthenticated: UNAUTHENTICATED,
         ..Bounds::default()
     };
     let options = Options {
@@ -36,11 +35,11 @@ async fn honest(address: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_connections_hold_out_no_client_that_holds_the_key() {
+async fn silent_connections_lock_out_no_client_that_holds_the_key() {
     let server = server().await;
     let before = server.connect().await;
     let mut silent = Vec::new();
-    for _ in 0..20 * UNPROVEN {
+    for _ in 0..20 * UNAUTHENTICATED {
         silent.push(TcpStream::connect(&server.address).await.unwrap());
     }
     let start = Instant::now();
@@ -52,7 +51,7 @@ async fn silent_connections_hold_out_no_client_that_holds_the_key() {
         "before the flood is closed for its silence"
     );
     within(before.call(&sync(1))).await.unwrap();
-    // Those that gave way were told so.
+    // Evicted connections were told so.
     let mut said = Vec::new();
     within(silent[0].read_to_end(&mut said)).await.unwrap();
     let (head, body) = said.split_at(32);
@@ -62,7 +61,7 @@ async fn silent_connections_hold_out_no_client_that_holds_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_come_while_a_flood_is_under_way_are_served() {
+async fn clients_that_connect_during_a_flood_are_served() {
     let server = server().await;
     let address = server.address.clone();
     // Each task keeps few open, so that the flood lasts and the test's own descriptors do not run
@@ -77,13 +76,13 @@ async fn clients_that_come_while_a_flood_is_under_way_are_served() {
                         continue;
                     };
                     let mut raw = Raw::over(stream);
-                    // Some of them say hello, and nothing more.
+                    // Some say hello and nothing more.
                     if task == 0 {
                         let hello: Hello = hello(&VOLUME);
                         raw.send(Kind::Hello, Flags::LAST, 1, &hello, &[]).await;
                     }
                     held.push_back(raw);
-                    if held.len() > 2 * UNPROVEN {
+                    if held.len() > 2 * UNAUTHENTICATED {
                         held.pop_front();
                     }
                 }
@@ -100,7 +99,7 @@ async fn clients_that_come_while_a_flood_is_under_way_are_served() {
 }
 
 #[tokio::test]
-async fn no_memory_is_taken_for_payload_beyond_the_window() {
+async fn no_memory_is_allocated_for_payload_beyond_the_window() {
     let bounds = Bounds {
         windows: 4 << 20,
         ..Bounds::default()
@@ -119,16 +118,16 @@ async fn no_memory_is_taken_for_payload_beyond_the_window() {
     assert!(granted <= 4 << 20, "{granted}");
     let mut held: Vec<Raw> = proven.into_iter().map(|(raw, _)| raw).collect();
     for raw in &mut held {
-        // A frame of a call that is not there, as large as any, of which only the head comes.
+        // The largest frame, of a call that does not exist; only its head is sent.
         let largest = vec![0; limits::PAYLOAD_MAX as usize];
         let begun = Raw::frame(Kind::Data, Flags::default(), 99, &[], &largest);
         raw.send_bytes(&begun[..1000]).await;
     }
     for raw in &mut held {
-        // Refused for what the head says; nobody waits for the rest.
+        // Refused because of the head, without waiting for the rest.
         within(raw.closed()).await;
     }
-    // With windows of a few KiB left, large payload goes up all the same.
+    // With windows of a few KiB left, large payload is still sent.
     let (raws, connection) = (
         join_all((0..50).map(|_| Raw::prove(&server.address))).await,
         connect(&Env::system(), &server.address).await.unwrap(),
@@ -143,7 +142,7 @@ async fn no_memory_is_taken_for_payload_beyond_the_window() {
 }
 
 #[tokio::test]
-async fn windows_come_back_when_connections_end() {
+async fn windows_return_when_connections_end() {
     let server = Server::by_tcp().await;
     let (raw, first) = Raw::prove(&server.address).await;
     assert_eq!(first.window, Bounds::default().window);
@@ -161,9 +160,12 @@ async fn windows_come_back_when_connections_end() {
 #[test]
 fn connections_leave_descriptors_to_the_store() {
     let bounds = Bounds::default().within(1 << 20);
-    assert_eq!((bounds.connections, bounds.unproven), (1024, 128));
+    assert_eq!((bounds.connections, bounds.unauthenticated), (1024, 128));
     let few = Bounds::default().within(1024);
-    assert!(2 * (few.connections + few.unproven) <= 512, "{few:?}");
+    assert!(
+        2 * (few.connections + few.unauthenticated) <= 512,
+        "{few:?}"
+    );
     let fewest = Bounds::default().within(0);
-    assert_eq!((fewest.connections, fewest.unproven), (1, 1));
+    assert_eq!((fewest.connections, fewest.unauthenticated), (1, 1));
 }

@@ -30,7 +30,7 @@ impl Dice {
 /// A server that would wait long for a peer that is merely slow.
 async fn patient_server() -> Server {
     let mut env = Env::system();
-    env.timing.connect = PATIENCE * 2;
+    env.timing.connect = TEST_TIMEOUT * 2;
     Server::start(
         Options {
             env,

@@ -362,7 +362,7 @@ async fn a_link_backs_off_and_callers_share_one_try() {
         }
     });
     let mut env = Env::system();
-    env.timing.backoff = PATIENCE;
+    env.timing.backoff = TEST_TIMEOUT;
     let link = link(&env, &address, None);
     let callers = (0..100).map(|_| {
         let link = link.clone();

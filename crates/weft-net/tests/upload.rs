@@ -287,7 +287,7 @@ async fn a_payload_given_up_half_way_ends_the_call() {
         .unwrap_err();
     assert!(matches!(error, CallError::Protocol { .. }), "{error:?}");
     let error = within(out.reply()).await.unwrap_err();
-    assert!(error.to_string().contains("given up"), "{error}");
+    assert!(error.to_string().contains("was cancelled"), "{error}");
     gate.close();
     within(connection.call(&sync(1))).await.unwrap();
 }

@@ -66,7 +66,7 @@ fn without_hanging<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'st
         runtime.block_on(test());
         done.send(()).unwrap();
     });
-    match heard.recv_timeout(PATIENCE) {
+    match heard.recv_timeout(TEST_TIMEOUT) {
         Err(RecvTimeoutError::Timeout) => panic!("it hangs"),
         _ => running.join().unwrap(),
     }

@@ -1,4 +1,4 @@
-//! The table of calls: number, request and reply of each.
+//! The table of calls: the number, request and reply of each.
 
 use crate::round_trip::{Decoder, round_trip};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 pub trait Call: prost::Message + Default + Send + Sync + 'static {
     /// The kind that frames of this call carry.
     const KIND: Kind;
-    /// What answers it.
+    /// The type of its reply.
     type Reply: prost::Message + Default + Send + Sync + 'static;
 }
 
@@ -34,7 +34,7 @@ macro_rules! calls {
                 match code { $($code => Some(Kind::$name),)* _ => None }
             }
 
-            /// The name, for traces and metrics.
+            /// The name, for logs and metrics.
             pub fn name(self) -> &'static str {
                 match self { $(Kind::$name => stringify!($name),)* }
             }
@@ -58,7 +58,7 @@ calls! {
     Hello = 1: session::Hello => session::Challenge;
     /// The client's proof of the key, and the server's.
     Proof = 2: session::Proof => session::Welcome;
-    /// Are you there.
+    /// Keep-alive.
     Ping = 3: session::Ping => session::Pong;
     /// More payload bytes may be sent on this connection (no reply).
     Credit = 4: session::Credit => session::Nothing;
@@ -91,11 +91,11 @@ calls! {
     CopyRange = 42: io::CopyRangeRequest => io::CopyRangeReply;
     /// Start or stop the scrub of a server.
     Scrub = 43: upkeep::ScrubRequest => upkeep::ScrubStatusReply;
-    /// How far the scrub of a server is and what it found.
+    /// Progress and findings of the scrub of a server.
     ScrubStatus = 44: upkeep::ScrubStatusRequest => upkeep::ScrubStatusReply;
-    /// Keep a file's cells on one server as they are (from the metadata service).
+    /// Make a checkpoint of a file's cells on one server (from the metadata service).
     Checkpoint = 45: checkpoint::CheckpointRequest => checkpoint::CheckpointReply;
-    /// Make a file's cells on one server what they are in a checkpoint (from the metadata service).
+    /// Roll a file's cells on one server back to a checkpoint (from the metadata service).
     Rollback = 46: checkpoint::RollbackRequest => checkpoint::RollbackReply;
     /// Drop a checkpoint on one server (from the metadata service).
     DropCheckpoint = 47: checkpoint::DropCheckpointRequest => checkpoint::DropCheckpointReply;
@@ -105,36 +105,36 @@ calls! {
     CollectiveWrite = 49: collective::CollectiveWriteRequest => collective::CollectiveWriteReply;
     /// Read what all members of a group ask for.
     JoinedRead = 50: collective::JoinedReadRequest => collective::JoinedReadReply;
-    /// Write what all members of a group bring.
+    /// Write the data of all members of a group.
     JoinedWrite = 51: collective::JoinedWriteRequest => collective::JoinedWriteReply;
     /// One page of the forks of cells that a server has.
     ListCells = 52: fsck::ListCellsRequest => fsck::ListCellsReply;
     /// One page of the checkpoints that a server has.
     ListKept = 53: fsck::ListKeptRequest => fsck::ListKeptReply;
-    /// Check a part of a server's own store.
+    /// Check a section of a server's store.
     CheckStore = 54: fsck::CheckStoreRequest => fsck::CheckStoreReply;
-    /// Make zeros of what is lost of a file on a server.
+    /// Replace the lost bytes of a file on a server with zeros.
     AcceptLosses = 55: upkeep::AcceptLossesRequest => upkeep::AcceptLossesReply;
-    /// The disks of a server and how they are.
+    /// The disks of a server and their condition.
     Disks = 56: upkeep::DisksRequest => upkeep::DisksReply;
-    /// Bring what a request touches on one server into its cache, or let it go.
+    /// Fetch what a request touches on one server into its cache, or release it.
     Advise = 57: io::AdviseRequest => io::AdviseReply;
     /// Sizes of files that grow, and how long they may become (from the metadata service).
     LimitGrowth = 58: quota::LimitGrowthRequest => quota::LimitGrowthReply;
-    /// Make cells on one server so long that they hold what a request touches.
+    /// Extend cells on one server to hold what a request touches.
     ExtendCells = 59: io::ExtendCellsRequest => io::ExtendCellsReply;
-    /// Copy what one server has of a range to other servers.
+    /// Copy one server's share of a range to other servers.
     SendRange = 60: io::SendRangeRequest => io::SendRangeReply;
-    /// Which of some files a server has deleted.
+    /// Ask which of some files a server has deleted.
     WhichDeleted = 61: fsck::WhichDeletedRequest => fsck::WhichDeletedReply;
-    /// Give a server's free space back to its host.
+    /// Return a server's free space to its host.
     Trim = 62: upkeep::TrimRequest => upkeep::TrimReply;
-    /// How much is lost of what a server stored.
+    /// The amount of data that a server has lost.
     Losses = 63: upkeep::LossesRequest => upkeep::LossesReply;
 
-    /// Resolve a path, perhaps create the file, and remember that it is open.
+    /// Resolve a path, create the file if asked to, and record it as open.
     Attach = 64: meta::AttachRequest => meta::AttachReply;
-    /// Tell size and time of what was written, and perhaps that the file is closed.
+    /// Report size and time of writes, and optionally close the file.
     Report = 65: meta::ReportRequest => meta::ReportReply;
     /// Attributes of one path.
     Stat = 66: meta::StatRequest => meta::StatReply;
@@ -168,19 +168,19 @@ calls! {
     ListXattr = 80: meta::ListXattrRequest => meta::ListXattrReply;
     /// Remove an extended attribute.
     RemoveXattr = 81: meta::RemoveXattrRequest => meta::XattrDone;
-    /// Which servers there are.
+    /// The servers of the volume.
     ServerMap = 82: meta::ServerMapRequest => meta::ServerMapReply;
-    /// A server says that it lives, where, and how full it is.
+    /// A server reports its address and usage.
     Heartbeat = 83: meta::HeartbeatRequest => meta::HeartbeatReply;
     /// After a reconnect: the files this client still has open.
     Reassert = 84: meta::ReassertRequest => meta::ReassertReply;
     /// Lock, convert or unlock a file or a range of it; may wait.
     Lock = 85: coord::LockRequest => coord::LockReply;
-    /// What would be in the way of a lock.
+    /// The first lock that conflicts with another.
     TestLock = 86: coord::TestLockRequest => coord::TestLockReply;
-    /// What others have changed; waits for it.
+    /// Wait for changes by other clients.
     Watch = 87: coord::WatchRequest => coord::WatchReply;
-    /// Where to append.
+    /// Reserve a range to append to.
     Append = 88: coord::AppendRequest => coord::AppendReply;
     /// Make everything acknowledged so far by the metadata service survive power loss.
     SyncNamespace = 89: coord::SyncNamespaceRequest => coord::SyncNamespaceReply;
@@ -194,13 +194,13 @@ calls! {
     ListCheckpoints = 93: checkpoint::ListCheckpointsRequest => checkpoint::ListCheckpointsReply;
     /// Drop a checkpoint of a file.
     RemoveCheckpoint = 94: checkpoint::RemoveCheckpointRequest => checkpoint::RemoveCheckpointReply;
-    /// Make a file what it is in a checkpoint.
+    /// Roll a file back to a checkpoint.
     RollBack = 95: checkpoint::RollBackRequest => meta::StatReply;
-    /// End attachments that have nothing to tell.
+    /// End attachments that have nothing to report.
     Detach = 96: meta::DetachRequest => meta::DetachReply;
-    /// Let a client change names in a directory ahead of the service.
+    /// Delegate a directory to a client, which then changes names in it by itself.
     Delegate = 97: delegation::DelegateRequest => delegation::DelegateReply;
-    /// What a client has done ahead of the service.
+    /// Report changes in delegated directories.
     ChangeNames = 98: delegation::ChangeNamesRequest => delegation::ChangeNamesReply;
     /// One page of the checkpoints of the files in a directory.
     ListFileCheckpoints = 100: checkpoint::ListFileCheckpointsRequest => checkpoint::ListFileCheckpointsReply;
@@ -208,13 +208,13 @@ calls! {
     SetQuota = 104: quota::SetQuotaRequest => quota::SetQuotaReply;
     /// One page of all usages and bounds.
     ListQuotas = 105: quota::ListQuotasRequest => quota::ListQuotasReply;
-    /// Usages and bounds of what a file counts for.
+    /// Usages and bounds that a file counts towards.
     QuotasOf = 106: quota::QuotasOfRequest => quota::QuotasOfReply;
-    /// Take in a server whose store is older than what it said before.
+    /// Accept a server whose store is older than it reported before.
     AcceptRollback = 107: meta::AcceptRollbackRequest => meta::AcceptRollbackReply;
-    /// Which clients are connected.
+    /// The connected clients.
     ListClients = 108: meta::ListClientsRequest => meta::ListClientsReply;
-    /// Check the namespace in itself.
+    /// Check the namespace for consistency.
     CheckNamespace = 112: fsck::CheckNamespaceRequest => fsck::CheckNamespaceReply;
     /// One page of the regular files, in the order of their ids.
     ListFiles = 113: fsck::ListFilesRequest => fsck::ListFilesReply;

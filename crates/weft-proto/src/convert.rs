@@ -1,4 +1,4 @@
-//! Between the wire's messages and the checked types of `weft-layout`.
+//! Conversions between messages and the checked types of `weft-layout`.
 
 use thiserror::Error;
 use weft_layout::{
@@ -11,30 +11,30 @@ use crate::{io, meta};
 
 mod shaped;
 
-/// Why a message is not a legal layout, view or request.
+/// Why a message is not a valid layout, view or request.
 #[derive(Debug, Error)]
 pub enum ConvertError {
-    /// The layout's parameters are not legal.
+    /// The layout's parameters are not valid.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The view's parameters are not legal on this grid.
+    /// The view's parameters are not valid on this grid.
     #[error(transparent)]
     View(#[from] ViewError),
-    /// The request's pattern is not legal.
+    /// The request's pattern is not valid.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// A list is longer than one message may carry, or its columns are not equally long.
+    /// A list is longer than one message may carry, or its columns differ in length.
     #[error(
         "a list of {runs} runs is too long or its columns differ: at most {LIST_MAX} runs in a message"
     )]
     List {
-        /// Its runs.
+        /// The number of its runs.
         runs: usize,
     },
     /// A kind that this build does not know.
     #[error("unknown kind of {what}; the peer may be of a newer version")]
     Unknown {
-        /// What is of unknown kind.
+        /// The thing of unknown kind.
         what: &'static str,
     },
 }

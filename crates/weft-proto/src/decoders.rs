@@ -1,9 +1,8 @@
-//! Every decoder of bytes from a wire, and of messages that are kept, for whoever feeds it
-//! anything.
+//! Every decoder of bytes from a wire, and of messages that servers store, for fuzzing.
 //!
-//! Each is followed by the encoder. Unknown tags are skipped, so what a decoder of messages gives
-//! may be shorter than what it was given; given that, it gives the same. A frame comes back as it
-//! was.
+//! Each decoder is followed by the encoder. Unknown tags are skipped, so the result of a message
+//! decoder may be shorter than its input; fed with the result, it returns the same. A frame comes
+//! back unchanged.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -15,7 +14,7 @@ use crate::{call, io, meta, upkeep};
 
 pub use crate::round_trip::Decoder;
 
-/// Frames as a receiver takes them: header, body, payload.
+/// Frames as a receiver decodes them: header, body, payload.
 pub const FRAMES: &[(&str, Decoder)] = &[("frame", frame)];
 
 /// Requests and replies of all calls, and the body of a failure.
@@ -24,7 +23,7 @@ pub fn messages() -> impl Iterator<Item = (&'static str, Decoder)> {
     call::MESSAGES.iter().copied().chain([failure])
 }
 
-/// Messages and the checked types that they become.
+/// Messages that convert to checked types.
 pub const CONVERSIONS: &[(&str, Decoder)] = &[
     ("grid", |bytes| {
         let grid = Grid::try_from(&io::Grid::decode(bytes).ok()?).ok()?;
@@ -50,7 +49,7 @@ pub const CONVERSIONS: &[(&str, Decoder)] = &[
     }),
 ];
 
-/// What servers keep in this form beside their stores.
+/// Messages that servers store beside their data.
 pub const KEPT: &[(&str, Decoder)] = &[("scrub pass", |bytes| {
     Some(upkeep::ScrubPassRecord::decode(bytes)?.encode())
 })];

@@ -1,16 +1,16 @@
-//! Errors as they cross the wire: a code, an errno, a retry class and words for a human.
+//! Errors as they cross the wire: a code, an errno, a retry class and a message for people.
 
-/// What went wrong, closed: every door maps each of these to its own errors.
+/// The kinds of errors, a closed list: every interface maps each of them to its own errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Code {
-    /// A code of a newer peer, or a defect of ours.
+    /// A code of a newer peer, or a bug of Weft.
     Internal = 0,
-    /// The request is not legal: bounds, views, names.
+    /// The request is invalid: bounds, views, names.
     Invalid = 1,
     /// The peer proved no key, or a wrong one.
     Unauthenticated = 2,
-    /// No version, or no protection of frames, in common.
+    /// The peers have no version, or no protection of frames, in common.
     Version = 3,
     /// Another volume than the client means.
     WrongVolume = 4,
@@ -22,9 +22,9 @@ pub enum Code {
     NotFound = 7,
     /// The name exists.
     Exists = 8,
-    /// A directory is needed.
+    /// Not a directory.
     NotDirectory = 9,
-    /// A directory will not do.
+    /// It is a directory.
     IsDirectory = 10,
     /// The directory is not empty.
     NotEmpty = 11,
@@ -36,7 +36,7 @@ pub enum Code {
     TooManyLinks = 14,
     /// No such extended attribute.
     NoAttribute = 15,
-    /// An extended attribute does not fit.
+    /// An extended attribute is too large.
     AttributeTooLarge = 16,
     /// The file was deleted.
     Stale = 17,
@@ -52,29 +52,29 @@ pub enum Code {
     StaleMap = 22,
     /// The server is not ready for this yet.
     Busy = 23,
-    /// The server is going down, or a server that the service needs is.
+    /// The server is shutting down, or a server that it needs is unavailable.
     Unavailable = 24,
     /// Not supported for this kind of file.
     Unsupported = 25,
     /// The call was cancelled.
     Cancelled = 26,
-    /// Across two volumes or into itself.
+    /// A rename or link across volumes, or of a directory into itself.
     CrossDevice = 27,
-    /// The file's bytes are in its cells and no longer with its metadata.
+    /// The file is no longer inline: its bytes are in its cells.
     Spilled = 28,
-    /// It belongs to a checkpoint, which nobody changes.
+    /// It belongs to a checkpoint, which is immutable.
     ReadOnly = 29,
     /// A quota does not allow it.
     QuotaExceeded = 30,
-    /// Members of a group did not come, or were lost, where none may be missing.
+    /// Members of a group are missing or lost, and the request needs all of them.
     MembersMissing = 31,
-    /// Changes that were acknowledged are gone: the server lost power, or its store went back.
+    /// Acknowledged changes are lost: the server lost power, or its store was rolled back.
     Lost = 32,
-    /// The server's store is older than what it said before: nothing of it is believed.
+    /// The server's store is older than it reported before, so it is not used.
     RolledBack = 33,
 }
 
-/// What a client may do about it.
+/// What a client may do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Retry {
@@ -84,7 +84,7 @@ pub enum Retry {
     Later = 1,
     /// Refresh the server map, then repeat.
     Refresh = 2,
-    /// It may have happened: look before repeating.
+    /// It may have happened: check before repeating.
     Unknown = 3,
 }
 
@@ -97,7 +97,7 @@ pub struct Failure {
     /// The closest errno of Linux.
     #[prost(int32, tag = "2")]
     pub errno: i32,
-    /// What to do.
+    /// The retry class.
     #[prost(enumeration = "Retry", tag = "3")]
     pub retry: i32,
     /// What happened, to what, and what the user can do.
@@ -106,7 +106,7 @@ pub struct Failure {
 }
 
 impl Code {
-    /// Every code, in the order of its number.
+    /// Every code, in ascending order of number.
     pub const ALL: [Code; 34] = [
         Code::Internal,
         Code::Invalid,

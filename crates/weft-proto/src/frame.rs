@@ -18,12 +18,12 @@ use crate::{Kind, limits};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 32;
-/// Where a header's checksums begin. They tell of payload and body, so they are encrypted where
-/// those are.
+/// Offset of the checksums in a header. They reveal something of payload and body, so they are
+/// encrypted where those are.
 pub const CHECKSUMS_AT: usize = 24;
 const MAGIC: [u8; 4] = *b"WEFT";
 
-/// What a frame is within its call.
+/// The position of a frame within its call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u16);
 
@@ -36,7 +36,7 @@ impl Flags {
     pub const FAILED: Flags = Flags(4);
     const KNOWN: u16 = 7;
 
-    /// Both sets of flags.
+    /// The union of both sets of flags.
     #[must_use]
     pub fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -53,7 +53,7 @@ impl Flags {
 pub struct Header {
     /// Which call.
     pub kind: Kind,
-    /// Which part of it.
+    /// Its position within the call.
     pub flags: Flags,
     /// The call's number, chosen by the client, unique among those in flight on the connection.
     pub request: u64,
@@ -82,7 +82,7 @@ struct RawHeader {
 /// Why bytes are not a frame of Weft.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum FrameError {
-    /// The first bytes are not Weft's.
+    /// The first bytes are not those of a Weft frame.
     #[error("the peer does not speak Weft's protocol (it began with {0:02x?})")]
     Magic([u8; 4]),
     /// A kind of call this build does not know.
@@ -97,7 +97,7 @@ pub enum FrameError {
     /// A payload over the bound.
     #[error("a payload of {0} bytes exceeds the limit of {max}", max = limits::PAYLOAD_MAX)]
     PayloadTooLong(u32),
-    /// Header or body were damaged on the way.
+    /// Header or body was damaged on the way.
     #[error(
         "a message was damaged on the way: header checksum {found:#010x}, expected {expected:#010x}"
     )]
@@ -120,7 +120,7 @@ pub enum FrameError {
     Body {
         /// The header's kind.
         kind: Kind,
-        /// What the decoder said.
+        /// The decoder's message.
         reason: String,
     },
 }
@@ -134,7 +134,7 @@ fn crc<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
 }
 
 impl Header {
-    /// Encodes the header of a frame with this body and these pieces of payload.
+    /// Encodes the header of a frame with this body and payload.
     ///
     /// # Panics
     /// When body or payload exceed [`crate::limits`]: the sender splits before it encodes.
@@ -150,8 +150,8 @@ impl Header {
         Header::summed(kind, flags, request, body, length, sum)
     }
 
-    /// As [`Header::encode`], of a payload of this length whose checksum is known from elsewhere:
-    /// what happened to its bytes since then is noticed by whoever receives them.
+    /// As [`Header::encode`], for a payload whose length and checksum are known from elsewhere. The
+    /// receiver notices any change of the bytes since that checksum was computed.
     pub fn summed(
         kind: Kind,
         flags: Flags,
@@ -186,11 +186,11 @@ impl Header {
         out
     }
 
-    /// Whether a frame can begin with these bytes, however few: a stranger is refused before 32
-    /// bytes came.
+    /// Checks whether a frame can begin with these bytes, however few, so that a peer of another
+    /// protocol is refused before 32 bytes have arrived.
     ///
     /// # Errors
-    /// [`FrameError::Magic`], with zeros for what did not come yet.
+    /// [`FrameError::Magic`], with zeros for bytes that have not arrived.
     pub fn check_begin(prefix: &[u8]) -> Result<(), FrameError> {
         let seen = prefix.len().min(MAGIC.len());
         if prefix[..seen] == MAGIC[..seen] {
@@ -249,7 +249,7 @@ impl Header {
         self.check_payload_sum(crc([payload]))
     }
 
-    /// Checks the payload's sum, `found` by whoever has computed it, against the header's.
+    /// Checks a payload's checksum, computed by the caller, against the header's.
     pub fn check_payload_sum(&self, found: u32) -> Result<(), FrameError> {
         if found == self.payload_crc {
             Ok(())
@@ -262,7 +262,7 @@ impl Header {
     }
 }
 
-/// Decodes a body of the kind that its header named.
+/// Decodes a body as a message of the kind that its header names.
 pub fn body_from<M: prost::Message + Default>(kind: Kind, body: &[u8]) -> Result<M, FrameError> {
     M::decode(body).map_err(|e| FrameError::Body {
         kind,

@@ -3,15 +3,16 @@
 //! A *frame* is a fixed 32-byte [`Header`], a typed *body* (protobuf, explicit tags) and a raw
 //! *payload*. A *call* is one request frame (and, for writes, data frames behind it) answered by
 //! one reply frame (and, for reads, data frames behind it); frames of different calls interleave
-//! freely on one connection. Every kind of call is one line of the table in [`call`].
+//! freely on one connection. Every kind of call is one line of the table in [`call`]; its messages
+//! are in the family's file below `messages/`.
 //!
 //! Invariants:
-//! 1. `decode(encode(x)) == x` for every message; golden bytes in `tests/golden.rs` never change.
-//! 2. Nothing is allocated for a length before it was checked against a bound of [`limits`]; the
-//!    lists of a body are bounded by the body's own length.
+//! 1. `decode(encode(x)) == x` for every message; golden bytes in `tests/golden/` never change.
+//! 2. Nothing is allocated for a length before it was checked against a bound of [`limits`]; lists
+//!    are bounded by the length of the body.
 //! 3. A tag is never reused; unknown tags are skipped, unknown kinds are refused.
 //!
-//! Absent on purpose: sockets, timers, the handshake's order (`weft-net`).
+//! Absent on purpose: sockets, timers and the order of the handshake (`weft-net`).
 
 pub mod call;
 mod convert;

@@ -8,20 +8,20 @@ pub const PAYLOAD_MAX: u32 = 1 << 20;
 pub const HANDSHAKE_BODY_MAX: u32 = 4096;
 /// Bytes that the bodies of all requests in flight on one connection may have together.
 pub const BODIES_MAX: u32 = 16 << 20;
-/// Payload bytes a call may always have sent that are not yet credited, whatever other calls do;
-/// what it has beyond counts against the window that all calls of the connection share.
+/// Payload bytes that a call may always have sent and not yet been credited, whatever other calls
+/// do; anything beyond counts against the window that all calls of the connection share.
 pub const CALL_WINDOW: u32 = 64 << 10;
-/// A receiver credits a call's payload at the latest when it owes this much of it.
+/// Uncredited payload of a call at which a receiver sends credit at the latest.
 pub const CREDIT_MAX: u32 = 32 << 10;
-/// A frame's payload counts at least this much against windows, so that many tiny frames are
+/// Bytes that a frame with payload counts against windows at least, so that tiny frames are
 /// bounded, too.
 pub const FRAME_COST_MIN: u32 = 512;
-/// The smallest window for a reply that a client may ask for.
+/// Bytes of the smallest reply window that a client may request.
 pub const REPLY_WINDOW_MIN: u32 = 2 << 20;
 /// Bytes that one call may read or write for each server of its file, wherever they lie; clients
-/// split what is larger.
+/// split larger requests.
 pub const TRANSFER_MAX: u64 = 1 << 30;
-/// Runs of the lists in one request; clients split what is longer.
+/// Runs of the lists in one request; clients split longer requests.
 pub const LIST_MAX: usize = 65_536;
 /// Members of a group.
 pub const MEMBERS_MAX: u32 = 1024;
@@ -29,7 +29,7 @@ pub const MEMBERS_MAX: u32 = 1024;
 pub const GROUP_NAME_MAX: usize = 64;
 /// Milliseconds that a collective may wait for its members.
 pub const WAIT_MAX: u32 = 3_600_000;
-/// Collectives of a server that may wait for members at a time.
+/// Collectives that may wait for members on a server at the same time.
 pub const COLLECTIVES_MAX: usize = 256;
 /// Bytes of a path from the root or from a directory.
 pub const PATH_MAX: usize = 4096;
@@ -43,40 +43,40 @@ pub const XATTR_VALUE_MAX: usize = 64 << 10;
 pub const XATTR_TOTAL_MAX: usize = 256 << 10;
 /// Entries of one page of a directory listing.
 pub const LIST_PAGE_MAX: u32 = 1000;
-/// Names in a tree of which a checkpoint is made.
+/// Names in a tree that is checkpointed.
 pub const TREE_NAMES_MAX: usize = 1 << 17;
-/// Files of a tree that one call to a server is about.
+/// Files of a tree in one call to a server.
 pub const TREE_BATCH_MAX: usize = 8192;
-/// Files whose growth one call limits.
+/// Files in one call that limits growth.
 pub const GROWTH_BATCH_MAX: usize = 4096;
-/// Quotas of trees one within the other.
+/// Depth of nested tree quotas.
 pub const QUOTA_DEPTH_MAX: usize = 16;
-/// Attachments that one call ends, and accesses that it tells of.
+/// Attachments that one call ends, and accesses that it reports.
 pub const DETACH_MAX: usize = 4096;
-/// Changes of names ahead of the service that one call tells.
+/// Changes in delegated directories that one call reports.
 pub const NAMES_AHEAD_MAX: usize = 256;
-/// Ids for new files that one delegation of a directory brings.
+/// Ids for new files that come with one delegated directory.
 pub const IDS_AHEAD_MAX: u32 = 1024;
-/// Locks that one client may hold, so that it can tell them all in one message after a restart of
-/// the service.
+/// Locks that one client may hold, so that it can report them in one message after a restart of the
+/// service.
 pub const LOCKS_MAX: usize = 8192;
-/// Lock requests of one client that may wait at a time: fewer than calls, so that it can always
-/// unlock.
+/// Lock requests of one client that may wait at the same time: fewer than its calls, so that it can
+/// always unlock.
 pub const LOCK_WAITS_MAX: usize = 128;
-/// Bytes of the names in one answer to a watcher, and of the numbers beside them.
+/// Bytes of names and ids in one answer to a watch.
 pub const WATCH_BATCH_MAX: usize = 64 << 10;
-/// Bytes of a file that lie with its metadata.
+/// Bytes of an inline file, which lie with its metadata.
 pub const INLINE_MAX: usize = 16 << 10;
 /// Entries of an access control list.
 pub const ACL_ENTRIES_MAX: usize = 256;
-/// Findings that a server tells of a pass of its scrub.
+/// Findings that a server reports of one scrub pass.
 pub const SCRUB_FINDINGS_MAX: usize = 1000;
-/// Names of inodes that one call tells.
+/// Names of inodes in one reply.
 pub const NAMES_OF_MAX: usize = 1000;
 /// Supplementary groups of a caller.
 pub const GROUPS_MAX: usize = 65_536 / 4;
 
-/// What a frame with a payload of this length counts against windows.
+/// Bytes that a frame with a payload of this length counts against windows.
 pub fn window_cost(payload: usize) -> u64 {
     match payload {
         0 => 0,

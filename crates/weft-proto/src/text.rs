@@ -1,10 +1,10 @@
-//! Text that people read. Names are bytes, and words of a peer are whatever the peer sends: a
-//! terminal and a log get none that could command them.
+//! Text for people. Names are arbitrary bytes, and a peer's messages are whatever the peer sends,
+//! so characters that could control a terminal or a log are escaped.
 
 use std::fmt::Write;
 
-/// A name that is safe to show and can be told from every other: what is not printable text is
-/// escaped, a backslash doubled.
+/// A name that is safe to show and distinct from every other name: bytes that are not printable
+/// text are escaped, backslashes doubled.
 pub fn escape(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -21,8 +21,7 @@ pub fn escape(name: &[u8]) -> String {
     out
 }
 
-/// A text of which names may be a part, on one line. Backslashes stay: names in it may be escaped
-/// already.
+/// A text that may contain names, on one line. Backslashes stay: the names may be escaped already.
 pub fn one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -31,7 +30,7 @@ pub fn one_line(text: &str) -> String {
     out
 }
 
-/// As [`one_line`], of a text that has lines of its own.
+/// As [`one_line`], for a text of several lines.
 pub fn lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -55,8 +54,8 @@ fn push(out: &mut String, c: char) {
     }
 }
 
-/// Whether a terminal may take a character for a command: control characters, and those that turn
-/// the direction of writing or end a line.
+/// Whether a character may command a terminal: control characters, and characters that change the
+/// writing direction or end a line.
 pub fn is_command(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_command_a_terminal_is_escaped() {
+    fn characters_that_command_a_terminal_are_escaped() {
         assert_eq!(escape("plain äöü 線.txt".as_bytes()), "plain äöü 線.txt");
         assert_eq!(escape(b"a\nb\\c\x1b[2J"), "a\\nb\\\\c\\u{1b}[2J");
         assert_eq!(escape(b"\xff\xfe."), "\\xff\\xfe.");

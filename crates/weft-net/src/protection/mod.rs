@@ -1,55 +1,39 @@
 //! Tags and encryption of the frames after a handshake (`docs/design/0026-wire-security.md`,
 //! `docs/protocol.md`).
 //!
-//! Each direction has a key of its own, derived from the volume's key and everything that the
-//! handshake said. Frame `n` of a direction has a tag over header and body, and one over each
-//! [`SEGMENT`] of its payload. Each side counts frames for itself, and the count is part of the
-//! tag: what is repeated, left out or in another order does not fit.
+//! Each direction has a separate key, derived from the volume's key and the whole handshake. Frame
+//! `n` of a direction has a tag over header and body, and one over each segment (64 KiB) of its
+//! payload. Each side counts frames for itself, and the count is part of the tag: a frame that is
+//! repeated, left out or reordered does not match.
 //!
 //! Shape: AEGIS-128X4 (RFC 10032), whose tag alone costs 19 ms of a processor per GiB, as much as a
 //! checksum, and whose encryption costs 24; the tag of AES-GCM costs 50, BLAKE3 keyed 165
-//! (`examples/tags.rs`). A payload is cut into segments because it lies in many pieces and the
-//! library takes its input in one: at most one segment is copied together at a time.
+//! (`examples/tags.rs`). A payload is split into segments because it lies in many pieces and the
+//! library takes contiguous input: at most one segment is gathered at a time.
 //!
 //! Invariants:
-//! 1. No nonce is used twice under a key: it is made of the frame's number and the part's, and both
-//!    only grow.
-//! 2. A frame gets its number where it leaves and where it arrives, so numbers follow the order on
+//! 1. No nonce is used twice under a key: it consists of the frame's number and the segment's, and
+//!    both only grow.
+//! 2. Frames are numbered where they leave and where they arrive, so numbers follow the order on
 //!    the stream.
-//! 3. Nothing of a frame is delivered, and no memory taken for its payload, before the tag of its
-//!    head was checked; nothing of its payload before those of all segments were.
+//! 3. No part of a frame is delivered, and no memory allocated for its payload, before the tag of
+//!    its head was checked; no byte of its payload before the tags of all segments were.
 
+mod keys;
 mod open;
 mod seal;
 
-use aegis::aegis128x4::{Aegis128X4, Key, Nonce};
-use thiserror::Error;
+use aegis::aegis128x4::Key;
 use weft_proto::session::Wire;
 
-use crate::handshake::{VolumeKey, keyed_over};
-use crate::pool::BufferPool;
+use crate::buffers::BufferPool;
+use crate::identity::VolumeKey;
 
+pub(crate) use keys::TAG_BYTES;
 pub(crate) use open::Opener;
 pub(crate) use seal::Sealer;
 
-/// Bytes of a tag.
-pub(crate) const TAG_BYTES: usize = 16;
-/// Payload under one tag; the last one covers the rest.
-const SEGMENT: usize = 64 << 10;
-/// The part of a frame that is its head; segments follow.
-const HEAD: u32 = 0;
-
-/// What of a frame is protected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cover {
-    /// Header and body have a tag: of the payload it covers the checksum. For local sockets, where
-    /// only the kernel stands between the peers.
-    Heads,
-    /// The payload has tags, too.
-    All,
-    /// Everything has tags, and all but kind, flags, number and lengths is encrypted.
-    Encrypted,
-}
+use keys::Cover;
 
 /// The protection of a connection's frames, which both sides derive from the same bytes.
 pub(crate) struct Protection {
@@ -58,19 +42,10 @@ pub(crate) struct Protection {
     to_client: Key,
 }
 
-/// A frame that does not fit its tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error(
-    "frame {frame} after the handshake does not fit its tag: it was changed, injected, repeated, left out or reordered on the \
-     way from the peer"
-)]
-pub(crate) struct Tampered {
-    frame: u64,
-}
-
 impl Protection {
-    /// That of a connection whose handshake began with these bodies; none where `wire` is plain.
-    pub(crate) fn of(
+    /// The protection of a connection whose handshake began with these bodies; `None` where `wire`
+    /// is plain.
+    pub(crate) fn new(
         key: &VolumeKey,
         (hello, challenge): (&[u8], &[u8]),
         wire: Wire,
@@ -83,9 +58,10 @@ impl Protection {
             (Wire::Encrypted, false) => Cover::Encrypted,
         };
         let key = |label| {
-            let mut cut = Key::default();
-            cut.copy_from_slice(&keyed_over(key, label, hello, challenge)[..size_of::<Key>()]);
-            cut
+            let mut half = Key::default();
+            let hash = key.hash_transcript(label, hello, challenge);
+            half.copy_from_slice(&hash[..size_of::<Key>()]);
+            half
         };
         Some(Protection {
             cover,
@@ -94,43 +70,17 @@ impl Protection {
         })
     }
 
-    /// What the client sends with, and receives with; encrypted payloads lie in buffers of `pool`
-    /// until they were written.
-    pub(crate) fn of_client(self, pool: BufferPool) -> (Sealer, Opener) {
-        let opener = Opener::new(self.to_client, self.cover).where_the_first_may_fail();
+    /// The client's sealer and opener; encrypted payloads lie in buffers of `pool` until they are
+    /// written.
+    pub(crate) fn client_side(self, pool: BufferPool) -> (Sealer, Opener) {
+        let opener = Opener::new(self.to_client, self.cover).with_plain_failure();
         (Sealer::new(self.to_server, self.cover, pool), opener)
     }
 
-    /// What the server sends with, and receives with.
-    pub(crate) fn of_server(self, pool: BufferPool) -> (Sealer, Opener) {
+    /// The server's sealer and opener.
+    pub(crate) fn server_side(self, pool: BufferPool) -> (Sealer, Opener) {
         let opener = Opener::new(self.to_server, self.cover);
         (Sealer::new(self.to_client, self.cover, pool), opener)
-    }
-}
-
-/// The key of one direction, and how many frames it has had.
-struct Keys {
-    key: Key,
-    frames: u64,
-}
-
-impl Keys {
-    fn new(key: Key) -> Keys {
-        Keys { key, frames: 0 }
-    }
-
-    /// The number of the next frame.
-    fn next_frame(&mut self) -> u64 {
-        let frame = self.frames;
-        self.frames += 1;
-        frame
-    }
-
-    fn cipher(&self, frame: u64, part: u32) -> Aegis128X4<TAG_BYTES> {
-        let mut nonce = Nonce::default();
-        nonce[..8].copy_from_slice(&frame.to_le_bytes());
-        nonce[8..12].copy_from_slice(&part.to_le_bytes());
-        Aegis128X4::new(&self.key, &nonce)
     }
 }
 

@@ -1,42 +1,44 @@
-//! Frames on their way in.
+//! Checks and decrypts frames as they arrive.
 
 use aegis::aegis128x4::Key;
 use bytes::BytesMut;
 use weft_proto::{CHECKSUMS_AT, Flags};
 
-use super::{Cover, HEAD, Keys, SEGMENT, TAG_BYTES, Tampered};
+use super::keys::{Cover, DirectionKey, HEAD, SEGMENT, TAG_BYTES};
+use crate::error::Tampered;
 
 /// Checks the frames of one direction, in the order in which they arrive.
 pub(crate) struct Opener {
-    keys: Keys,
+    key: DirectionKey,
     cover: Cover,
-    /// The first frame may be a failure instead, which has no tag: a server that refuses a proof
-    /// has no secret in common with its client.
-    first_may_fail: bool,
-    /// The frame whose head was checked last.
+    /// The first frame may be a failure without a tag: a server that refuses a proof shares no
+    /// secret with its client.
+    plain_failure: bool,
+    /// The number of the frame whose head was checked last.
     frame: u64,
 }
 
 impl Opener {
     pub(super) fn new(key: Key, cover: Cover) -> Opener {
         Opener {
-            keys: Keys::new(key),
+            key: DirectionKey::new(key),
             cover,
-            first_may_fail: false,
+            plain_failure: false,
             frame: 0,
         }
     }
 
-    pub(super) fn where_the_first_may_fail(self) -> Opener {
+    /// Accepts a failure without a tag as the first frame.
+    pub(super) fn with_plain_failure(self) -> Opener {
         Opener {
-            first_may_fail: true,
+            plain_failure: true,
             ..self
         }
     }
 
     /// Whether the next frame, with these flags, has tags.
     pub(crate) fn covers(&self, flags: Flags) -> bool {
-        !(self.first_may_fail && self.keys.frames == 0 && flags.has(Flags::FAILED))
+        !(self.plain_failure && self.key.is_unused() && flags.has(Flags::FAILED))
     }
 
     /// Bytes of the tags that follow a payload of this length.
@@ -47,10 +49,10 @@ impl Opener {
         }
     }
 
-    /// Checks the next frame's head, which is header, body and tag; without the tag, and decrypted,
-    /// on return.
+    /// Checks the head of the next frame (header, body and tag), removes the tag and decrypts the
+    /// rest.
     pub(crate) fn open_head(&mut self, head: &mut BytesMut) -> Result<(), Tampered> {
-        self.frame = self.keys.next_frame();
+        self.frame = self.key.next_frame();
         let tag = head.split_off(head.len() - TAG_BYTES);
         if self.cover == Cover::Encrypted {
             let (clear, rest) = head.split_at_mut(CHECKSUMS_AT);
@@ -60,7 +62,7 @@ impl Opener {
         }
     }
 
-    /// Checks the payload of the frame whose head was last, and decrypts it.
+    /// Checks and decrypts the payload of the frame whose head was checked last.
     pub(crate) fn open_payload(&self, payload: &mut [u8], tags: &[u8]) -> Result<(), Tampered> {
         if self.cover == Cover::Heads {
             return Ok(());
@@ -76,11 +78,11 @@ impl Opener {
         Ok(())
     }
 
-    /// Decrypts `bytes`, if there are any, under a tag that covers `clear`, too.
+    /// Decrypts `bytes`, which may be empty, under a tag that also covers `clear`.
     fn open(&self, part: u32, clear: &[u8], bytes: &mut [u8], tag: &[u8]) -> Result<(), Tampered> {
         let tampered = Tampered { frame: self.frame };
         let tag = tag.try_into().map_err(|_| tampered)?;
-        let cipher = self.keys.cipher(self.frame, part);
+        let cipher = self.key.cipher(self.frame, part);
         cipher
             .decrypt_in_place(bytes, tag, clear)
             .map_err(|_| tampered)

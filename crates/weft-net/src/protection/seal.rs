@@ -1,44 +1,41 @@
-//! Frames on their way out.
+//! Tags and encrypts frames as they leave.
 
 use aegis::aegis128x4::Key;
 use bytes::Bytes;
 use weft_proto::CHECKSUMS_AT;
 
-use super::{Cover, HEAD, Keys, SEGMENT};
-use crate::landing::Landed;
-use crate::pool::BufferPool;
+use super::keys::{Cover, DirectionKey, HEAD, SEGMENT};
+use crate::buffers::{BufferPool, ReceiveBuffer as _};
 
 /// Protects the frames of one direction, in the order in which they leave.
 pub(crate) struct Sealer {
-    keys: Keys,
+    key: DirectionKey,
     cover: Cover,
-    /// A segment whose bytes lie in several parts.
+    /// Scratch memory for a segment whose bytes lie in several pieces.
     gathered: Vec<u8>,
-    /// Where encrypted payloads lie until they were written.
+    /// Memory of encrypted payloads until they are written.
     pool: BufferPool,
 }
 
 impl Sealer {
     pub(super) fn new(key: Key, cover: Cover, pool: BufferPool) -> Sealer {
         Sealer {
-            keys: Keys::new(key),
+            key: DirectionKey::new(key),
             cover,
             gathered: Vec::new(),
             pool,
         }
     }
 
-    /// Protects the next frame: `head` is its header and body and gets its tag; those of the
-    /// payload are returned.
+    /// Protects the next frame: appends its tag to `head` (header and body) and returns the tags of
+    /// the payload.
     pub(crate) fn seal(&mut self, head: &mut Vec<u8>, payload: &mut Vec<Bytes>) -> Vec<u8> {
-        let frame = self.keys.next_frame();
+        let frame = self.key.next_frame();
         let tag = if self.cover == Cover::Encrypted {
             let (clear, rest) = head.split_at_mut(CHECKSUMS_AT);
-            self.keys.cipher(frame, HEAD).encrypt_in_place(rest, clear)
+            self.key.cipher(frame, HEAD).encrypt_in_place(rest, clear)
         } else {
-            self.keys
-                .cipher(frame, HEAD)
-                .encrypt_in_place(&mut [], head)
+            self.key.cipher(frame, HEAD).encrypt_in_place(&mut [], head)
         };
         head.extend_from_slice(&tag);
         match self.cover {
@@ -50,12 +47,12 @@ impl Sealer {
     }
 
     fn tags(&mut self, frame: u64, payload: &[Bytes]) -> Vec<u8> {
-        let (keys, gathered) = (&self.keys, &mut self.gathered);
+        let (key, gathered) = (&self.key, &mut self.gathered);
         let mut tags = Vec::new();
         let mut number = HEAD;
         let mut tag = |segment: &[u8]| {
             number += 1;
-            let cipher = keys.cipher(frame, number);
+            let cipher = key.cipher(frame, number);
             tags.extend_from_slice(&cipher.encrypt_in_place(&mut [], segment));
         };
         gathered.clear();
@@ -83,7 +80,7 @@ impl Sealer {
         tags
     }
 
-    /// Encrypts a payload segment by segment, each while the processor still has its copy at hand.
+    /// Copies and encrypts a payload segment by segment, each while it is in the processor's cache.
     fn encrypt(&mut self, frame: u64, payload: &mut Vec<Bytes>) -> Vec<u8> {
         let length = payload.iter().map(Bytes::len).sum();
         let mut buffer = self.pool.take(length);
@@ -101,7 +98,7 @@ impl Sealer {
                 segment[filled..filled + taken].copy_from_slice(&part.split_to(taken));
                 filled += taken;
             }
-            let cipher = self.keys.cipher(frame, number);
+            let cipher = self.key.cipher(frame, number);
             tags.extend_from_slice(&cipher.encrypt_in_place(segment, &[]));
         }
         drop(parts);

@@ -1,7 +1,9 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use weft_proto::{CHECKSUMS_AT, Flags, HEADER_BYTES};
 
+use super::keys::SEGMENT;
 use super::*;
+use crate::error::Tampered;
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
@@ -38,18 +40,18 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_protected_opens_however_its_payload_is_cut() {
+fn protected_frames_open_however_their_payload_is_split() {
     let head = noise(HEADER_BYTES + 9);
     for cover in [Cover::Heads, Cover::All, Cover::Encrypted] {
         let (mut sealer, mut opener) = pair(cover);
         for length in [0, 1, SEGMENT - 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT + 5] {
             let payload = Bytes::from(noise(length));
-            for cut in [1, 1000, SEGMENT - 3, SEGMENT, SEGMENT + 7, usize::MAX] {
-                if length / cut.min(length.max(1)) > 10_000 {
+            for piece in [1, 1000, SEGMENT - 3, SEGMENT, SEGMENT + 7, usize::MAX] {
+                if length / piece.min(length.max(1)) > 10_000 {
                     continue;
                 }
                 let parts: Vec<Bytes> = payload
-                    .chunks(cut.min(length.max(1)))
+                    .chunks(piece.min(length.max(1)))
                     .map(|part| payload.slice_ref(part))
                     .collect();
                 let sent = seal(&mut sealer, &head, &parts);
@@ -69,7 +71,7 @@ fn what_is_protected_opens_however_its_payload_is_cut() {
 }
 
 #[test]
-fn a_bit_that_changes_anywhere_is_noticed() {
+fn a_flipped_bit_anywhere_is_noticed() {
     let (head, payload) = (noise(HEADER_BYTES + 9), Bytes::from(noise(SEGMENT + 40)));
     for cover in [Cover::All, Cover::Encrypted] {
         let sealed = seal(&mut pair(cover).0, &head, std::slice::from_ref(&payload));
@@ -94,7 +96,7 @@ fn a_bit_that_changes_anywhere_is_noticed() {
 }
 
 #[test]
-fn a_frame_opens_in_its_place_only() {
+fn a_frame_opens_only_in_its_place() {
     let head = noise(HEADER_BYTES);
     for cover in [Cover::Heads, Cover::All, Cover::Encrypted] {
         let (mut sealer, _) = pair(cover);
@@ -109,7 +111,7 @@ fn a_frame_opens_in_its_place_only() {
 }
 
 #[test]
-fn segments_cannot_change_places() {
+fn segments_cannot_be_swapped() {
     let payload = Bytes::from(noise(2 * SEGMENT));
     for cover in [Cover::All, Cover::Encrypted] {
         let (mut sealer, mut opener) = pair(cover);
@@ -127,7 +129,7 @@ fn segments_cannot_change_places() {
 #[test]
 fn directions_connections_and_keys_differ() {
     let secret = |key: u8, hello: &[u8], wire| {
-        let protection = Protection::of(&VolumeKey([key; 32]), (hello, b"c"), wire, false);
+        let protection = Protection::new(&VolumeKey([key; 32]), (hello, b"c"), wire, false);
         let protection = protection.unwrap();
         [protection.to_server, protection.to_client]
     };
@@ -138,14 +140,14 @@ fn directions_connections_and_keys_differ() {
     ];
     let all: std::collections::BTreeSet<_> = all.into_iter().flatten().collect();
     assert_eq!(all.len(), 6);
-    assert!(Protection::of(&VolumeKey([1; 32]), (b"h", b"c"), Wire::Plain, false).is_none());
+    assert!(Protection::new(&VolumeKey([1; 32]), (b"h", b"c"), Wire::Plain, false).is_none());
 }
 
 #[test]
 fn only_a_clients_first_frame_may_be_a_failure_without_a_tag() {
-    let of = || Protection::of(&VolumeKey([1; 32]), (b"h", b"c"), Wire::Mac, false).unwrap();
-    let (mut sealer, server) = of().of_server(BufferPool::default());
-    let (_, mut client) = of().of_client(BufferPool::default());
+    let of = || Protection::new(&VolumeKey([1; 32]), (b"h", b"c"), Wire::Mac, false).unwrap();
+    let (mut sealer, server) = of().server_side(BufferPool::default());
+    let (_, mut client) = of().client_side(BufferPool::default());
     assert!(server.covers(Flags::FAILED) && client.covers(Flags::REPLY));
     assert!(!client.covers(Flags::FAILED));
     open(&mut client, seal(&mut sealer, &noise(HEADER_BYTES), &[])).unwrap();
@@ -164,13 +166,13 @@ fn the_page_shows_tags_and_encryption_as_they_are() {
     };
     let key = VolumeKey(value("key          ").try_into().unwrap());
     let (hello, challenge) = (value("hello        "), value("challenge    "));
-    let of = |wire| Protection::of(&key, (&hello, &challenge), wire, false).unwrap();
+    let of = |wire| Protection::new(&key, (&hello, &challenge), wire, false).unwrap();
     let frame = value("frame        ");
     let (head, payload) = frame.split_at(frame.len() - 4);
     let payload = [Bytes::copy_from_slice(payload)];
     let sent = |wire| {
         let (head, payload, tags) = seal(
-            &mut of(wire).of_client(BufferPool::default()).0,
+            &mut of(wire).client_side(BufferPool::default()).0,
             head,
             &payload,
         );

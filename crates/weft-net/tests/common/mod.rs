@@ -26,8 +26,8 @@ use weft_proto::{Flags, HEADER_BYTES, Header, Kind, VERSION, VERSION_OLDEST, lim
 pub const KEY: [u8; 32] = [7; 32];
 pub const VOLUME: [u8; 16] = [9; 16];
 pub const SERVER: u32 = 3;
-/// Long enough for any loaded machine; nothing waits this long unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Long enough for any loaded machine; only a test that hangs waits this long.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 type Handler = Box<dyn Fn(Served) -> BoxFuture<'static, ()> + Send + Sync>;
 
@@ -66,8 +66,8 @@ pub struct Options {
     pub address: String,
     pub key: [u8; 32],
     pub server: Option<u32>,
-    /// The least that the server takes. [`Raw`] speaks plainly; other clients ask for more by
-    /// themselves.
+    /// The least protection that the server accepts. [`Raw`] sends plain frames; other clients ask
+    /// for more by themselves.
     pub wire: Wire,
 }
 
@@ -84,7 +84,7 @@ impl Default for Options {
     }
 }
 
-/// Somebody who also speaks with a peer whose frames have no tags.
+/// A client that also accepts a peer whose frames have no tags.
 pub fn identity() -> Identity {
     Identity {
         key: VolumeKey(KEY),
@@ -152,7 +152,7 @@ impl Server {
         }
     }
 
-    /// One with [`standard`] and everything else as usual.
+    /// A server of [`standard`] with default options.
     pub async fn usual() -> Server {
         Self::start(Options::default(), standard).await
     }
@@ -197,7 +197,7 @@ pub async fn connect_as(
 
 /// Fails the test instead of hanging.
 pub async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+    tokio::time::timeout(TEST_TIMEOUT, future)
         .await
         .expect("took too long")
 }
@@ -206,7 +206,7 @@ pub async fn within<T>(future: impl Future<Output = T>) -> T {
 pub async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !done() {
-        assert!(start.elapsed() < PATIENCE, "never came true: {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "never came true: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -244,7 +244,7 @@ pub fn sync(file: u64) -> SyncRequest {
     }
 }
 
-/// Answers with the number it was asked with.
+/// Answers with the number of the request.
 pub fn sync_reply(file: u64) -> SyncReply {
     let cell = ForkState {
         length: file,

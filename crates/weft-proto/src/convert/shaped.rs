@@ -1,4 +1,4 @@
-//! Between the parts of a request and their wire form.
+//! Conversions between the parts of a request and their wire form.
 
 use weft_layout::{RequestNode, RequestNodeKind, Runs};
 
@@ -44,7 +44,7 @@ fn columns(runs: &[Runs]) -> io::Runs {
     columns
 }
 
-/// One past the last of these runs. Wraps, and the distance from it wraps back.
+/// One past the last of these runs. Wraps on overflow; the distance computed from it wraps back.
 fn end_of(run: &Runs) -> i64 {
     let steps = run
         .stride
@@ -55,7 +55,7 @@ fn end_of(run: &Runs) -> i64 {
 }
 
 pub(super) fn from_wire(parts: &[io::Part]) -> Result<Vec<RequestNode>, ConvertError> {
-    let mut room = LIST_MAX;
+    let mut left = LIST_MAX;
     parts
         .iter()
         .map(|part| {
@@ -77,7 +77,7 @@ pub(super) fn from_wire(parts: &[io::Part]) -> Result<Vec<RequestNode>, ConvertE
                 },
                 Some(io::PartKind::Sequence(members)) => RequestNodeKind::Sequence(*members),
                 Some(io::PartKind::Runs(columns)) => {
-                    RequestNodeKind::Runs(rows(columns, &mut room)?)
+                    RequestNodeKind::Runs(rows(columns, &mut left)?)
                 }
             };
             Ok(RequestNode { at: part.at, kind })
@@ -85,16 +85,16 @@ pub(super) fn from_wire(parts: &[io::Part]) -> Result<Vec<RequestNode>, ConvertE
         .collect()
 }
 
-/// The runs of a list; `room` is how many the request may still have.
-fn rows(columns: &io::Runs, room: &mut usize) -> Result<Vec<Runs>, ConvertError> {
+/// The runs of a list; `left` is how many runs the request may still have.
+fn rows(columns: &io::Runs, left: &mut usize) -> Result<Vec<Runs>, ConvertError> {
     let runs = columns.gaps.len();
     let fits = |column: usize, least: usize| column == runs || column == least;
     let same = columns.times.len() == columns.strides.len();
     let lengths = runs == 0 || fits(columns.lengths.len(), 1);
-    if runs > *room || !same || !fits(columns.times.len(), 0) || !lengths {
+    if runs > *left || !same || !fits(columns.times.len(), 0) || !lengths {
         return Err(ConvertError::List { runs });
     }
-    *room -= runs;
+    *left -= runs;
     let mut end = 0i64;
     let rows = (0..runs).map(|i| {
         let all = columns.lengths[0];

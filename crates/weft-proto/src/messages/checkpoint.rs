@@ -1,13 +1,12 @@
-//! Messages about checkpoints of files: to I/O servers, which keep a file's cells as they are, and
-//! to the metadata service, which gives checkpoints their names and sees to it that all servers
-//! have them.
+//! Messages about checkpoints of files: to I/O servers, which preserve the state of a file's cells,
+//! and to the metadata service, which names checkpoints and makes them on all servers.
 
 use bytes::Bytes;
 
 use crate::io::Grid;
 use crate::meta::{Credentials, Target};
 
-/// A file of a tree, for a server.
+/// A file of a tree, as an I/O server needs it.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct TreeFile {
     /// The file.
@@ -18,8 +17,8 @@ pub struct TreeFile {
     pub grid: Grid,
 }
 
-/// Keep a file's cells on one server as they are now; with `others`, those of all these files at
-/// one moment. Done once per `op`, which is the checkpoint's number.
+/// Make a checkpoint of a file's cells on one server; with `others`, of all these files at one
+/// moment. Done once per `op`, which is the checkpoint's number.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CheckpointRequest {
     /// The file.
@@ -28,22 +27,22 @@ pub struct CheckpointRequest {
     /// Layout parameters.
     #[prost(message, required, tag = "2")]
     pub grid: Grid,
-    /// Number of this operation on the file, ascending, among its cutting operations.
+    /// Number of this operation on the file, in one ascending sequence with its truncates.
     #[prost(uint64, tag = "3")]
     pub op: u64,
     /// Further files of a tree, under the same number: at most `TREE_BATCH_MAX`.
     #[prost(message, repeated, tag = "4")]
     pub others: Vec<TreeFile>,
-    /// More files of the tree come in further calls of the same `op`: these are held, which means
-    /// that no write of them begins, until the last call keeps all of them, or for some seconds.
+    /// More files of the tree follow in further calls of the same `op`: until the last of them, or
+    /// for some seconds, these files are held, which means that no write to them begins.
     #[prost(bool, tag = "5")]
     pub more: bool,
-    /// Files that calls before have held for this one, which keeps them, too.
+    /// Number of files that earlier calls hold for this one, which includes them.
     #[prost(uint64, tag = "6")]
     pub held: u64,
 }
 
-/// What a file is in a checkpoint, as far as one server knows.
+/// The state of a file in a checkpoint, as far as one server knows.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct KeptFile {
     /// The size in canonical order that the server's cells give it.
@@ -54,14 +53,14 @@ pub struct KeptFile {
     pub modified: i64,
 }
 
-/// Done, and survives power loss; where `more` was set, the files are held, and nothing is said of
-/// them.
+/// Done, and survives power loss; with `more`, the files are held and their states are not
+/// reported.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CheckpointReply {
     /// The size in canonical order that the server's cells give the file in the checkpoint.
     #[prost(uint64, tag = "1")]
     pub size: u64,
-    /// What the files of `others` are, in their order.
+    /// The states of the files in `others`, in the same order.
     #[prost(message, repeated, tag = "2")]
     pub others: Vec<KeptFile>,
     /// The last write to a cell of `file` here, nanoseconds since the epoch.
@@ -69,7 +68,7 @@ pub struct CheckpointReply {
     pub modified: i64,
 }
 
-/// Make a file's cells on one server what they are in a checkpoint. Done once per `op`.
+/// Roll a file's cells on one server back to a checkpoint. Done once per `op`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RollbackRequest {
     /// The file.
@@ -108,7 +107,7 @@ pub struct DropCheckpointRequest {
     pub others: Vec<u64>,
 }
 
-/// Done, and survives power loss; the space comes back in the background.
+/// Done, and survives power loss; the space is freed in the background.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct DropCheckpointReply {}
 
@@ -118,20 +117,20 @@ pub struct CheckpointInfo {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// What an `Access` names it by.
+    /// Its number, as in an `Access`.
     #[prost(uint64, tag = "2")]
     pub number: u64,
-    /// When it was asked for, nanoseconds since the epoch.
+    /// When it was requested, nanoseconds since the epoch.
     #[prost(int64, tag = "3")]
     pub made: i64,
-    /// The file's size in it; of a tree the sizes of all files.
+    /// The file's size in it; for a tree, the sum over all files.
     #[prost(uint64, tag = "4")]
     pub size: u64,
-    /// Of a directory's: the id of the directory as it was, which is read, listed and looked into
-    /// as any other; else 0.
+    /// For a directory: the id of its image, which is listed and looked up like any other
+    /// directory; else 0.
     #[prost(uint64, tag = "5")]
     pub image: u64,
-    /// Of a directory's: how many names its tree has.
+    /// For a directory: the number of names in its tree.
     #[prost(uint64, tag = "6")]
     pub names: u64,
 }
@@ -150,7 +149,7 @@ pub struct MakeCheckpointRequest {
     pub name: String,
 }
 
-/// It is made on all servers.
+/// The checkpoint exists on all servers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MakeCheckpointReply {
     /// The checkpoint.
@@ -172,7 +171,7 @@ pub struct ListCheckpointsRequest {
     pub after: String,
 }
 
-/// Those that are made on all servers, in the order of their names.
+/// The checkpoints that exist on all servers, by ascending name.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListCheckpointsReply {
     /// The checkpoints.
@@ -183,8 +182,8 @@ pub struct ListCheckpointsReply {
     pub more: bool,
 }
 
-/// One page of the checkpoints of files that a directory names: of the files themselves, not of
-/// trees.
+/// One page of the checkpoints of the files in a directory; checkpoints of trees are not among
+/// them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListFileCheckpointsRequest {
     /// On whose behalf.
@@ -193,18 +192,18 @@ pub struct ListFileCheckpointsRequest {
     /// The directory.
     #[prost(message, required, tag = "2")]
     pub target: Target,
-    /// Continue with the first name behind this one; empty: from the first.
+    /// Continue with the first name after this one; empty: from the first.
     #[prost(bytes = "bytes", tag = "3")]
     pub after: Bytes,
 }
 
-/// A checkpoint of a file that a directory names.
+/// A checkpoint of a file in a directory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct FileCheckpoint {
     /// The file's name.
     #[prost(bytes = "bytes", tag = "1")]
     pub file: Bytes,
-    /// The checkpoint's.
+    /// The checkpoint's name.
     #[prost(string, tag = "2")]
     pub name: String,
 }
@@ -215,7 +214,7 @@ pub struct ListFileCheckpointsReply {
     /// The checkpoints; of one file at most `LIST_PAGE_MAX`.
     #[prost(message, repeated, tag = "1")]
     pub checkpoints: Vec<FileCheckpoint>,
-    /// Ask again after this name; absent: that is all.
+    /// Ask again after this name; absent: there are no more.
     #[prost(bytes = "bytes", optional, tag = "2")]
     pub next: Option<Bytes>,
 }
@@ -234,11 +233,11 @@ pub struct RemoveCheckpointRequest {
     pub name: String,
 }
 
-/// Its name is free again.
+/// Done: the name is free again.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct RemoveCheckpointReply {}
 
-/// Make a file what it is in a checkpoint.
+/// Roll a file back to a checkpoint.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RollBackRequest {
     /// On whose behalf.

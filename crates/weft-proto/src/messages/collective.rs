@@ -1,8 +1,8 @@
 //! Collectives: the requests of a group of processes that a server joins into one job.
 //!
-//! Either each member sends its own request to every server of the file, also to those that hold
-//! none of its bytes, so that nobody is waited for in vain; or one process sends the requests of
-//! all in one message per server.
+//! Either each member sends its request to every server of the file, even to those that hold none
+//! of its bytes, so that no server waits for it in vain; or one process sends the requests of all
+//! members in one message per server.
 
 use crate::io::{Access, CellRun};
 
@@ -18,19 +18,19 @@ pub struct Membership {
     /// How many members there are.
     #[prost(uint32, tag = "3")]
     pub members: u32,
-    /// Which of them this is, from 0.
+    /// This member's number, from 0.
     #[prost(uint32, tag = "4")]
     pub member: u32,
-    /// Chosen by chance for each call and kept when it is repeated after a lost connection.
+    /// Random for each call, and the same when the call is repeated after a lost connection.
     #[prost(uint64, tag = "5")]
     pub nonce: u64,
     /// Milliseconds after the first member's arrival that the server waits for the others.
     #[prost(uint32, tag = "6")]
     pub wait: u32,
-    /// Do it without those that do not come or are lost; else it fails for all.
+    /// Go on without members that are missing or lost; else the collective fails for all.
     #[prost(bool, tag = "7")]
     pub go_on: bool,
-    /// Sent once more after a lost connection.
+    /// Repeated after a lost connection.
     #[prost(bool, tag = "8")]
     pub again: bool,
 }
@@ -38,7 +38,7 @@ pub struct Membership {
 /// One member's read.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CollectiveReadRequest {
-    /// In which collective.
+    /// Its collective.
     #[prost(message, required, tag = "1")]
     pub membership: Membership,
     /// What.
@@ -46,7 +46,7 @@ pub struct CollectiveReadRequest {
     pub access: Access,
 }
 
-/// Heads the stream of one member's read, which is that of an ordinary read.
+/// Heads the stream of one member's read, which is like that of an ordinary read.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CollectiveReadReply {
     /// The fork's length in each cell that any member touches and that has bytes.
@@ -55,7 +55,7 @@ pub struct CollectiveReadReply {
     /// Bytes that follow.
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
-    /// Members that did not come.
+    /// Missing members.
     #[prost(uint32, repeated, tag = "3")]
     pub missing: Vec<u32>,
 }
@@ -63,7 +63,7 @@ pub struct CollectiveReadReply {
 /// One member's write; its payload is that of an ordinary write.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CollectiveWriteRequest {
-    /// In which collective.
+    /// Its collective.
     #[prost(message, required, tag = "1")]
     pub membership: Membership,
     /// What.
@@ -75,14 +75,14 @@ pub struct CollectiveWriteRequest {
     /// Payload bytes.
     #[prost(uint64, tag = "4")]
     pub bytes: u64,
-    /// Answer when what all wrote survives power loss.
+    /// Answer when the writes of all members survive power loss.
     #[prost(bool, tag = "5")]
     pub sync: bool,
-    /// The request itself touches bytes twice, and the later stay.
+    /// The request touches bytes more than once: what comes later in the payload wins.
     #[prost(bool, tag = "6")]
     pub ordered: bool,
-    /// Where members touch the same byte, that of the highest member stays; else such a collective
-    /// is refused.
+    /// Where members touch the same byte, the highest member wins; else such a collective is
+    /// refused.
     #[prost(bool, tag = "7")]
     pub member_order: bool,
 }
@@ -93,7 +93,7 @@ pub struct CollectiveWriteReply {
     /// Bytes of this member that were written.
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
-    /// Members that did not come or were lost.
+    /// Members that are missing or were lost.
     #[prost(uint32, repeated, tag = "2")]
     pub missing: Vec<u32>,
 }
@@ -102,7 +102,7 @@ pub struct CollectiveWriteReply {
 /// of each member's pieces in it, member after member.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct JoinedReadRequest {
-    /// What each member reads; of the first, file, fork, grid, slot and checkpoint hold for all.
+    /// What each member reads; file, fork, grid, slot and checkpoint are those of the first.
     #[prost(message, repeated, tag = "1")]
     pub accesses: Vec<Access>,
 }
@@ -118,10 +118,10 @@ pub struct JoinedReadReply {
     pub bytes: u64,
 }
 
-/// The writes of all members from one process; the payload is cut as that of a joined read.
+/// The writes of all members from one process; the payload is divided like that of a joined read.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct JoinedWriteRequest {
-    /// What each member writes; of the first, file, fork, grid and slot hold for all.
+    /// What each member writes; file, fork, grid and slot are those of the first.
     #[prost(message, repeated, tag = "1")]
     pub accesses: Vec<Access>,
     /// The file's chunk size.
@@ -130,11 +130,11 @@ pub struct JoinedWriteRequest {
     /// Payload bytes.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
-    /// Answer when all survives power loss.
+    /// Answer when all bytes survive power loss.
     #[prost(bool, tag = "4")]
     pub sync: bool,
-    /// Members touch the same bytes, and that of the highest member stays: the payload is then one
-    /// member's stream after the other's.
+    /// Members touch the same bytes, and the highest member wins: the payload is then one member's
+    /// stream after the other's.
     #[prost(bool, tag = "5")]
     pub member_order: bool,
 }

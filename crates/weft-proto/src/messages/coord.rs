@@ -1,15 +1,15 @@
-//! Messages to the metadata service by which clients of one volume keep out of each other's way:
-//! locks, offsets for appends, news of changes, and when names are durable.
+//! Messages to the metadata service that coordinate the clients of a volume: locks, offsets for
+//! appends, notifications of changes, and durability of names.
 
 use bytes::Bytes;
 
 use crate::stamp::Position;
 
-/// Make every metadata operation acknowledged so far, to anybody, survive power loss.
+/// Make every metadata operation that was acknowledged so far, to any client, survive power loss.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SyncNamespaceRequest {
-    /// What the client was told when it changed something: with [`Lost`](crate::Code::Lost) the
-    /// service answers that some of it is gone.
+    /// The positions that the client got for its changes: the service answers
+    /// [`Lost`](crate::Code::Lost) if it lacks one of them.
     #[prost(message, repeated, tag = "1")]
     pub changed: Vec<Position>,
 }
@@ -18,7 +18,7 @@ pub struct SyncNamespaceRequest {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct SyncNamespaceReply {}
 
-/// Where to append: the service deals out offsets, so that no two appends overlap.
+/// Reserve a range to append to: the service assigns offsets, so that no two appends overlap.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AppendRequest {
     /// The file, which the client has attached for writing.
@@ -27,32 +27,32 @@ pub struct AppendRequest {
     /// Bytes that will be written.
     #[prost(uint64, tag = "2")]
     pub length: u64,
-    /// One past the last canonical byte that this client knows of.
+    /// One past the last canonical byte that this client knows.
     #[prost(uint64, tag = "3")]
     pub known_end: u64,
 }
 
-/// Write there.
+/// The reserved range.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AppendReply {
-    /// The first byte's place in canonical order.
+    /// Its first byte in canonical order.
     #[prost(uint64, tag = "1")]
     pub offset: u64,
 }
 
-/// Ask what others have changed; answered at once if there is something, else empty after two
+/// Wait for changes by other clients; answered at once if there are any, else empty after two
 /// seconds.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct WatchRequest {
-    /// The life of the service that `cursor` is of; 0: from now on.
+    /// The run of the service that `cursor` belongs to; 0: report changes from now on.
     #[prost(uint64, tag = "1")]
     pub boot: u64,
-    /// What the last answer said.
+    /// The cursor of the last answer.
     #[prost(uint64, tag = "2")]
     pub cursor: u64,
 }
 
-/// A name in a directory that names something else now, or nothing.
+/// A name in a directory whose entry was replaced or removed.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Message)]
 pub struct ChangedEntry {
     /// The directory.
@@ -63,16 +63,16 @@ pub struct ChangedEntry {
     pub name: Bytes,
 }
 
-/// What other clients changed after the cursor, each thing once.
+/// Changes by other clients after the cursor, without duplicates.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct WatchReply {
-    /// This life of the service.
+    /// This run of the service.
     #[prost(uint64, tag = "1")]
     pub boot: u64,
-    /// Where to go on.
+    /// Where the next request continues.
     #[prost(uint64, tag = "2")]
     pub cursor: u64,
-    /// Anything may have changed: the cursor was of another life, too old, or none.
+    /// Anything may have changed: the cursor belongs to another run, is too old, or absent.
     #[prost(bool, tag = "3")]
     pub everything: bool,
     /// Files whose attributes or data changed.
@@ -81,36 +81,36 @@ pub struct WatchReply {
     /// Names whose entry changed.
     #[prost(message, repeated, tag = "5")]
     pub entries: Vec<ChangedEntry>,
-    /// Delegated directories that others wait for: the client is to give them back.
+    /// Delegated directories that other clients wait for: the client must return them.
     #[prost(uint64, repeated, tag = "6")]
     pub recalled: Vec<u64>,
 }
 
-/// The two families of locks, which do not see each other.
+/// The two families of locks, which do not conflict with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum LockFamily {
-    /// Both: only to unlock all that an owner holds of a file.
+    /// Both: only to release all locks of an owner on a file.
     Any = 0,
-    /// `flock`: the whole file; converting lets go first.
+    /// `flock`: the whole file; a conversion releases the old lock first.
     Whole = 1,
     /// `fcntl`: ranges of bytes, which split and merge.
     Range = 2,
 }
 
-/// What is asked of a range.
+/// The requested state of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum LockKind {
     /// No lock.
     Unlock = 0,
-    /// Beside other shared ones.
+    /// Compatible with other shared locks.
     Shared = 1,
-    /// Alone.
+    /// Compatible with no other lock.
     Exclusive = 2,
 }
 
-/// A lock that somebody holds.
+/// A held lock.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct HeldLock {
     /// The file.
@@ -122,10 +122,10 @@ pub struct HeldLock {
     /// Shared or exclusive.
     #[prost(enumeration = "LockKind", tag = "3")]
     pub kind: i32,
-    /// The client's number for who holds it.
+    /// The client's number for the owner.
     #[prost(uint64, tag = "4")]
     pub owner: u64,
-    /// The process that took it, for people to see.
+    /// The process that took it, for display.
     #[prost(uint32, tag = "5")]
     pub pid: u32,
     /// First byte.
@@ -139,7 +139,7 @@ pub struct HeldLock {
 /// Lock, convert or unlock a range of a file that the client has attached.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct LockRequest {
-    /// What is to hold afterwards.
+    /// The lock to hold afterwards.
     #[prost(message, required, tag = "1")]
     pub lock: HeldLock,
     /// Wait until it can be granted. The wait ends with the call.
@@ -147,34 +147,34 @@ pub struct LockRequest {
     pub wait: bool,
 }
 
-/// How a lock request went.
+/// The outcome of a lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum LockOutcome {
     /// Never sent.
     Unspecified = 0,
-    /// It is done.
+    /// The lock is granted or released.
     Granted = 1,
-    /// Somebody else holds a lock in the way, and the request did not want to wait.
+    /// Another owner holds a conflicting lock, and the request does not wait.
     Held = 2,
-    /// Waiting would never end: whoever is in the way waits for this owner.
+    /// Waiting would never end: the holder of the conflicting lock waits for this owner.
     Deadlock = 3,
-    /// The client, or all clients together, hold or wait for as many locks as they may.
+    /// The client, or all clients together, have reached the limit of held or waiting locks.
     TooMany = 4,
 }
 
-/// How it went.
+/// The outcome.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct LockReply {
-    /// How it went.
+    /// The outcome.
     #[prost(enumeration = "LockOutcome", tag = "1")]
     pub outcome: i32,
-    /// What is in the way, if something is.
+    /// The conflicting lock, if there is one.
     #[prost(message, optional, tag = "2")]
     pub blocker: Option<HeldLock>,
 }
 
-/// Ask what would be in the way of a lock.
+/// Ask for a lock that conflicts with this one.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct TestLockRequest {
     /// The lock.
@@ -182,10 +182,10 @@ pub struct TestLockRequest {
     pub lock: HeldLock,
 }
 
-/// What is in the way.
+/// The conflicting lock.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct TestLockReply {
-    /// The first lock in the way; absent: none.
+    /// The first conflicting lock; absent: none.
     #[prost(message, optional, tag = "1")]
     pub blocker: Option<HeldLock>,
 }

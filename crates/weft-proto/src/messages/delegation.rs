@@ -1,13 +1,12 @@
-//! Messages about directories in which one client changes names by itself, ahead of the service
-//! (*delegated*).
+//! Messages about *delegated* directories, in which one client changes names by itself and reports
+//! the changes later.
 
 use bytes::Bytes;
 
 use crate::error::Failure;
 use crate::meta::{Attributes, Credentials, Layout};
 
-/// Let this client change names in a directory ahead of the service, until it is asked to give that
-/// back.
+/// Ask for the delegation of a directory, until the service recalls it.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct DelegateRequest {
     /// The directory.
@@ -18,13 +17,13 @@ pub struct DelegateRequest {
     pub ids: u32,
 }
 
-/// Whether it may, and what new files in it are.
+/// Whether the directory is delegated, and the ids and layouts of new files in it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct DelegateReply {
-    /// It may.
+    /// It is delegated.
     #[prost(bool, tag = "1")]
     pub granted: bool,
-    /// The id of the first new file; the others follow.
+    /// The id of the first new file; the other ids follow it.
     #[prost(uint64, tag = "2")]
     pub first: u64,
     /// The layout of each.
@@ -32,16 +31,16 @@ pub struct DelegateReply {
     pub layouts: Vec<Layout>,
 }
 
-/// A regular file that was made ahead of the service.
+/// A regular file that was created in a delegated directory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NewFile {
-    /// Permission bits that its creator asked for.
+    /// Permission bits that its creator requested.
     #[prost(uint32, tag = "1")]
     pub mode: u32,
-    /// Bits taken away from them.
+    /// Bits that `mode` loses.
     #[prost(uint32, tag = "2")]
     pub umask: u32,
-    /// How it lies on the servers.
+    /// Its layout.
     #[prost(message, required, tag = "3")]
     pub layout: Layout,
     /// The client has it attached for reading.
@@ -50,8 +49,7 @@ pub struct NewFile {
     /// The client has it attached for writing.
     #[prost(bool, tag = "5")]
     pub writing: bool,
-    /// Its whole content, at most [`INLINE_MAX`](crate::limits::INLINE_MAX) bytes, if it was
-    /// written.
+    /// All its bytes, at most [`INLINE_MAX`](crate::limits::INLINE_MAX), if it was written.
     #[prost(bytes = "bytes", optional, tag = "6")]
     pub data: Option<Bytes>,
     /// Time of the last write, in nanoseconds since the epoch.
@@ -59,7 +57,7 @@ pub struct NewFile {
     pub modified: i64,
 }
 
-/// A name that was made or removed ahead of the service.
+/// A name that was created or removed in a delegated directory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NameChange {
     /// On whose behalf.
@@ -71,40 +69,40 @@ pub struct NameChange {
     /// The name in it.
     #[prost(bytes = "bytes", tag = "3")]
     pub name: Bytes,
-    /// What has the name from now on, or had it.
+    /// The file that has the name from now on, or had it.
     #[prost(uint64, tag = "4")]
     pub file: u64,
     /// When, in nanoseconds since the epoch.
     #[prost(int64, tag = "5")]
     pub time: i64,
-    /// The file that was made; absent: the name was removed.
+    /// The file that was created; absent: the name was removed.
     #[prost(message, optional, tag = "6")]
     pub made: Option<NewFile>,
 }
 
-/// What a client has done ahead of the service, in order.
+/// Report changes in delegated directories, in order.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ChangeNamesRequest {
     /// At most [`NAMES_AHEAD_MAX`](crate::limits::NAMES_AHEAD_MAX).
     #[prost(message, repeated, tag = "1")]
     pub changes: Vec<NameChange>,
-    /// Directories in which it does nothing ahead any more.
+    /// Directories that are no longer delegated to the client.
     #[prost(uint64, repeated, tag = "2")]
     pub given_back: Vec<u64>,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct NameChanged {
-    /// Why it was not done.
+    /// Why it was refused.
     #[prost(message, optional, tag = "1")]
     pub refused: Option<Failure>,
-    /// A file that came with its content, as it is now.
+    /// The attributes of a file that came with its content.
     #[prost(message, optional, tag = "2")]
     pub attributes: Option<Attributes>,
 }
 
-/// What became of each change.
+/// The result of each change.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ChangeNamesReply {
     /// In the order of the request.

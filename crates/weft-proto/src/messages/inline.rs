@@ -11,7 +11,7 @@ pub struct StoreInlineRequest {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// Its whole content, at most [`INLINE_MAX`](crate::limits::INLINE_MAX) bytes.
+    /// All its bytes, at most [`INLINE_MAX`](crate::limits::INLINE_MAX) bytes.
     #[prost(bytes = "bytes", tag = "2")]
     pub data: Bytes,
     /// Time of the last write, in nanoseconds since the epoch.
@@ -23,7 +23,7 @@ pub struct StoreInlineRequest {
     /// The writer is not privileged: the file loses its set-id bits.
     #[prost(bool, tag = "5")]
     pub kill_priv: bool,
-    /// Attributes to change in the same step, after the content; its target is not looked at.
+    /// Attributes to change in the same transaction, after the content; its target is ignored.
     #[prost(message, optional, tag = "6")]
     pub set: Option<SetAttributesRequest>,
 }
@@ -36,8 +36,7 @@ pub struct StoreInlineReply {
     pub attributes: Attributes,
 }
 
-/// Write the bytes of an inline file to its cells, where they stay from now on; nothing where they
-/// are there already.
+/// Move the bytes of an inline file to its cells for good; does nothing if they are there already.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct SpillRequest {
     /// The file.

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a peer is, said at connect.
+/// The role of a peer, sent at connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Role {
     /// Never sent.
     Unspecified = 0,
-    /// An application or a door.
+    /// An application, through any interface.
     Client = 1,
     /// An I/O server calling the metadata service.
     IoServer = 2,
@@ -17,25 +17,25 @@ pub enum Role {
     MetaService = 3,
 }
 
-/// How the frames after the handshake are protected; each protects more than the one before.
+/// The protection of the frames after the handshake, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Wire {
-    /// By checksums alone: a peer that changes frames on the way is not noticed. What a peer that
-    /// says nothing speaks.
+    /// Checksums alone: deliberate changes on the way are not noticed. The level of a peer that
+    /// names none.
     Plain = 0,
-    /// Every frame carries tags: what is changed, injected, repeated, left out or reordered on the
-    /// way is noticed.
+    /// Tags on every frame: frames that were changed, injected, repeated, left out or reordered on
+    /// the way are noticed.
     Mac = 1,
     /// As `Mac`, and bodies and payloads are encrypted.
     Encrypted = 2,
 }
 
 impl Wire {
-    /// The most that this build speaks.
+    /// The highest level of this build.
     pub const MOST: Wire = Wire::Encrypted;
 
-    /// As in a configuration.
+    /// The name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Wire::Plain => "plain",
@@ -73,25 +73,25 @@ pub struct Hello {
     /// 32 fresh random bytes.
     #[prost(bytes = "bytes", tag = "3")]
     pub nonce: bytes::Bytes,
-    /// What the client is.
+    /// The client's role.
     #[prost(enumeration = "Role", tag = "4")]
     pub role: i32,
     /// The client's number: random, the same on all its connections and reconnects.
     #[prost(uint64, tag = "5")]
     pub client: u64,
-    /// The volume it means, 16 bytes; empty if it does not know yet.
+    /// The client's volume, 16 bytes; empty if it does not know it yet.
     #[prost(bytes = "bytes", tag = "6")]
     pub volume: bytes::Bytes,
-    /// Payload bytes of one reply that the server may send before the client credits more.
+    /// Payload bytes of one reply that the server may send before the client sends credit.
     #[prost(uint32, tag = "7")]
     pub reply_window: u32,
     /// The server's local socket, if the connection goes there; else empty.
     #[prost(string, tag = "8")]
     pub local: String,
-    /// The least protection of frames that the client takes.
+    /// The lowest protection of frames that the client accepts.
     #[prost(enumeration = "Wire", tag = "9")]
     pub wire_least: i32,
-    /// The most that it speaks.
+    /// The highest protection that it knows.
     #[prost(enumeration = "Wire", tag = "10")]
     pub wire_most: i32,
 }
@@ -99,7 +99,7 @@ pub struct Hello {
 /// Answers a hello.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Challenge {
-    /// The version both will speak.
+    /// The version of the connection.
     #[prost(uint32, tag = "1")]
     pub version: u32,
     /// 32 fresh random bytes.
@@ -112,8 +112,8 @@ pub struct Challenge {
     /// has none.
     #[prost(string, tag = "4")]
     pub local: String,
-    /// The protection of frames that both will speak: the server's setting, or the client's least
-    /// if that is more.
+    /// The protection of the connection's frames: the server's setting, or the client's lowest if
+    /// that is higher.
     #[prost(enumeration = "Wire", tag = "5")]
     pub wire: i32,
 }
@@ -126,7 +126,7 @@ pub struct Proof {
     pub proof: bytes::Bytes,
 }
 
-/// Proves the same of the server and tells the bounds of the connection.
+/// Proves the same of the server and states the bounds of the connection.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Welcome {
     /// Keyed hash over hello and challenge as they were sent; see `docs/protocol.md`.
@@ -135,40 +135,40 @@ pub struct Welcome {
     /// The server's id in the server map; absent for a pure metadata service.
     #[prost(uint32, optional, tag = "2")]
     pub server: Option<u32>,
-    /// What all calls together may have sent beyond [`CALL_WINDOW`](crate::limits::CALL_WINDOW) of
-    /// each and beyond what was credited back.
+    /// Payload bytes that all calls together may have sent and not been credited, beyond
+    /// [`CALL_WINDOW`](crate::limits::CALL_WINDOW) of each.
     #[prost(uint32, tag = "3")]
     pub window: u32,
     /// Calls the client may have in flight.
     #[prost(uint32, tag = "4")]
     pub calls: u32,
-    /// The incarnation of the server's store, or of the namespace where it has none; 0: it does not
-    /// say.
+    /// The incarnation of the server's store, or of the namespace where it has no store; 0:
+    /// unknown.
     #[prost(fixed64, tag = "5")]
     pub incarnation: u64,
 }
 
-/// Are you there.
+/// Asks for a sign of life.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Ping {}
 
-/// I am.
+/// Answers a ping.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Pong {}
 
 /// Allows more payload: from the server for the request of a call, from the client for its reply.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Credit {
-    /// Window given back, in the measure of [`window_cost`](crate::limits::window_cost).
+    /// Window returned, in the measure of [`window_cost`](crate::limits::window_cost).
     #[prost(uint32, tag = "1")]
     pub bytes: u32,
-    /// The call that may go on.
+    /// The call that may send more.
     #[prost(uint64, tag = "2")]
     pub request: u64,
 }
 
-/// Ends interest in a call. It is answered all the same: as it would have been, or with
-/// `Cancelled`.
+/// The client no longer wants the answer of a call. The call is answered nevertheless: as usual, or
+/// with `Cancelled`.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Cancel {
     /// The call's request id.
@@ -180,6 +180,6 @@ pub struct Cancel {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Nothing {}
 
-/// The reply of what is never replied to.
+/// The reply type of frames that are never answered.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Never {}

@@ -1,36 +1,36 @@
-//! Messages about a server's own upkeep: the scrub, which reads everything again to see whether it
-//! still is what was written.
+//! Messages about the maintenance of a server: the scrub, which reads everything again to verify
+//! it, disks, trim and losses.
 
 use prost::Message as _;
 
-/// Start the scrub, or let it go on where it was stopped, or stop it.
+/// Start, resume or stop the scrub.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ScrubRequest {
     /// Whether it is to run.
     #[prost(bool, tag = "1")]
     pub run: bool,
-    /// Bytes a second that it reads at most; 0: as much as leaves the disk to others.
+    /// The maximum of bytes read per second; 0: as much as other requests leave of the disk.
     #[prost(uint64, tag = "2")]
     pub rate: u64,
-    /// Begin a new pass even if one was stopped half-way.
+    /// Begin a new pass even if one was stopped.
     #[prost(bool, tag = "3")]
     pub anew: bool,
 }
 
-/// A pass as a server keeps it beside its store: length of the place 1, place, rate 8, what is told
-/// of it (protobuf).
+/// A pass as a server stores it beside its data: length of the position 1, position, rate 8, status
+/// (protobuf).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScrubPassRecord {
-    /// How far it is, at most 255 bytes.
+    /// Its position, at most 255 bytes.
     pub at: Vec<u8>,
-    /// Bytes a second.
+    /// Bytes per second.
     pub rate: u64,
-    /// What is told of it.
+    /// Its status.
     pub told: ScrubStatusReply,
 }
 
 impl ScrubPassRecord {
-    /// As bytes.
+    /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![self.at.len() as u8];
         out.extend_from_slice(&self.at);
@@ -39,7 +39,7 @@ impl ScrubPassRecord {
         out
     }
 
-    /// From bytes; `None`: they are not what was kept.
+    /// Decodes it; `None`: the bytes are invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first()?;
         let (at, rest) = rest.split_at_checked(usize::from(*length))?;
@@ -52,25 +52,25 @@ impl ScrubPassRecord {
     }
 }
 
-/// Ask how far the scrub is.
+/// Ask for the status of the scrub.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ScrubStatusRequest {}
 
-/// Whether a pass is under way.
+/// The state of the scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum ScrubState {
-    /// There was none since the server was started.
+    /// No pass since the server was started.
     Never = 0,
-    /// It runs.
+    /// A pass is running.
     Running = 1,
-    /// It was stopped and can go on.
+    /// A pass was stopped and can be resumed.
     Stopped = 2,
-    /// The last one came to its end.
+    /// The last pass has ended.
     Done = 3,
 }
 
-/// What is wrong with blocks.
+/// The kinds of faults of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum ScrubFault {
@@ -78,18 +78,17 @@ pub enum ScrubFault {
     Unknown = 0,
     /// They do not match their checksums.
     Checksum = 1,
-    /// The disk does not give them.
+    /// The disk cannot read them.
     Unreadable = 2,
-    /// What says where the chunk lies is damaged.
+    /// The index entry of the chunk's location is damaged.
     Entry = 3,
-    /// A file of the server's index, or of the copy of it, is not what was written; of no file or
-    /// chunk.
+    /// A file of the server's index, or of its copy, is damaged; belongs to no file or chunk.
     Index = 4,
-    /// They are known to be lost: reading them fails until they are written anew.
+    /// They are known to be lost: reading them fails until they are rewritten.
     Lost = 5,
 }
 
-/// Blocks of a chunk that are bad.
+/// Bad blocks of a chunk.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ScrubFinding {
     /// The file.
@@ -116,30 +115,30 @@ pub struct ScrubFinding {
     /// The block of the disk where the first of them lies; the others follow it.
     #[prost(uint64, tag = "8")]
     pub place: u64,
-    /// What is wrong.
+    /// The fault.
     #[prost(enumeration = "ScrubFault", tag = "9")]
     pub fault: i32,
-    /// What the disk or the index says; empty for a wrong checksum.
+    /// The error of the disk or the index; empty for a wrong checksum.
     #[prost(string, tag = "10")]
     pub reason: String,
 }
 
-/// How far the scrub is and what it found.
+/// Progress and findings of the scrub.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ScrubStatusReply {
-    /// Whether a pass is under way.
+    /// The state of the scrub.
     #[prost(enumeration = "ScrubState", tag = "1")]
     pub state: i32,
     /// Bytes verified in this pass.
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
-    /// Bytes there were to verify when it began.
+    /// Bytes to verify when it began.
     #[prost(uint64, tag = "3")]
     pub total: u64,
     /// Chunks verified in this pass.
     #[prost(uint64, tag = "4")]
     pub chunks: u64,
-    /// Bad blocks found in this pass; a chunk whose place is not known counts as one.
+    /// Bad blocks found in this pass; a chunk whose location is unknown counts as one.
     #[prost(uint64, tag = "5")]
     pub bad: u64,
     /// The first findings of this pass.
@@ -148,10 +147,10 @@ pub struct ScrubStatusReply {
     /// Findings that did not fit.
     #[prost(uint64, tag = "7")]
     pub more: u64,
-    /// Why it does not get on; empty: it does.
+    /// Why it makes no progress; empty: it does.
     #[prost(string, tag = "8")]
     pub trouble: String,
-    /// Milliseconds until it reads on: so long it leaves the disk alone.
+    /// Milliseconds until it reads on; it leaves the disk idle until then.
     #[prost(uint64, tag = "9")]
     pub rests: u64,
 }
@@ -160,21 +159,21 @@ pub struct ScrubStatusReply {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct DisksRequest {}
 
-/// Whether a disk is given new data, and if not, why.
+/// Whether a disk accepts new data, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum DiskCondition {
     /// A condition of a newer peer.
     Unknown = 0,
-    /// It is.
+    /// It does.
     InUse = 1,
-    /// It has no room.
+    /// It has no free space.
     Full = 2,
-    /// It failed an operation: it is read, but gets nothing new.
+    /// An operation failed: it is read, but gets no new data.
     Failed = 3,
-    /// It is not there.
+    /// It is missing.
     Missing = 4,
-    /// The configuration says that it gets nothing new.
+    /// The configuration closes it to new data.
     Closed = 5,
 }
 
@@ -187,19 +186,19 @@ pub struct DiskReport {
     /// Its path on the server; empty: the server's own folder.
     #[prost(string, tag = "2")]
     pub path: String,
-    /// Whether it is given new data.
+    /// Whether it accepts new data.
     #[prost(enumeration = "DiskCondition", tag = "3")]
     pub condition: i32,
-    /// What it failed at, or why it is missing.
+    /// The operation that failed, or why it is missing.
     #[prost(string, tag = "4")]
     pub reason: String,
     /// Bytes of its blocks that are in use.
     #[prost(uint64, tag = "5")]
     pub used: u64,
-    /// Bytes it could still hold.
+    /// Bytes available.
     #[prost(uint64, tag = "6")]
     pub available: u64,
-    /// Operations that failed since the server was started.
+    /// Failed operations since the server was started.
     #[prost(uint64, tag = "7")]
     pub errors: u64,
 }
@@ -212,17 +211,17 @@ pub struct DisksReply {
     pub disks: Vec<DiskReport>,
 }
 
-/// Give free space back to the host now.
+/// Return free space to the host now.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct TrimRequest {}
 
-/// What went back.
+/// The result of a trim.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct TrimReply {
-    /// Bytes of free blocks that went back by this call.
+    /// Bytes of free blocks that this call returned.
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
-    /// Bytes of the server's files and devices that its hosts hold for blocks.
+    /// Bytes that the host holds for the server's files and devices.
     #[prost(uint64, tag = "2")]
     pub held: u64,
     /// Bytes of blocks in use.
@@ -230,40 +229,40 @@ pub struct TrimReply {
     pub used: u64,
 }
 
-/// Ask what is lost of what a server stored.
+/// Ask for the losses of a server.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct LossesRequest {}
 
-/// What is lost: reading it fails until it is written anew, removed or accepted.
+/// Lost data: reading it fails until it is rewritten, removed or accepted.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct LossesReply {
-    /// Files of which something is lost.
+    /// Files with losses.
     #[prost(uint64, tag = "1")]
     pub files: u64,
-    /// Ranges of bytes.
+    /// Lost ranges of bytes.
     #[prost(uint64, tag = "2")]
     pub ranges: u64,
-    /// Bytes.
+    /// Lost bytes.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
-    /// There is more than was counted.
+    /// There are more losses than were counted.
     #[prost(bool, tag = "4")]
     pub more: bool,
 }
 
-/// Make zeros of what is lost of a file on a server, and show what is not proven: the user's word
-/// that this is worth more than nothing.
+/// Replace the lost bytes of a file on a server with zeros, and make unproven bytes readable: the
+/// user's decision that this is better than errors.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AcceptLossesRequest {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// Instead: show what is not proven of all files; what is lost of them stays so.
+    /// Instead: make the unproven bytes of all files readable; lost bytes stay lost.
     #[prost(bool, tag = "2")]
     pub all_unproven: bool,
 }
 
-/// What was made zeros or is shown; on stable storage.
+/// What was zeroed or made readable; on stable storage.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AcceptLossesReply {
     /// Ranges of bytes, in cells and checkpoints.

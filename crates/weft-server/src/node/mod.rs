@@ -10,8 +10,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weft_net::{
-    Bounds, BufferPool, Counters, Env, Identity, Landed, Landing, Link, Listener, Peer, Served,
-    Service, serve,
+    Bounds, BufferPool, Counters, Env, Identity, Link, Listener, Peer, ReceiveBuffer,
+    ReceiveBuffers, Served, Service, serve,
 };
 use weft_proto::Kind;
 use weft_proto::session::Role;
@@ -61,7 +61,7 @@ impl Service for Roles {
         matches!(kind, Kind::Write | Kind::Sync)
     }
 
-    fn landing(&self) -> Option<Arc<dyn Landing>> {
+    fn receive_buffers(&self) -> Option<Arc<dyn ReceiveBuffers>> {
         let io = self.io.as_ref()?;
         Some(Arc::new(InStore(io.store().memory().clone())))
     }
@@ -96,16 +96,16 @@ impl Service for Roles {
 /// Receives payloads in the store's page memory, so that large aligned ones need no copy.
 struct InStore(Pool);
 
-impl Landing for InStore {
-    fn land(&self, len: usize) -> Option<Box<dyn Landed>> {
-        let landing = self.0.receive_buffer(len)?;
-        Some(Box::new(InPages(landing)))
+impl ReceiveBuffers for InStore {
+    fn buffer(&self, len: usize) -> Option<Box<dyn ReceiveBuffer>> {
+        let buffer = self.0.receive_buffer(len)?;
+        Some(Box::new(InPages(buffer)))
     }
 }
 
 struct InPages(weft_store::ReceiveBuffer);
 
-impl Landed for InPages {
+impl ReceiveBuffer for InPages {
     fn bytes_mut(&mut self) -> &mut [u8] {
         self.0.bytes_mut()
     }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use weft_net::Quiet;
+use weft_net::LogLimit;
 
 use super::abandon::{self, abandoned};
 use super::attribute_requests::AttributeRequests;
@@ -49,8 +49,8 @@ struct Session {
     runtime: Handle,
     requests: InterruptibleRequests,
     attribute_requests: Arc<AttributeRequests>,
-    failures: Quiet,
-    losses: Quiet,
+    failures: LogLimit,
+    losses: LogLimit,
 }
 
 impl Mount {
@@ -69,8 +69,8 @@ impl Mount {
             runtime: runtime.clone(),
             requests: InterruptibleRequests::default(),
             attribute_requests,
-            failures: Quiet::default(),
-            losses: Quiet::default(),
+            failures: LogLimit::default(),
+            losses: LogLimit::default(),
         });
         let mut threads = Vec::new();
         for number in 0..self.threads.max(1) {

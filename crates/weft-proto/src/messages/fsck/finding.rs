@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::io::ForkPlace;
 
-/// What is wrong, and between what.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Fault {
@@ -12,78 +12,78 @@ pub enum Fault {
     Unknown = 0,
     /// A record of the namespace cannot be read; `text` says which.
     Record = 1,
-    /// Something is there of an inode that is not: an entry, attributes, inline bytes, checkpoints,
-    /// entries below it.
+    /// There are remains of an inode that does not exist: an entry, attributes, inline bytes,
+    /// checkpoints, or entries below it.
     NoInode = 2,
-    /// An entry says another kind than its inode.
+    /// An entry has another kind than its inode.
     EntryKind = 3,
-    /// A directory has more than one name; `parent` and `name` are one of those too many.
+    /// A directory has more than one name; `parent` and `name` are an excess one.
     SecondName = 4,
-    /// An entry lies in what is no directory.
+    /// An entry lies in an inode that is not a directory.
     NoDirectory = 5,
     /// No entry names the inode.
     NoName = 6,
-    /// The inode counts another number of names, or of directories inside.
+    /// The inode's count of names, or of subdirectories, is wrong.
     Links = 7,
-    /// The directory counts another number of entries.
+    /// The directory's count of entries is wrong.
     Entries = 8,
     /// The directory has another parent than its entry.
     Parent = 9,
     /// The directory does not lead to the root.
     Circle = 10,
-    /// An orphan's record of what is no orphan.
+    /// An orphan record of an inode that is not an orphan.
     Orphan = 11,
-    /// The inode counts other bytes of extended attributes.
+    /// The inode's count of bytes of extended attributes is wrong.
     XattrBytes = 12,
-    /// There are inline bytes of a file that has cells.
+    /// A file that has cells also has inline bytes.
     InlineBytes = 13,
-    /// The inline bytes are another number than the inode says.
+    /// The number of inline bytes differs from the inode's size.
     InlineSize = 14,
-    /// A delete is owed for a file that is there; `expected` is its number.
+    /// A delete is pending for a file that exists; `expected` is the intent's number.
     DeleteOwed = 15,
-    /// A truncate is waited for that nobody owes.
+    /// The file waits for a truncate for which no intent exists.
     TruncateLost = 16,
     /// A counter of the namespace is wrong; `name` says which.
     Counter = 17,
-    /// A regular file has no layout that makes sense.
+    /// A regular file has no valid layout.
     NoLayout = 18,
-    /// What a user, group or tree is said to use is another number than its files amount to: `text`
-    /// says of whom, `name` whether of bytes or files.
+    /// The recorded usage of a user, group or tree differs from the sum of its files: `text` names
+    /// the owner, `name` says bytes or files.
     Usage = 19,
-    /// A server refuses what is owed for a file for a reason that does not go away by itself;
-    /// `expected` is the intent's number.
+    /// A server refuses a pending operation of a file for a permanent reason; `expected` is the
+    /// intent's number.
     Refused = 20,
 
-    /// Cells of a file that is not there.
+    /// Cells of a file that does not exist.
     LostCells = 32,
-    /// A cell that the file's layout does not have, or has on another server.
+    /// A cell that is not in the file's layout, or belongs on another server.
     Misplaced = 33,
-    /// A cell holds bytes of a file whose bytes lie with its metadata.
+    /// A cell of an inline file holds bytes.
     InlineCells = 34,
     /// A cell has another chunk size than its file.
     ChunkSize = 35,
     /// The file is shorter than its size: bytes are lost.
     Short = 36,
-    /// The file is longer than its size says.
+    /// The file is longer than its size.
     Long = 37,
     /// A server lacks a checkpoint that is listed; `expected` is its number.
     CheckpointMissing = 38,
     /// A server has a checkpoint that is not listed; `expected` is its number.
     CheckpointUnknown = 39,
-    /// The server was formatted anew after the file was made, and what it held of the file is gone;
-    /// `expected` is how many bytes that is by the file's size.
+    /// The server was reformatted after the file was created, and its share of the file is lost;
+    /// `expected` is the number of lost bytes, computed from the file's size.
     Emptied = 40,
-    /// The file was removed: its servers have deleted it and hold nothing of it, but it is there.
+    /// The file exists in the namespace, but its servers have deleted it and hold nothing of it.
     Removed = 41,
-    /// As above, but servers still hold something of it; `text` says which.
+    /// As above, but some servers still hold bytes of it; `text` names them.
     PartRemoved = 42,
-    /// Servers have deleted what had the id of a file whose bytes lie with its metadata: it cannot
-    /// get cells.
+    /// Servers have deleted a file with the id of an inline file, which can therefore not get
+    /// cells.
     IdRemoved = 43,
-    /// The lengths of a file's forks other than `data` are not what is charged for them.
+    /// The lengths of a file's forks other than `data` differ from what is charged for them.
     ForkBytes = 44,
 
-    /// A chunk's entry cannot be read: where the chunk lies is not known.
+    /// A chunk's entry cannot be read, so the chunk's location is unknown.
     Entry = 64,
     /// A block lies beyond the disk's end.
     Beyond = 65,
@@ -93,26 +93,26 @@ pub enum Fault {
     Twice = 67,
     /// A block is inherited from a fork that does not have it.
     Inherited = 68,
-    /// A fork derives from one that is not there, or counts other forks that derive from it.
+    /// A fork derives from a missing fork, or miscounts the forks that derive from it.
     Tree = 69,
     /// A block does not match its checksum.
     Checksum = 70,
-    /// The disk does not give a block.
+    /// The disk cannot read a block.
     Unreadable = 71,
     /// A record of a file, a checkpoint or a fork in a store's index cannot be read.
     IndexRecord = 72,
-    /// Bytes are lost, and are not taken for anything else: `expected` is where they begin in the
-    /// fork, `found` how many they are.
+    /// Bytes are lost, and reading them fails: `expected` is their offset in the fork, `found`
+    /// their number.
     Lost = 73,
-    /// Bytes are not proven to be as they were acknowledged, and are not shown: `expected` and
-    /// `found` as of `Lost`. Without a file: forks that a server does not have may have been there.
+    /// Bytes may differ from what was acknowledged, and reading them fails: `expected` and `found`
+    /// as for `Lost`. Without a file: forks that a server lacks may have existed.
     Unproven = 74,
 }
 
-/// Something that is wrong.
+/// One fault.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Finding {
-    /// What.
+    /// The kind of fault.
     #[prost(enumeration = "Fault", tag = "1")]
     pub fault: i32,
     /// The inode or the file; 0: none.
@@ -124,16 +124,16 @@ pub struct Finding {
     /// The entry's name.
     #[prost(bytes = "bytes", tag = "4")]
     pub name: Bytes,
-    /// What should be there.
+    /// The expected value.
     #[prost(uint64, tag = "5")]
     pub expected: u64,
-    /// What is there.
+    /// The value found.
     #[prost(uint64, tag = "6")]
     pub found: u64,
-    /// In words, as far as the numbers do not say it.
+    /// Details in words.
     #[prost(string, tag = "7")]
     pub text: String,
-    /// The server, of a finding about cells.
+    /// The server, for a finding about cells.
     #[prost(uint32, optional, tag = "8")]
     pub server: Option<u32>,
     /// Cell and fork.
@@ -154,10 +154,10 @@ pub struct Finding {
     /// The block of the disk where the first of them lies.
     #[prost(uint64, tag = "14")]
     pub block: u64,
-    /// It was repaired on the way.
+    /// It was repaired during the check.
     #[prost(bool, tag = "15")]
     pub repaired: bool,
-    /// How it was repaired on the way, in words.
+    /// How it was repaired during the check, in words.
     #[prost(string, tag = "16")]
     pub done: String,
 }

@@ -1,42 +1,41 @@
-//! Messages to the metadata service: what the namespace lists, the check of the namespace in itself,
-//! and repairs.
+//! Messages to the metadata service: listings, the check of the namespace, and repairs.
 
 use bytes::Bytes;
 
 use super::finding::Finding;
 use crate::meta::Layout;
 
-/// Check the namespace in itself. It goes on in the service; ask until it is done.
+/// Check the namespace for consistency. The check runs in the service; ask until it is done.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CheckNamespaceRequest {
-    /// The pass, a number that its client chose. A number that the service does not know begins a
-    /// pass and ends the one that is under way.
+    /// The pass, a number chosen by the client. A number that the service does not know begins a
+    /// new pass and ends the current one.
     #[prost(uint64, tag = "1")]
     pub pass: u64,
-    /// How many findings of this pass the client was told.
+    /// How many findings of this pass the client has received.
     #[prost(uint64, tag = "2")]
     pub seen: u64,
 }
 
-/// How far the check of the namespace is.
+/// The progress of the check.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CheckNamespaceReply {
-    /// It is at its end, and with this answer all findings were told.
+    /// The check has ended, and this answer has the last findings.
     #[prost(bool, tag = "1")]
     pub done: bool,
-    /// Records looked at.
+    /// Records checked.
     #[prost(uint64, tag = "2")]
     pub records: u64,
-    /// Inodes looked at.
+    /// Inodes checked.
     #[prost(uint64, tag = "3")]
     pub files: u64,
-    /// Inodes there were when it began.
+    /// Number of inodes when it began.
     #[prost(uint64, tag = "4")]
     pub total: u64,
-    /// The findings behind those that were told.
+    /// The findings after those that the client has received.
     #[prost(message, repeated, tag = "5")]
     pub findings: Vec<Finding>,
-    /// Findings that were not kept.
+    /// Number of findings that were dropped.
     #[prost(uint64, tag = "6")]
     pub more: u64,
     /// Why it ended early; empty: it did not.
@@ -44,28 +43,28 @@ pub struct CheckNamespaceReply {
     pub failed: String,
 }
 
-/// A checkpoint of a file, whether it can be read yet or not.
+/// A checkpoint of a file, readable or not.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListedCheckpoint {
     /// Its number on the servers.
     #[prost(uint64, tag = "1")]
     pub number: u64,
-    /// All servers have it, and it is not going.
+    /// All servers have it, and it is not being removed.
     #[prost(bool, tag = "2")]
     pub there: bool,
 }
 
-/// What the namespace says of a regular file.
+/// The namespace's record of a regular file.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 #[allow(clippy::struct_excessive_bools)] // each answers a question of its own
 pub struct FileState {
     /// Its id.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// There is a regular file of this id.
+    /// A regular file with this id exists.
     #[prost(bool, tag = "2")]
     pub there: bool,
-    /// Its layout; absent where it makes no sense.
+    /// Its layout; absent if it is invalid.
     #[prost(message, optional, tag = "3")]
     pub layout: Option<Layout>,
     /// Its bytes lie with its metadata.
@@ -74,7 +73,7 @@ pub struct FileState {
     /// Its size as last reported.
     #[prost(uint64, tag = "5")]
     pub size: u64,
-    /// The size is what the servers have.
+    /// The size is that of the servers.
     #[prost(bool, tag = "6")]
     pub size_exact: bool,
     /// The last write that was reported.
@@ -83,38 +82,37 @@ pub struct FileState {
     /// The last change of its attributes.
     #[prost(int64, tag = "8")]
     pub changed: i64,
-    /// Something is owed to its servers, or will be as it has no name any more.
+    /// Operations on its servers are pending, or will be because it has no name left.
     #[prost(bool, tag = "9")]
     pub owed: bool,
-    /// Somebody may write to it.
+    /// A client may write to it.
     #[prost(bool, tag = "10")]
     pub open: bool,
     /// Its checkpoints.
     #[prost(message, repeated, tag = "11")]
     pub checkpoints: Vec<ListedCheckpoint>,
-    /// There is something of this id that is no regular file.
+    /// An inode with this id exists that is not a regular file.
     #[prost(bool, tag = "12")]
     pub other: bool,
-    /// Checkpoints of trees need its cells; they are among `checkpoints`. Where the file was
-    /// deleted, `layout` is theirs.
+    /// Checkpoints of trees need its cells; they are among `checkpoints`. If the file was deleted,
+    /// `layout` is theirs.
     #[prost(bool, tag = "13")]
     pub held: bool,
-    /// Its bytes are on their way to its cells.
+    /// Its bytes are being moved to its cells.
     #[prost(bool, tag = "14")]
     pub spilling: bool,
-    /// How long its forks other than `data` are together, as they are charged.
+    /// Bytes charged for its forks other than `data`.
     #[prost(uint64, tag = "15")]
     pub fork_bytes: u64,
 }
 
-/// One page of the regular files, in the order of their ids; with `files`, what is known of just
-/// these.
+/// One page of the regular files, by ascending id; with `files`, the records of just these.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListFilesRequest {
     /// Ids above this one.
     #[prost(uint64, tag = "1")]
     pub after: u64,
-    /// These instead: answered in this order, also where there is nothing.
+    /// Only these, answered in this order, whether they exist or not.
     #[prost(uint64, repeated, tag = "2")]
     pub files: Vec<u64>,
 }
@@ -122,7 +120,7 @@ pub struct ListFilesRequest {
 /// A page of files.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListFilesReply {
-    /// In order. Files that are not there are among them where a delete is owed.
+    /// In order. Includes files that do not exist but whose delete is pending.
     #[prost(message, repeated, tag = "1")]
     pub files: Vec<FileState>,
     /// There are more.
@@ -131,35 +129,35 @@ pub struct ListFilesReply {
     /// The id that the next file gets.
     #[prost(uint64, tag = "3")]
     pub next_id: u64,
-    /// The page covers the ids up to this one, whether they are there or not.
+    /// The page covers all ids up to this one.
     #[prost(uint64, tag = "4")]
     pub through: u64,
 }
 
-/// Repair something, if it still is so.
+/// Repair a fault, if it still exists.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RepairNamespaceRequest {
-    /// What is wrong.
+    /// The fault.
     #[prost(message, required, tag = "1")]
     pub finding: Finding,
-    /// The file as it was when its servers were asked, of a finding that takes it away or gives it
-    /// another id: if it is another now, nothing is done.
+    /// For a repair that removes the file or gives it another id: the file's record when its
+    /// servers were asked. If it differs now, nothing is done.
     #[prost(message, optional, tag = "2")]
     pub seen: Option<FileState>,
 }
 
-/// What became of it.
+/// The result of a repair.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RepairNamespaceReply {
-    /// It is not so (any more).
+    /// The fault does not exist (any more).
     #[prost(bool, tag = "1")]
     pub gone: bool,
-    /// What was done; empty: nothing can be.
+    /// What was done; empty: it cannot be repaired.
     #[prost(string, tag = "2")]
     pub done: String,
 }
 
-/// Make an inode for cells that have none, under their own id.
+/// Create an inode for cells that have none, with the id of the cells.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct AdoptFileRequest {
     /// The file's id.
@@ -174,19 +172,19 @@ pub struct AdoptFileRequest {
     /// The last write to one of them.
     #[prost(int64, tag = "4")]
     pub modified: i64,
-    /// What is known of it, for the attribute `user.weft.lost`.
+    /// The value of its attribute `user.weft.lost`.
     #[prost(string, tag = "5")]
     pub known: String,
-    /// The inode is there, and has this layout, which its cells do not bear out: it gets the other,
+    /// The inode exists with this layout, which contradicts its cells: the layout is replaced,
     /// unless it has changed since.
     #[prost(message, optional, tag = "6")]
     pub instead_of: Option<Layout>,
 }
 
-/// Names of inodes: one scan of all entries, whatever their number.
+/// Ask for names of inodes: one scan of all entries for any number of inodes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NamesOfRequest {
-    /// Of these.
+    /// The inodes.
     #[prost(uint64, repeated, tag = "1")]
     pub files: Vec<u64>,
 }
@@ -197,7 +195,7 @@ pub struct NameOf {
     /// The inode.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// A path from the root, or from a directory that does not lead there.
+    /// A path from the root, or from a directory that is not connected to it.
     #[prost(bytes = "bytes", tag = "2")]
     pub path: Bytes,
 }
@@ -205,7 +203,7 @@ pub struct NameOf {
 /// The names that were found, at most [`crate::limits::NAMES_OF_MAX`].
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NamesOfReply {
-    /// In any order.
+    /// Unordered.
     #[prost(message, repeated, tag = "1")]
     pub names: Vec<NameOf>,
 }

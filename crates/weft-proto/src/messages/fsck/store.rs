@@ -21,7 +21,7 @@ pub struct CellState {
     /// Its last write, nanoseconds since the epoch.
     #[prost(int64, tag = "5")]
     pub modified: i64,
-    /// Bytes of chunk; 0: not fixed yet.
+    /// Bytes of a chunk; 0: not set yet.
     #[prost(uint32, tag = "6")]
     pub chunk: u32,
 }
@@ -29,10 +29,10 @@ pub struct CellState {
 /// One page of the forks of cells that a server has, in the order of file, cell and name.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListCellsRequest {
-    /// Those of this file that come after `after`, and those of all later files.
+    /// Forks of this file after `after`, and those of all later files.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// Absent: from the file's first on.
+    /// Absent: from the file's first.
     #[prost(message, optional, tag = "2")]
     pub after: Option<ForkPlace>,
     /// Only those of `file`.
@@ -46,15 +46,14 @@ pub struct ListCellsReply {
     /// In order.
     #[prost(message, repeated, tag = "1")]
     pub cells: Vec<CellState>,
-    /// There are more behind the last one.
+    /// There are more after the last one.
     #[prost(bool, tag = "2")]
     pub more: bool,
-    /// Cells of files before this one that the server does not have may have been there: reading
-    /// them is an error. Of all files, or of the one that was asked for; 0: none.
+    /// Cells that the server lacks of files with smaller ids may have existed: reading them fails.
+    /// About all files, or about the requested one; 0: none.
     #[prost(uint64, tag = "3")]
     pub doubted_below: u64,
-    /// Of the one file that was asked for: it is in doubt whether its cells are longer, or others
-    /// are there.
+    /// For the one requested file: its cells may be longer, or others may exist.
     #[prost(bool, tag = "4")]
     pub doubted_ends: bool,
 }
@@ -76,10 +75,10 @@ pub struct KeptState {
 /// One page of the checkpoints that a server has, in the order of file and number.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ListKeptRequest {
-    /// Those of this file above `number`, and those of all later files.
+    /// Checkpoints of this file after `number`, and those of all later files.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// 0: from the file's first on.
+    /// 0: from the file's first.
     #[prost(uint64, tag = "2")]
     pub number: u64,
     /// Only those of `file`.
@@ -93,15 +92,15 @@ pub struct ListKeptReply {
     /// In order.
     #[prost(message, repeated, tag = "1")]
     pub kept: Vec<KeptState>,
-    /// There are more behind the last one.
+    /// There are more after the last one.
     #[prost(bool, tag = "2")]
     pub more: bool,
 }
 
-/// Which of some files a server has deleted.
+/// Ask which of some files a server has deleted.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct WhichDeletedRequest {
-    /// Of these.
+    /// The files.
     #[prost(uint64, repeated, tag = "1")]
     pub files: Vec<u64>,
 }
@@ -109,37 +108,37 @@ pub struct WhichDeletedRequest {
 /// The files that were deleted.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct WhichDeletedReply {
-    /// In the order in which they were asked for.
+    /// In the order of the request.
     #[prost(uint64, repeated, tag = "1")]
     pub files: Vec<u64>,
 }
 
-/// Check a part of a server's own store.
+/// Check a section of a server's store.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CheckStoreRequest {
-    /// The pass, a number that its client chose. A number that the server does not know begins a
-    /// pass and ends the one that is under way.
+    /// The pass, a number chosen by the client. A number that the server does not know begins a new
+    /// pass and ends the current one.
     #[prost(uint64, tag = "1")]
     pub pass: u64,
-    /// How many parts of this pass the client was told; another number than the server's:
-    /// [`crate::Code::Stale`].
+    /// How many sections of this pass the client has received; a number other than the server's is
+    /// answered with [`crate::Code::Stale`].
     #[prost(uint64, tag = "2")]
     pub part: u64,
     /// Read every block and compare it with its checksum.
     #[prost(bool, tag = "3")]
     pub data: bool,
-    /// Repair what can be.
+    /// Repair what can be repaired.
     #[prost(bool, tag = "4")]
     pub repair: bool,
 }
 
-/// What a part of a check looked at.
+/// The result of one section.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CheckStoreReply {
-    /// The pass is at its end.
+    /// The pass has ended.
     #[prost(bool, tag = "1")]
     pub done: bool,
-    /// Chunks looked at in this part.
+    /// Chunks checked in this section.
     #[prost(uint64, tag = "2")]
     pub chunks: u64,
     /// Bytes of their blocks.
@@ -148,10 +147,10 @@ pub struct CheckStoreReply {
     /// Bytes that the store held when the pass began.
     #[prost(uint64, tag = "4")]
     pub total: u64,
-    /// What is wrong.
+    /// The faults found.
     #[prost(message, repeated, tag = "5")]
     pub findings: Vec<Finding>,
-    /// Findings of this part that did not fit.
+    /// Findings of this section that did not fit.
     #[prost(uint64, tag = "6")]
     pub more: u64,
 }

@@ -1,6 +1,6 @@
 //! Which bytes of which file a request touches: grid, view and pattern.
 
-/// What the mapping needs of a layout.
+/// The parameters of a layout that the mapping needs.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Grid {
     /// Cells of the file.
@@ -29,7 +29,7 @@ pub struct Subfile {
     /// Subfiles interleaved across the cells.
     #[prost(uint64, tag = "4")]
     pub hn: u64,
-    /// Which of the `hn · vn` subfiles.
+    /// The number of the subfile, of `hn · vn`.
     #[prost(uint64, tag = "5")]
     pub index: u64,
     /// 0 default, 1 row, 2 column.
@@ -54,7 +54,7 @@ pub struct Partition {
 /// A linear byte space on the grid.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct View {
-    /// Which kind of view.
+    /// The kind of view.
     #[prost(oneof = "ViewKind", tags = "1, 2, 3")]
     pub kind: Option<ViewKind>,
 }
@@ -84,42 +84,42 @@ pub struct Contiguous {
     pub length: u64,
 }
 
-/// Equal runs at equal distances, column by column: `gaps[i]` tells where the `i`-th begin.
+/// Equal runs at equal distances, column by column; `gaps[i]` is where the `i`-th group begins.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Runs {
-    /// Distance of the first of the runs from the end of the last of those before (the first: from
-    /// its part's place).
+    /// Distance of the group's first run from the end of the group before (for the first group:
+    /// from the start of its part).
     #[prost(sint64, repeated, tag = "1")]
     pub gaps: Vec<i64>,
-    /// Bytes of each of the runs; a single entry holds for all.
+    /// Bytes of each run; a single entry holds for all groups.
     #[prost(uint64, repeated, tag = "2")]
     pub lengths: Vec<u64>,
-    /// How many there are; none: one of each.
+    /// Runs of each group; empty: one run each.
     #[prost(uint64, repeated, tag = "3")]
     pub times: Vec<u64>,
-    /// From one to the next; none: does not matter, as there is one of each.
+    /// Distance from one run to the next; empty where each group is one run.
     #[prost(sint64, repeated, tag = "4")]
     pub strides: Vec<i64>,
 }
 
-/// The next part again and again.
+/// The next part, repeated.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct PartRepeat {
-    /// From one to the next.
+    /// Distance from one repetition to the next.
     #[prost(sint64, tag = "1")]
     pub stride: i64,
-    /// How often.
+    /// The number of repetitions.
     #[prost(uint64, tag = "2")]
     pub times: u64,
 }
 
-/// A part of a request's tree, before those that it is made of.
+/// A part of a request's tree; the parts that it consists of follow it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Part {
-    /// Where it starts, from where the part above it starts.
+    /// Its start, relative to the start of its parent.
     #[prost(sint64, tag = "1")]
     pub at: i64,
-    /// What it is.
+    /// The kind of part.
     #[prost(oneof = "PartKind", tags = "2, 3, 4, 5")]
     pub kind: Option<PartKind>,
 }
@@ -130,10 +130,10 @@ pub enum PartKind {
     /// So many bytes.
     #[prost(uint64, tag = "2")]
     Bytes(u64),
-    /// The next part again and again.
+    /// The next part, repeated.
     #[prost(message, tag = "3")]
     Repeat(PartRepeat),
-    /// The next so many parts one after another.
+    /// The next parts, so many of them, one after another.
     #[prost(uint32, tag = "4")]
     Sequence(u32),
     /// Runs of bytes.
@@ -144,18 +144,18 @@ pub enum PartKind {
 /// Any pattern, its bytes packed in the order of its parts.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Shaped {
-    /// The view byte that the first part's place counts from.
+    /// The view byte that the start of the first part is relative to.
     #[prost(uint64, tag = "1")]
     pub offset: u64,
-    /// The tree, each part before those that it is made of; none: touches nothing.
+    /// The tree, each part before its children; empty: the request touches nothing.
     #[prost(message, repeated, tag = "2")]
     pub parts: Vec<Part>,
 }
 
-/// Which bytes of a view.
+/// A set of bytes of a view.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Pattern {
-    /// Which kind of request.
+    /// The kind of request.
     #[prost(oneof = "PatternKind", tags = "1, 2")]
     pub kind: Option<PatternKind>,
 }
@@ -166,12 +166,12 @@ pub enum PatternKind {
     /// A contiguous range.
     #[prost(message, tag = "1")]
     Contiguous(Contiguous),
-    /// Strided, nested, batched, list.
+    /// A strided, nested, batched or list request.
     #[prost(message, tag = "2")]
     Shaped(Shaped),
 }
 
-/// Which bytes of which file one call touches on the server that receives it.
+/// The bytes of a file that one call touches on the receiving server.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Access {
     /// The file.
@@ -192,10 +192,10 @@ pub struct Access {
     /// The fork.
     #[prost(string, tag = "6")]
     pub fork: String,
-    /// The server map's epoch the client knows.
+    /// The epoch of the client's server map.
     #[prost(uint64, tag = "7")]
     pub epoch: u64,
-    /// The checkpoint that is meant, by its number; 0: the file as it is.
+    /// The number of a checkpoint of the file; 0: the current file.
     #[prost(uint64, tag = "8")]
     pub checkpoint: u64,
 }

@@ -8,10 +8,10 @@ pub struct CellRun {
     /// First cell.
     #[prost(uint32, tag = "1")]
     pub first: u32,
-    /// From one cell to the next.
+    /// Distance from one cell to the next.
     #[prost(uint32, tag = "2")]
     pub step: u32,
-    /// How many cells.
+    /// The number of cells.
     #[prost(uint32, tag = "3")]
     pub count: u32,
     /// The length of each.
@@ -31,7 +31,7 @@ pub struct CellStatusRequest {
     /// Only this fork of every cell; empty: all forks.
     #[prost(string, tag = "3")]
     pub fork: String,
-    /// The number of a checkpoint of the file; 0: the file as it is.
+    /// The number of a checkpoint of the file; 0: the current file.
     #[prost(uint64, tag = "4")]
     pub checkpoint: u64,
 }
@@ -62,7 +62,7 @@ pub struct ForkState {
     /// Last write, nanoseconds since the epoch.
     #[prost(int64, tag = "4")]
     pub modified: i64,
-    /// Bytes of disk it takes.
+    /// Bytes that it occupies on disk.
     #[prost(uint64, tag = "5")]
     pub stored: u64,
 }
@@ -76,7 +76,7 @@ pub struct CellStatusReply {
     /// There are more: ask again after the last one.
     #[prost(bool, tag = "2")]
     pub more: bool,
-    /// It is in doubt whether forks of the file are longer than that, or others are there.
+    /// Forks may be longer, or others may exist (the file is in doubt).
     #[prost(bool, tag = "3")]
     pub doubted: bool,
 }
@@ -96,7 +96,7 @@ pub struct TruncateCellsRequest {
     /// The file's new size in canonical order.
     #[prost(uint64, tag = "4")]
     pub size: u64,
-    /// Number of this operation on the file, ascending: what was done already is not done again.
+    /// Number of this operation on the file, ascending: an operation is not repeated.
     #[prost(uint64, tag = "5")]
     pub op: u64,
 }
@@ -129,11 +129,12 @@ pub struct CreateForkRequest {
     /// The file's chunk size.
     #[prost(uint32, tag = "3")]
     pub chunk: u32,
-    /// Also of a file of which the server lost what it had: from then on that counts as empty.
+    /// Create it even if the server has lost what it had of the file: the fork then counts as
+    /// empty.
     #[prost(bool, tag = "4")]
     pub accept_loss: bool,
-    /// With `accept_loss`: not the file, but its checkpoint of this number counts as empty, where
-    /// the server has none.
+    /// With `accept_loss`: instead of the file, its checkpoint of this number counts as empty where
+    /// the server lacks it.
     #[prost(uint64, optional, tag = "5")]
     pub checkpoint: Option<u64>,
 }
@@ -151,18 +152,18 @@ pub struct RemoveForkRequest {
     /// Cell and name.
     #[prost(message, required, tag = "2")]
     pub place: ForkPlace,
-    /// Only if it is as it was seen.
+    /// Only if it is unchanged since then.
     #[prost(message, optional, tag = "3")]
     pub seen: Option<ForkSeen>,
 }
 
-/// A fork at some moment.
+/// The state of a fork at some moment.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ForkSeen {
     /// Bytes.
     #[prost(uint64, tag = "1")]
     pub length: u64,
-    /// The last write or cut, in nanoseconds since 1970.
+    /// The last write or truncate, in nanoseconds since the epoch.
     #[prost(int64, tag = "2")]
     pub modified: i64,
 }
@@ -170,7 +171,7 @@ pub struct ForkSeen {
 /// Done.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct RemoveForkReply {
-    /// It is not as it was seen, and stays.
+    /// It has changed, and stays.
     #[prost(bool, tag = "1")]
     pub changed: bool,
 }

@@ -7,7 +7,7 @@ use crate::stamp::Position;
 /// Read; the reply's payload is the valid bytes of the pieces, packed in view order.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReadRequest {
-    /// What.
+    /// The bytes.
     #[prost(message, required, tag = "1")]
     pub access: Access,
 }
@@ -15,15 +15,14 @@ pub struct ReadRequest {
 /// Heads the stream of a read.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReadReply {
-    /// The fork's length in each touched cell that has bytes: pieces are cut there, bytes beyond do
-    /// not travel.
+    /// The fork's length in each touched cell that has bytes: pieces end there, bytes beyond it are
+    /// not sent.
     #[prost(message, repeated, tag = "1")]
     pub lengths: Vec<CellRun>,
     /// Payload bytes that follow, in this and later frames.
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
-    /// It is in doubt whether cells of the slot are longer than that; the request asked for no byte
-    /// of which it is.
+    /// Cells of the slot may be longer (they are in doubt); the request touches no byte in doubt.
     #[prost(bool, tag = "3")]
     pub doubted: bool,
 }
@@ -31,7 +30,7 @@ pub struct ReadReply {
 /// Write; the payload is the bytes of the pieces, packed in view order.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct WriteRequest {
-    /// What.
+    /// The bytes.
     #[prost(message, required, tag = "1")]
     pub access: Access,
     /// The file's chunk size.
@@ -43,7 +42,7 @@ pub struct WriteRequest {
     /// Answer only when the bytes survive power loss.
     #[prost(bool, tag = "4")]
     pub sync: bool,
-    /// The request touches bytes more than once: what comes later in the payload stays.
+    /// The request touches bytes more than once: what comes later in the payload wins.
     #[prost(bool, tag = "5")]
     pub ordered: bool,
 }
@@ -59,20 +58,20 @@ pub struct WriteReply {
 /// Make acknowledged writes survive power loss.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SyncRequest {
-    /// The file whose lengths the reply tells; 0: none. Everything on the server is synced,
+    /// The file whose lengths the reply reports; 0: none. Everything on the server is synced,
     /// whatever the file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// What the client was told when it wrote: with [`Lost`](crate::Code::Lost) the server answers
-    /// that some of it is gone, and syncs nothing.
+    /// The positions that the client got for its writes: the server answers
+    /// [`Lost`](crate::Code::Lost) if it lacks one of them, and syncs nothing.
     #[prost(message, repeated, tag = "2")]
     pub written: Vec<Position>,
-    /// Only say whether what was written is there.
+    /// Only check whether these writes are there.
     #[prost(bool, tag = "3")]
     pub check_only: bool,
 }
 
-/// Done; also how long the cells here are now, so that sync tells the file's size without another
+/// Done. Carries the lengths of the cells, so that a sync yields the file's size without another
 /// request.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SyncReply {

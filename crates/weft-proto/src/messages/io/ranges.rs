@@ -21,12 +21,12 @@ pub struct DataRunsRequest {
     /// Data at or after this offset of the canonical order.
     #[prost(uint64, tag = "5")]
     pub from: u64,
-    /// The number of a checkpoint of the file; 0: the file as it is.
+    /// The number of a checkpoint of the file; 0: the current file.
     #[prost(uint64, tag = "6")]
     pub checkpoint: u64,
 }
 
-/// Consecutive bytes of a cell's fork that are no hole.
+/// Consecutive bytes of a cell's fork without a hole.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct DataRun {
     /// Cell.
@@ -35,7 +35,7 @@ pub struct DataRun {
     /// First byte in the cell.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
-    /// How many bytes.
+    /// The number of bytes.
     #[prost(uint64, tag = "3")]
     pub length: u64,
 }
@@ -43,19 +43,19 @@ pub struct DataRun {
 /// Runs of data; ascending, disjoint and not empty within each cell.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct DataRunsReply {
-    /// The runs, cut at `next`.
+    /// The runs, up to `next`.
     #[prost(message, repeated, tag = "1")]
     pub runs: Vec<DataRun>,
-    /// All data before this offset of the canonical order was told: ask again from there. Absent:
-    /// all data was.
+    /// The reply covers all data before this offset of the canonical order: ask again from there.
+    /// Absent: it covers all data.
     #[prost(uint64, optional, tag = "2")]
     pub next: Option<u64>,
 }
 
-/// Make what a request touches on one server zeros; no length changes.
+/// Zero what a request touches on one server; no length changes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ClearRangeRequest {
-    /// What.
+    /// The bytes.
     #[prost(message, required, tag = "1")]
     pub access: Access,
 }
@@ -64,11 +64,11 @@ pub struct ClearRangeRequest {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ClearRangeReply {}
 
-/// Make each cell on one server so long that it holds the pieces of a request, with holes; none
-/// becomes shorter, and no byte changes.
+/// Extend each cell on one server, with holes, to hold the pieces of a request; no cell becomes
+/// shorter, and no byte changes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ExtendCellsRequest {
-    /// What is to be held.
+    /// The bytes to hold.
     #[prost(message, required, tag = "1")]
     pub access: Access,
     /// The chunk size of the file.
@@ -80,48 +80,48 @@ pub struct ExtendCellsRequest {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ExtendCellsReply {}
 
-/// What a client knows of bytes and a server does not.
+/// A client's hint about future accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum Advice {
-    /// Advice of a newer peer: nothing is done.
+    /// Advice of a newer peer: ignored.
     Unknown = 0,
-    /// They will be read soon: bring them into the cache.
+    /// The bytes will be read soon: fetch them into the cache.
     Fetch = 1,
-    /// They will not be touched soon: write what is dirty to its place, and let them go first.
+    /// The bytes will not be touched soon: write back what is dirty, and evict them first.
     Release = 2,
 }
 
-/// Bring what a request touches into the server's cache, or let it go.
+/// Fetch what a request touches into the server's cache, or release it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct AdviseRequest {
-    /// Which bytes.
+    /// The bytes.
     #[prost(message, required, tag = "1")]
     pub access: Access,
-    /// What is known of them.
+    /// The hint.
     #[prost(enumeration = "Advice", tag = "2")]
     pub advice: i32,
 }
 
-/// What came of advice.
+/// The result of advice.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AdviseReply {
-    /// Bytes that were read from the disks for it.
+    /// Bytes that were read from disk for it.
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
 }
 
 /// Copy the bytes of one request's pieces to those of another on the same server, both in view
-/// order. What is a hole there is one here; cells grow to the ends of their pieces.
+/// order. Holes are copied as holes; cells grow to the ends of their pieces.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CopyRangeRequest {
-    /// Where the bytes come from.
+    /// The source.
     #[prost(message, required, tag = "1")]
     pub from: Access,
-    /// Where they go to: pieces of as many bytes together.
+    /// The target: pieces of as many bytes in total.
     #[prost(message, required, tag = "2")]
     pub to: Access,
-    /// The chunk size of the file they go to.
+    /// The chunk size of the target file.
     #[prost(uint32, tag = "3")]
     pub chunk: u32,
 }
@@ -134,21 +134,20 @@ pub struct CopyRangeReply {
     pub bytes: u64,
 }
 
-/// Copy what this server has of a range to the servers of another file, or of another part of the
-/// same. Both are contiguous, in canonical order and equally long; what is a hole there becomes
-/// zeros.
+/// Copy this server's share of a range to the servers of another file, or of another range of the
+/// same file. Both ranges are contiguous, in canonical order and equally long; holes become zeros.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SendRangeRequest {
-    /// Where the bytes come from.
+    /// The source.
     #[prost(message, required, tag = "1")]
     pub from: Access,
-    /// Where they go to, in whatever slot.
+    /// The target; its slot is ignored.
     #[prost(message, required, tag = "2")]
     pub to: Access,
-    /// The chunk size of the file they go to.
+    /// The chunk size of the target file.
     #[prost(uint32, tag = "3")]
     pub chunk: u32,
-    /// The servers of the file they go to, slot by slot.
+    /// The servers of the target file, by slot.
     #[prost(uint32, repeated, tag = "4")]
     pub servers: Vec<u32>,
 }
@@ -159,7 +158,7 @@ pub struct SendRangeReply {
     /// Bytes that were sent.
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
-    /// Covers what the target's servers wrote of them.
+    /// The positions that cover the writes of the target's servers.
     #[prost(message, repeated, tag = "2")]
     pub written: Vec<ServerPosition>,
 }

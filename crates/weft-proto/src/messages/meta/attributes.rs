@@ -2,7 +2,7 @@
 
 use super::target::{Credentials, Target};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum FileKind {
@@ -24,7 +24,7 @@ pub enum FileKind {
     CharDevice = 7,
 }
 
-/// How a file lies on the servers.
+/// The layout of a file on the servers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Layout {
     /// Cells.
@@ -44,13 +44,13 @@ pub struct Layout {
     pub storage: u32,
 }
 
-/// What the service knows of a file. Times are nanoseconds since the epoch.
+/// The attributes of a file. Times are nanoseconds since the epoch.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Attributes {
     /// The file's id.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// What it is.
+    /// Its kind.
     #[prost(enumeration = "FileKind", tag = "2")]
     pub kind: i32,
     /// Permission bits with setuid, setgid and sticky: 12 bits.
@@ -62,16 +62,16 @@ pub struct Attributes {
     /// Group.
     #[prost(uint32, tag = "5")]
     pub gid: u32,
-    /// Names.
+    /// Number of its names.
     #[prost(uint32, tag = "6")]
     pub links: u32,
     /// Size in canonical order as last reported (directories: entries; links: bytes of the target).
     #[prost(uint64, tag = "7")]
     pub size: u64,
-    /// Nobody has the file open for writing since `size` and `modified` were reported.
+    /// No client has had the file open for writing since `size` and `modified` were reported.
     #[prost(bool, tag = "8")]
     pub size_exact: bool,
-    /// Last access, as far as it is kept.
+    /// Last access, as far as it is recorded.
     #[prost(int64, tag = "9")]
     pub accessed: i64,
     /// Last modification as last reported or set.
@@ -83,8 +83,8 @@ pub struct Attributes {
     /// Creation.
     #[prost(int64, tag = "12")]
     pub created: i64,
-    /// When `modified` was last set by hand: a server's own time counts only if it is later than
-    /// this.
+    /// When `modified` was last set explicitly: a server's time of a write counts only if it is
+    /// later.
     #[prost(int64, tag = "13")]
     pub modified_set: i64,
     /// Device number of a device node.
@@ -99,19 +99,19 @@ pub struct Attributes {
     /// The bytes of this regular file lie with its metadata; its cells are empty.
     #[prost(bool, tag = "17")]
     pub inline: bool,
-    /// Of a file in a checkpoint of a tree whose bytes lie in cells: the file whose cells they are;
-    /// else 0.
+    /// For a file in the image of a tree's checkpoint whose bytes lie in cells: the file that owns
+    /// the cells; else 0.
     #[prost(uint64, tag = "18")]
     pub source: u64,
-    /// The number of the checkpoint that the bytes of `source` are of.
+    /// The number of the checkpoint of `source` that holds the bytes.
     #[prost(uint64, tag = "19")]
     pub checkpoint: u64,
-    /// It has extended attributes, or permissions that `mode` does not say all of.
+    /// It has extended attributes, or permissions beyond `mode`.
     #[prost(bool, tag = "20")]
     pub xattrs: bool,
 }
 
-/// What a creator asks for; the service fills in the rest.
+/// The layout that a creator requests; the service fills in the rest.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LayoutWish {
     /// Cells; absent: inherited from the directory, else one per server.
@@ -134,10 +134,10 @@ pub struct LayoutWish {
 /// Attributes of one path.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StatRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
-    /// Which file.
+    /// The file.
     #[prost(message, required, tag = "2")]
     pub target: Target,
 }
@@ -164,10 +164,10 @@ pub struct TimeWish {
 /// Change what is present.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SetAttributesRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
-    /// Which file.
+    /// The file.
     #[prost(message, required, tag = "2")]
     pub target: Target,
     /// Permission bits.
@@ -188,20 +188,20 @@ pub struct SetAttributesRequest {
     /// Layout for new files in a directory.
     #[prost(message, optional, tag = "8")]
     pub layout: Option<LayoutWish>,
-    /// As after a write by somebody who is not privileged: the file loses its set-id bits. A setgid
-    /// bit without the group's execute bit stays where the caller is of the file's group, and where
-    /// it is root, who speaks for somebody unknown.
+    /// The file loses its set-id bits, as after a write by an unprivileged user. A setgid bit
+    /// without the group's execute bit stays where the caller is in the file's group, and where the
+    /// caller is root, which acts for an unknown user.
     #[prost(bool, tag = "9")]
     pub kill_priv: bool,
 }
 
-/// Set a file's size; carried through to the I/O servers by the service.
+/// Set a file's size; the service truncates the cells on the I/O servers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct TruncateRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
-    /// Which file.
+    /// The file.
     #[prost(message, required, tag = "2")]
     pub target: Target,
     /// New size in canonical order.
@@ -210,8 +210,8 @@ pub struct TruncateRequest {
     /// The caller holds the file open for writing: permission was checked at attach.
     #[prost(bool, tag = "4")]
     pub attached: bool,
-    /// Never shorter: the file is charged for so much, and the caller extends its cells
-    /// ([`crate::io::ExtendCellsRequest`]); an inline file is extended by the service.
+    /// Only grow: the file is charged for the new size, and the caller extends its cells
+    /// ([`crate::io::ExtendCellsRequest`]); the service extends an inline file itself.
     #[prost(bool, tag = "5")]
     pub grow: bool,
 }

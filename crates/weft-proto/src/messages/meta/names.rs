@@ -8,7 +8,7 @@ use super::target::{Credentials, Target};
 /// Create a directory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MakeDirectoryRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// Its path.
@@ -20,19 +20,19 @@ pub struct MakeDirectoryRequest {
     /// Bits that `mode` loses, unless the directory's default ACL decides.
     #[prost(uint32, tag = "4")]
     pub umask: u32,
-    /// The client wants to know all names in it for as long as others change none: whoever does is
-    /// answered when this client's watch has told it of that.
+    /// Request a lease on the names in it: a client that changes one is answered only when this
+    /// client's watch has reported the change.
     #[prost(bool, tag = "5")]
     pub lease: bool,
 }
 
-/// A directory was made.
+/// The directory was created.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MakeDirectoryReply {
     /// Its attributes.
     #[prost(message, required, tag = "1")]
     pub attributes: Attributes,
-    /// The client has the lease that it wanted.
+    /// The client has the requested lease.
     #[prost(bool, tag = "2")]
     pub leased: bool,
 }
@@ -40,7 +40,7 @@ pub struct MakeDirectoryReply {
 /// Create a symbolic link.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MakeLinkRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// Its path.
@@ -54,13 +54,13 @@ pub struct MakeLinkRequest {
 /// Create a fifo, socket or device node.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MakeNodeRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// Its path.
     #[prost(message, required, tag = "2")]
     pub target: Target,
-    /// What it is.
+    /// Its kind.
     #[prost(enumeration = "FileKind", tag = "3")]
     pub kind: i32,
     /// Permission bits.
@@ -74,16 +74,16 @@ pub struct MakeNodeRequest {
     pub umask: u32,
 }
 
-/// A hard link.
+/// Create a hard link.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LinkRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// The file.
     #[prost(message, required, tag = "2")]
     pub source: Target,
-    /// Its further name.
+    /// Its additional name.
     #[prost(message, required, tag = "3")]
     pub target: Target,
 }
@@ -91,7 +91,7 @@ pub struct LinkRequest {
 /// Remove a name.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct UnlinkRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// The name.
@@ -102,7 +102,7 @@ pub struct UnlinkRequest {
 /// Remove an empty directory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RemoveDirectoryRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// The directory.
@@ -110,24 +110,24 @@ pub struct RemoveDirectoryRequest {
     pub target: Target,
 }
 
-/// Done; which file lost a name.
+/// The file that lost a name.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct UnlinkReply {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// Names it has left.
+    /// Number of names it has left.
     #[prost(uint32, tag = "2")]
     pub links: u32,
-    /// The directory that lost the name, as it is now.
+    /// The new attributes of the directory that lost the name.
     #[prost(message, optional, tag = "3")]
     pub directory: Option<Attributes>,
 }
 
-/// Rename.
+/// Rename a file or directory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RenameRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// Old name.
@@ -144,13 +144,13 @@ pub struct RenameRequest {
     pub exchange: bool,
 }
 
-/// Done; which files it was about.
+/// The files whose names changed.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct RenameReply {
-    /// The file that has another name now.
+    /// The file that was renamed.
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// The file that had the new name; 0: none.
+    /// The file that had the new name before; 0: none.
     #[prost(uint64, tag = "2")]
     pub other: u64,
 }
@@ -158,7 +158,7 @@ pub struct RenameReply {
 /// One page of a directory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// The directory.
@@ -167,12 +167,12 @@ pub struct ListRequest {
     /// Continue after this name; empty: from the start.
     #[prost(bytes = "bytes", tag = "3")]
     pub after: Bytes,
-    /// At most so many entries.
+    /// The maximum number of entries.
     #[prost(uint32, tag = "4")]
     pub limit: u32,
 }
 
-/// A name and what it names.
+/// A name and the attributes of its file.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Entry {
     /// Name.
@@ -200,7 +200,7 @@ pub struct ListReply {
 /// Read a symbolic link.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReadLinkRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// The link.

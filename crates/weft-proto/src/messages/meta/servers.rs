@@ -8,30 +8,30 @@ use crate::stamp::Position;
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ServerMapRequest {}
 
-/// Whether a server takes part.
+/// Whether a server is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum ServerState {
-    /// Never heard of.
+    /// No heartbeat ever.
     Unknown = 0,
-    /// Heard of lately.
+    /// A recent heartbeat.
     Up = 1,
-    /// Not heard of lately.
+    /// No recent heartbeat.
     Down = 2,
-    /// There, and refused: its store is older than what it said before.
+    /// Refused: its store is older than it reported before.
     RolledBack = 3,
 }
 
-/// How full a server is, in bytes.
+/// The usage of a server, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Usage {
-    /// All there is.
+    /// Total.
     #[prost(uint64, tag = "1")]
     pub capacity: u64,
-    /// Held by files.
+    /// Used by files.
     #[prost(uint64, tag = "2")]
     pub used: u64,
-    /// Left for files.
+    /// Available to files.
     #[prost(uint64, tag = "3")]
     pub available: u64,
 }
@@ -45,20 +45,20 @@ pub struct Server {
     /// `host:port`.
     #[prost(string, tag = "2")]
     pub address: String,
-    /// Whether it is there.
+    /// Its state.
     #[prost(enumeration = "ServerState", tag = "3")]
     pub state: i32,
-    /// How full it is.
+    /// Its usage.
     #[prost(message, required, tag = "4")]
     pub usage: Usage,
-    /// `host:port` of its metrics, if it serves any.
+    /// `host:port` of its metrics; empty: it serves none.
     #[prost(string, tag = "5")]
     pub metrics: String,
-    /// Files of smaller ids are older than its store.
+    /// Files with smaller ids are older than its store.
     #[prost(uint64, tag = "6")]
     pub since: u64,
-    /// Of one that is refused: when the newest bytes of its store were written, in nanoseconds
-    /// since the epoch; 0: there are none.
+    /// For a refused server: when the newest bytes of its store were written, in nanoseconds since
+    /// the epoch; 0: there are none.
     #[prost(int64, tag = "7")]
     pub newest: i64,
 }
@@ -72,115 +72,115 @@ pub struct ServerMapReply {
     /// Ascending by id.
     #[prost(message, repeated, tag = "2")]
     pub servers: Vec<Server>,
-    /// Files, directories and other names' targets.
+    /// Number of files, directories and other inodes.
     #[prost(uint64, tag = "3")]
     pub files: u64,
-    /// Operations owed to I/O servers (deletes and truncates under way).
+    /// Pending operations of I/O servers (deletes and truncates).
     #[prost(uint64, tag = "4")]
     pub intents: u64,
     /// The volume's name.
     #[prost(string, tag = "5")]
     pub volume: String,
-    /// The namespace is older than what servers heard of it: nothing else is answered.
+    /// The namespace is older than it reported to servers: the service answers nothing else.
     #[prost(bool, tag = "6")]
     pub rolled_back: bool,
-    /// The service was started after it had died, and clients may not have told yet what they have
-    /// open: every file counts as open.
+    /// The service was restarted after a crash, and clients may not have reported their open files
+    /// yet: every file counts as open.
     #[prost(bool, tag = "7")]
     pub recovering: bool,
 }
 
-/// Which clients are connected.
+/// List the connected clients.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ListClientsRequest {}
 
-/// All but the one that asks, in no order.
+/// All clients but the caller, unordered.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListClientsReply {
-    /// A mount, or another program.
+    /// Mounts and other programs.
     #[prost(message, repeated, tag = "1")]
     pub clients: Vec<ConnectedClient>,
 }
 
-/// A client that has a connection to the metadata service.
+/// A client that is connected to the metadata service.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ConnectedClient {
-    /// Where it is.
+    /// Its address.
     #[prost(string, tag = "1")]
     pub address: String,
-    /// What it calls itself; may be empty.
+    /// Its name; may be empty.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// When it came, in nanoseconds since the epoch.
+    /// When it connected, in nanoseconds since the epoch.
     #[prost(int64, tag = "3")]
     pub since: i64,
 }
 
-/// A server reports.
+/// The report of a server.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct HeartbeatRequest {
     /// Its id.
     #[prost(uint32, tag = "1")]
     pub id: u32,
-    /// Where it listens.
+    /// The address on which it listens.
     #[prost(string, tag = "2")]
     pub address: String,
-    /// Where its metrics are.
+    /// The address of its metrics.
     #[prost(string, tag = "3")]
     pub metrics: String,
-    /// How full it is.
+    /// Its usage.
     #[prost(message, required, tag = "4")]
     pub usage: Usage,
-    /// The id of its store, made when that was formatted; empty: it has none, or whoever asks
-    /// speaks of the address only.
+    /// The id of its store, created at format; empty: it has no store, or the request is about the
+    /// address only.
     #[prost(bytes = "bytes", tag = "5")]
     pub store: Bytes,
-    /// What survives power loss of its store; absent: it does not say.
+    /// The position up to which its store survives power loss; absent: unknown.
     #[prost(message, optional, tag = "6")]
     pub durable: Option<Position>,
-    /// Positions that an earlier reply asked for and that its store has.
+    /// Positions in `check` of an earlier reply that its store has.
     #[prost(message, repeated, tag = "7")]
     pub has: Vec<Position>,
-    /// Its store lacks a position that an earlier reply asked for.
+    /// Its store lacks a position in `check` of an earlier reply.
     #[prost(bool, tag = "8")]
     pub rolled_back: bool,
-    /// What it last heard to be durable of the namespace; absent: nothing.
+    /// The durable position of the namespace that it knows; absent: none.
     #[prost(message, optional, tag = "9")]
     pub service: Option<Position>,
-    /// All that its store has of files below this id was put in doubt, durably, since a reply asked
-    /// for it; 0: nothing was.
+    /// The store has durably put in doubt everything it has of files below this id, as a reply
+    /// requested; 0: nothing.
     #[prost(uint64, tag = "10")]
     pub doubted: u64,
-    /// When the newest bytes of its store were written, in nanoseconds since the epoch: told with
-    /// `rolled_back`, else 0.
+    /// With `rolled_back`: when the newest bytes of its store were written, in nanoseconds since
+    /// the epoch; else 0.
     #[prost(int64, tag = "11")]
     pub newest: i64,
 }
 
-/// What a server must know of the volume.
+/// What a server must know about the volume.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct HeartbeatReply {
     /// The server map's epoch.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
-    /// Files of smaller ids are older than the server's store: what it does not have of them is
+    /// Files with smaller ids are older than the server's store: what the store lacks of them is
     /// lost.
     #[prost(uint64, tag = "2")]
     pub since: u64,
-    /// What the server said to be durable before: until it says that its store has all of these it
-    /// takes no part.
+    /// Positions that the server reported as durable before: it is not used until it reports that
+    /// its store has all of them.
     #[prost(message, repeated, tag = "3")]
     pub check: Vec<Position>,
-    /// What survives power loss of the namespace; absent: nothing is known.
+    /// The position up to which the namespace survives power loss; absent: unknown.
     #[prost(message, optional, tag = "4")]
     pub service: Option<Position>,
-    /// The administrator takes the server although its store lacks some of `check`: it is to put in
-    /// doubt what it has of files below this id, and to say so. 0: nobody has.
+    /// The administrator has accepted the server although its store lacks some of `check`: it must
+    /// put in doubt what it has of files below this id, and report that. 0: not accepted.
     #[prost(uint64, tag = "5")]
     pub doubt: u64,
 }
 
-/// Take a server, or the metadata service, in although its store is older than what it said before.
+/// Accept a server, or the metadata service, although its store is older than it reported before.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct AcceptRollbackRequest {
     /// The server; absent: the metadata service.

@@ -1,11 +1,11 @@
-//! Which file a request means, and on whose behalf.
+//! The file of a request, and the user it acts for.
 
 use bytes::Bytes;
 
 /// The root directory's id.
 pub const ROOT: u64 = 1;
 
-/// On whose behalf.
+/// The user that a request acts for.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Credentials {
     /// User.
@@ -19,7 +19,7 @@ pub struct Credentials {
     pub groups: Vec<u32>,
 }
 
-/// A path and where it starts.
+/// A path and the directory that it starts from.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Target {
     /// The directory (or, with an empty path, the file itself).

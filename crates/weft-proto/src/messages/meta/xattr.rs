@@ -7,7 +7,7 @@ use super::target::{Credentials, Target};
 /// Read an extended attribute.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetXattrRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// The file.
@@ -29,7 +29,7 @@ pub struct GetXattrReply {
 /// Set an extended attribute.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SetXattrRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// The file.
@@ -41,10 +41,10 @@ pub struct SetXattrRequest {
     /// The value.
     #[prost(bytes = "bytes", tag = "4")]
     pub value: Bytes,
-    /// Fail if it is there.
+    /// Fail if it exists.
     #[prost(bool, tag = "5")]
     pub create: bool,
-    /// Fail if it is not there.
+    /// Fail if it does not exist.
     #[prost(bool, tag = "6")]
     pub replace: bool,
 }
@@ -56,7 +56,7 @@ pub struct XattrDone {}
 /// List extended attributes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ListXattrRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// The file.
@@ -75,7 +75,7 @@ pub struct ListXattrReply {
 /// Remove an extended attribute.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct RemoveXattrRequest {
-    /// On whose behalf.
+    /// The acting user.
     #[prost(message, required, tag = "1")]
     pub who: Credentials,
     /// The file.

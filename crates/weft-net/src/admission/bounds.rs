@@ -1,0 +1,54 @@
+//! The bounds that an administrator may set.
+
+use crate::limits::{CONNECTION_DESCRIPTORS, RESERVED_DESCRIPTORS};
+
+/// What one connection may cost, and how many connections there may be.
+///
+/// Payload in memory, received or being received and not released, is per connection at most
+/// `window + calls ·` [`CALL_WINDOW`](weft_proto::limits::CALL_WINDOW), and the windows of all
+/// connections are at most `windows`.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Payload bytes that calls together may have sent beyond each one's own window and not yet
+    /// released.
+    pub window: u32,
+    /// The windows of all connections together; with many connections, each is granted less than
+    /// `window`.
+    pub windows: u64,
+    /// Calls a client may have in flight, at least 1.
+    pub calls: u32,
+    /// Authenticated connections; more are refused.
+    pub connections: usize,
+    /// Connections whose handshake has not ended, at least 1; more evict older ones.
+    pub unauthenticated: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds {
+            window: 8 << 20,
+            windows: 128 << 20,
+            calls: 256,
+            connections: 1024,
+            unauthenticated: 128,
+        }
+    }
+}
+
+impl Bounds {
+    /// These bounds with as few connections as leave a reserve to a process that may have
+    /// `descriptors` open: 512 of them, or half where they are few.
+    #[must_use]
+    pub fn within(self, descriptors: u64) -> Bounds {
+        let free = descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2);
+        let slots = usize::try_from(free / CONNECTION_DESCRIPTORS).unwrap_or(usize::MAX);
+        let unauthenticated = self.unauthenticated.min((slots / 4).max(1));
+        Bounds {
+            unauthenticated,
+            connections: self
+                .connections
+                .min((slots - unauthenticated.min(slots)).max(1)),
+            ..self
+        }
+    }
+}

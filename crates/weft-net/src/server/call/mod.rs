@@ -1,0 +1,39 @@
+//! One call as its service sees it.
+
+mod parcel;
+mod payload;
+mod reply;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_proto::{Call, FrameError, Kind, body_from};
+
+pub use parcel::Parcel;
+pub use payload::Payload;
+pub use reply::{Caller, Reply};
+
+use crate::identity::Peer;
+
+/// A call as it arrived. An `async move` block that names only some of its fields captures only
+/// those: the others are dropped at once, which for [`Served::reply`] is an answer.
+pub struct Served {
+    /// Which call.
+    pub kind: Kind,
+    /// Its request id on the connection, for the log.
+    pub id: u64,
+    /// The caller.
+    pub peer: Arc<Peer>,
+    /// The payload of the request.
+    pub payload: Payload,
+    /// The way back.
+    pub reply: Reply,
+    pub(super) body: Bytes,
+}
+
+impl Served {
+    /// Decodes the request.
+    pub fn request<C: Call>(&self) -> Result<C, FrameError> {
+        body_from(self.kind, &self.body)
+    }
+}

@@ -1,0 +1,36 @@
+//! The interface of a service.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use weft_proto::Kind;
+
+use super::call::Served;
+use crate::buffers::ReceiveBuffers;
+use crate::identity::Peer;
+
+/// Serves the calls of all connections.
+pub trait Service: Send + Sync + 'static {
+    /// Serves one call; answers through [`Served::reply`].
+    ///
+    /// # Cancellation
+    /// The future runs to its end also when the connection is lost or the call cancelled: check
+    /// [`Reply::cancelled`](super::Reply::cancelled) where much is left to do.
+    fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()>;
+    /// Whether calls of a kind mostly finish after one or two waits: these begin in the task of
+    /// their connection, beside one another. A call that takes longer says so
+    /// ([`Reply::long`](super::Reply::long)).
+    fn is_brief(&self, kind: Kind) -> bool;
+    /// The service's own buffers for large payloads, if it has any.
+    fn receive_buffers(&self) -> Option<Arc<dyn ReceiveBuffers>> {
+        None
+    }
+    /// The incarnation of the store or namespace that acknowledges changes from now on; 0: unknown.
+    fn incarnation(&self) -> u64 {
+        0
+    }
+    /// A connection was authenticated.
+    fn opened(&self, peer: &Arc<Peer>);
+    /// A connection has ended; its calls may still be running.
+    fn closed(&self, peer: &Arc<Peer>);
+}
