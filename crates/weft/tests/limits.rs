@@ -209,9 +209,7 @@ fn partial_payloads_of_many_clients_take_bounded_memory_and_free_it() {
     // The store keeps this much of the received data in memory.
     const CACHE: u64 = 32 << 20;
     raise_descriptors();
-    let volume = Volume {
-        folder: TempDir::new().unwrap(),
-    };
+    let volume = Volume(OneServer::stopped());
     let mut up = weft();
     up.arg("up").arg(volume.path());
     let up = up.args(["--servers", "1", "--cache", "32M"]).output();

@@ -16,12 +16,17 @@ pub struct OneServer {
 }
 
 impl OneServer {
+    /// A folder for a volume that the test starts itself.
+    pub fn stopped() -> OneServer {
+        OneServer {
+            folder: TempDir::new().unwrap(),
+        }
+    }
+
     /// Starts a new volume. The shell runs `before` first, such as `ulimit -n 1024;`; it may be
     /// empty.
     pub fn up(before: &str) -> OneServer {
-        let volume = OneServer {
-            folder: TempDir::new().unwrap(),
-        };
+        let volume = OneServer::stopped();
         volume.start(before);
         volume
     }

@@ -105,12 +105,12 @@ impl Fsck {
             None => {
                 let volume = connect::volume(global).await?;
                 wait_for_clients(&volume).await?;
-                self.check(&volume, Vec::new()).await?
+                Box::pin(self.check(&volume, Vec::new())).await?
             }
             Some(dir) => {
                 let mut offline = offline::Offline::open(dir, self.repair).await?;
                 let obstacles = std::mem::take(&mut offline.obstacles);
-                let result = self.check(&offline.volume, obstacles).await;
+                let result = Box::pin(self.check(&offline.volume, obstacles)).await;
                 offline.close().await?;
                 result?
             }

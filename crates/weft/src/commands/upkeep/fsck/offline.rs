@@ -94,41 +94,14 @@ impl Offline {
         let meta = Node::start(env.clone(), node(&identity, Some(meta), None)).await?;
         let mut servers = Vec::new();
         for (section, folder) in &sections {
-            // Losses are accepted only as a last resort.
-            let start = |accept_loss: bool| -> Result<NodeConfig> {
-                let mut node = server(&config, section, folder, &identity, meta.address())?;
-                if let Some(role) = &mut node.io {
-                    role.store.accept_loss = accept_loss;
-                }
-                Ok(node)
+            let start = StoreStart {
+                config: &config,
+                section,
+                folder,
+                identity: &identity,
+                meta: meta.address(),
             };
-            match Node::start(env.clone(), start(false)?).await {
-                Ok(node) => servers.push(node),
-                Err(NodeError::Store(why)) => {
-                    let found = recover_store(&config, section, folder, repair).await?;
-                    obstacles.extend(found);
-                    let mut again = Node::start(env.clone(), start(false)?).await;
-                    if repair && let Err(NodeError::Store(_)) = &again {
-                        again = Node::start(env.clone(), start(true)?).await;
-                        if again.is_ok() {
-                            obstacles.push(abandoned_blocks(section.id, why.to_string()));
-                        }
-                    }
-                    match again {
-                        Ok(node) => servers.push(node),
-                        Err(again) => {
-                            let (again, why) = (again.to_string(), why.to_string());
-                            let reason = if again.contains(&why) {
-                                again
-                            } else {
-                                format!("{again} (at first: {why})")
-                            };
-                            return Err(stuck(section.id, &reason, &obstacles, repair));
-                        }
-                    }
-                }
-                Err(other) => return Err(other.into()),
-            }
+            servers.push(start.start(&env, repair, &mut obstacles).await?);
         }
         let mut options = ConnectOptions::new(meta.address(), key);
         options.volume = id;
@@ -165,6 +138,58 @@ impl Offline {
         }
         namespace.close()?;
         clean_shutdown::leave(&folder, kv.as_ref())
+    }
+}
+
+/// What starting one server needs.
+struct StoreStart<'a> {
+    config: &'a Config,
+    section: &'a ServerSection,
+    folder: &'a Path,
+    identity: &'a Identity,
+    meta: &'a str,
+}
+
+impl StoreStart<'_> {
+    /// Starts the server. A store that does not open is examined, and with `repair` repaired;
+    /// losses are accepted only as a last resort.
+    async fn start(&self, env: &Env, repair: bool, obstacles: &mut Vec<Row>) -> Result<Node> {
+        let why = match Node::start(env.clone(), self.node(false)?).await {
+            Ok(node) => return Ok(node),
+            Err(NodeError::Store(why)) => why.to_string(),
+            Err(other) => return Err(other.into()),
+        };
+        obstacles.extend(recover_store(self.config, self.section, self.folder, repair).await?);
+        let mut again = Node::start(env.clone(), self.node(false)?).await;
+        if repair && let Err(NodeError::Store(_)) = &again {
+            again = Node::start(env.clone(), self.node(true)?).await;
+            if again.is_ok() {
+                obstacles.push(abandoned_blocks(self.section.id, why.clone()));
+            }
+        }
+        again.map_err(|again| {
+            let again = again.to_string();
+            let reason = if again.contains(&why) {
+                again
+            } else {
+                format!("{again} (at first: {why})")
+            };
+            stuck(self.section.id, &reason, obstacles, repair)
+        })
+    }
+
+    fn node(&self, accept_loss: bool) -> Result<NodeConfig> {
+        let mut node = server(
+            self.config,
+            self.section,
+            self.folder,
+            self.identity,
+            self.meta,
+        )?;
+        if let Some(role) = &mut node.io {
+            role.store.accept_loss = accept_loss;
+        }
+        Ok(node)
     }
 }
 
