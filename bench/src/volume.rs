@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use weft_client::{ConnectOptions, Volume};
-use weft_suite::OwnVolume;
+use weft_suite::TemporaryVolume;
 
 /// Where and how often to measure.
 pub(crate) struct Setting {
@@ -32,7 +32,7 @@ impl Setting {
 
     /// Starts a fresh volume.
     pub(crate) fn volume(&self, servers: u32, cache: &str) -> Result<Running> {
-        let own = OwnVolume::start(&self.weft, &self.folder, servers, &["--cache", cache])?;
+        let own = TemporaryVolume::start(&self.weft, &self.folder, servers, &["--cache", cache])?;
         Ok(Running(own))
     }
 }
@@ -41,7 +41,7 @@ impl Setting {
 const TICKS: f64 = 100.0;
 
 /// A running volume.
-pub(crate) struct Running(OwnVolume);
+pub(crate) struct Running(TemporaryVolume);
 
 impl Running {
     /// Stops it and starts it again: the servers remember nothing.
