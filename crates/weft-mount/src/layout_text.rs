@@ -1,31 +1,31 @@
-//! Layouts as text: `cells=4 bsu=64KiB chunk=1MiB base=0 servers=0,1,2,3`, any part of it when one
-//! is asked for.
+//! Layouts as text: `cells=4 bsu=64KiB chunk=1MiB base=0 servers=0,1,2,3`, in a request any of
+//! these words.
 
 use std::fmt::Write;
 
 use weft_client::NewLayout;
 use weft_proto::meta::Layout;
 
-/// A layout for people; what is not set is left out.
+/// A layout as text, without what is not set.
 pub(crate) fn show(layout: &Layout) -> String {
     let mut text = String::new();
-    let mut part = |name: &str, value: String| {
+    let mut word = |name: &str, value: String| {
         let gap = if text.is_empty() { "" } else { " " };
         let _ = write!(text, "{gap}{name}={value}");
     };
     if layout.cells != 0 {
-        part("cells", layout.cells.to_string());
+        word("cells", layout.cells.to_string());
     }
     if layout.bsu != 0 {
-        part("bsu", size(layout.bsu));
+        word("bsu", size(layout.bsu));
     }
     if layout.chunk != 0 {
-        part("chunk", size(layout.chunk.into()));
+        word("chunk", size(layout.chunk.into()));
     }
     if let Some(base) = layout.servers.first() {
-        part("base", base.to_string());
+        word("base", base.to_string());
         let servers: Vec<String> = layout.servers.iter().map(u32::to_string).collect();
-        part("servers", servers.join(","));
+        word("servers", servers.join(","));
     }
     text
 }
@@ -39,22 +39,22 @@ fn size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// What a creator asks for.
+/// Parses the layout that a creator asks for.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// The reason, in words.
 pub(crate) fn parse(text: &[u8]) -> Result<NewLayout, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "a layout is text".to_owned())?;
+    let text = std::str::from_utf8(text).map_err(|_| "a layout must be text".to_owned())?;
     let mut layout = NewLayout::default();
-    let mut said = Vec::new();
+    let mut seen = Vec::new();
     for word in text.split_ascii_whitespace() {
         let (name, value) = word
             .split_once('=')
             .ok_or_else(|| format!("`{word}` is not NAME=VALUE"))?;
-        if said.contains(&name) {
-            return Err(format!("`{name}` is said twice"));
+        if seen.contains(&name) {
+            return Err(format!("`{name}` appears twice"));
         }
-        said.push(name);
+        seen.push(name);
         let number = |text: &str| {
             text.parse::<u32>()
                 .map_err(|_| format!("`{word}`: not a number"))
@@ -75,7 +75,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<NewLayout, String> {
             }
         }
     }
-    // A list says by itself where the first cell lies.
+    // The list itself says where the first cell lies.
     if let Some(base) = layout.base
         && let Some(at) = layout.servers.iter().position(|s| *s == base)
     {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_set_again() {
+    fn a_layout_survives_formatting_and_parsing() {
         let layout = Layout {
             cells: 4,
             bsu: 64 << 10,
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_is_a_wish_and_nonsense_says_what_is_wrong() {
+    fn each_word_is_optional_and_errors_name_the_cause() {
         let parsed = parse(b"bsu=4096\n").unwrap();
         assert_eq!((parsed.bsu, parsed.cells), (Some(4096), None));
         assert_eq!(parse(b"base=2 servers=1,2,3").unwrap().servers, [2, 3, 1]);

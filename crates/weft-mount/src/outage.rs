@@ -1,18 +1,18 @@
-//! Services of the volume that are away: how long calls wait for one, and when they stop waiting.
+//! Outages of the volume's services: how long calls wait for an unreachable peer.
 //!
-//! One state machine for each peer of a mount, whatever call finds it away (names, reads,
+//! One state machine for each peer of a mount, whatever call finds it unreachable (names, reads,
 //! write-back, syncs):
 //!
 //! | state | a call that fails because of the peer | ends |
 //! | --- | --- | --- |
-//! | answers | begins an outage | |
-//! | outage, younger than the patience | is repeated | the peer answers, or the patience is over |
+//! | reachable | begins an outage | |
+//! | outage, within the timeout | is repeated | the peer answers, or the timeout expires |
 //! | outage, older | fails at once | the peer answers |
 //!
-//! An outage counts from the call that found it, at most the time that a silent connection takes to
-//! be noticed before it was. Whether the peer is back is asked of the connection itself, which is
-//! opened anew beside the calls ([`weft_net::Link`]), so that no call has to try. A service that
-//! answers that it is busy is not away: such a call is repeated for as long by itself.
+//! An outage begins with the call that found it, or earlier by at most the time that it takes to
+//! notice a silent connection. The connection reopens itself beside the calls ([`weft_net::Link`]),
+//! and ends the outage when it has, so that no call has to try. A service that answers that it is
+//! busy is reachable: each such call is repeated for the timeout by itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -26,28 +26,29 @@ use tokio::time::Instant;
 use weft_client::{Error, Volume};
 use weft_proto::Retry;
 
-/// What remained when patience was over.
-pub(crate) struct GaveUp {
+/// A call that failed for good, or for longer than the outage timeout.
+pub(crate) struct CallFailure {
     pub(crate) error: Error,
+    /// How long it was tried.
     pub(crate) tried: Duration,
 }
 
-/// The peers of a mount that are away.
+/// The unreachable peers of a mount.
 pub struct Outages {
-    patience: Duration,
+    timeout: Duration,
     /// By address.
-    away: Arc<Mutex<HashMap<String, Outage>>>,
+    outages: Arc<Mutex<HashMap<String, Outage>>>,
     volume: OnceLock<Volume>,
 }
 
 #[derive(Debug)]
 struct Outage {
     since: Instant,
-    given_up: bool,
+    timed_out: bool,
 }
 
-/// Whether the same call, whose repetition changes nothing, may succeed later.
-pub(crate) fn may_pass(error: &Error) -> bool {
+/// Whether the same call, which is idempotent, may succeed later.
+pub(crate) fn is_retryable(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } | Error::MayHaveHappened { .. } => true,
         Error::Refused { retry, .. } => *retry != Retry::Never,
@@ -56,97 +57,101 @@ pub(crate) fn may_pass(error: &Error) -> bool {
 }
 
 impl Outages {
-    /// All answer. Calls wait for `patience`, the failure detection time.
-    pub(crate) fn new(patience: Duration) -> Outages {
+    /// All peers are reachable. Calls wait for `timeout`, the failure detection time.
+    pub(crate) fn new(timeout: Duration) -> Outages {
         Outages {
-            patience,
-            away: Arc::default(),
+            timeout,
+            outages: Arc::default(),
             volume: OnceLock::new(),
         }
     }
 
-    /// Whose connections tell that a peer is back.
+    /// Sets the volume whose connections show that a peer is reachable again.
     pub(crate) fn watch(&self, volume: &Volume) {
         self.volume.get_or_init(|| volume.clone());
     }
 
-    /// Repeats a call, whose repetition must change nothing, until it succeeds or there is nothing
-    /// to wait for.
-    pub(crate) async fn wait_out<T, F>(&self, call: impl FnMut() -> F) -> Result<T, GaveUp>
+    /// Repeats an idempotent call until it succeeds, fails for good, or the peer's outage has
+    /// lasted for the timeout.
+    pub(crate) async fn retry<T, F>(&self, call: impl FnMut() -> F) -> Result<T, CallFailure>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.wait_out_if(may_pass, call).await
+        self.retry_if(is_retryable, call).await
     }
 
-    /// As [`Outages::wait_out`], only after errors that `may_pass`.
-    pub(crate) async fn wait_out_if<T, F>(
+    /// As [`Outages::retry`], only after errors that are `retryable`.
+    pub(crate) async fn retry_if<T, F>(
         &self,
-        may_pass: impl Fn(&Error) -> bool,
+        retryable: impl Fn(&Error) -> bool,
         mut call: impl FnMut() -> F,
-    ) -> Result<T, GaveUp>
+    ) -> Result<T, CallFailure>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let started = Instant::now();
-        let mut pause = RETRY_BACKOFF_MIN;
+        let mut backoff = RETRY_BACKOFF_MIN;
         let mut failed: Option<String> = None;
         loop {
             let began = Instant::now();
             let error = match call().await {
                 Ok(value) => {
                     if let Some(peer) = failed {
-                        over(&self.away, &peer, self.volume.get());
+                        end(&self.outages, &peer, self.volume.get());
                     }
                     return Ok(value);
                 }
                 Err(error) => error,
             };
-            let wait = may_pass(&error)
+            let wait = retryable(&error)
                 && error.peer().map_or_else(
-                    || started.elapsed() < self.patience,
+                    || started.elapsed() < self.timeout,
                     |peer| self.worth_waiting(peer, began, &error),
                 );
             if !wait {
                 let tried = started.elapsed();
-                return Err(GaveUp { error, tried });
+                return Err(CallFailure { error, tried });
             }
             failed = error.peer().map(str::to_owned);
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(RETRY_BACKOFF_MAX);
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(RETRY_BACKOFF_MAX);
         }
     }
 
-    /// A call that began then failed because of this peer: whether it is worth repeating.
+    /// A call that began at this time failed because of this peer: whether to repeat it.
     fn worth_waiting(&self, peer: &str, began: Instant, error: &Error) -> bool {
         let now = Instant::now();
-        let mut away = self.away.lock();
-        let outage = away.entry(peer.to_owned()).or_insert_with(|| {
+        let mut outages = self.outages.lock();
+        let outage = outages.entry(peer.to_owned()).or_insert_with(|| {
             if let Some(volume) = self.volume.get() {
                 tracing::warn!(%error, "waiting for {}", volume.peer_name(peer));
-                let back = come_back(Arc::downgrade(&self.away), volume.clone(), peer.to_owned());
-                tokio::spawn(back);
+                let watch = watch_connection(
+                    Arc::downgrade(&self.outages),
+                    volume.clone(),
+                    peer.to_owned(),
+                );
+                tokio::spawn(watch);
             }
             Outage {
                 since: began.max(now.checked_sub(SILENCE_DETECTION).unwrap_or(began)),
-                given_up: false,
+                timed_out: false,
             }
         });
-        let wait = now.duration_since(outage.since) < self.patience;
+        let wait = now.duration_since(outage.since) < self.timeout;
         if !wait
-            && !std::mem::replace(&mut outage.given_up, true)
+            && !std::mem::replace(&mut outage.timed_out, true)
             && let Some(volume) = self.volume.get()
         {
             let name = volume.peer_name(peer);
-            tracing::warn!(%error, "{name} is away: calls fail at once until it answers");
+            tracing::warn!(%error, "{name} is unreachable: calls fail at once until it answers");
         }
         wait
     }
 }
 
-/// The peer answers.
-fn over(away: &Mutex<HashMap<String, Outage>>, peer: &str, volume: Option<&Volume>) {
-    let Some(outage) = away.lock().remove(peer) else {
+/// The peer answers again.
+fn end(outages: &Mutex<HashMap<String, Outage>>, peer: &str, volume: Option<&Volume>) {
+    let Some(outage) = outages.lock().remove(peer) else {
         return;
     };
     if let Some(volume) = volume {
@@ -155,17 +160,23 @@ fn over(away: &Mutex<HashMap<String, Outage>>, peer: &str, volume: Option<&Volum
     }
 }
 
-/// Ends an outage when the peer's connection was opened again.
-async fn come_back(away: Weak<Mutex<HashMap<String, Outage>>>, volume: Volume, peer: String) {
+/// Ends an outage when the peer's connection has been opened again.
+async fn watch_connection(
+    outages: Weak<Mutex<HashMap<String, Outage>>>,
+    volume: Volume,
+    peer: String,
+) {
     let opened = volume.connections_to(&peer);
     loop {
         tokio::time::sleep(RECONNECT_POLL_INTERVAL).await;
-        let Some(away) = away.upgrade() else { return };
-        if !away.lock().contains_key(&peer) {
+        let Some(outages) = outages.upgrade() else {
+            return;
+        };
+        if !outages.lock().contains_key(&peer) {
             return;
         }
         if volume.connections_to(&peer) != opened {
-            return over(&away, &peer, Some(&volume));
+            return end(&outages, &peer, Some(&volume));
         }
     }
 }
@@ -196,12 +207,12 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(takes)).await;
             Err::<(), _>(unreachable(peer))
         };
-        assert!(outages.wait_out(call).await.is_err());
+        assert!(outages.retry(call).await.is_err());
         start.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_outage_is_waited_for_once_by_all_calls_together_and_of_one_peer_only() {
+    async fn calls_wait_once_for_an_outage_and_only_for_that_peer() {
         let outages = Outages::new(Duration::from_secs(8));
         let first = waits(&outages, "one", 1).await;
         assert!((8..9).contains(&first.as_secs()), "{first:?}");
@@ -217,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_found_silence_late_is_still_repeated() {
+    async fn a_call_that_notices_silence_late_is_still_repeated() {
         let outages = Outages::new(Duration::from_secs(8));
         let back = AtomicBool::new(false);
         let call = async || {
@@ -227,13 +238,13 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(20)).await;
             Err(unreachable("one"))
         };
-        assert!(outages.wait_out(call).await.is_ok());
+        assert!(outages.retry(call).await.is_ok());
         let anew = waits(&outages, "one", 1).await;
         assert!(anew.as_secs() >= 8, "it had answered: {anew:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_will_not_pass_is_not_repeated() {
+    async fn permanent_refusals_are_not_repeated() {
         let outages = Outages::new(Duration::from_secs(8));
         let start = Instant::now();
         let refused = async || {
@@ -245,7 +256,7 @@ mod tests {
                 retry: Retry::Never,
             })
         };
-        assert!(outages.wait_out(refused).await.is_err());
+        assert!(outages.retry(refused).await.is_err());
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
 }

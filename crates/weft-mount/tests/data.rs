@@ -1,4 +1,4 @@
-//! The data cache against real servers: what is read is what was written, whatever is on its way.
+//! The data cache against real servers: reads return what was written, whatever is in flight.
 
 #[path = "../../weft-client/tests/common/mod.rs"]
 mod common;
@@ -36,7 +36,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     data
 }
 
-/// What another client reads, all of it.
+/// The whole file as another client reads it.
 async fn elsewhere(test: &TestVolume, path: &str) -> Vec<u8> {
     let volume = test.client().await;
     let file = volume.attach(path, Access::read()).await.unwrap();
@@ -48,7 +48,7 @@ async fn elsewhere(test: &TestVolume, path: &str) -> Vec<u8> {
     read.to_vec()
 }
 
-/// Random operations through two opens of one file; a plain vector says what must be read.
+/// Random operations through two opens of one file, and the bytes that reads must return.
 struct Oracle {
     bytes: Vec<u8>,
     rng: SmallRng,
@@ -189,15 +189,14 @@ async fn a_strict_read_sees_what_another_client_wrote_just_now() {
     test.stop().await;
 }
 
-/// News that come between the question where a file ends and the append take the answer from
-/// nobody.
+/// An invalidation between the query of a file's end and the append must not lose the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn appends_beside_news_of_the_file_overwrite_nothing() {
+async fn appends_during_invalidations_overwrite_nothing() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     let cache = cache(DataConfig::default());
     let done = Arc::new(AtomicBool::new(false));
-    let news = std::thread::spawn({
+    let invalidations = std::thread::spawn({
         let (cache, done) = (cache.clone(), done.clone());
         move || {
             while !done.load(Ordering::Relaxed) {
@@ -207,7 +206,7 @@ async fn appends_beside_news_of_the_file_overwrite_nothing() {
     });
     let mut end = 0;
     for _ in 0..200 {
-        // With a second writer there the service does not know by itself where the file ends.
+        // With a second writer the service does not know where the file ends.
         let file = attach(&volume, "/file", 1, 65_536).await;
         let other = attach(&volume, "/file", 1, 65_536).await;
         let open = cache.open(file).unwrap();
@@ -219,7 +218,7 @@ async fn appends_beside_news_of_the_file_overwrite_nothing() {
         open.close().await.unwrap();
     }
     done.store(true, Ordering::Relaxed);
-    news.join().unwrap();
+    invalidations.join().unwrap();
     assert!(elsewhere(&test, "/file").await == vec![7; end as usize]);
     test.stop().await;
 }
@@ -295,11 +294,11 @@ async fn sequential_reads_are_read_ahead_and_random_ones_are_not() {
     let before = volume.counters();
     let mut copies = 0;
     for at in (0..data.len()).step_by(131_072) {
-        let read = open.read_parts(at as u64, 131_072).await.unwrap();
-        copies += usize::from(read.parts().count() > 2);
+        let read = open.read_buffers(at as u64, 131_072).await.unwrap();
+        copies += usize::from(read.buffers().count() > 2);
         assert!(read.into_bytes() == data[at..at + 131_072]);
     }
-    assert_eq!(copies, 0, "the parts of a read are those of the layout");
+    assert_eq!(copies, 0, "a read has one buffer for each server's piece");
     let after = volume.counters();
     let reads = after.calls_of(Kind::Read) - before.calls_of(Kind::Read);
     // One for the first read, and a piece that ends at the next mebibyte.
@@ -325,7 +324,7 @@ async fn sequential_reads_are_read_ahead_and_random_ones_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_is_seen_by_who_has_read_ahead() {
+async fn a_write_is_seen_by_a_reader_that_has_read_ahead() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let open = cache(DataConfig::default())
@@ -385,11 +384,11 @@ async fn a_server_that_restarts_during_write_behind_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stays_dead_is_told_once_to_each_open_and_ends_in_time() {
+async fn bytes_lost_with_a_dead_server_are_reported_once_to_each_open_and_in_time() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
     let config = DataConfig {
-        patience: Duration::from_millis(600),
+        outage_timeout: Duration::from_millis(600),
         flush_after: Duration::from_millis(20),
         total_dirty: 4 << 20,
         ..DataConfig::default()
@@ -439,7 +438,7 @@ async fn a_server_that_stays_dead_is_told_once_to_each_open_and_ends_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dirty_bytes_age_and_go_by_themselves() {
+async fn dirty_bytes_are_flushed_when_they_are_old() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     let config = DataConfig {
@@ -464,7 +463,7 @@ async fn dirty_bytes_age_and_go_by_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_written_here_hides_no_cut_by_another_after_a_question_that_was_given_up() {
+async fn a_cancelled_size_query_hides_no_truncation_by_another_client() {
     let mut test = TestVolume::start(2).await;
     let (one, two) = (test.client().await, test.client().await);
     let config = DataConfig {
@@ -475,30 +474,30 @@ async fn what_was_written_here_hides_no_cut_by_another_after_a_question_that_was
     let file = attach(&one, "/file", 2, 65_536).await;
     let open = cache(config).open(file).unwrap();
     open.write(0, noise(1, length).into()).await.unwrap();
-    for cut in [10, 20] {
-        // Nobody answers, so whoever asks is interrupted.
+    for size in [10, 20] {
+        // No server answers, and the caller is interrupted.
         test.stop_server(1).await;
-        let patience = Duration::from_millis(200);
-        if cut == 10 {
-            let given_up = tokio::time::timeout(patience, open.size()).await;
-            assert!(given_up.is_err(), "{given_up:?}");
+        let limit = Duration::from_millis(200);
+        if size == 10 {
+            let cancelled = tokio::time::timeout(limit, open.size()).await;
+            assert!(cancelled.is_err(), "{cancelled:?}");
         } else {
-            let given_up = tokio::time::timeout(patience, open.read(0, length)).await;
-            assert!(given_up.is_err());
+            let cancelled = tokio::time::timeout(limit, open.read(0, length)).await;
+            assert!(cancelled.is_err());
         }
         test.start_server(1).await;
-        open.write(0, noise(cut, length).into()).await.unwrap();
-        two.truncate("/file", cut).await.unwrap();
-        assert_eq!(open.size().await.unwrap(), cut);
-        assert_eq!(open.read(0, length).await.unwrap().len() as u64, cut);
+        open.write(0, noise(size, length).into()).await.unwrap();
+        two.truncate("/file", size).await.unwrap();
+        assert_eq!(open.size().await.unwrap(), size);
+        assert_eq!(open.read(0, length).await.unwrap().len() as u64, size);
     }
     open.close().await.unwrap();
     test.stop().await;
 }
 
-/// Another client appends; this cache has a question under way, and an open from before.
+/// Another client appends; this cache has a query in flight, and an earlier open.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_asked_and_opened_before_news_is_not_taken_for_what_is_there_after_them() {
+async fn answers_and_opens_from_before_an_invalidation_do_not_count_after_it() {
     let test = TestVolume::start(1).await;
     let (volume, other) = (test.client().await, test.client().await);
     let cache = cache(DataConfig::default());
@@ -511,19 +510,19 @@ async fn what_was_asked_and_opened_before_news_is_not_taken_for_what_is_there_af
     let view = file.canonical().unwrap();
     let mut size = 1000;
     for newly_opened in [false, true] {
-        let asking = open.begin_asking();
+        let query = open.begin_size_query();
         view.write_at(weft_layout::ViewOffset(size), vec![2; 500].into())
             .await
             .unwrap();
         let again;
         if newly_opened {
-            asking.answered(Some(size));
+            query.answered(Some(size));
             let file = attach(&volume, "/file", 1, 65_536).await;
             again = cache.open(file).unwrap();
-            again.forget_older();
+            again.invalidate_older();
         } else {
             open.invalidate();
-            asking.answered(Some(size));
+            query.answered(Some(size));
         }
         size += 500;
         assert_eq!(open.size().await.unwrap(), size);

@@ -25,7 +25,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     data
 }
 
-/// What another client reads, all of it.
+/// The whole file as another client reads it.
 async fn elsewhere(test: &TestVolume, path: &str) -> Vec<u8> {
     let volume = test.client().await;
     let file = volume.attach(path, Access::read()).await.unwrap();
@@ -37,7 +37,7 @@ async fn elsewhere(test: &TestVolume, path: &str) -> Vec<u8> {
     read.to_vec()
 }
 
-/// What must be read.
+/// The bytes that reads must return.
 struct Oracle {
     bytes: Vec<u8>,
     rng: SmallRng,
@@ -82,7 +82,7 @@ async fn a_small_file_is_stored_with_its_metadata_and_touches_no_server() {
     assert_eq!((calls(Kind::StoreInline), calls(Kind::Write)), (1, 0));
 
     let before = volume.counters();
-    // At once, before anybody has heard that it was closed.
+    // At once, before the service knows that it was closed.
     let again = volume.attach("/file", Access::read_write().inline());
     let open = cache.open(again.await.unwrap()).unwrap();
     assert!(open.read(0, 9000).await.unwrap() == data);

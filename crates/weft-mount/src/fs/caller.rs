@@ -1,5 +1,5 @@
-//! On whose behalf: a request tells user, group and thread; the thread's further groups are asked
-//! of the kernel.
+//! The caller of a request: the request carries user, group and thread; the thread's supplementary
+//! groups are read from `/proc`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use weft_client::Credentials;
 use weft_proto::limits::GROUPS_MAX;
 
-/// Who makes a request.
+/// The thread that makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
     /// User.
@@ -21,20 +21,20 @@ pub struct Caller {
     pub pid: u32,
 }
 
-/// The callers of late.
+/// The credentials of recent callers.
 #[derive(Debug, Default)]
-pub(super) struct Callers(Mutex<HashMap<Caller, (Instant, Arc<Credentials>)>>);
+pub(in crate::fs) struct Callers(Mutex<HashMap<Caller, (Instant, Arc<Credentials>)>>);
 
 impl Callers {
-    /// The caller's credentials. Reads a page of `/proc` where they are not known.
-    pub(super) fn credentials(&self, caller: Caller) -> Arc<Credentials> {
+    /// The caller's credentials. Reads a page of `/proc` if they are not cached.
+    pub(in crate::fs) fn credentials(&self, caller: Caller) -> Arc<Credentials> {
         let now = Instant::now();
         if let Some((until, who)) = self.0.lock().get(&caller)
             && *until > now
         {
             return who.clone();
         }
-        // Root needs no groups: it may do everything.
+        // Root needs no groups.
         let groups = match caller {
             Caller { uid: 0, .. } | Caller { pid: 0, .. } => Vec::new(),
             Caller { pid, .. } => groups(pid),
@@ -54,6 +54,11 @@ impl Callers {
         known.insert(caller, (now + CREDENTIALS_VALID, who.clone()));
         who
     }
+}
+
+/// Root, for what the kernel has already permitted.
+pub(in crate::fs) fn root() -> Credentials {
+    Credentials::default()
 }
 
 /// The supplementary groups of a thread; none if it has ended.
@@ -87,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_callers_are_remembered_and_not_more() {
+    fn the_number_of_cached_callers_is_bounded() {
         let callers = Callers::default();
         for uid in 0..3000 {
             callers.credentials(Caller {

@@ -1,4 +1,4 @@
-//! What a reader sees over the servers' bytes.
+//! The bytes that a reader sees over the servers'.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::Extents;
 
 impl Extents {
-    /// What lies over the servers' bytes in this range: absolute offsets, ascending, disjoint.
+    /// Dirty and in-flight bytes of this range: absolute offsets, ascending, disjoint.
     pub(in crate::data) fn overlay(&self, range: Range<u64>) -> Vec<(u64, Bytes)> {
         let mut pieces = Vec::new();
         let clip = |at: u64, length: usize| {
@@ -16,26 +16,26 @@ impl Extents {
             let to = range.end.saturating_sub(at).min(length as u64) as usize;
             from..to
         };
-        for (at, part) in starting_before(&self.dirty, &range) {
-            let within = clip(*at, part.len());
+        for (at, segment) in starting_before(&self.dirty, &range) {
+            let within = clip(*at, segment.len());
             if !within.is_empty() {
-                pieces.push((at + within.start as u64, part.data.slice(within)));
+                pieces.push((at + within.start as u64, segment.data.slice(within)));
             }
         }
         let over = pieces.len();
-        for (_, run) in starting_before(&self.flying, &range) {
+        for (_, run) in starting_before(&self.in_flight, &range) {
             let mut at = run.offset;
-            for part in &run.parts {
-                let within = clip(at, part.len());
+            for buffer in &run.buffers {
+                let within = clip(at, buffer.len());
                 if !within.is_empty() {
                     uncovered(
                         &mut pieces,
                         over,
                         at + within.start as u64,
-                        &part.slice(within),
+                        &buffer.slice(within),
                     );
                 }
-                at += part.len() as u64;
+                at += buffer.len() as u64;
             }
         }
         pieces.sort_unstable_by_key(|(at, _)| *at);
@@ -43,7 +43,7 @@ impl Extents {
     }
 }
 
-/// What begins before the range's end, from the last that begins at or before its start.
+/// The entries that begin before the range's end, from the last that begins at or before its start.
 fn starting_before<'a, T>(
     map: &'a BTreeMap<u64, T>,
     range: &Range<u64>,

@@ -11,13 +11,13 @@ enum Step {
     Write { offset: u64, length: u64, byte: u8 },
     Truncate(u64),
     Take { all: bool },
-    Land(usize),
+    Arrive(usize),
     Epoch,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Near the borders of blocks and at a few places, so that writes meet.
-    let place = prop_oneof![
+    // Near block boundaries and at a few offsets, so that writes overlap.
+    let offset = prop_oneof![
         (0..SPACE / 4096).prop_map(|p| p * 4096),
         (0..SPACE),
         (1..3u64, 0..64u64).prop_map(|(block, back)| block * BLOCK - back),
@@ -29,27 +29,28 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         60_000..140_000u64,
         Just(BLOCK)
     ];
-    let write = (place.clone(), length, 1..=255u8).prop_map(|(offset, length, byte)| Step::Write {
-        offset,
-        length,
-        byte,
-    });
+    let write =
+        (offset.clone(), length, 1..=255u8).prop_map(|(offset, length, byte)| Step::Write {
+            offset,
+            length,
+            byte,
+        });
     let step = prop_oneof![
         8 => write,
-        1 => place.prop_map(Step::Truncate),
+        1 => offset.prop_map(Step::Truncate),
         2 => any::<bool>().prop_map(|all| Step::Take { all }),
-        2 => (0..8usize).prop_map(Step::Land),
+        2 => (0..8usize).prop_map(Step::Arrive),
         1 => Just(Step::Epoch),
     ];
     prop::collection::vec(step, 1..60)
 }
 
-/// What the servers have, what flies, what a reader sees: plain bytes.
+/// The servers' bytes and a reader's bytes, both plain, beside the extents.
 struct Model {
     servers: Vec<u8>,
     seen: Vec<u8>,
     extents: Extents,
-    flying: Vec<Batch>,
+    in_flight: Vec<Batch>,
     epoch: u64,
 }
 
@@ -61,7 +62,7 @@ impl Model {
                 length,
                 byte,
             } => {
-                // Bytes of a write differ, so that a shifted piece shows.
+                // Bytes of a write differ, so that a shifted piece is noticed.
                 let bytes: Vec<u8> = (0..length)
                     .map(|i| byte.wrapping_add((i % 251) as u8))
                     .collect();
@@ -69,8 +70,8 @@ impl Model {
                 self.extents.write(offset, bytes.into(), self.epoch);
             }
             Step::Truncate(size) => {
-                while !self.flying.is_empty() {
-                    self.land(0);
+                while !self.in_flight.is_empty() {
+                    self.arrive(0);
                 }
                 self.extents.truncate(size);
                 self.servers[size as usize..].fill(0);
@@ -79,36 +80,36 @@ impl Model {
             Step::Take { all } => {
                 let due = if all { u64::MAX } else { self.epoch };
                 if let Some(batch) = self.extents.take(due, 16) {
-                    let aside = |run: &Run, other: &Run| {
+                    let disjoint = |run: &Run, other: &Run| {
                         run.end() <= other.offset || other.end() <= run.offset
                     };
                     for run in &batch.runs {
-                        let flying = self.flying.iter().flat_map(|batch| &batch.runs);
+                        let in_flight = self.in_flight.iter().flat_map(|batch| &batch.runs);
                         assert!(
-                            flying.into_iter().all(|other| aside(run, other)),
-                            "{run:?} is on its way twice"
+                            in_flight.into_iter().all(|other| disjoint(run, other)),
+                            "{run:?} is in flight twice"
                         );
                     }
-                    self.flying.push(batch);
+                    self.in_flight.push(batch);
                 }
             }
-            Step::Land(i) if !self.flying.is_empty() => self.land(i % self.flying.len()),
-            Step::Land(_) => {}
+            Step::Arrive(i) if !self.in_flight.is_empty() => self.arrive(i % self.in_flight.len()),
+            Step::Arrive(_) => {}
             Step::Epoch => self.epoch += 1,
         }
     }
 
-    fn land(&mut self, i: usize) {
-        let batch = self.flying.swap_remove(i);
+    fn arrive(&mut self, i: usize) {
+        let batch = self.in_flight.swap_remove(i);
         for run in &batch.runs {
             let mut at = run.offset as usize;
-            for part in &run.parts {
-                self.servers[at..at + part.len()].copy_from_slice(part);
-                at += part.len();
+            for buffer in &run.buffers {
+                self.servers[at..at + buffer.len()].copy_from_slice(buffer);
+                at += buffer.len();
             }
             assert_eq!(at as u64, run.end());
         }
-        self.extents.landed(&batch);
+        self.extents.arrived(&batch);
     }
 
     fn check(&self) {
@@ -120,13 +121,13 @@ impl Model {
             found[at as usize..end as usize].copy_from_slice(&bytes);
         }
         assert_eq!(end, self.extents.end());
-        assert!(found == self.seen, "a reader sees something else");
-        let flying: u64 = self.flying.iter().map(Batch::bytes).sum();
-        assert_eq!(flying as usize, self.extents.flying_bytes);
-        let dirty: usize = self.extents.dirty.values().map(Part::len).sum();
+        assert!(found == self.seen, "a reader sees other bytes");
+        let in_flight: u64 = self.in_flight.iter().map(Batch::bytes).sum();
+        assert_eq!(in_flight as usize, self.extents.in_flight_bytes);
+        let dirty: usize = self.extents.dirty.values().map(Segment::len).sum();
         assert_eq!(dirty, self.extents.dirty_bytes);
-        let parts = self.extents.dirty.len() + self.extents.flying.len();
-        assert_eq!(self.extents.epochs.values().sum::<usize>(), parts);
+        let entries = self.extents.dirty.len() + self.extents.in_flight.len();
+        assert_eq!(self.extents.epochs.values().sum::<usize>(), entries);
     }
 }
 
@@ -140,7 +141,7 @@ proptest! {
             servers: empty.clone(),
             seen: empty,
             extents: Extents::default(),
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             epoch: 1,
         };
         for step in &steps {
@@ -150,22 +151,22 @@ proptest! {
         let mut rounds = 0;
         while model.extents.charge() > 0 {
             model.apply(&Step::Take { all: true });
-            model.apply(&Step::Land(rounds));
+            model.apply(&Step::Arrive(rounds));
             rounds += 1;
-            prop_assert!(rounds < 10_000, "it never ends");
+            prop_assert!(rounds < 10_000, "the extents never drain");
         }
         model.check();
         prop_assert!(model.servers == model.seen);
     }
 
     #[test]
-    fn a_part_of_the_overlay_is_that_part_of_it(steps in steps(), start in 0..SPACE, length in 1..BLOCK) {
+    fn the_overlay_of_a_range_is_that_range_of_the_overlay(steps in steps(), start in 0..SPACE, length in 1..BLOCK) {
         let empty = vec![0; (SPACE + BLOCK) as usize];
         let mut model = Model {
             servers: empty.clone(),
             seen: empty,
             extents: Extents::default(),
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             epoch: 1,
         };
         for step in &steps {
@@ -182,7 +183,7 @@ proptest! {
 }
 
 #[test]
-fn small_neighbours_become_one_part_and_a_whole_block_takes_off_at_once() {
+fn small_adjacent_writes_become_one_segment_and_a_whole_block_is_sent_at_once() {
     let mut extents = Extents::default();
     for i in 0..BLOCK / 4096 {
         assert!(extents.take(0, 1).is_none());
@@ -190,7 +191,7 @@ fn small_neighbours_become_one_part_and_a_whole_block_takes_off_at_once() {
     }
     let batch = extents.take(0, 1).expect("the block is whole");
     assert_eq!((batch.runs.len(), batch.range()), (1, 0..BLOCK));
-    assert_eq!(batch.runs[0].parts.len(), 1);
+    assert_eq!(batch.runs[0].buffers.len(), 1);
 }
 
 #[test]
@@ -199,11 +200,11 @@ fn a_large_write_is_not_copied() {
     let data = Bytes::from(vec![1; BLOCK as usize]);
     extents.write(0, data.clone(), 1);
     let batch = extents.take(0, 1).expect("the block is whole");
-    assert_eq!(batch.runs[0].parts[0].as_ptr(), data.as_ptr());
+    assert_eq!(batch.runs[0].buffers[0].as_ptr(), data.as_ptr());
 }
 
 #[test]
-fn what_was_written_over_a_flying_block_waits_for_it() {
+fn bytes_written_over_an_in_flight_block_wait_for_it() {
     let mut extents = Extents::default();
     let write =
         |extents: &mut Extents, byte| extents.write(0, vec![byte; BLOCK as usize].into(), 1);
@@ -211,13 +212,13 @@ fn what_was_written_over_a_flying_block_waits_for_it() {
     let first = extents.take(9, 9).expect("the block is whole");
     write(&mut extents, 2);
     assert!(extents.take(9, 9).is_none());
-    extents.landed(&first);
-    let second = extents.take(9, 9).expect("nothing is over it any more");
-    assert_eq!(second.runs[0].parts[0][0], 2);
+    extents.arrived(&first);
+    let second = extents.take(9, 9).expect("nothing is in flight below it");
+    assert_eq!(second.runs[0].buffers[0][0], 2);
 }
 
 #[test]
-fn a_little_rest_does_not_hold_a_large_buffer() {
+fn a_small_remainder_does_not_hold_a_large_buffer() {
     let mut extents = Extents::default();
     let data = Bytes::from(vec![1; 2 * BLOCK as usize]);
     extents.write(0, data.clone(), 1);
@@ -226,7 +227,7 @@ fn a_little_rest_does_not_hold_a_large_buffer() {
 }
 
 #[test]
-fn what_is_written_again_and_again_takes_off_when_the_first_bytes_are_due() {
+fn overwritten_bytes_are_sent_when_the_first_are_due() {
     for length in [4096, 70_000, 600_000] {
         let mut extents = Extents::default();
         let mut taken = None;

@@ -130,8 +130,8 @@ impl Device {
     }
 
     /// Answers a request.
-    pub(in crate::fuse) fn reply(&self, unique: u64, parts: &[&[u8]]) {
-        self.send(unique, 0, parts);
+    pub(in crate::fuse) fn reply(&self, unique: u64, body: &[&[u8]]) {
+        self.send(unique, 0, body);
     }
 
     /// Answers a request with an errno.
@@ -139,8 +139,8 @@ impl Device {
         self.send(unique, -errno, &[]);
     }
 
-    fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) {
-        match self.write(unique, error, parts) {
+    fn send(&self, unique: u64, error: i32, body: &[&[u8]]) {
+        match self.write(unique, error, body) {
             // The request was interrupted and no program waits for it, or the mount has ended.
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
             Err(e) => tracing::warn!(unique, error = %e, "the kernel rejected a reply"),
@@ -148,20 +148,20 @@ impl Device {
     }
 
     /// Sends the kernel a notification.
-    pub(in crate::fuse) fn notify(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
-        self.write(0, code, parts)
+    pub(in crate::fuse) fn notify(&self, code: i32, body: &[&[u8]]) -> Result<(), Errno> {
+        self.write(0, code, body)
     }
 
-    fn write(&self, unique: u64, error: i32, parts: &[&[u8]]) -> Result<(), Errno> {
-        let length = size_of::<OutHeader>() + parts.iter().map(|p| p.len()).sum::<usize>();
+    fn write(&self, unique: u64, error: i32, body: &[&[u8]]) -> Result<(), Errno> {
+        let length = size_of::<OutHeader>() + body.iter().map(|b| b.len()).sum::<usize>();
         let header = OutHeader {
             len: u32::try_from(length).map_err(|_| Errno::OVERFLOW)?,
             error,
             unique,
         };
-        let mut slices = Vec::with_capacity(parts.len() + 1);
+        let mut slices = Vec::with_capacity(body.len() + 1);
         slices.push(IoSlice::new(header.as_bytes()));
-        slices.extend(parts.iter().map(|part| IoSlice::new(part)));
+        slices.extend(body.iter().map(|bytes| IoSlice::new(bytes)));
         rustix::io::writev(&self.0, &slices).map(|_| ())
     }
 }

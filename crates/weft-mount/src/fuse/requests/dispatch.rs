@@ -199,7 +199,7 @@ async fn list(fs: &FileSystem, request: &Incoming, entries: Entries) -> Result {
             }
             cookie = listed.cookie;
             let entry = (entries == Entries::WithAttributes).then(|| {
-                fs.listed(&page, listed)
+                fs.listed_entry(&page, listed)
                     .map_or_else(Default::default, |e| pack::entry(&e))
             });
             names.add(listed, entry.as_ref());

@@ -1,4 +1,4 @@
-//! A mount in service: its threads, the requests in flight, and what the kernel is told unasked.
+//! A mount in service: its threads, the requests in flight, and notifications to the kernel.
 //!
 //! - `handshake`: the first request, in which both sides state their capabilities.
 //! - `serve`: the threads' loop; a request's start, end and reply.

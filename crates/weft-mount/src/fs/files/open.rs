@@ -1,0 +1,265 @@
+//! Opens and creates files.
+
+use rustix::io::Errno;
+use weft_client::File;
+
+use super::handle::{Handle, PastPages};
+use super::modes::{Opened, access, writes};
+use crate::data::Moment;
+use crate::fs::clock::now_nanos;
+use crate::fs::metadata::{Answer, AskedAt};
+use crate::fs::upper_cache::UpperCache;
+use crate::fs::views::{is_view, refuse_in_views};
+use crate::fs::{Caller, Entry, FileSystem, FsError};
+
+/// The moment before a file is attached, for the metadata cache and the data cache.
+#[derive(Clone, Copy)]
+struct AttachMoment {
+    metadata: AskedAt,
+    data: Moment,
+}
+
+/// Whether an open bypasses the kernel's pages, if it `gains` by that: not if programs could not
+/// map the file then.
+fn past_pages(gains: bool, upper: Option<&dyn UpperCache>) -> bool {
+    gains && upper.is_none_or(UpperCache::maps_past_pages)
+}
+
+impl FileSystem {
+    /// Opens a file; `flags` as of open(2).
+    pub async fn open(
+        &self,
+        caller: Caller,
+        id: u64,
+        flags: i32,
+        kill_set_id: bool,
+    ) -> Result<Opened, FsError> {
+        if is_view(id) {
+            return self.open_view(caller, id, flags).await;
+        }
+        let access = access(flags).inline();
+        let volume = self.on(caller);
+        let place = self.metadata.place(id);
+        let mut opened = loop {
+            let asked = self.attach_moment();
+            let file = self.call(|| volume.attach(&place, access.clone())).await?;
+            if let Some(opened) = self.adopt(asked, file, flags).await? {
+                break opened;
+            }
+        };
+        if flags & libc::O_TRUNC != 0 {
+            opened.keep_pages = false;
+            let handle = self.handles.get(opened.handle)?;
+            let emptied = self.empty(&handle, kill_set_id.then_some(caller)).await;
+            if let Err(e) = emptied {
+                self.release(opened.handle).await;
+                return Err(e);
+            }
+        }
+        Ok(opened)
+    }
+
+    async fn empty(&self, handle: &Handle, from: Option<Caller>) -> Result<(), FsError> {
+        let began = now_nanos();
+        self.strip(handle, from).await?;
+        handle.truncate(0).await?;
+        self.resized(handle.id, began);
+        Ok(())
+    }
+
+    /// Creates a file in a directory, if it does not exist, and opens it.
+    pub async fn create(
+        &self,
+        caller: Caller,
+        (parent, name): (u64, &[u8]),
+        (mode, umask): (u32, u32),
+        flags: i32,
+    ) -> Result<(Entry, Opened), FsError> {
+        refuse_in_views(&[parent], &[name])?;
+        let volume = self.on(caller);
+        let place = self.metadata.under(parent, name);
+        let bits = mode & 0o7777;
+        let asked = self.attach_moment();
+        let reads_writes = (flags & libc::O_ACCMODE != libc::O_WRONLY, writes(flags));
+        if let Some(file) = self
+            .make_delegated(&volume, (parent, name), (bits, umask), reads_writes)
+            .await
+        {
+            self.metadata.name_may_exist(parent, name);
+            return self.made(asked, (parent, name), file, flags).await;
+        }
+        let access = match flags & libc::O_EXCL {
+            0 => access(flags).create(bits).umask(umask).no_follow().inline(),
+            _ => access(flags).create_new(bits).umask(umask).inline(),
+        };
+        self.metadata.name_may_exist(parent, name);
+        let (entry, opened) = loop {
+            let asked = self.attach_moment();
+            let file = self.call(|| volume.attach(&place, access.clone())).await?;
+            if file.created() {
+                return self.made(asked, (parent, name), file, flags).await;
+            }
+            let answer = self.complete(file.attributes().clone()).await?;
+            if let Some(opened) = self.adopt(asked, file, flags).await? {
+                // Once: the kernel forgets a node as often as it was reported.
+                let entry = self.metadata.entry(asked.metadata, &answer, (parent, name));
+                break (entry, opened);
+            }
+        };
+        if flags & libc::O_TRUNC != 0 {
+            let handle = self.handles.get(opened.handle)?;
+            if let Err(e) = self.empty(&handle, None).await {
+                self.release(opened.handle).await;
+                return Err(e);
+            }
+        }
+        Ok((entry, opened))
+    }
+
+    /// A file was created and opened.
+    async fn made(
+        &self,
+        asked: AttachMoment,
+        (parent, name): (u64, &[u8]),
+        file: File,
+        flags: i32,
+    ) -> Result<(Entry, Opened), FsError> {
+        // Only this mount writes it, and the service knows everything about a new file.
+        let answer = Answer::exact(file.attributes());
+        self.metadata.entered(asked.metadata, parent, &answer.attr);
+        let entry = self.metadata.entry(asked.metadata, &answer, (parent, name));
+        let opened = self.adopt(asked, file, flags).await?;
+        let opened = opened.ok_or(FsError::refused("a new file is already open", Errno::IO))?;
+        Ok((entry, opened))
+    }
+
+    /// This moment, before a file is attached.
+    fn attach_moment(&self) -> AttachMoment {
+        AttachMoment {
+            metadata: self.metadata.now(),
+            data: self.data.now(),
+        }
+    }
+
+    /// Adds an attached file to the open ones. `None` if another open of this mount has changed it
+    /// since it was asked for: then the attachment is released.
+    async fn adopt(
+        &self,
+        asked: AttachMoment,
+        file: File,
+        flags: i32,
+    ) -> Result<Option<Opened>, FsError> {
+        let Some(data) = self.data.open_asked(file.clone(), asked.data)? else {
+            file.let_go().await?;
+            return Ok(None);
+        };
+
+        let id = file.id();
+        // A change that was logged before the data cache knew the file.
+        if self.metadata.file_changed_since(asked.metadata, id) && !file.created() {
+            data.invalidate();
+        }
+        let attributes = file.attributes();
+        let exact = attributes.size_exact || file.created();
+        let answer = Answer {
+            exact,
+            ..Answer::exact(attributes)
+        };
+        self.metadata.learn(asked.metadata, &answer);
+        // An attachment for writing makes the size inexact: the kernel drops its attributes, unless
+        // they are true. Its pages stay true if no other client may write.
+        let verdict = self
+            .metadata
+            .nodes()
+            .opened(&answer.attr, exact || file.sole());
+        if !verdict.keep_pages && !file.created() {
+            data.invalidate_older();
+        }
+        let known = exact && verdict.keep_attributes;
+        if !known && !file.created() {
+            self.metadata.attributes_changed(id);
+        }
+        let (append, write) = (flags & libc::O_APPEND != 0, writes(flags));
+        // A program that creates a file to read it back has buffers, and is often one of many: the
+        // kernel lets one writer at a time into its pages, and any number past them. Other writers
+        // of the file follow.
+        let made = file.created() && flags & libc::O_ACCMODE == libc::O_RDWR;
+        let past_pages = self.options.strict
+            || past_pages(
+                write && (made || self.files.are_past_pages(id)),
+                self.metadata.upper().map(|upper| &**upper),
+            );
+        // The kernel would put appended bytes at the end as it knows it.
+        let direct = past_pages || (append && write);
+        let past = PastPages {
+            all: past_pages,
+            direct,
+        };
+        let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
+        let counts = reads && flags & libc::O_NOATIME == 0;
+        let keep_pages = verdict.keep_pages && !self.options.strict;
+        // The kernel does not report reads from its pages.
+        let unseen = keep_pages && flags & (libc::O_TRUNC | libc::O_DIRECT) == 0;
+        let presumed = counts && !write && unseen && self.accessed(id);
+        let name_losses = self.volume.name_losses();
+        let handle = self.files.add(id, |pages| {
+            let opening = (verdict.opening, pages);
+            Handle::new(
+                file,
+                data,
+                (reads, write, counts),
+                past,
+                opening,
+                name_losses,
+            )
+        });
+        handle.presume_read(presumed);
+        Ok(Some(Opened {
+            handle: self.handles.insert(handle),
+            keep_pages,
+            direct,
+            parallel: past_pages && !append,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::fs::{AccessTimes, FileCopies};
+
+    struct Kernel {
+        maps: bool,
+    }
+
+    impl UpperCache for Kernel {
+        fn invalidate_file(&self, _: u64, _: FileCopies) {}
+        fn drop_pages(&self, _: u64, _: Range<u64>) {}
+        fn invalidate_name(&self, _: u64, _: &[u8]) {}
+        fn invalidate_all_names(&self) {}
+        fn invalidations_sent(&self) -> oneshot::Receiver<()> {
+            oneshot::channel().1
+        }
+        fn can_invalidate_all_names(&self) -> bool {
+            false
+        }
+        fn maps_past_pages(&self) -> bool {
+            self.maps
+        }
+        fn access_times(&self) -> AccessTimes {
+            AccessTimes::default()
+        }
+    }
+
+    #[test]
+    fn opens_use_the_pages_of_a_kernel_that_could_not_map_the_file_otherwise() {
+        let [old, new] = [false, true].map(|maps| Kernel { maps });
+        assert!(!past_pages(true, Some(&old)));
+        assert!(past_pages(true, Some(&new)));
+        assert!(!past_pages(false, Some(&new)));
+    }
+}

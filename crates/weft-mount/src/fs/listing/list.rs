@@ -1,0 +1,235 @@
+//! Lists directories.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use weft_client::{FileKind, Place};
+
+use super::open_directory::{FIRST, Listed, ListedPage, Listing, OpenDirectory, Page};
+use crate::fs::metadata::{Answer, Attr};
+use crate::fs::views::is_view;
+use crate::fs::{Caller, Entry, FileSystem, FsError};
+
+impl FileSystem {
+    /// Opens a directory.
+    ///
+    /// `flags` as of open(2).
+    pub fn open_directory(&self, caller: Caller, id: u64, flags: i32) -> u64 {
+        let volume = self.on(caller);
+        let quiet = flags & libc::O_NOATIME != 0;
+        let losses = self.volume.name_losses();
+        let directory = OpenDirectory::new(id, caller, volume, quiet, losses);
+        self.directories.insert(Arc::new(directory))
+    }
+
+    /// The entries behind a cookie; 0 restarts. Empty at the end. A removed directory has none, not
+    /// even `.`: ENOENT, as on local file systems.
+    pub async fn list(&self, handle: u64, cookie: u64) -> Result<Page, FsError> {
+        let listed = self.list_open(handle, cookie).await;
+        listed.map_err(|error| {
+            if error.is_gone() {
+                FsError::refused("the directory was removed", Errno::NOENT)
+            } else {
+                error
+            }
+        })
+    }
+
+    async fn list_open(&self, handle: u64, cookie: u64) -> Result<Page, FsError> {
+        let directory = self.directories.get(handle)?;
+        if !directory.quiet && !is_view(directory.id) {
+            self.accessed_directory(directory.id);
+        }
+        let mut listing = directory.listing().await;
+        if cookie == 0 {
+            listing.rewind();
+        }
+        if cookie < 2 {
+            let listed = self.dots(&directory, &mut listing).await?;
+            return Ok(Page::new(listed, cookie as usize));
+        }
+        if is_view(directory.id) {
+            return self.view_page(&directory, cookie).await;
+        }
+        let mut sought = (cookie >= FIRST).then_some(cookie);
+        if sought.is_some_and(|cookie| !listing.was_given(cookie)) {
+            return Ok(Page::default());
+        }
+        let position = sought.and_then(|cookie| listing.find(cookie));
+        // The name was removed so long ago that its position is forgotten: restarting repeats
+        // names, but misses none.
+        sought = sought.filter(|_| position.is_some());
+        let mut segment = position.map_or(0, |position| position.segment);
+        while segment < listing.segments() {
+            if !sought.is_some_and(|cookie| listing.continues(segment, cookie)) {
+                self.drop_changed(&mut listing, segment);
+            }
+            let listed = self.page(&directory, &mut listing, segment).await?;
+            if listed.entries.is_empty() && segment + 1 < listing.segments() {
+                listing.join(segment);
+                continue;
+            }
+            let mut from = 0;
+            if let Some(position) = sought.and_then(|cookie| listing.find(cookie)) {
+                if position.segment != segment {
+                    // So many names were added that its page became two.
+                    segment = position.segment;
+                    continue;
+                }
+                from = listing.first_behind(position, &listed);
+            }
+            if from < listed.entries.len() {
+                listing.note_returned(segment, from);
+                return Ok(Page::new(listed, from));
+            }
+            sought = None;
+            segment += 1;
+        }
+        listing.note_end();
+        Ok(Page::default())
+    }
+
+    /// Drops a cached page if names may have come or gone since.
+    fn drop_changed(&self, listing: &mut Listing, segment: usize) {
+        let changed =
+            |page: &Arc<ListedPage>| self.metadata.file_overtaken(page.asked, page.directory);
+        if listing.cached_page(segment).is_some_and(changed) {
+            listing.drop_page(segment);
+        }
+    }
+
+    async fn view_page(&self, directory: &OpenDirectory, cookie: u64) -> Result<Page, FsError> {
+        let (caller, id) = (directory.caller, directory.id);
+        let names = self.view_names(caller, id).await?.into_iter().zip(FIRST..);
+        let rest = names.filter(|(_, number)| *number > cookie);
+        let entries = rest.map(|((name, kind), cookie)| Listed {
+            name,
+            attr: None,
+            id,
+            kind,
+            exact: true,
+            bare: false,
+            cookie,
+        });
+        let listed = ListedPage {
+            entries: entries.collect(),
+            ..ListedPage::default()
+        };
+        Ok(Page::new(Arc::new(listed), 0))
+    }
+
+    async fn dots(
+        &self,
+        directory: &OpenDirectory,
+        listing: &mut Listing,
+    ) -> Result<Arc<ListedPage>, FsError> {
+        let parent = match listing.parent() {
+            Some(parent) => parent,
+            None if is_view(directory.id) => directory.id,
+            None => {
+                let place = Place::of(directory.id);
+                let attributes = self
+                    .call(|| directory.volume.known_attributes(&place))
+                    .await?;
+                // The root is its own parent, and so is a removed directory.
+                if attributes.parent == 0 {
+                    directory.id
+                } else {
+                    attributes.parent
+                }
+            }
+        };
+        listing.set_parent(parent);
+        let dot = |name: &'static [u8], id, cookie| Listed {
+            name: Bytes::from_static(name),
+            attr: None,
+            id,
+            kind: FileKind::Directory,
+            exact: true,
+            bare: false,
+            cookie,
+        };
+        Ok(Arc::new(ListedPage {
+            entries: vec![dot(b".", directory.id, 1), dot(b"..", parent, 2)],
+            ..ListedPage::default()
+        }))
+    }
+
+    /// A page, from the cache or listed now.
+    async fn page(
+        &self,
+        directory: &OpenDirectory,
+        listing: &mut Listing,
+        segment: usize,
+    ) -> Result<Arc<ListedPage>, FsError> {
+        if let Some(listed) = listing.cached_page(segment) {
+            return Ok(listed.clone());
+        }
+        let asked = self.metadata.now();
+        let (after, until) = listing.bounds(segment);
+        let place = Place::of(directory.id);
+        let (mut found, more) = self
+            .call(|| async {
+                let mut pages = directory.volume.list_after(&place, after.clone());
+                let found = pages.page().await?;
+                Ok((found, pages.has_more()))
+            })
+            .await?;
+        let count = found.len();
+        found.retain(|e| until.as_ref().is_none_or(|last| e.name <= *last));
+        // The segment ends where the next one begins, or before.
+        let ends = until.is_some_and(|last| {
+            let end = found.last().map(|e| &e.name);
+            found.len() < count || end == Some(&last)
+        });
+        let names = found.iter().map(|e| &e.name);
+        let cookies = listing.assign(segment, names, more && !ends);
+        let entries = found.into_iter().zip(cookies).map(|(e, cookie)| Listed {
+            id: e.attributes.id,
+            kind: FileKind::try_from(e.attributes.kind).unwrap_or(FileKind::Regular),
+            exact: e.attributes.size_exact,
+            bare: !e.attributes.xattrs,
+            attr: Some(Attr::from(&e.attributes)),
+            name: e.name,
+            cookie,
+        });
+        let listed = Arc::new(ListedPage {
+            directory: directory.id,
+            asked,
+            entries: entries.collect(),
+        });
+        listing.cache_page(segment, listed.clone());
+        Ok(listed)
+    }
+
+    /// The entry for a name of a listing that brings attributes along, as if the kernel had looked
+    /// the name up.
+    pub fn listed_entry(&self, page: &Page, listed: &Listed) -> Option<Entry> {
+        let mut attr = listed.attr?;
+        self.cover(&mut attr);
+        let answer = Answer {
+            attr,
+            exact: listed.exact,
+            bare: listed.bare,
+        };
+        let name = (page.directory(), &listed.name[..]);
+        let mut entry = self.metadata.entry(page.asked(), &answer, name);
+        if !listed.exact {
+            entry.attr_valid = Duration::ZERO;
+        }
+        Some(entry)
+    }
+
+    /// An open directory is closed.
+    pub fn release_directory(&self, handle: u64) {
+        self.directories.remove(handle);
+    }
+
+    /// Makes changes of the directory survive power loss.
+    pub async fn sync_directory(&self, handle: u64) -> Result<(), FsError> {
+        let directory = self.directories.get(handle)?;
+        self.sync_names(&directory.name_losses).await
+    }
+}

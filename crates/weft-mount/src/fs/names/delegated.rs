@@ -1,0 +1,114 @@
+//! Unreported changes: names made and removed in directories that the service has delegated to this
+//! mount, before the service learns of them.
+//!
+//! Only changes that certainly succeed are made here. A file is made if its name is known to be
+//! absent, in a directory whose attributes are known and which gives a new file nothing but what
+//! its creator asks for. A name is removed if it is known to refer to a regular file with no other
+//! name. The kernel has checked that the caller may. If the service refuses a change all the same
+//! (a quota, a full disk), the next sync reports it, and the kernel drops what it has cached of it.
+
+use std::sync::Arc;
+
+use weft_client::{File, FileKind, NewMode, Refused, Volume};
+
+use crate::fs::metadata::{Answer, AskedAt};
+use crate::fs::{Caller, FileSystem};
+
+/// The mode bit of a directory that decides the group of a new file.
+const SET_GROUP: u32 = 0o2000;
+
+/// Mode bits of a file that only some callers may set.
+const SPECIAL: u32 = 0o7000;
+
+impl FileSystem {
+    /// Watches for unreported changes that the service refuses.
+    pub(in crate::fs) fn watch_refusals(self: &Arc<Self>) {
+        let fs = Arc::downgrade(self);
+        self.volume.on_refused(move |refused| {
+            if let Some(fs) = fs.upgrade() {
+                fs.refused(refused);
+            }
+        });
+    }
+
+    fn refused(&self, refused: &[Refused]) {
+        for change in refused {
+            let Refused {
+                directory,
+                name,
+                file,
+                reason,
+                errno,
+            } = change;
+            let path = self.metadata.under(*directory, name);
+            tracing::error!(%path, file, %reason, "the service refused a change of a name that was acknowledged");
+            self.namespace.note_refused(*errno);
+            self.metadata
+                .changed([*directory, *file], [(*directory, &name[..])]);
+        }
+    }
+
+    /// Whether names in this directory may be changed before the service learns of it.
+    async fn is_delegated(&self, directory: u64, make: bool) -> bool {
+        !self.options.durable
+            && self.metadata.is_live()
+            && self.volume.try_delegation(directory, make).await
+    }
+
+    /// Makes a file in a delegated directory, if that certainly succeeds.
+    pub(in crate::fs) async fn make_delegated(
+        &self,
+        volume: &Volume,
+        (parent, name): (u64, &[u8]),
+        (mode, umask): (u32, u32),
+        access: (bool, bool),
+    ) -> Option<File> {
+        let plain = |directory: &Answer| directory.bare && directory.attr.mode & SET_GROUP == 0;
+        if mode & SPECIAL != 0
+            || !self.metadata.is_absent(parent, name)
+            || !self.known(parent).as_ref().is_some_and(plain)
+            || !self.is_delegated(parent, true).await
+            // Changes may have arrived while the service was asked.
+            || !self.metadata.is_absent(parent, name)
+        {
+            return None;
+        }
+        let mode = NewMode { bits: mode, umask };
+        let shown = self.metadata.under(parent, name).to_string();
+        volume.create_delegated((parent, name), &shown, mode, access)
+    }
+
+    /// Removes a name in a delegated directory, if that certainly succeeds.
+    pub(super) async fn remove_delegated(&self, caller: Caller, parent: u64, name: &[u8]) -> bool {
+        let single = |id: u64| {
+            let attr = self.known(id)?.attr;
+            (attr.kind == FileKind::Regular && attr.links == 1).then_some(attr)
+        };
+        let asked = self.metadata.now();
+        let Some(attr) = self.metadata.named(parent, name).and_then(single) else {
+            return false;
+        };
+        if !self.is_delegated(parent, false).await
+            || self.metadata.named(parent, name) != Some(attr.id)
+            || single(attr.id).is_none()
+        {
+            return false;
+        }
+        let Some(time) = self.on(caller).remove_delegated(parent, name, attr.id) else {
+            return false;
+        };
+        self.left(asked, parent, time);
+        self.metadata.name_removed(asked, parent, name);
+        self.metadata.touched(attr.id);
+        true
+    }
+
+    /// A directory has one name less: the kernel asks for its attributes before it removes the
+    /// next.
+    fn left(&self, asked: AskedAt, directory: u64, time: i64) {
+        self.metadata.directory_changed(asked, directory, |attr| {
+            attr.size = attr.size.saturating_sub(1);
+            (attr.modified, attr.changed) = (time, time);
+        });
+    }
+}

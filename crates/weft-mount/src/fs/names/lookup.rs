@@ -1,0 +1,72 @@
+//! Looks up names, forgets nodes, reads links.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use weft_client::Place;
+use weft_proto::limits::NAME_MAX;
+
+use crate::fs::views::{HIDDEN, is_view};
+use crate::fs::{Caller, Entry, FileSystem, FsError};
+
+/// The result of a lookup.
+#[derive(Clone, Copy, Debug)]
+pub enum Found {
+    /// A node.
+    Node(Entry),
+    /// The name does not exist; valid for this long.
+    Nothing(Duration),
+}
+
+impl FileSystem {
+    /// Looks up a name in a directory.
+    pub async fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Found, FsError> {
+        if is_view(parent) || name == HIDDEN {
+            let entry = self.look_up_view(caller, parent, name).await?;
+            return Ok(Found::Node(entry));
+        }
+        if name.len() > NAME_MAX {
+            return Err(FsError::refused(
+                "the name is longer than 255 bytes",
+                Errno::NAMETOOLONG,
+            ));
+        }
+        let asked = self.metadata.now();
+        let nothing = || Found::Nothing(self.metadata.name_valid(asked, parent, name));
+        if self.metadata.is_absent(parent, name) {
+            return Ok(nothing());
+        }
+        let volume = self.on(caller);
+        let place = Place::under(parent, name);
+        let attributes = match self.call(|| volume.known_attributes(&place)).await {
+            Err(e) if e.errno() == libc::ENOENT => return Ok(nothing()),
+            attributes => attributes?,
+        };
+        let answer = self.complete(attributes).await?;
+        Ok(Found::Node(self.metadata.entry(
+            asked,
+            &answer,
+            (parent, name),
+        )))
+    }
+
+    /// The kernel forgets so many lookups of a node.
+    pub fn forget(&self, id: u64, lookups: u64) {
+        if is_view(id) {
+            self.views.forgotten(id, lookups);
+        } else {
+            self.metadata.forgotten(id, lookups);
+        }
+    }
+
+    /// The text of a symbolic link.
+    pub async fn read_link(&self, caller: Caller, id: u64) -> Result<Bytes, FsError> {
+        let volume = self.on(caller);
+        let text = self
+            .call(|| volume.read_link(self.metadata.place(id)))
+            .await?;
+        self.accessed(id);
+        Ok(text)
+    }
+}
