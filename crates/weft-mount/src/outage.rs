@@ -37,7 +37,7 @@ pub(crate) struct CallFailure {
 pub struct Outages {
     timeout: Duration,
     /// By address.
-    outages: Arc<Mutex<HashMap<String, Outage>>>,
+    unreachable: Arc<Mutex<HashMap<String, Outage>>>,
     volume: OnceLock<Volume>,
 }
 
@@ -61,7 +61,7 @@ impl Outages {
     pub(crate) fn new(timeout: Duration) -> Outages {
         Outages {
             timeout,
-            outages: Arc::default(),
+            unreachable: Arc::default(),
             volume: OnceLock::new(),
         }
     }
@@ -97,7 +97,7 @@ impl Outages {
             let error = match call().await {
                 Ok(value) => {
                     if let Some(peer) = failed {
-                        end(&self.outages, &peer, self.volume.get());
+                        end(&self.unreachable, &peer, self.volume.get());
                     }
                     return Ok(value);
                 }
@@ -121,12 +121,12 @@ impl Outages {
     /// A call that began at this time failed because of this peer: whether to repeat it.
     fn worth_waiting(&self, peer: &str, began: Instant, error: &Error) -> bool {
         let now = Instant::now();
-        let mut outages = self.outages.lock();
+        let mut outages = self.unreachable.lock();
         let outage = outages.entry(peer.to_owned()).or_insert_with(|| {
             if let Some(volume) = self.volume.get() {
                 tracing::warn!(%error, "waiting for {}", volume.peer_name(peer));
                 let watch = watch_connection(
-                    Arc::downgrade(&self.outages),
+                    Arc::downgrade(&self.unreachable),
                     volume.clone(),
                     peer.to_owned(),
                 );

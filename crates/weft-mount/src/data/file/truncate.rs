@@ -6,7 +6,7 @@ use weft_client::File;
 
 use super::file_data::{FileData, Hold};
 use crate::data::error::DataError;
-use crate::data::state::Truncated;
+use crate::data::state::{FileState, Truncated};
 
 impl FileData {
     /// Sets the size by a call that is made while the file is at rest: one of the attachment
@@ -19,7 +19,7 @@ impl FileData {
     ) -> Result<(), E> {
         let _turn = self.turn().await;
         let _hold = Hold::new(self);
-        self.wait_until(|state| state.is_at_rest()).await;
+        self.wait_until(FileState::is_at_rest).await;
         let done = truncate.await;
         let clock = self.resources().clock();
         let mut state = self.state();
@@ -28,7 +28,9 @@ impl FileData {
             return done;
         }
         let by = match attached {
-            Some(file) => Truncated::Here(file.inline_data()),
+            Some(file) => Truncated::Here {
+                inline: file.inline_data().is_some(),
+            },
             None => Truncated::Elsewhere,
         };
         state.truncated(size, by, clock);
@@ -42,7 +44,7 @@ impl FileData {
         file: &File,
     ) -> Result<Hold<'_>, DataError> {
         let hold = Hold::new(self);
-        self.wait_until(|state| state.is_at_rest()).await;
+        self.wait_until(FileState::is_at_rest).await;
         self.require_cells(file).await?;
         self.state().begin_server_side_change();
         Ok(hold)

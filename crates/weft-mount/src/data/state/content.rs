@@ -145,17 +145,16 @@ impl Content {
         }
     }
 
-    /// The file was truncated by this attachment, whose inline data is `inline` since.
-    pub(super) fn truncated_here(&mut self, size: u64, inline: Option<Bytes>, clock: &Clock) {
+    /// The file was truncated by an attachment of this cache, whose bytes are `inline` since.
+    pub(super) fn truncated_here(&mut self, size: u64, inline: bool, clock: &Clock) {
         self.changed = clock.tick();
         if let Location::Inline(content) = &self.location {
-            self.location = match inline {
-                Some(_) => {
-                    let mut content = Vec::from(content.clone());
-                    content.resize(size as usize, 0);
-                    Location::Inline(content.into())
-                }
-                None => Location::Cells,
+            self.location = if inline {
+                let mut content = Vec::from(content.clone());
+                content.resize(size as usize, 0);
+                Location::Inline(content.into())
+            } else {
+                Location::Cells
             };
         }
     }

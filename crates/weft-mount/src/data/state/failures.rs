@@ -15,11 +15,11 @@ pub(super) struct Failures {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reported {
     /// By a flush or a sync.
-    by_flush: u64,
+    flush: u64,
     /// By a sync.
-    by_sync: u64,
+    sync: u64,
     /// By a write that was refused for lack of space.
-    by_write: u64,
+    write: u64,
 }
 
 impl Failures {
@@ -35,9 +35,9 @@ impl Failures {
     /// The marks of a new open: earlier failures do not concern it.
     pub(super) fn all_reported(&self) -> Reported {
         Reported {
-            by_flush: self.count,
-            by_sync: self.count,
-            by_write: self.count,
+            flush: self.count,
+            sync: self.count,
+            write: self.count,
         }
     }
 
@@ -51,13 +51,13 @@ impl Failures {
 
     /// The failure that neither a flush nor a sync has reported to this open.
     pub(super) fn report_by_flush(&self, reported: &mut Reported) -> Result<(), DataError> {
-        self.since(std::mem::replace(&mut reported.by_flush, self.count))
+        self.since(std::mem::replace(&mut reported.flush, self.count))
     }
 
     /// The failure that no sync has reported to this open.
     pub(super) fn report_by_sync(&self, reported: &mut Reported) -> Result<(), DataError> {
-        reported.by_flush = self.count;
-        self.since(std::mem::replace(&mut reported.by_sync, self.count))
+        reported.flush = self.count;
+        self.since(std::mem::replace(&mut reported.sync, self.count))
     }
 
     /// If written bytes were refused for lack of space or quota: the open's next write fails, once,
@@ -69,6 +69,6 @@ impl Failures {
         if !matches!(failure.code(), Code::NoSpace | Code::QuotaExceeded) {
             return Ok(());
         }
-        self.since(std::mem::replace(&mut reported.by_write, self.count))
+        self.since(std::mem::replace(&mut reported.write, self.count))
     }
 }

@@ -51,9 +51,10 @@ impl Transfer {
 }
 
 /// Who truncated the file.
+#[derive(Clone, Copy)]
 pub(in crate::data) enum Truncated {
-    /// An attachment of this cache; its inline data since.
-    Here(Option<Bytes>),
+    /// An attachment of this cache; whether its bytes are inline since.
+    Here { inline: bool },
     /// Another call.
     Elsewhere,
 }
@@ -268,7 +269,7 @@ impl FileState {
         self.size.truncated(size);
         self.opens.truncated(size);
         match by {
-            Truncated::Here(inline) => self.content.truncated_here(size, inline, clock),
+            Truncated::Here { inline } => self.content.truncated_here(size, inline, clock),
             Truncated::Elsewhere => self.content.truncated_elsewhere(clock),
         }
     }

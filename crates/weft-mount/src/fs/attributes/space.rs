@@ -40,7 +40,7 @@ impl FileSystem {
                 }
                 // The tree of a deleted file is unknown.
                 Err(error) => {
-                    tracing::debug!(%error, file = id, "cannot read the quotas of a file")
+                    tracing::debug!(%error, file = id, "cannot read the quotas of a file");
                 }
             }
         }

@@ -102,11 +102,6 @@ impl Handle {
         &self.name_losses
     }
 
-    /// Whether it is open for writing.
-    pub(in crate::fs) fn is_writer(&self) -> bool {
-        self.write
-    }
-
     /// The file's id.
     pub(in crate::fs) fn id(&self) -> u64 {
         self.id

@@ -15,7 +15,7 @@ use crate::fs::{Caller, Entry, FileSystem, FsError};
 
 impl FileSystem {
     /// The directory as it was at a checkpoint of its tree, if there is one of this name.
-    pub(in crate::fs) async fn look_up_tree(
+    pub(super) async fn look_up_tree(
         &self,
         caller: Caller,
         directory: u64,
@@ -39,7 +39,7 @@ impl FileSystem {
     }
 
     /// The directory of files that have a checkpoint of this name.
-    pub(in crate::fs) async fn files_at(
+    pub(super) async fn files_at(
         &self,
         caller: Caller,
         directory: u64,
@@ -57,7 +57,7 @@ impl FileSystem {
     }
 
     /// A file of a directory as it is in its checkpoint of this name.
-    pub(in crate::fs) async fn checkpoint_file(
+    pub(super) async fn checkpoint_file(
         &self,
         caller: Caller,
         (directory, checkpoint): (u64, &str),
@@ -82,7 +82,7 @@ impl FileSystem {
     }
 
     /// The names in `.weft/checkpoints`.
-    pub(in crate::fs) async fn checkpoint_names(
+    pub(super) async fn checkpoint_names(
         &self,
         caller: Caller,
         directory: u64,
@@ -99,7 +99,7 @@ impl FileSystem {
     }
 
     /// The files of a directory that have a checkpoint of this name.
-    pub(in crate::fs) async fn files_in_checkpoint(
+    pub(super) async fn files_in_checkpoint(
         &self,
         caller: Caller,
         directory: u64,
