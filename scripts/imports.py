@@ -1,19 +1,16 @@
 #!/usr/bin/env python3
 """Which file of a crate imports which, and whether any of them form a circle.
 
-    scripts/imports.py            fails for a circle of files or of rooms in any crate but those listed below
-    scripts/imports.py CRATE      lists the circles of one crate, and its rooms, lowest first
+    scripts/imports.py            fails for a circle of files or of modules in any crate
+    scripts/imports.py CRATE      lists the circles of one crate, and its modules, lowest first
 
-A room is a folder or a file directly under src/. An import is a path in code (`use crate::a::B`, `super::B`,
+A module, here, is a folder or a file directly under src/. An import is a path in code (`use crate::a::B`, `super::B`,
 `crate::a::f()`); it is followed through `pub use` to the file that defines the name. Test modules do not count.
 """
 
 import re
 import sys
 from pathlib import Path
-
-# Crates that still have circles (docs/design/0030-rooms.md); one without any must leave the list.
-WITH_CIRCLES = set()
 
 ROOT = Path(__file__).resolve().parent.parent / "crates"
 
@@ -161,17 +158,13 @@ def main(wanted):
                 for other in sorted(graph[file] & set(circle)):
                     lines.append(f"    {file.relative_to(src)} imports {other.relative_to(src)}")
         for circle in circles(rooms):
-            lines.append(f"{name}: these rooms form a circle: {', '.join(circle)}")
+            lines.append(f"{name}: these modules form a circle: {', '.join(circle)}")
             for file, targets in sorted(graph.items()):
                 for other in sorted(targets):
                     pair = crate.room(file), crate.room(other)
                     if pair[0] != pair[1] and set(pair) <= set(circle):
                         lines.append(f"    {file.relative_to(src)} imports {other.relative_to(src)}")
-        known = name in WITH_CIRCLES
-        if known and not lines:
-            lines.append(f"{name} has no circles any more: take it off the list in scripts/imports.py")
-            known = False
-        if lines and (wanted or not known):
+        if lines:
             failed = True
             print("\n".join(lines))
         if wanted:
@@ -181,7 +174,7 @@ def main(wanted):
 
 
 def floors(rooms):
-    """Each room that is in no circle, with one more than the highest floor that it imports from."""
+    """Each module that is in no circle, with one more than the highest floor that it imports from."""
     floor = {}
     while True:
         ready = [r for r in rooms if r not in floor and all(o in floor for o in rooms[r])]
