@@ -33,7 +33,7 @@ def ends(paths, wanted):
 
 def defines(file, name):
     name = re.escape(name.split("::")[-1].removesuffix("()").removesuffix("!"))
-    kinds = r"fn|struct|enum|trait|type|const|static|mod|union|macro_rules!"
+    kinds = r"fn|struct|enum|trait|type|const|static|union|macro_rules!"
     return re.search(rf"\b(?:{kinds})\s+{name}\b", (ROOT / file).read_text()) is not None
 
 
