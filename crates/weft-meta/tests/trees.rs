@@ -378,7 +378,7 @@ fn impossible_operations_are_refused() {
     refused!(w.checkpoint("t", "c"), Exists);
     for result in [w.roll_back("t", "d"), w.remove("t", "d")] {
         let said = result.unwrap_err().to_string();
-        assert!(said.contains("no such checkpoint: d"), "{said}");
+        assert!(said.contains("there is no checkpoint d"), "{said}");
     }
     refused!(w.v.stat(0, "t/.weft/checkpoints/d"), NotFound);
     // A directory with checkpoints stays, also below one that is rolled back.

@@ -183,7 +183,7 @@ fn bad_input_is_refused_with_a_reason() {
         (&["--record", "10", "--key", "0..11"], "does not fit"),
         (&["--record", "10", "--key", "5..5"], "does not fit"),
         (&["--record", "10", "--key", "x"], "FROM..TO"),
-        (&["--record", "10", "--procs", "0"], "choose 1 to"),
+        (&["--record", "10", "--procs", "0"], "give --procs 1 to"),
         (
             &["--record", "1000", "--memory", "2K"],
             "give --memory at least",

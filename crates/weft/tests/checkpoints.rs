@@ -66,7 +66,7 @@ fn impossible_checkpoint_requests_fail_and_change_nothing() {
     );
     for action in ["rollback", "delete", "read"] {
         let said = volume.fails(&format!("checkpoint {action} /file other"), 1);
-        assert!(said.contains("no such checkpoint: other"), "{said}");
+        assert!(said.contains("there is no checkpoint other"), "{said}");
     }
     assert_eq!(volume.text("cat /file"), "content");
     // A small file is stored with its metadata until it gets a checkpoint; an empty one has no data

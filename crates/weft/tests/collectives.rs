@@ -205,7 +205,7 @@ fn a_file_is_made_only_when_all_have_come_or_the_group_goes_on() {
     end(died);
     for child in waiting {
         let (success, error) = ended(child);
-        let missing = "member 2 of group `some` did not come";
+        let missing = "member 2 of group `some` did not arrive";
         assert!(!success && error.contains(missing), "{error}");
     }
     volume.fails("stat /grid", 1);

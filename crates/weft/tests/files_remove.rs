@@ -34,7 +34,7 @@ fn a_tree_with_checkpoints_in_it_is_refused_by_path_before_anything_is_removed()
     volume.text("mkdir /kept");
     volume.text("checkpoint create /kept c");
     let said = volume.fails("rm -d /kept", 1);
-    let words = "/kept: a directory that keeps checkpoints cannot be removed";
+    let words = "/kept: a directory that has checkpoints cannot be removed";
     assert!(said.contains(words), "{said}");
     volume.text("checkpoint delete /t/d monday");
     let said = volume.fails("rm -r /t", 1);

@@ -238,7 +238,7 @@ fn explain_reports_the_cost_of_a_call() {
     let ghosts = volume.text("explain /a --subfile 1,1,4,2,1 --length 256K");
     assert!(ghosts.contains("cells 6 to 7 are ghosts"), "{ghosts}");
     assert!(
-        ghosts.contains("128.0 KiB of this request go nowhere"),
+        ghosts.contains("128.0 KiB of this request are discarded"),
         "{ghosts}"
     );
     let all = volume.json("explain /a --cell 0 --json");

@@ -166,7 +166,7 @@ fn files_of_an_engine_are_restored_from_their_copies_and_reported() {
     assert_eq!(report["bad_blocks"], 0, "{report}");
     let told = report["index"][0]["what"].as_str().unwrap();
     assert!(
-        told.contains("weft.copies") && told.contains("anew"),
+        told.contains("weft.copies") && told.contains("made again"),
         "{told}"
     );
     copied(&indices[0]);

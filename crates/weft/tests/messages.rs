@@ -122,7 +122,7 @@ fn a_missing_thing_is_named_with_where_to_look() {
     for (line, words) in [
         (
             "fork rm /look/f none",
-            "has a fork \"none\"; `weft fork ls`",
+            "has a fork \"none\": list its forks with `weft fork ls`",
         ),
         (
             "fork rm /look/f none --cell 0",
@@ -135,7 +135,7 @@ fn a_missing_thing_is_named_with_where_to_look() {
         ),
         (
             "server accept-rollback x",
-            "`x` is no server: give the number",
+            "`x` is not a server: give the number",
         ),
         (by_address.as_str(), "write HOST:PORT"),
     ] {

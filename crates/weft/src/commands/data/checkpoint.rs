@@ -160,7 +160,7 @@ impl CheckpointArgs {
         match found.into_iter().find(|c| c.name == self.name) {
             Some(checkpoint) => Ok(checkpoint),
             None => bail!(
-                "{}: there is no such checkpoint: {}; `weft checkpoint list` shows those there are",
+                "{}: there is no checkpoint {}; `weft checkpoint list` shows the existing ones",
                 self.file,
                 self.name
             ),

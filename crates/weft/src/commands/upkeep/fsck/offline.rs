@@ -106,7 +106,7 @@ impl Offline {
         let mut options = ConnectOptions::new(meta.address(), key);
         options.volume = id;
         let volume = Volume::connect(options).await?;
-        wait_for(&volume, servers.len()).await?;
+        wait_for(&volume, &servers).await?;
         Ok(Offline {
             volume,
             obstacles,
@@ -381,7 +381,7 @@ async fn recover_store(
     Ok(rows.collect())
 }
 
-async fn wait_for(volume: &Volume, servers: usize) -> Result<()> {
+async fn wait_for(volume: &Volume, nodes: &[Node]) -> Result<()> {
     let started = Instant::now();
     loop {
         let map = volume.server_map().await?;
@@ -389,7 +389,9 @@ async fn wait_for(volume: &Volume, servers: usize) -> Result<()> {
         if map.rolled_back {
             bail!(servers::SERVICE_REFUSED);
         }
-        if count(ServerState::Up).count() >= servers {
+        // The map may still hold the address of a process that was killed a moment ago.
+        let registered = |node: &&Node| count(ServerState::Up).any(|s| s.address == node.address());
+        if nodes.iter().filter(registered).count() == nodes.len() {
             return Ok(());
         }
         if let Some(refused) = count(ServerState::RolledBack).next() {
