@@ -53,7 +53,7 @@ fn a_member_that_is_killed_and_not_replaced_is_named_to_the_others() {
         let (success, error) = ended(child);
         assert!(!success);
         assert!(
-            error.contains("member 1 of group `ranks` did not come"),
+            error.contains("member 1 of group `ranks` did not arrive"),
             "{error}"
         );
     }

@@ -63,7 +63,7 @@ impl AdmissionGate {
             return Err(Failure::new(Code::Busy, what));
         }
         let what = format!(
-            "this server is refused: its folder is older than what the server said before, or belongs to another process that runs. Put the \
+            "this server is refused: its folder is older than what the server reported before, or belongs to another process that runs. Put the \
              newest copy of the folder back, or take this one by `weft server accept-rollback {server}`: what was written to it since is lost then, and its files are in doubt"
         );
         Err(Failure::new(Code::RolledBack, what))

@@ -43,7 +43,7 @@ impl Rollback {
         if !self.found.swap(true, Ordering::AcqRel) {
             tracing::error!(
                 server = request.id,
-                "the namespace is older than what this server heard of it: nothing is served; put the newest copy of the metadata back, or \
+                "the namespace is older than what this server observed of it: nothing is served; put the newest copy of the metadata back, or \
                  take this one by `weft server accept-rollback metadata`"
             );
         }
@@ -58,7 +58,7 @@ impl Rollback {
         if served || !self.found.load(Ordering::Acquire) {
             return Ok(());
         }
-        let what = "the metadata service went back: its folder is older than what the servers heard of it. Put the newest copy of \
+        let what = "the metadata service went back: its folder is older than what the servers observed of it. Put the newest copy of \
                     the folder back, or take this one by `weft server accept-rollback metadata`: names and small files that were changed since \
                     are lost then, and `weft fsck` finds cells of files without names";
         Err(Failure::new(Code::RolledBack, what))

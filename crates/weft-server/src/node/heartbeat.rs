@@ -156,7 +156,7 @@ impl Heartbeat {
         }
         tracing::error!(
             server = self.info.server,
-            "this server is refused: its folder is older than what the server said before, or another process runs with a copy of the folder"
+            "this server is refused: its folder is older than what the server reported before, or another process runs with a copy of the folder"
         );
         NextBeat::Now
     }

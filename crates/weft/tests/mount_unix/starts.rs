@@ -107,7 +107,7 @@ fn lines_of_fstab_are_mounted_by_folder_and_by_address() {
         "by-folder",
         "name its file with -o key_file",
         "there is no key file /nope: name",
-        "weft: there is no mount option `bogus`: see `weft mount --help` for those that are",
+        "weft: there is no mount option `bogus`: see `weft mount --help` for a list",
     ];
     assert_eq!(words, expected);
     assert_eq!(weft_ok(&["--volume", volume, "cat", "/f"]), "by-folder\n");

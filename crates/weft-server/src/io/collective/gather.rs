@@ -173,7 +173,7 @@ impl IoService {
                 ?key,
                 ?missing,
                 go_on,
-                "members of a collective did not come"
+                "members of a collective did not arrive"
             );
         }
         let result = if !missing.is_empty() && !go_on {
@@ -240,7 +240,7 @@ fn did_not_come(calls: &[MemberCall], missing: &[u32], wait: u32) -> Failure {
         ""
     };
     let what = format!(
-        "{} of group `{}` did not come to collective {} within {wait} ms{again}; nothing was done here",
+        "{} of group `{}` did not arrive for collective {} within {wait} ms{again}; nothing was done here",
         names(missing),
         first.group,
         first.sequence,
