@@ -391,7 +391,11 @@ fn impossible_operations_are_refused() {
     w.write("t/small", 50_000).unwrap();
     w.checkpoint("t/small", "own").unwrap();
     let said = w.roll_back("t", "c").unwrap_err();
-    assert!(said.to_string().contains("small was stored with its metadata then"), "{said}");
+    assert!(
+        said.to_string()
+            .contains("small was stored with its metadata then"),
+        "{said}"
+    );
     assert_eq!(said.code(), weft_proto::Code::NotEmpty);
     assert!(w.info("t/small").unwrap().contains_key("own"));
     w.remove("t/small", "own").unwrap();

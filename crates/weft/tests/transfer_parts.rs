@@ -159,7 +159,7 @@ fn a_part_does_not_hide_that_the_bytes_of_another_are_gone() {
             .unwrap();
         let said = String::from_utf8(forced.stderr).unwrap();
         assert!(forced.status.success(), "{said}");
-        assert!(said.contains("part 1 of this transfer is to be copied again"));
+        assert!(said.contains("part 1 of this transfer must be copied again"));
         assert_eq!(beside(copy.parent().unwrap(), "copy.weft").len(), 1);
         volume.text(&export(1));
         assert!(fs::read(&copy).unwrap() == data);

@@ -17,7 +17,8 @@ pub(crate) struct Bounds {
     pub(crate) growth: u64,
     /// Free blocks that an idle store keeps.
     pub(crate) spare: u64,
-    /// What replaying the log may cost, in units of [`Head::logged`](crate::log::Head::logged).
+    /// What replaying the log may cost, in units of
+    /// [`LogHead::logged`](crate::log::LogHead::logged).
     pub(crate) replay: u64,
     /// Entries that differ from the index before the log is applied: they cannot be evicted.
     pub(crate) changed: u64,
