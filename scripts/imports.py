@@ -2,9 +2,9 @@
 """Which file of a crate imports which, and whether any of them form a circle.
 
     scripts/imports.py            fails for a circle of files or of modules in any crate
-    scripts/imports.py CRATE      lists the circles of one crate, and its modules, lowest first
+    scripts/imports.py CRATE      lists the circles of one crate, and the modules of src/, lowest first
 
-A module, here, is a folder or a file directly under src/. An import is a path in code (`use crate::a::B`, `super::B`,
+The modules of a folder are the folders and files directly in it; its own page (lib.rs, main.rs, mod.rs) is none of them. An import is a path in code (`use crate::a::B`, `super::B`,
 `crate::a::f()`); it is followed through `pub use` to the file that defines the name. Test modules do not count.
 """
 
@@ -102,8 +102,31 @@ class Crate:
                     graph[file].add(target)
         return graph
 
-    def room(self, file):
-        return file.relative_to(self.src).parts[0]
+    def folders(self):
+        """src/ and all folders below it."""
+        return sorted({folder for file in self.code for folder in file.parents if folder.is_relative_to(self.src)})
+
+
+PAGES = {"lib.rs", "main.rs", "mod.rs"}
+
+
+def module_in(folder, file):
+    """The module of a folder that a file belongs to, if any."""
+    if not file.is_relative_to(folder):
+        return None
+    name = file.relative_to(folder).parts[0]
+    return None if name in PAGES else name
+
+
+def modules_of(folder, graph):
+    """The modules of a folder, and which of them each imports."""
+    modules = {}
+    for file, targets in graph.items():
+        module = module_in(folder, file)
+        if module:
+            others = {module_in(folder, target) for target in targets} - {None, module}
+            modules.setdefault(module, set()).update(others)
+    return modules
 
 
 def circles(graph):
@@ -145,43 +168,39 @@ def main(wanted):
             continue
         crate = Crate(src)
         graph = crate.imports()
-        rooms = {crate.room(file): set() for file in graph}
-        for file, targets in graph.items():
-            rooms[crate.room(file)] |= {crate.room(other) for other in targets} - {crate.room(file)}
-        # The crate's own page imports everything.
-        entrances = {"lib.rs", "main.rs"}
-        rooms = {room: others - entrances for room, others in rooms.items() if room not in entrances}
         lines = []
         for circle in circles(graph):
             lines.append(f"{name}: these files form a circle: {', '.join(str(f.relative_to(src)) for f in circle)}")
             for file in circle:
                 for other in sorted(graph[file] & set(circle)):
                     lines.append(f"    {file.relative_to(src)} imports {other.relative_to(src)}")
-        for circle in circles(rooms):
-            lines.append(f"{name}: these modules form a circle: {', '.join(circle)}")
-            for file, targets in sorted(graph.items()):
-                for other in sorted(targets):
-                    pair = crate.room(file), crate.room(other)
-                    if pair[0] != pair[1] and set(pair) <= set(circle):
-                        lines.append(f"    {file.relative_to(src)} imports {other.relative_to(src)}")
+        for folder in crate.folders():
+            for circle in circles(modules_of(folder, graph)):
+                lines.append(f"{name}: these modules of {folder.relative_to(src.parent)} form a circle: {', '.join(circle)}")
+                for file, targets in sorted(graph.items()):
+                    for other in sorted(targets):
+                        pair = module_in(folder, file), module_in(folder, other)
+                        if pair[0] != pair[1] and set(pair) <= set(circle):
+                            lines.append(f"    {file.relative_to(src)} imports {other.relative_to(src)}")
         if lines:
             failed = True
             print("\n".join(lines))
         if wanted:
-            for number, room in floors(rooms):
-                print(f"{number:3} {room}: {', '.join(sorted(rooms[room]))}")
+            modules = modules_of(src, graph)
+            for number, module in floors(modules):
+                print(f"{number:3} {module}: {', '.join(sorted(modules[module]))}")
     return failed
 
 
-def floors(rooms):
+def floors(modules):
     """Each module that is in no circle, with one more than the highest floor that it imports from."""
     floor = {}
     while True:
-        ready = [r for r in rooms if r not in floor and all(o in floor for o in rooms[r])]
+        ready = [m for m in modules if m not in floor and all(o in floor for o in modules[m])]
         if not ready:
-            return sorted((floor[room], room) for room in floor)
-        for room in ready:
-            floor[room] = 1 + max((floor[o] for o in rooms[room]), default=0)
+            return sorted((floor[module], module) for module in floor)
+        for module in ready:
+            floor[module] = 1 + max((floor[o] for o in modules[module]), default=0)
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ mod tests {
         assert!(!is_transient(&refused(Code::NotFound)));
     }
 
-    /// One error of each kind, with what its message must name.
+    /// One error of each kind, with a value that its message must name.
     fn all() -> Vec<(FsError, &'static str)> {
         let lost = DataError::Lost {
             file: "/a/f (file 7)".to_owned(),

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use weft_client::{HeldLock, LockKind, LockOwner, LockRange, Locked};
 
 use super::files::Handle;
-use super::views::{is_view, unsupported_in_views};
+use super::view_ids::{is_view, unsupported_in_views};
 use super::{FileSystem, FsError};
 use crate::limits::{LOCK_CLOSE_GRACE, LOCK_CLOSE_POLL_INTERVAL};
 

@@ -7,7 +7,8 @@
 //! Each folder owns a part of the state behind private fields; the operations are methods of
 //! [`FileSystem`] in the folder of their subject. From below:
 //!
-//! - `error`, `options`, `caller`, `handle_table`, `upper_cache`: what all of it uses.
+//! - `error`, `options`, `caller`, `clock`, `handle_table`, `request_counts`, `upper_cache`,
+//!   `view_ids`: used by everything above.
 //! - `metadata/`: cached names and attributes, and invalidation.
 //! - `files/`: open files: open, read, write, sync, close. `locks`: file locks.
 //! - `attributes/`: attributes, extended attributes, free space.
@@ -17,9 +18,9 @@
 //!
 //! Invariants:
 //! 1. No function holds a lock over a call to the volume, so that any number of requests can be in
-//!    flight.
+//!    flight. One exception: a close waits for the calls on its own handle.
 //! 2. A call that did nothing because a service is unreachable waits as all calls of the mount do
-//!    (`outage`).
+//!    (`crate::outage`).
 //! 3. A file's attributes cover what this mount has written and not yet sent.
 //! 4. What the kernel may cache for long is true until it is invalidated (`metadata/`).
 //! 5. A file opened after another client closed it shows what was written (close-to-open):
@@ -39,6 +40,7 @@ mod notifications;
 mod options;
 mod request_counts;
 mod upper_cache;
+mod view_ids;
 mod views;
 
 use std::sync::Arc;
@@ -131,7 +133,7 @@ impl FileSystem {
             self.close(handle).await;
         }
         self.data.shut_down().await;
-        self.volume.tell_ended().await;
+        self.volume.report_detaches().await;
         self.volume.catch_up().await;
     }
 

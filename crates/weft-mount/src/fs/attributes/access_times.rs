@@ -76,8 +76,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_read_after_a_change_and_in_a_day_counts() {
-        assert!(is_due(&attr(5, 5, 4), 6), "as new as the write");
+    fn the_first_read_after_a_change_or_a_day_updates_the_access_time() {
+        assert!(
+            is_due(&attr(5, 5, 4), 6),
+            "the access is as old as the write"
+        );
         assert!(is_due(&attr(5, 4, 6), 7));
         assert!(!is_due(&attr(7, 4, 6), 8));
         assert!(!is_due(&attr(7, 4, 6), 7 + DAY - 1));
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_counts_once_though_the_clock_of_the_last_change_is_ahead() {
+    fn an_access_time_is_updated_once_even_if_the_last_change_is_in_the_future() {
         let before = attr(5, 100, 90);
         let time = time_of(&before, 50);
         assert!(is_due(&before, 50) && !is_due(&attr(time, 100, 90), 50));

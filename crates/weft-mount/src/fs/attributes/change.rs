@@ -3,7 +3,7 @@
 use weft_client::{Changes, Time};
 
 use crate::fs::clock::now_nanos;
-use crate::fs::views::{is_of_checkpoint, is_view, read_only};
+use crate::fs::view_ids::{is_of_checkpoint, is_view, read_only};
 use crate::fs::{Caller, Entry, FileSystem, FsError};
 
 /// Attributes to change; a `None` leaves the attribute as it is.

@@ -4,7 +4,7 @@ use weft_client::{Place, QuotaKind, ServerState};
 
 use super::space_cache::Space;
 use crate::fs::caller::root;
-use crate::fs::views::is_view;
+use crate::fs::view_ids::is_view;
 use crate::fs::{FileSystem, FsError};
 
 /// The number of files is not limited; programs want a number.

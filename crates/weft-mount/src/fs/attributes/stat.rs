@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use weft_client::{Credentials, FileKind, Place};
 
 use crate::fs::metadata::Attr;
-use crate::fs::views::is_view;
+use crate::fs::view_ids::is_view;
 use crate::fs::{Caller, Entry, FileSystem, FsError};
 
 impl FileSystem {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_one_class_of_bits_counts() {
+    fn exactly_one_class_of_permission_bits_applies() {
         let attr = Attr::from(&Attributes {
             kind: FileKind::Regular as i32,
             mode: 0o074,
@@ -93,7 +93,7 @@ mod tests {
         };
         assert!(
             !may(&who(5, 6, &[]), &attr, 4),
-            "the owner has none, whatever the group has"
+            "only the class of the owner applies to the owner"
         );
         assert!(may(&who(7, 6, &[]), &attr, 7));
         assert!(may(&who(7, 1, &[6]), &attr, 7));

@@ -9,7 +9,7 @@ use weft_proto::meta::ROOT;
 use super::layout::LAYOUT_XATTR;
 use crate::fs::files::CAPABILITY;
 use crate::fs::request_counts::COUNTS_XATTR;
-use crate::fs::views::{is_view, unsupported_in_views};
+use crate::fs::view_ids::{is_view, unsupported_in_views};
 use crate::fs::{Caller, FileSystem, FsError};
 
 /// On the root directory: the id of the process behind the mount, so that an unmount can wait for

@@ -5,7 +5,7 @@ use weft_layout::FileOffset;
 use weft_proto::limits::INLINE_MAX;
 
 use crate::fs::clock::now_nanos;
-use crate::fs::views::{is_view, unsupported_in_views};
+use crate::fs::view_ids::{is_view, unsupported_in_views};
 use crate::fs::{Caller, FileSystem, FsError};
 
 /// The servers' block size: shorter holes are not reported.
@@ -53,7 +53,7 @@ impl FileSystem {
                 self.resized(handle.id, began);
                 Ok(())
             };
-            self.beside_pages(&handle, offset..end, clear).await?;
+            self.bypassing_pages(&handle, offset..end, clear).await?;
         } else {
             // Existing bytes have their space; only the servers know the holes between them.
             let existing = handle.data().size().await?.max(offset);

@@ -7,7 +7,7 @@ use weft_client::Attributes;
 use super::handle::Handle;
 use crate::data::DataError;
 use crate::fs::metadata::{Answer, AskedAt};
-use crate::fs::views::is_view;
+use crate::fs::view_ids::is_view;
 use crate::fs::{FileSystem, FsError};
 
 impl FileSystem {
@@ -23,7 +23,7 @@ impl FileSystem {
         } else {
             Ok(())
         };
-        if handle.presume_read(false) {
+        if handle.set_atime_pending(false) {
             self.metadata.attributes_changed(handle.id);
         }
         self.unlock_process(handle.id, owner).await;
@@ -105,7 +105,7 @@ impl FileSystem {
 
     pub(in crate::fs) async fn close(&self, handle: Arc<Handle>) {
         self.unlock_open(&handle).await;
-        let _at_rest = handle.at_work.write().await;
+        let _at_rest = handle.in_flight.write().await;
         let asked = self.metadata.now();
         let result = handle.data().close().await;
         match &result {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::handle::Handle;
 use crate::fs::clock::now_nanos;
-use crate::fs::views::{is_view, unsupported_in_views};
+use crate::fs::view_ids::{is_view, unsupported_in_views};
 use crate::fs::{Caller, FileSystem, FsError};
 use crate::limits::{COPY_MAX, COPY_STEP};
 
@@ -27,7 +27,7 @@ impl FileSystem {
         }
         let (from, to) = (self.handles.get(from)?, self.handles.get(to)?);
         to.writable()?;
-        let _at_work = to.at_work.read().await;
+        let _at_work = to.in_flight.read().await;
         let began = now_nanos();
         let length = length.min(COPY_MAX);
         if from.id == to.id && from_offset < to_offset + length && to_offset < from_offset + length
@@ -58,7 +58,7 @@ impl FileSystem {
             self.copy_small(&from, from_offset, &to, to_offset, length)
                 .await
         };
-        self.beside_pages(&to, range, copy).await
+        self.bypassing_pages(&to, range, copy).await
     }
 
     /// Copies by reads and writes.

@@ -16,7 +16,7 @@ use crate::fs::metadata::Content;
 
 /// Which accesses of an open bypass the kernel's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::fs) struct PastPages {
+pub(in crate::fs) struct DirectOpens {
     /// All accesses of all opens of the file for writing.
     pub(in crate::fs) all: bool,
     /// All accesses of this open: as `all`, or because it appends. Then the kernel does not sync
@@ -33,13 +33,13 @@ pub(in crate::fs) struct Handle {
     pub(super) reads: bool,
     /// Reads by it count as accesses.
     pub(super) counts: bool,
-    pub(super) past: PastPages,
+    pub(super) past: DirectOpens,
     /// Shared by all opens of the file.
     pub(super) pages: Arc<Pages>,
     /// The owners that have requested locks through it.
     lock_owners: Mutex<BTreeSet<u64>>,
     /// Writers hold it for reading: a write that its program abandoned ends before the open does.
-    pub(super) at_work: RwLock<()>,
+    pub(super) in_flight: RwLock<()>,
     /// A descriptor of it was closed, perhaps the last: then its locks are about to end.
     closing: AtomicBool,
     /// Its locks are being released.
@@ -62,7 +62,7 @@ impl Handle {
         file: File,
         data: OpenData,
         (reads, write, counts): (bool, bool, bool),
-        past: PastPages,
+        past: DirectOpens,
         (opening, pages): (Option<Content>, Arc<Pages>),
         name_losses: u64,
     ) -> Handle {
@@ -76,7 +76,7 @@ impl Handle {
             past,
             pages,
             lock_owners: Mutex::default(),
-            at_work: RwLock::default(),
+            in_flight: RwLock::default(),
             closing: AtomicBool::new(false),
             releasing: AtomicBool::new(false),
             presumed: AtomicBool::new(false),
@@ -155,7 +155,7 @@ impl Handle {
 
     /// Sets whether its open counts as an access that the kernel does not know of; returns whether
     /// it did before.
-    pub(in crate::fs) fn presume_read(&self, presumed: bool) -> bool {
+    pub(in crate::fs) fn set_atime_pending(&self, presumed: bool) -> bool {
         self.presumed.swap(presumed, Ordering::Relaxed)
     }
 

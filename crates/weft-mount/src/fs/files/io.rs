@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::handle::Handle;
 use super::modes::{WriteHow, WriteWay};
 use crate::fs::upper_cache::FileCopies;
-use crate::fs::views::is_view;
+use crate::fs::view_ids::is_view;
 use crate::fs::{FileSystem, FsError};
 use crate::limits::SHORT_READ_SIZE_VALID;
 
@@ -32,7 +32,7 @@ impl FileSystem {
             self.metadata.nodes().first_read(handle.id, opening);
         }
         // The kernel drops the time of access by itself.
-        handle.presume_read(false);
+        handle.set_atime_pending(false);
         if handle.counts {
             self.accessed(handle.id);
         }
@@ -57,7 +57,7 @@ impl FileSystem {
     }
 
     /// Writes. When it returns the bytes are in the data cache, or at the servers if nothing is
-    /// cached; they survive power loss where that is wished and the kernel does not ask for it
+    /// cached; they survive power loss if that is asked for and the kernel does not ask for it
     /// itself.
     pub async fn write(
         &self,
@@ -71,7 +71,7 @@ impl FileSystem {
         }
         let number = handle;
         let handle = self.handles.get(handle)?;
-        let _at_work = handle.at_work.read().await;
+        let _at_work = handle.in_flight.read().await;
         let synced = how.synced && handle.past.direct;
         let durable = synced.then(|| handle.data().durable_sends());
         let failures = handle.data().failures();
@@ -103,7 +103,7 @@ impl FileSystem {
                     self.written(&handle);
                     Ok(())
                 };
-                self.beside_pages(&handle, range, write).await?;
+                self.bypassing_pages(&handle, range, write).await?;
             }
         }
         if synced {
@@ -117,7 +117,7 @@ impl FileSystem {
 
     /// Makes a change of a range past the kernel's pages: when it returns no page shows the old
     /// bytes, and none brings them back. Why this works: `pages`.
-    pub(in crate::fs) async fn beside_pages<T>(
+    pub(in crate::fs) async fn bypassing_pages<T>(
         &self,
         handle: &Handle,
         range: Range<u64>,

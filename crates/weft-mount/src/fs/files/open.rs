@@ -3,13 +3,13 @@
 use rustix::io::Errno;
 use weft_client::File;
 
-use super::handle::{Handle, PastPages};
+use super::handle::{DirectOpens, Handle};
 use super::modes::{Opened, access, writes};
 use crate::data::Moment;
 use crate::fs::clock::now_nanos;
 use crate::fs::metadata::{Answer, AskedAt};
 use crate::fs::upper_cache::UpperCache;
-use crate::fs::views::{is_view, refuse_in_views};
+use crate::fs::view_ids::{is_view, refuse_in_views};
 use crate::fs::{Caller, Entry, FileSystem, FsError};
 
 /// The moment before a file is attached, for the metadata cache and the data cache.
@@ -150,7 +150,7 @@ impl FileSystem {
         flags: i32,
     ) -> Result<Option<Opened>, FsError> {
         let Some(data) = self.data.open_asked(file.clone(), asked.data)? else {
-            file.let_go().await?;
+            file.close_deferred().await?;
             return Ok(None);
         };
 
@@ -168,14 +168,14 @@ impl FileSystem {
         self.metadata.learn(asked.metadata, &answer);
         // An attachment for writing makes the size inexact: the kernel drops its attributes, unless
         // they are true. Its pages stay true if no other client may write.
-        let verdict = self
+        let open_cache_policy = self
             .metadata
             .nodes()
             .opened(&answer.attr, exact || file.sole());
-        if !verdict.keep_pages && !file.created() {
+        if !open_cache_policy.keep_pages && !file.created() {
             data.invalidate_older();
         }
-        let known = exact && verdict.keep_attributes;
+        let known = exact && open_cache_policy.keep_attributes;
         if !known && !file.created() {
             self.metadata.attributes_changed(id);
         }
@@ -186,24 +186,24 @@ impl FileSystem {
         let made = file.created() && flags & libc::O_ACCMODE == libc::O_RDWR;
         let past_pages = self.options.strict
             || past_pages(
-                write && (made || self.files.are_past_pages(id)),
+                write && (made || self.files.use_direct_io(id)),
                 self.metadata.upper().map(|upper| &**upper),
             );
         // The kernel would put appended bytes at the end as it knows it.
         let direct = past_pages || (append && write);
-        let past = PastPages {
+        let past = DirectOpens {
             all: past_pages,
             direct,
         };
         let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
         let counts = reads && flags & libc::O_NOATIME == 0;
-        let keep_pages = verdict.keep_pages && !self.options.strict;
+        let keep_pages = open_cache_policy.keep_pages && !self.options.strict;
         // The kernel does not report reads from its pages.
         let unseen = keep_pages && flags & (libc::O_TRUNC | libc::O_DIRECT) == 0;
         let presumed = counts && !write && unseen && self.accessed(id);
         let name_losses = self.volume.name_losses();
         let handle = self.files.add(id, |pages| {
-            let opening = (verdict.opening, pages);
+            let opening = (open_cache_policy.opening, pages);
             Handle::new(
                 file,
                 data,
@@ -213,7 +213,7 @@ impl FileSystem {
                 name_losses,
             )
         });
-        handle.presume_read(presumed);
+        handle.set_atime_pending(presumed);
         Ok(Some(Opened {
             handle: self.handles.insert(handle),
             keep_pages,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_use_the_pages_of_a_kernel_that_could_not_map_the_file_otherwise() {
+    fn opens_bypass_the_page_cache_only_if_the_kernel_can_still_map_the_file() {
         let [old, new] = [false, true].map(|maps| Kernel { maps });
         assert!(!past_pages(true, Some(&old)));
         assert!(past_pages(true, Some(&new)));

@@ -58,7 +58,7 @@ impl OpenFiles {
     }
 
     /// Whether an open writes this file past the kernel's pages.
-    pub(in crate::fs) fn are_past_pages(&self, id: u64) -> bool {
+    pub(in crate::fs) fn use_direct_io(&self, id: u64) -> bool {
         let files = self.0.lock();
         let past = |file: &FileHandles| file.handles.iter().any(|h| h.write && h.past.all);
         files.get(&id).is_some_and(past)

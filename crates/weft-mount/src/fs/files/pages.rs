@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_page_write_leaves_out_what_is_masked_and_nothing_else() {
+    async fn a_page_write_skips_exactly_the_masked_bytes() {
         let pages = Arc::<Pages>::default();
         assert_eq!(
             pages.write_back(0..100).parts(),
@@ -183,20 +183,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_mask_waits_for_the_page_writes_of_its_range_that_began_before() {
+    async fn a_mask_waits_for_earlier_page_writes_of_its_range() {
         let pages = Arc::<Pages>::default();
         let before = pages.write_back(0..10);
         let soon = Duration::from_secs(1);
         let other = tokio::time::timeout(soon, pages.mask(10..20)).await;
-        assert!(other.is_ok(), "it touches no page write");
+        assert!(other.is_ok(), "no page write is in its range");
         let mut mask = std::pin::pin!(pages.mask(5..8));
         assert!(tokio::time::timeout(soon, mask.as_mut()).await.is_err());
         let later = pages.write_back(0..10);
-        assert_eq!(later.parts(), [0..5, 8..10], "masked while it waits");
+        assert_eq!(
+            later.parts(),
+            [0..5, 8..10],
+            "the mask applies while it waits"
+        );
         drop(before);
         assert!(
             tokio::time::timeout(soon, mask).await.is_ok(),
-            "the later one leaves the range out"
+            "the later page write skips the range"
         );
     }
 }

@@ -273,7 +273,7 @@ mod tests {
         names.iter().cloned().zip(listed).collect()
     }
 
-    /// All names behind a cookie, or from the start.
+    /// All names after a cookie, or from the start.
     fn rest(
         cookies: &mut Cookies,
         directory: &BTreeSet<Bytes>,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_stays_behind_its_name_while_names_come_and_go() {
+    fn a_cookie_keeps_its_position_while_names_come_and_go() {
         let mut random = SmallRng::seed_from_u64(5);
         for _ in 0..60 {
             let page = random.random_range(1..20);
@@ -334,11 +334,11 @@ mod tests {
                     .filter(|n| stays.contains(*n))
                     .collect();
                 let expected: Vec<&Bytes> = stays.iter().filter(|n| **n > sought).collect();
-                assert_eq!(stayed, expected, "behind {sought:?}");
+                assert_eq!(stayed, expected, "after {sought:?}");
                 assert!(names.iter().all(|name| directory.contains(*name)));
                 assert!(names.is_sorted() && names.windows(2).all(|two| two[0] != two[1]));
                 if random.random_bool(0.3) {
-                    // From the start again: cookies of before stay good.
+                    // A listing from the start keeps earlier cookies valid.
                     let again = rest(&mut cookies, &directory, None, page);
                     assert!(again.iter().map(|(name, _)| name).eq(&directory));
                     first.extend(again);

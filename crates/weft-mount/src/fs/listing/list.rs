@@ -9,7 +9,7 @@ use weft_client::{FileKind, Place};
 
 use super::open_directory::{FIRST, Listed, ListedPage, Listing, OpenDirectory, Page};
 use crate::fs::metadata::{Answer, Attr};
-use crate::fs::views::is_view;
+use crate::fs::view_ids::is_view;
 use crate::fs::{Caller, Entry, FileSystem, FsError};
 
 impl FileSystem {

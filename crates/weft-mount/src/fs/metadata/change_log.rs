@@ -141,7 +141,7 @@ mod tests {
         log.record_all(true);
         assert!(
             log.overtaken(asked, Subject::File(1)),
-            "it was asked before"
+            "the request was sent before the watch was live"
         );
         assert!(!log.overtaken(log.now(), Subject::File(1)));
         log.record_all(false);

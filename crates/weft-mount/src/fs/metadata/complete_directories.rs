@@ -114,11 +114,15 @@ mod tests {
         assert!(complete.is_absent(5, 1));
         complete.may_exist(5, 1);
         assert!(!complete.is_absent(5, 1) && complete.is_absent(5, 2));
-        assert_eq!(complete.named(5, 1), None, "it may exist");
+        assert_eq!(complete.named(5, 1), None, "the name may exist");
         complete.names(5, 1, 77);
         assert_eq!(complete.named(5, 1), Some(77));
         complete.may_exist(5, 1);
-        assert_eq!(complete.named(5, 1), None, "it may refer to another file");
+        assert_eq!(
+            complete.named(5, 1),
+            None,
+            "the name may refer to another file"
+        );
         complete.removed(5, 1);
         assert!(complete.is_absent(5, 1));
         complete.forget(5);

@@ -319,7 +319,8 @@ impl MetadataCache {
             self.nodes.learn(&self.log, asked, attr, *bare);
         } else {
             self.nodes.doubt(attr.id, false);
-            self.nodes.learn_bare(&self.log, asked, attr.id, *bare);
+            self.nodes
+                .cache_absent_xattrs(&self.log, asked, attr.id, *bare);
         }
     }
 

@@ -76,7 +76,7 @@ struct Node {
 
 /// What an open means for the kernel's copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::fs) struct Verdict {
+pub(in crate::fs) struct OpenCachePolicy {
     /// The kernel's pages show the current data.
     pub(in crate::fs) keep_pages: bool,
     /// The kernel's attributes are current.
@@ -171,7 +171,13 @@ impl Nodes {
     }
 
     /// As [`Nodes::learn`], of extended attributes only.
-    pub(in crate::fs) fn learn_bare(&self, log: &ChangeLog, asked: AskedAt, id: u64, bare: bool) {
+    pub(in crate::fs) fn cache_absent_xattrs(
+        &self,
+        log: &ChangeLog,
+        asked: AskedAt,
+        id: u64,
+        bare: bool,
+    ) {
         self.with(id, |node| {
             if !log.overtaken(asked, Subject::File(id)) {
                 node.bare = bare;
@@ -272,10 +278,10 @@ impl Nodes {
 
     /// A file is opened in this state. Pages read from now on show this state or a later one;
     /// `exact`: no other client is writing it.
-    pub(in crate::fs) fn opened(&self, attr: &Attr, exact: bool) -> Verdict {
+    pub(in crate::fs) fn opened(&self, attr: &Attr, exact: bool) -> OpenCachePolicy {
         let mut shard = self.shard(attr.id).lock();
         let Some(node) = shard.get_mut(&attr.id) else {
-            return Verdict {
+            return OpenCachePolicy {
                 keep_pages: false,
                 keep_attributes: false,
                 opening: None,
@@ -287,7 +293,7 @@ impl Nodes {
             // The kernel drops them when it gets the reply: a concurrent open must not keep them.
             (node.pages, node.opening) = (None, now);
         }
-        Verdict {
+        OpenCachePolicy {
             keep_pages,
             keep_attributes: exact && node.reported == Some(attr.into()),
             opening: now.filter(|_| !keep_pages),
@@ -325,17 +331,17 @@ mod tests {
         })
     }
 
-    fn read(nodes: &Nodes, opened: Verdict) {
+    fn read(nodes: &Nodes, opened: OpenCachePolicy) {
         assert!(!opened.keep_pages);
         nodes.first_read(5, opened.opening.unwrap());
     }
 
     #[test]
-    fn pages_are_kept_exactly_while_size_and_time_stay() {
+    fn pages_are_kept_only_while_size_and_time_are_unchanged() {
         let nodes = Nodes::default();
         nodes.looked_up(&attr(10, 1));
         let first = nodes.opened(&attr(10, 1), true);
-        assert!(!first.keep_pages, "nothing was read yet");
+        assert!(!first.keep_pages, "the kernel has read nothing yet");
         read(&nodes, first);
         assert!(nodes.opened(&attr(10, 1), true).keep_pages);
         read(&nodes, nodes.opened(&attr(10, 2), true));
@@ -343,7 +349,7 @@ mod tests {
         assert!(!longer.keep_pages);
         assert!(
             !nodes.opened(&attr(11, 2), true).keep_pages,
-            "the kernel may not have dropped the old ones yet"
+            "the kernel may still have the old pages"
         );
         read(&nodes, longer);
         assert!(nodes.opened(&attr(11, 2), true).keep_pages);
@@ -358,7 +364,7 @@ mod tests {
         read(&nodes, before);
         assert!(
             !nodes.opened(&attr(10, 1), true).keep_pages,
-            "they are of an uncertain state"
+            "the state of the pages is uncertain"
         );
     }
 
@@ -402,7 +408,10 @@ mod tests {
         assert_eq!(nodes.known(5).map(|a| a.size), Some(12));
         nodes.doubt_all();
         assert!(nodes.known(5).is_none());
-        assert!(nodes.last_of_unnamed(5).is_none(), "it may have its name");
+        assert!(
+            nodes.last_of_unnamed(5).is_none(),
+            "the file may still have its name"
+        );
         nodes.unnamed(5);
         assert_eq!(nodes.last_of_unnamed(5).map(|a| a.size), Some(12));
         nodes.learn(&log, asked, &attr(13, 1), true);

@@ -91,11 +91,11 @@ mod tests {
         assert_eq!(path(6).as_deref(), Some("/a/f"));
         nodes.called(6, (ROOT, b"g"));
         assert_eq!(path(6).as_deref(), Some("/g"));
-        assert_eq!(path(7), None, "it was not looked up");
+        assert_eq!(path(7), None, "the name was not looked up");
         add(8, 7, b"f");
-        assert_eq!(path(8), None, "nor was its directory");
+        assert_eq!(path(8), None, "its directory was not looked up");
         nodes.called(5, (6, b"a"));
         nodes.called(6, (5, b"f"));
-        assert_eq!(path(6), None, "a circle of names of different times");
+        assert_eq!(path(6), None, "names of different times form a cycle");
     }
 }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use weft_client::Place;
 use weft_proto::limits::NAME_MAX;
 
-use crate::fs::views::{HIDDEN, is_view};
+use crate::fs::view_ids::{HIDDEN, is_view};
 use crate::fs::{Caller, Entry, FileSystem, FsError};
 
 /// The result of a lookup.

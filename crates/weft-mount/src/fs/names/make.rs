@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use weft_client::{Access, Attributes, FileKind, NewMode};
 
 use crate::fs::metadata::{Answer, AskedAt, kind_of_mode};
-use crate::fs::views::refuse_in_views;
+use crate::fs::view_ids::refuse_in_views;
 use crate::fs::{Caller, Entry, FileSystem, FsError};
 
 impl FileSystem {
@@ -48,7 +48,7 @@ impl FileSystem {
             let access = Access::default().create_new(bits).umask(umask).inline();
             let make = || async {
                 let file = volume.attach(&place, access.clone()).await?;
-                file.let_go().await?;
+                file.close_deferred().await?;
                 Ok(file.attributes().clone())
             };
             self.make((parent, name), make).await

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use weft_client::Removed;
 
 use crate::fs::metadata::{Answer, AskedAt};
-use crate::fs::views::refuse_in_views;
+use crate::fs::view_ids::refuse_in_views;
 use crate::fs::{Caller, FileSystem, FsError};
 
 impl FileSystem {

@@ -8,8 +8,9 @@ use weft_layout::ViewOffset;
 
 use super::handle::{OpenViewHandle, WriteInProgress};
 use super::lookup::parse;
-use super::nodes::{MARK, ViewNode, read_only};
+use super::nodes::ViewNode;
 use crate::fs::files::{Opened, WriteHow, access, writes};
+use crate::fs::view_ids::{MARK, read_only};
 use crate::fs::{Caller, FileSystem, FsError};
 
 impl FileSystem {

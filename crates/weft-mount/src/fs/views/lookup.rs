@@ -7,8 +7,9 @@ use rustix::io::Errno;
 use weft_client::{Attributes, FileKind, Place};
 use weft_layout::{Layout, Map, View, view_text};
 
-use super::nodes::{CHECKPOINTS, VIEWS, ViewNode, is_view, not_found};
+use super::nodes::{CHECKPOINTS, VIEWS, ViewNode, not_found};
 use crate::fs::metadata::Attr;
+use crate::fs::view_ids::is_view;
 use crate::fs::{Caller, Entry, FileSystem, FsError};
 
 fn directory(id: u64) -> Attr {

@@ -8,8 +8,7 @@
 //! of the view, whose bytes the order `column` rearranges, unless it is longer than the kernel's
 //! largest request: then it is several.
 //!
-//! - `nodes`: the nodes that the kernel knows, and what is refused for them. `handle`: an open
-//!   view.
+//! - `nodes`: the nodes that the kernel knows. `handle`: an open view.
 //! - `lookup`, `io`, `checkpoints`: the operations.
 
 mod checkpoints;
@@ -19,6 +18,4 @@ mod lookup;
 mod nodes;
 
 pub(super) use handle::OpenViewHandle;
-pub(super) use nodes::{
-    HIDDEN, ViewNodes, is_of_checkpoint, is_view, read_only, refuse_in_views, unsupported_in_views,
-};
+pub(super) use nodes::ViewNodes;

@@ -7,30 +7,12 @@ use rustix::io::Errno;
 
 use crate::fs::error::FsError;
 use crate::fs::metadata::Attr;
-
-/// The hidden directory.
-pub(in crate::fs) const HIDDEN: &[u8] = b".weft";
+use crate::fs::view_ids::{CHECKPOINT_MARK, MARK};
 
 pub(super) const VIEWS: &[u8] = b"views";
 
 /// The directory of checkpoints in the hidden one.
 pub(super) const CHECKPOINTS: &[u8] = b"checkpoints";
-
-/// Ids and handles of views have this bit; those of files never have.
-pub(super) const MARK: u64 = 1 << 63;
-
-/// Ids of checkpoints have this bit, too.
-const CHECKPOINT_MARK: u64 = 1 << 62;
-
-/// Whether an id or a handle is of a view or checkpoint.
-pub(in crate::fs) fn is_view(number: u64) -> bool {
-    number & MARK != 0
-}
-
-/// Whether an id is of a checkpoint, and not of a file of the volume.
-pub(in crate::fs) fn is_of_checkpoint(id: u64) -> bool {
-    is_view(id) && id & CHECKPOINT_MARK != 0
-}
 
 /// The kinds of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,30 +112,6 @@ impl ViewNodes {
     }
 }
 
-/// Refuses to make, rename or remove views.
-pub(in crate::fs) fn refuse_in_views(ids: &[u64], names: &[&[u8]]) -> Result<(), FsError> {
-    if ids.iter().any(|id| is_of_checkpoint(*id)) {
-        return Err(read_only());
-    }
-    if ids.iter().any(|id| is_view(*id)) || names.contains(&HIDDEN) {
-        return Err(FsError::refused(
-            "views cannot be made, renamed or removed",
-            Errno::PERM,
-        ));
-    }
-    Ok(())
-}
-
-/// Checkpoints are read-only.
-pub(in crate::fs) fn read_only() -> FsError {
-    FsError::refused("checkpoints are read-only", Errno::ROFS)
-}
-
-/// Views have no space, no holes and no extended attributes.
-pub(in crate::fs) fn unsupported_in_views() -> FsError {
-    FsError::refused("views do not support this", Errno::OPNOTSUPP)
-}
-
 pub(super) fn not_found() -> FsError {
     FsError::refused("the view does not exist", Errno::NOENT)
 }
@@ -165,6 +123,7 @@ pub(super) fn no_checkpoint() -> FsError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::view_ids::is_view;
 
     #[test]
     fn a_node_keeps_its_id_while_the_kernel_knows_it() {
