@@ -35,7 +35,7 @@ pub enum Error {
         source: ConnectError,
     },
     /// The connection was lost before the answer: the change may have happened or not.
-    #[error("{what}: {source}; it may have happened or not: look before repeating it")]
+    #[error("{what}: {source}; it may or may not have taken effect; check before retrying")]
     MayHaveHappened {
         /// What was attempted, on what.
         what: String,
@@ -80,7 +80,7 @@ pub enum Error {
     },
     /// The file's bytes lie with its metadata: it has no cells to look at yet.
     #[error(
-        "{path}: its bytes lie with its metadata; move them to its cells first (File::spill), or attach it without inline"
+        "{path}: its data is stored inline; move it to its cells first (File::spill), or attach it without inline"
     )]
     Inline {
         /// The file.
@@ -163,7 +163,7 @@ impl Error {
                 }
                 path => path.to_owned(),
             };
-            *message = format!("{message}; `weft quota show {path}` tells which");
+            *message = format!("{message}; `weft quota show {path}` shows which");
         }
         error
     }
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_said_once_and_commands_no_terminal() {
+    fn a_path_is_printed_once_with_control_characters_escaped() {
         let failure = |message: &str| {
             let failure = weft_proto::Failure::new(Code::NotFound, message);
             Error::of_call("attach /a", CallError::Failed(failure)).to_string()
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_one_line_without_a_full_stop_and_name_what_failed() {
+    fn messages_are_one_line_without_a_full_stop_and_name_their_values() {
         for error in all() {
             let message = error.to_string();
             assert!(!message.starts_with(char::is_uppercase), "{message}");
@@ -321,12 +321,12 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_a_quota_refuses_says_how_to_find_that() {
+    fn a_quota_refusal_names_the_command_that_shows_the_quota() {
         let of = |path| {
             let failure = weft_proto::Failure::new(Code::QuotaExceeded, "no more");
             Error::of_write("write", path, CallError::Failed(failure)).to_string()
         };
-        let hint = |path| format!("write: no more; `weft quota show {path}` tells which");
+        let hint = |path| format!("write: no more; `weft quota show {path}` shows which");
         assert_eq!(of("/a/f.dat"), hint("/a/f.dat"));
         assert_eq!(of("/a/it's"), hint(r"'/a/it'\''s'"));
         assert_eq!(of("file 178"), hint("FILE"));

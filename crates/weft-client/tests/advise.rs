@@ -1,4 +1,4 @@
-//! Explicit prefetch and flush of ranges of a view, against real servers whose disks are counted.
+//! Explicit prefetch and release of ranges of a view, against real servers with disk counters.
 
 use crate::common;
 
@@ -16,7 +16,7 @@ fn counters(test: &TestVolume, server: usize) -> CounterSnapshot {
     node.store().unwrap().counters()
 }
 
-/// A file of two cells of a MiB, one on each server; every byte says its cell.
+/// A file of two cells of 1 MiB, one on each server; every byte is its cell's number plus one.
 async fn written(test: &TestVolume) -> weft_client::File {
     let volume = test.client().await;
     let layout = NewLayout {
@@ -41,7 +41,7 @@ async fn read(view: &OpenView, at: u64, length: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_range_of_a_view_is_fetched_where_it_lies_and_read_from_memory_then() {
+async fn a_prefetch_asks_only_the_servers_of_its_range_and_later_reads_hit_memory() {
     let mut test = TestVolume::start(2).await;
     let file = written(&test).await;
     file.sync().await.unwrap();
@@ -64,11 +64,11 @@ async fn a_range_of_a_view_is_fetched_where_it_lies_and_read_from_memory_then() 
     assert_eq!(
         after[1 - home],
         before[1 - home],
-        "the other server was not asked"
+        "the prefetch used the other server"
     );
 
-    // What was fetched costs the disk nothing more; what was not, does.
-    // No read waits for what the server prefetches by itself.
+    // Prefetched ranges cause no further disk reads; other ranges do. No read waits for the
+    // server's own read-ahead.
     let reads = |test: &TestVolume| counters(test, home).cache_misses;
     let fetched = reads(&test);
     assert_eq!(
@@ -83,7 +83,7 @@ async fn a_range_of_a_view_is_fetched_where_it_lies_and_read_from_memory_then() 
     assert_eq!(read(&second, CELL - 4096, 4096).await, vec![2; 4096]);
     assert!(reads(&test) > fetched);
 
-    // One request to each server that holds any of it, whatever the view.
+    // Through any view, each server that holds part of the range gets one request.
     let volume = test.client().await;
     let again = volume.attach("/advised", Access::read()).await.unwrap();
     let canonical = again.canonical().unwrap();
@@ -93,12 +93,12 @@ async fn a_range_of_a_view_is_fetched_where_it_lies_and_read_from_memory_then() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_range_that_is_released_is_written_to_its_place_and_stays_right() {
+async fn a_released_range_is_written_to_its_place_and_keeps_its_content() {
     let test = TestVolume::start(2).await;
     let file = written(&test).await;
     let first = file.view(View::Cell(CellIndex(0))).unwrap();
     let home = file.layout().server_of(CellIndex(0)).0 as usize;
-    // Small writes are in the log and in memory, not in their place.
+    // Small writes go to the log and to memory first, not to their place.
     for i in 0..64 {
         let at = ViewOffset(i * 8192);
         first.write_at(at, vec![9; 4096].into()).await.unwrap();
@@ -106,7 +106,10 @@ async fn a_range_that_is_released_is_written_to_its_place_and_stays_right() {
     let before = counters(&test, home).disk_write_bytes;
     first.release(ViewOffset(0), CELL / 2).await.unwrap();
     let written = counters(&test, home).disk_write_bytes - before;
-    assert!(written >= 64 * 4096, "{written} bytes went to their place");
+    assert!(
+        written >= 64 * 4096,
+        "{written} bytes were written to their place"
+    );
     let found = read(&first, 0, CELL as usize).await;
     for (i, block) in found.chunks(4096).enumerate() {
         let byte = if i < 128 && i % 2 == 0 { 9 } else { 1 };

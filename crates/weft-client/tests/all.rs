@@ -1,5 +1,4 @@
-//! All tests of the client in one program: linking one for each file took most of the time of a
-//! build.
+//! All client tests in one program: linking one program per file took most of the build time.
 
 mod cases;
 mod common;

@@ -1,4 +1,4 @@
-//! Checkpoints of trees on real servers, against what the tree was; and how long checkpoints take.
+//! Checkpoints of trees on real servers, compared with a model; and the duration of checkpoints.
 
 use crate::common;
 
@@ -17,7 +17,7 @@ use weft_layout::{FileOffset, Pattern, ViewOffset};
 use weft_proto::Code;
 use weft_proto::limits::TREE_BATCH_MAX;
 
-/// A tree: what each path holds.
+/// A tree: the content of each path.
 type Tree = BTreeMap<String, Vec<u8>>;
 
 async fn content(volume: &Volume, path: &str) -> Result<Vec<u8>, Error> {
@@ -55,7 +55,7 @@ async fn write(volume: &Volume, rng: &mut SmallRng, tree: &mut Tree, name: &str)
     bytes[offset..offset + length].copy_from_slice(&data);
 }
 
-/// The metadata service has found all servers again: what it is asked for is done, not pending.
+/// Waits until the metadata service is connected to all servers and completes truncations at once.
 async fn found_again(volume: &Volume) {
     let access = Access::read_write().create(0o644);
     let probe = volume.attach("/probe", access).await.unwrap();
@@ -73,12 +73,12 @@ async fn found_again(volume: &Volume) {
 }
 
 fn refused<T>(result: Result<T, Error>, code: Code) {
-    let error = result.err().expect("it is refused");
+    let error = result.err().expect("the call is refused");
     assert_eq!(error.code(), code, "{error}");
 }
 
-/// Random writes, deletes, renames, truncates, checkpoints, rollbacks, drops and restarts of
-/// servers.
+/// Random writes, deletes, renames, truncations, checkpoints, rollbacks, removals of checkpoints
+/// and restarts of servers.
 async fn model(seed: u64, steps: usize) {
     let mut servers = TestVolume::start(3).await;
     let volume = servers.client().await;
@@ -159,7 +159,7 @@ async fn model(seed: u64, steps: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trees_on_servers_are_what_they_were() {
+async fn checkpoints_and_rollbacks_of_random_trees_match_the_model() {
     let cases = std::env::var("WEFT_CASES")
         .ok()
         .and_then(|c| c.parse().ok());
@@ -169,7 +169,7 @@ async fn trees_on_servers_are_what_they_were() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holes_and_copies_of_what_is_in_a_checkpoint() {
+async fn a_file_in_a_checkpoint_keeps_its_holes_and_can_be_copied() {
     let servers = TestVolume::start(2).await;
     let volume = servers.client().await;
     volume.make_directory("/t", 0o755).await.unwrap();
@@ -207,10 +207,10 @@ async fn holes_and_copies_of_what_is_in_a_checkpoint() {
     servers.stop().await;
 }
 
-/// More files with cells on one server than one call names. A writer writes a number to the oldest,
-/// then to the youngest: what the youngest has is in the oldest, too, at every moment.
+/// The tree has more files on one server than one call names. A writer writes each number to the
+/// oldest file and then to the youngest, so the oldest is never behind.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_tree_is_of_one_moment() {
+async fn a_checkpoint_of_a_large_tree_is_consistent() {
     const FILES: usize = TREE_BATCH_MAX + 100;
     let servers = TestVolume::start(1).await;
     let volume = servers.client().await;
@@ -262,7 +262,7 @@ async fn a_large_tree_is_of_one_moment() {
     }
     ended.store(true, Ordering::Relaxed);
     assert!(writer.await.unwrap() > 3);
-    // All of them are in it.
+    // The checkpoint has all files.
     let names = volume.list("/t/.weft/checkpoints/c0").all().await.unwrap();
     assert_eq!(names.len(), FILES);
     assert!(names.iter().all(|entry| entry.attributes.size == 8));
@@ -280,7 +280,7 @@ async fn median(mut work: impl AsyncFnMut(usize) -> Duration) -> Duration {
     times[4]
 }
 
-/// Sparse chunks of 64 KiB, a byte in each: `WEFT_CHUNKS` of them over a terabyte.
+/// Writes one byte into each of `chunks` sparse chunks of 64 KiB, spread over `length`.
 async fn fill(volume: &Volume, path: &str, chunks: u64, length: u64) {
     const AT_ONCE: u64 = 4096;
     let layout = NewLayout {
@@ -307,7 +307,7 @@ async fn fill(volume: &Volume, path: &str, chunks: u64, length: u64) {
     file.close().await.unwrap();
 }
 
-/// How long 64 MiB take, 1 MiB at a time, and a sync.
+/// The duration of writing 64 MiB, 1 MiB at a time, and a sync.
 async fn writes(volume: &Volume, path: &str) -> Duration {
     let access = Access::write().create(0o644);
     let file = volume.attach(path, access).await.unwrap();
@@ -370,7 +370,7 @@ async fn a_checkpoint_of_a_terabyte_takes_as_long_as_one_of_a_megabyte() {
     servers.stop().await;
 }
 
-/// What is posted on a view of a checkpoint is about the checkpoint.
+/// Operations posted on a view of a checkpoint use the checkpoint, not the live file.
 #[tokio::test(flavor = "multi_thread")]
 async fn operations_posted_on_a_checkpoint_read_it_and_write_nothing() {
     let test = TestVolume::start(2).await;

@@ -1,4 +1,4 @@
-//! Collectives: what members of a group read and write together, against the model; and what they
+//! Collectives: reads and writes of the members of a group, compared with the model; and their
 //! cost.
 
 use crate::cases;
@@ -28,7 +28,7 @@ fn group(id: &str, members: u32, member: u32) -> Group {
     Group::new(id, members, member).wait(Duration::from_secs(20))
 }
 
-/// Bytes of one member's write, and the writer of each byte of the file.
+/// Random data for one member's write.
 fn any_data(rng: &mut SmallRng, case: &mut Case) -> Bytes {
     let mut data = vec![0; case.room];
     rng.fill_bytes(&mut data);
@@ -61,7 +61,7 @@ fn views(rng: &mut SmallRng, files: &[File], members: usize, cells: u32) -> Vec<
     (0..members).map(one).collect()
 }
 
-/// What the members of a collective ask for.
+/// Makes the request of each member of a collective.
 type Cases = fn(&mut SmallRng, &OpenView) -> Case;
 
 async fn write(
@@ -157,8 +157,9 @@ async fn read(rng: &mut SmallRng, views: &[OpenView], id: &str, content: &Conten
     }
 }
 
-/// A few bytes here and there over some MiB: of several rounds, where other members' bytes are in
-/// between. What goes backwards or by columns meets in the view and not in memory.
+/// A few bytes spread over several MiB, so that a job has several rounds with bytes of other
+/// members in between. Runs that go backwards or by columns are adjacent in the view and not in
+/// memory.
 fn any_wide_pattern(rng: &mut SmallRng) -> Pattern {
     let length = rng.random_range(1..9u64);
     let step = length.cast_signed();
@@ -178,15 +179,15 @@ fn any_wide_pattern(rng: &mut SmallRng) -> Pattern {
 }
 
 /// Each case is a file and a group whose members write and read through views of their own;
-/// `WEFT_CASES` asks for more.
+/// `WEFT_CASES` sets the number of cases.
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_of_collectives_are_those_of_the_model() {
+async fn collectives_match_the_model() {
     against_the_model(120, 1..30, any_case).await;
 }
 
-/// The same where one round after another has some of each member.
+/// The same comparison with bytes of every member in many rounds.
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_of_collectives_of_many_rounds_are_those_of_the_model() {
+async fn collectives_of_many_rounds_match_the_model() {
     against_the_model(6, 1..200_000, |rng, view| {
         let pattern = any_wide_pattern(rng);
         case_of(rng, view, pattern)
@@ -227,7 +228,7 @@ async fn against_the_model(cases: u64, bsu: Range<u64>, any: Cases) {
     test.stop().await;
 }
 
-/// Records of 64 bytes in turn.
+/// Records of 64 bytes, dealt to the members in turn.
 fn records(members: u64, member: u64, bytes: u64) -> Transfer {
     let times = bytes / members / 64;
     let all = Pattern::bytes(64)
@@ -298,7 +299,7 @@ async fn a_collective_costs_one_message_for_each_member_and_server() {
     );
     assert_eq!(calls(Kind::CollectiveWrite), [3; 4]);
     assert_eq!(calls(Kind::Write), [0; 4]);
-    // All want the same: it is read once.
+    // All members read the same bytes; the servers read them once.
     let before = counters(&test);
     let done = together(members, |i| {
         let view = &views[i as usize];
@@ -317,7 +318,7 @@ async fn a_collective_costs_one_message_for_each_member_and_server() {
     assert!(done.iter().all(Result::is_ok), "{done:?}");
     assert_eq!(calls(Kind::CollectiveRead), [3; 4]);
     assert_eq!(counters(&test).read_bytes - before.read_bytes, bytes);
-    // A member without bytes on a server sends it a request all the same.
+    // A member without bytes on a server still sends it a request.
     let done = together(members, |i| {
         let view = &views[i as usize];
         async move {
@@ -386,7 +387,8 @@ async fn joined_requests_cost_one_message_for_each_server() {
     test.stop().await;
 }
 
-/// Two members whose bytes go backwards in memory: one run each on the wire, 256 in memory.
+/// The bytes of two members go backwards: each round has one run per member on the wire and 256
+/// runs in memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn joined_requests_of_many_rounds_keep_their_members_apart() {
     let test = TestVolume::start(1).await;
@@ -414,7 +416,7 @@ async fn joined_requests_of_many_rounds_keep_their_members_apart() {
     for (transfer, data) in transfers.iter().zip(&data) {
         let mut alone = vec![0; 4 * 2048];
         view.read_with(transfer, &mut alone).await.unwrap();
-        assert!(alone == *data, "as written");
+        assert!(alone == *data, "a read of one member returns other bytes");
     }
     let members = transfers.iter().zip(&mut joined);
     let members = members.map(|(transfer, buffer)| JoinedRead {
@@ -424,13 +426,13 @@ async fn joined_requests_of_many_rounds_keep_their_members_apart() {
     });
     assert_eq!(read_joined(members.collect()).await.unwrap(), 4 * 4096);
     for (joined, data) in joined.iter().zip(&data) {
-        assert!(joined == data, "as read");
+        assert!(joined == data, "a joined read returns other bytes");
     }
     test.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn blocks_that_members_fill_between_them_are_not_read_first() {
+async fn blocks_that_members_fill_together_are_not_read_first() {
     let mut test = TestVolume::start(1).await;
     let bytes = 1u64 << 20;
     {
@@ -443,7 +445,7 @@ async fn blocks_that_members_fill_between_them_are_not_read_first() {
         file.close().await.unwrap();
     }
     for alone in [false, true] {
-        // A cold cache.
+        // A restart empties the cache.
         test.stop_server(0).await;
         test.start_server(0).await;
         let volume = test.client().await;
@@ -470,7 +472,7 @@ async fn blocks_that_members_fill_between_them_are_not_read_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_write_the_same_byte_are_refused_or_taken_in_their_order() {
+async fn overlapping_writes_of_members_are_refused_or_applied_in_member_order() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     create(&volume, "/same", 2, 8).await;
@@ -503,7 +505,7 @@ async fn one(view: &OpenView, group: &Group, byte: u8) -> Result<Collected, Erro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_do_not_come_are_named_whether_it_fails_or_goes_on() {
+async fn missing_members_are_named_whether_the_collective_fails_or_goes_on() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     create(&volume, "/missing", 2, 64).await;
@@ -542,7 +544,7 @@ async fn members_that_do_not_come_are_named_whether_it_fails_or_goes_on() {
     view.read_at(ViewOffset(0), &mut all).await.unwrap();
     let held: Vec<u8> = all.chunks(100).map(|part| part[50]).collect();
     assert_eq!(held, [1, 0, 1, 1, 9]);
-    // A late member does its share, and learns which members were missing.
+    // A late member writes its share and gets the list of missing members.
     let late = one(&view, &go_on(4), 1).await.unwrap();
     let (bytes, missing) = (100, vec![0, 1, 2, 3]);
     assert_eq!(late, Collected { bytes, missing });
@@ -570,7 +572,7 @@ async fn a_cancelled_member_leaves_its_place_to_another() {
     let mut all = [0; 200];
     view.read_at(ViewOffset(0), &mut all).await.unwrap();
     assert_eq!((all[50], all[150]), (1, 2));
-    // No member is bound by what members agreed on that have left.
+    // The terms of members that have left do not bind later members.
     {
         let given_up = group("place", 2, 1).sequence(1);
         let given_up = given_up.overlaps(Overlaps::MemberOrder);
@@ -581,7 +583,7 @@ async fn a_cancelled_member_leaves_its_place_to_another() {
     let [a, b] = [0, 1].map(|i| group("place", 2, i).sequence(1));
     let (first, second) = tokio::join!(one(&view, &a, 3), one(&view, &b, 4));
     assert_eq!((first.unwrap().bytes, second.unwrap().bytes), (100, 100));
-    // Two at once are no group.
+    // Two members with the same number are refused.
     let [a, b] = [0, 0].map(|i| group("twice", 2, i).wait(Duration::from_millis(500)));
     let (first, second) = tokio::join!(one(&view, &a, 1), one(&others, &b, 2));
     let words = [first, second]
@@ -595,7 +597,7 @@ async fn a_cancelled_member_leaves_its_place_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_disagree_are_refused_with_what_they_disagree_on() {
+async fn members_that_disagree_are_refused_with_the_reason() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     create(&volume, "/agree", 1, 64).await;
@@ -623,12 +625,12 @@ async fn members_that_disagree_are_refused_with_what_they_disagree_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_restarted_in_the_middle_is_found_again_by_all() {
+async fn all_members_reconnect_to_a_server_that_restarts_during_a_collective() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
     create(&volume, "/restart", 2, 4 << 10).await;
     let bytes = 8u64 << 20;
-    // In the gathering (one member comes last), then somewhere in the job.
+    // The server restarts during the gathering (one member arrives last), then during the job.
     for (round, late) in [(1u8, 300u64), (2, 0), (3, 0)] {
         let mut tasks = Vec::new();
         for i in 0..3u32 {
@@ -664,7 +666,8 @@ async fn a_server_that_is_restarted_in_the_middle_is_found_again_by_all() {
         for written in all_written {
             match written {
                 Ok(collected) => assert_eq!(collected.bytes, bytes / 4),
-                // Lost between two answers of a job that was done: who has none cannot be told.
+                // The server stopped between the replies of a finished job: the members without a
+                // reply get an error.
                 Err(e) => {
                     assert!(round > 1 && done > 0, "{e}");
                     assert_eq!(e.code(), Code::MembersMissing, "{e}");
@@ -719,7 +722,7 @@ async fn a_group_attaches_and_creates_a_file_with_one_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_without_any_bytes_is_a_member() {
+async fn a_member_without_bytes_takes_part() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = create(&volume, "/nothing", 3, 64).await;
@@ -741,7 +744,7 @@ async fn a_member_without_any_bytes_is_a_member() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_is_refused_by_itself_is_in_step_with_the_others() {
+async fn a_member_with_an_invalid_call_stays_in_step_with_the_others() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     let view = create(&volume, "/step", 1, 64).await;
@@ -762,9 +765,9 @@ async fn a_member_that_is_refused_by_itself_is_in_step_with_the_others() {
     test.stop().await;
 }
 
-/// What one member does twice hides nothing of what two do.
+/// An overlap within one member does not hide an overlap between two.
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_write_the_same_byte_are_refused_though_one_writes_its_own_twice() {
+async fn an_overlap_of_members_is_detected_although_one_overlaps_itself() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     let view = create(&volume, "/twice", 1, 64).await;
@@ -793,10 +796,10 @@ async fn members_that_write_the_same_byte_are_refused_though_one_writes_its_own_
     test.stop().await;
 }
 
-/// Subfiles of whole blocks: each member goes cell after cell, in more pieces than are compared at
-/// once.
+/// Members access a subfile of whole blocks cell after cell, in more pieces than one comparison
+/// takes.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_pieces_that_go_cell_after_cell_are_seen_to_be_disjoint() {
+async fn many_disjoint_pieces_in_cell_order_are_accepted() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     let file = create(&volume, "/blocked", 2, 64).await;

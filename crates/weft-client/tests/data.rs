@@ -27,7 +27,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_through_one_view_is_read_through_every_other() {
+async fn data_written_through_one_view_is_read_through_every_other() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let (cells, bsu) = (5, 7);
@@ -86,7 +86,7 @@ async fn what_is_written_through_one_view_is_read_through_every_other() {
             }
         }
         assert_eq!(read, expected, "{view:?}");
-        assert_eq!(moved, valid, "{view:?}: ghosts and holes do not count");
+        assert_eq!(moved, valid, "{view:?}: the count includes ghosts or holes");
     }
     file.close().await.unwrap();
     test.stop().await;
@@ -165,7 +165,7 @@ async fn holes_are_zeros_before_the_end_of_their_cell_and_untouched_beyond_it() 
     assert_eq!(file.stat().await.unwrap().size, size);
     assert!(size > 1 << 42);
     let stored: u64 = file.forks().await.unwrap().iter().map(|f| f.stored).sum();
-    assert!(stored <= 2 * 4096, "{stored} bytes for three");
+    assert!(stored <= 2 * 4096, "{stored} bytes are stored for 3");
     test.stop().await;
 }
 
@@ -190,7 +190,7 @@ async fn every_call_costs_one_request_per_server_attach_one_and_open_none() {
         .attach("/a/b/deep", Access::read_write())
         .await
         .unwrap();
-    assert_eq!(calls(&before), 1, "attach, however deep");
+    assert_eq!(calls(&before), 1, "attach of a deep path");
 
     let before = volume.counters();
     let row = View::Subfile(Subfile {
@@ -223,9 +223,12 @@ async fn every_call_costs_one_request_per_server_attach_one_and_open_none() {
         4,
         "a write of thousands of pieces on four servers"
     );
-    // Useful bytes and a constant per message, whatever the number of pieces.
+    // The messages carry the useful bytes and a constant, whatever the number of pieces.
     let sent = volume.counters().bytes_sent - before.bytes_sent;
-    assert!(sent < 400_000 + 4 * 1000, "{sent} bytes for 400000");
+    assert!(
+        sent < 400_000 + 4 * 1000,
+        "{sent} bytes were sent for 400000"
+    );
 
     let before = volume.counters();
     attached
@@ -277,7 +280,7 @@ async fn the_pointer_of_a_view_moves_when_an_operation_begins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forks_of_a_cell_grow_on_their_own() {
+async fn forks_of_a_cell_grow_independently() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = create(&volume, "/file", 3, 8).await;
@@ -311,7 +314,7 @@ async fn forks_of_a_cell_grow_on_their_own() {
     assert_eq!(
         file.size().await.unwrap(),
         24,
-        "a fork is not the file's data"
+        "another fork counts towards the size"
     );
     test.stop().await;
 }
@@ -333,12 +336,12 @@ async fn truncate_shortens_and_extends_all_cells() {
     }
     let mut read = vec![0xEE; 31];
     assert_eq!(open.read_at(ViewOffset(0), &mut read).await.unwrap(), 31);
-    assert_eq!(read, [0; 31], "what was cut does not come back");
+    assert_eq!(read, [0; 31], "truncated bytes came back");
     test.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unlinked_file_serves_open_handles_and_goes_with_the_last() {
+async fn an_unlinked_file_serves_open_handles_and_is_deleted_with_the_last() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = create(&volume, "/file", 2, 4096).await;
@@ -371,17 +374,13 @@ async fn an_unlinked_file_serves_open_handles_and_goes_with_the_last() {
                 .write_at(ViewOffset(0), vec![1; 10].into())
                 .await
                 .unwrap_err();
-            assert_eq!(
-                late.code(),
-                Code::Stale,
-                "a late write does not bring it back"
-            );
+            assert_eq!(late.code(), Code::Stale, "a late write revived the file");
             test.stop().await;
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    panic!("the space did not come back: {} bytes", used().await);
+    panic!("the space was not freed: {} bytes", used().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -493,7 +492,7 @@ async fn random_operations_agree_with_a_plain_buffer() {
         file.close().await.unwrap();
         let attributes = volume.stat(format!("/model-{seed}")).await.unwrap();
         assert_eq!(attributes.size, model.len() as u64);
-        assert!(attributes.size_exact, "nobody has it open");
+        assert!(attributes.size_exact, "the size of a closed file is exact");
     }
     test.stop().await;
 }

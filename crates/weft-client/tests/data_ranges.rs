@@ -1,4 +1,4 @@
-//! Where a file has data, asked of real servers.
+//! Queries for the ranges of a file that hold data, against real servers.
 
 use crate::common;
 
@@ -39,7 +39,7 @@ async fn ranges(file: &File, from: u64, hole: u64) -> Vec<Range<u64>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ranges_hold_all_data_and_little_else() {
+async fn data_ranges_contain_all_data_and_few_holes() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let mut rng = SmallRng::seed_from_u64(7);
@@ -49,7 +49,7 @@ async fn ranges_hold_all_data_and_little_else() {
     {
         let file = create(&volume, &format!("/{i}"), cells, bsu).await;
         let open = file.canonical().unwrap();
-        // Far apart, close together, and more chunks than one reply lists.
+        // Ranges far apart, ranges close together, and more chunks than one reply lists.
         let mut written = vec![(0, 1), (1 << 30, 300_000), (1 << 42, 16 << 20)];
         written
             .extend((0..40).map(|_| (rng.random_range(0..50 << 20), rng.random_range(1..50_000))));
@@ -105,7 +105,7 @@ async fn finding_data_costs_one_request_per_server_whatever_the_cells_and_holes(
     assert_eq!(found.len(), 27);
     assert!(volume.counters().bytes_sent - before.bytes_sent < 3 * 100);
 
-    // Data that the canonical order cannot reach is left out; a file without data has none.
+    // Data beyond the reach of the canonical order is left out; a file without data has no ranges.
     let cell = file.view(View::Cell(CellIndex(3))).unwrap();
     cell.write_at(ViewOffset(1 << 62), b"lost"[..].into())
         .await

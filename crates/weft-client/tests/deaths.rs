@@ -1,5 +1,4 @@
-//! Clients that die in the middle of large calls: what they held is free, and no client waits for
-//! them.
+//! Clients that die during large calls: servers free their memory, and no client waits for them.
 
 use crate::common;
 
@@ -13,8 +12,8 @@ use weft_client::{Access, ConnectOptions, Error, Group, NewLayout, OpenView, Tra
 use weft_layout::{Pattern, ViewOffset};
 use weft_proto::Code;
 
-/// Bytes of each member of a collective: two clients that held so much for ever would leave no room
-/// for a third.
+/// Bytes of each member of a collective: two clients that never freed as much would leave no
+/// memory for a third.
 const SHARE: usize = 80 << 20;
 const PIECE: u32 = 64 << 10;
 
@@ -31,7 +30,7 @@ async fn opened(options: ConnectOptions, path: &str) -> (Volume, OpenView) {
     (volume, view)
 }
 
-/// Every second piece.
+/// Every second piece, starting at the member's own.
 fn pieces(member: u32, bytes: usize) -> Transfer {
     let times = (bytes / PIECE as usize) as u64;
     let all = Pattern::bytes(u64::from(PIECE))
@@ -47,7 +46,7 @@ async fn together(view: &OpenView, group: &Group, bytes: usize) -> Result<(), Er
     Ok(())
 }
 
-/// What a client does until it dies.
+/// Repeats one kind of large call until the client is killed.
 async fn live(options: ConnectOptions, round: u64) {
     let (_volume, view) = opened(options, "/f").await;
     let group = Group::new(format!("doomed {round}"), 2, 0);
@@ -65,7 +64,7 @@ async fn live(options: ConnectOptions, round: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_of_clients_that_died_is_free_and_no_client_waits_for_them() {
+async fn memory_of_dead_clients_is_freed_and_no_client_waits_for_them() {
     let test = TestVolume::start(2).await;
     let (_volume, view) = opened(test.options(), "/f").await;
     let mut rng = SmallRng::seed_from_u64(5);
@@ -79,7 +78,7 @@ async fn memory_of_clients_that_died_is_free_and_no_client_waits_for_them() {
         doomed.spawn(live(options, round));
         let lives = Duration::from_millis(rng.random_range(5..120));
         let collective = async {
-            // Beside one that dies: all or nothing, and soon.
+            // The other member of this group dies: each write succeeds or fails soon.
             let group = Group::new(format!("doomed {round}"), 2, 1).wait(Duration::from_secs(2));
             let mut told = None;
             while round % 4 == 3 && told.is_none() {
@@ -89,7 +88,7 @@ async fn memory_of_clients_that_died_is_free_and_no_client_waits_for_them() {
         };
         let death = async {
             tokio::time::sleep(lives).await;
-            // As a kill: no call ends, and no message is sent.
+            // Like a kill, the shutdown ends no call and sends no message.
             doomed.shutdown_background();
             Instant::now()
         };
@@ -99,7 +98,7 @@ async fn memory_of_clients_that_died_is_free_and_no_client_waits_for_them() {
             assert_eq!(error.code(), Code::MembersMissing, "{error}");
         }
     }
-    // All of the memory is free again.
+    // A collective that needs the memory of the dead clients succeeds.
     let group = |member| Group::new("survivors", 2, member).wait(Duration::from_secs(20));
     let bytes = SHARE;
     let done = join_all([0, 1].map(|member| {
@@ -107,7 +106,7 @@ async fn memory_of_clients_that_died_is_free_and_no_client_waits_for_them() {
         async move { together(view, &group(member), bytes).await }
     }));
     let done = tokio::time::timeout(Duration::from_mins(1), done).await;
-    for done in done.expect("room is free") {
+    for done in done.expect("the servers have freed the memory") {
         done.unwrap();
     }
     let mut found = vec![0; 2 * SHARE];

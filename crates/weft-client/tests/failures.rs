@@ -1,4 +1,4 @@
-//! Servers that stop, start, refuse; wrong keys and strangers.
+//! Servers that stop, start and refuse; wrong keys and garbage on the port.
 
 use crate::common;
 
@@ -28,7 +28,7 @@ async fn on_two_servers(volume: &Volume, path: &str) -> (File, OpenView) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_server_is_a_prompt_typed_error_and_is_found_again() {
+async fn calls_to_a_lost_server_fail_promptly_and_succeed_after_its_return() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
     let (_file, open) = on_two_servers(&volume, "/file").await;
@@ -46,7 +46,7 @@ async fn a_lost_server_is_a_prompt_typed_error_and_is_found_again() {
     assert!(error.to_string().contains("server 1"), "{error}");
     assert!(
         started.elapsed() < Duration::from_secs(2),
-        "it took {:?}",
+        "the calls took {:?}",
         started.elapsed()
     );
 
@@ -67,7 +67,7 @@ async fn a_lost_server_is_a_prompt_typed_error_and_is_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_metadata_service_may_restart_under_open_files() {
+async fn open_files_survive_a_restart_of_the_metadata_service() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = volume
@@ -80,7 +80,7 @@ async fn the_metadata_service_may_restart_under_open_files() {
         .unwrap();
     volume.unlink("/file").await.unwrap();
     test.restart_meta().await;
-    // Data needs no metadata service; the namespace is found again.
+    // Writes need no metadata service; namespace calls succeed after the restart.
     open.write_at(ViewOffset(1000), vec![2; 1000].into())
         .await
         .unwrap();
@@ -132,7 +132,7 @@ async fn garbage_on_the_port_closes_its_connection_and_harms_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn paths_that_cannot_be_are_refused_clearly() {
+async fn invalid_paths_are_refused_with_their_own_codes() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     let long_name = "n".repeat(256);
@@ -163,7 +163,7 @@ async fn a_close_that_cannot_learn_the_size_still_ends_the_attachment() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
     let (file, _) = on_two_servers(&volume, "/gone").await;
-    // Only the servers know how far another process wrote.
+    // Another process may have written: the close must ask the servers for the size.
     file.note_written();
     volume.unlink("/gone").await.unwrap();
     test.stop_server(1).await;
@@ -174,7 +174,10 @@ async fn a_close_that_cannot_learn_the_size_still_ends_the_attachment() {
     for server in 0..2 {
         let store = test.servers[server].as_ref().unwrap().store().unwrap();
         while store.forks(id).await.is_ok_and(|forks| !forks.is_empty()) {
-            assert!(began.elapsed() < Duration::from_secs(15), "its cells stay");
+            assert!(
+                began.elapsed() < Duration::from_secs(15),
+                "the cells of the deleted file remain"
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -1,6 +1,7 @@
-//! Jobs of many clients take turns on a server: none waits until a large job of another is done.
+//! Jobs of many clients take turns on a server: no call waits for the end of another client's large
+//! job.
 //!
-//! What is asserted is which calls end while another one is under way, and how many; no times.
+//! The tests count the calls that finish while a large job runs; they measure no times.
 
 use crate::common;
 
@@ -15,8 +16,8 @@ use weft_layout::{Pattern, ViewOffset};
 
 const BYTES: u64 = 64 << 20;
 const SMALL: usize = 4 << 10;
-/// Small calls that must end while a large one of a second or so is under way. A server that does
-/// one job after the other lets one or two pass.
+/// Small calls that must finish during a large job of about a second. A server that runs one job
+/// after the other finishes one or two.
 const MANY: usize = 10;
 
 async fn fill(view: &OpenView) {
@@ -26,14 +27,14 @@ async fn fill(view: &OpenView) {
     }
 }
 
-/// Every fourth byte: a large job of 16 million pieces.
+/// A large job: every fourth byte, 16 million pieces.
 fn many_pieces() -> (Transfer, usize) {
     let pieces = BYTES / 4;
     let every = Pattern::bytes(1).every(4).times(pieces);
     (Transfer::of(every), pieces as usize)
 }
 
-/// Reads 4 KiB again and again.
+/// Reads 4 KiB repeatedly and counts the reads.
 async fn read_small(view: &OpenView, done: &AtomicUsize) {
     let mut buffer = vec![0; SMALL];
     for at in (0..BYTES).step_by(1 << 20).cycle() {
@@ -45,7 +46,7 @@ async fn read_small(view: &OpenView, done: &AtomicUsize) {
     }
 }
 
-/// Writes 4 KiB again and again.
+/// Writes 4 KiB repeatedly and counts the writes.
 async fn write_small(view: &OpenView, done: &AtomicUsize) {
     let data = Bytes::from(vec![6; SMALL]);
     for at in (0..BYTES).step_by(1 << 20).cycle() {
@@ -54,8 +55,8 @@ async fn write_small(view: &OpenView, done: &AtomicUsize) {
     }
 }
 
-/// How many small calls of the same client, reads of another and writes of another end while a
-/// large job is under way.
+/// The small calls that finish while `large` runs: reads of the same client, reads of another
+/// client, and writes of another client.
 async fn beside(
     large: impl Future<Output = ()>,
     same: &OpenView,
@@ -73,7 +74,7 @@ async fn beside(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_calls_pass_a_large_read() {
+async fn small_calls_finish_during_a_large_read() {
     let test = TestVolume::start(1).await;
     let (one, two) = (test.client().await, test.client().await);
     let same = view(&one, "/file").await;
@@ -91,7 +92,7 @@ async fn small_calls_pass_a_large_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_calls_pass_a_large_write() {
+async fn small_calls_finish_during_a_large_write() {
     let test = TestVolume::start(1).await;
     let (one, two) = (test.client().await, test.client().await);
     let same = view(&one, "/file").await;
@@ -135,18 +136,18 @@ async fn many_large_jobs_of_one_client_do_not_delay_the_single_job_of_another() 
         ended.load(Ordering::Relaxed)
     };
     let (before, _) = tokio::join!(mine, join_all(jobs));
-    assert!(before <= JOBS / 2, "{before} of {JOBS} jobs came first");
+    assert!(before <= JOBS / 2, "{before} of {JOBS} jobs finished first");
     test.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_takes_nothing_of_its_large_reads_delays_no_other() {
+async fn a_client_that_stops_reading_its_replies_delays_no_other() {
     let test = TestVolume::start(1).await;
     let sound = view(&test.client().await, "/file").await;
     fill(&sound).await;
     let (stopping, stop) = test.stopping_client().await;
     let stopping = view(&stopping, "/file").await;
-    // It stops later, with a connection.
+    // The client connects to the server before it stops.
     stopping.size().await.unwrap();
     stop.reads.stop();
     let stands = (0..8).map(|job| {
@@ -169,7 +170,7 @@ async fn a_client_that_takes_nothing_of_its_large_reads_delays_no_other() {
     };
     tokio::select! {
         in_time = tokio::time::timeout(Duration::from_mins(2), passes) => in_time.unwrap(),
-        ended = all_stand => panic!("a stopped client came through: {} calls", ended.len()),
+        ended = all_stand => panic!("a stopped client finished {} calls", ended.len()),
     }
     test.stop().await;
 }

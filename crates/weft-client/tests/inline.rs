@@ -1,5 +1,5 @@
-//! Small files whose bytes lie with their metadata, over real sockets: what they cost, and how they
-//! get to their cells.
+//! Small files with their bytes beside the metadata, over real sockets: the cost of their calls,
+//! and the spill to their cells.
 
 use crate::common;
 
@@ -9,7 +9,7 @@ use weft_client::{Access, Changes, Error, File, NewLayout, Store, Time, Volume};
 use weft_layout::ViewOffset;
 use weft_proto::Code;
 
-/// Cells so narrow that even a small file has bytes in all of them.
+/// A BSU so small that even a small file has bytes in all cells.
 fn narrow() -> NewLayout {
     NewLayout {
         cells: Some(4),
@@ -59,17 +59,21 @@ async fn a_small_file_costs_two_calls_to_write_and_one_to_read() {
     let stored = file.store_inline_with("hello", &store).await.unwrap();
     file.close().await.unwrap();
     drop(file);
-    assert_eq!(calls() - before, 2, "create, write, mode, time and close");
+    assert_eq!(
+        calls() - before,
+        2,
+        "two calls for create, write, mode, time and close"
+    );
     assert_eq!((stored.size, stored.mode, stored.modified), (5, 0o600, 77));
 
     let before = calls();
     let file = volume.attach("/f", Access::read().inline()).await.unwrap();
     assert_eq!(file.inline_data().as_deref(), Some(&b"hello"[..]));
     assert_eq!(file.attributes().size, 5);
-    assert_eq!(calls() - before, 1, "open and read");
+    assert_eq!(calls() - before, 1, "one call for open and read");
     let before = calls();
     assert_eq!(volume.stat("/f").await.unwrap().size, 5);
-    assert_eq!(calls() - before, 1, "its size is exact");
+    assert_eq!(calls() - before, 1, "one call for an exact size");
     assert!(matches!(file.canonical(), Err(Error::Inline { .. })));
     file.close().await.unwrap();
     test.stop().await;
@@ -87,7 +91,7 @@ async fn clients_without_inline_support_find_the_bytes_in_the_cells() {
     let after = volume.stat("/f").await.unwrap();
     assert!(!after.inline);
     assert_eq!((after.size, after.modified), (before.size, before.modified));
-    // For good.
+    // The spill is permanent.
     let file = volume.attach("/f", Access::write().inline()).await.unwrap();
     assert!(file.inline_data().is_none());
     let refused = file.store_inline("x", 9, false).await.unwrap_err();
@@ -97,14 +101,17 @@ async fn clients_without_inline_support_find_the_bytes_in_the_cells() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_writers_keep_what_each_of_them_wrote() {
+async fn writes_of_two_writers_survive_the_spill_of_an_inline_file() {
     let test = TestVolume::start(2).await;
     let (one, other) = (test.client().await, test.client().await);
     let first = create(&one, "/f").await;
     first.store_inline(vec![1; 100], 5, false).await.unwrap();
-    // The first writer has bytes 10..20 in memory when the second one comes.
+    // The second writer attaches while the first has bytes 10..20 in memory.
     let second = other.attach("/f", Access::write().inline()).await.unwrap();
-    assert!(second.inline_data().is_none(), "there is a writer");
+    assert!(
+        second.inline_data().is_none(),
+        "the file has another writer"
+    );
     let view = second.canonical().unwrap();
     view.write_at(ViewOffset(50), Bytes::from(vec![3; 10]))
         .await
@@ -135,7 +142,7 @@ async fn a_spill_waits_for_its_servers_and_loses_nothing() {
     test.stop_server(1).await;
     let failed = file.spill().await.unwrap_err();
     assert_eq!(failed.code(), Code::Unavailable);
-    // Half of the cells are written; the service forgets all that is only in memory.
+    // The spill has written half of the cells; the restart drops the service's memory.
     test.restart_meta().await;
     test.start_server(1).await;
     let mut spilled = file.spill().await;

@@ -1,4 +1,5 @@
-//! Operations acknowledged before they survive power loss: when they do, and how fast it is.
+//! Operations acknowledged before they survive power loss: when they become durable, and their
+//! speed.
 
 use crate::common;
 
@@ -15,7 +16,7 @@ use weft_net::{Bounds, Env, Identity, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, MetaRole, Node, NodeConfig};
 
-/// A metadata service whose engine can lose its power.
+/// A metadata service and its engine, whose synced state a test can inspect.
 async fn service() -> (Arc<MemKv>, Node) {
     let kv = Arc::new(MemKv::new());
     let settings = VolumeSettings {
@@ -56,7 +57,7 @@ async fn client(node: &Node, lazy: bool) -> Volume {
     Volume::connect(options).await.unwrap()
 }
 
-/// Files that are there after a power loss now.
+/// The files that would survive a power loss now.
 fn survivors(kv: &MemKv) -> u64 {
     let after = Arc::new(kv.clone_synced());
     Namespace::open(after).unwrap().counts().unwrap().files
@@ -72,7 +73,7 @@ async fn a_lazy_client_loses_at_most_a_second_and_nothing_it_synced() {
     }
     assert!(
         kv.unsynced() > 0,
-        "it was told before anything was synced: that is what lazy means"
+        "a lazy call was acknowledged only after a sync"
     );
     assert_eq!(survivors(&kv), before);
     lazy.sync_namespace().await.unwrap();
@@ -80,16 +81,24 @@ async fn a_lazy_client_loses_at_most_a_second_and_nothing_it_synced() {
 
     lazy.make_directory("/later", 0o755).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(survivors(&kv), before + 11, "the service syncs by itself");
+    assert_eq!(
+        survivors(&kv),
+        before + 11,
+        "the service syncs within a second"
+    );
 
     let durable = client(&node, false).await;
     durable.make_directory("/now", 0o755).await.unwrap();
-    assert_eq!(survivors(&kv), before + 12, "by default nothing is lost");
+    assert_eq!(
+        survivors(&kv),
+        before + 12,
+        "a durable call is synced before its reply"
+    );
     node.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_power_loss_took_back_never_shares_its_id_with_a_later_one() {
+async fn a_file_lost_to_power_loss_never_shares_its_id_with_a_later_one() {
     let (kv, node) = service().await;
     let lazy = client(&node, true).await;
     let lost = lazy.make_directory("/lost", 0o755).await.unwrap();
@@ -111,7 +120,7 @@ async fn a_file_that_power_loss_took_back_never_shares_its_id_with_a_later_one()
     assert!(new.attributes.id > lost.id);
 }
 
-/// Creates, each a file of its own, per second.
+/// Files created per second by `depth` concurrent workers.
 async fn creates_per_second(volume: &Volume, folder: &str, depth: usize, seconds: f64) -> f64 {
     volume.make_directory(folder, 0o755).await.unwrap();
     let started = Instant::now();
@@ -120,8 +129,8 @@ async fn creates_per_second(volume: &Volume, folder: &str, depth: usize, seconds
         while started.elapsed().as_secs_f64() < seconds {
             let path = format!("{folder}/{worker}-{made}");
             let access = Access::write().create_new(0o644);
-            // Dropped, not closed: the report that ends the attachment is sent beside the next
-            // create.
+            // The file is dropped, not closed: the end of the attachment is reported during the
+            // next create.
             drop(volume.attach(&path, access).await.unwrap());
             made += 1;
         }
@@ -131,7 +140,7 @@ async fn creates_per_second(volume: &Volume, folder: &str, depth: usize, seconds
     f64::from(made) / started.elapsed().as_secs_f64()
 }
 
-/// Measures: `cargo test --release -p weft-client --test all lazy:: -- --ignored --nocapture`.
+/// A measurement: `cargo test --release -p weft-client --test all lazy:: -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn creates_per_second_lazy_and_durable() {

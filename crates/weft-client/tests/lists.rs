@@ -35,7 +35,7 @@ fn runs(rng: &mut SmallRng, size: u64, longest: u64) -> Vec<(u64, usize)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_writes_and_reads_what_single_calls_would() {
+async fn a_list_writes_and_reads_the_same_bytes_as_single_calls() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let mut rng = SmallRng::seed_from_u64(7);
@@ -86,7 +86,7 @@ async fn a_list_costs_one_request_per_server_that_holds_any_of_it() {
     let volume = test.client().await;
     let file = create(&volume, "/counted", 3, 10).await;
     let view = file.view(View::canonical()).unwrap();
-    // Warms the connections.
+    // Open the connections first.
     view.write_at(ViewOffset(0), vec![1; 300].into())
         .await
         .unwrap();
@@ -100,7 +100,7 @@ async fn a_list_costs_one_request_per_server_that_holds_any_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overlapping_runs_of_a_write_are_refused_unless_the_last_shall_win() {
+async fn overlapping_runs_of_a_write_are_refused_unless_the_last_wins() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = create(&volume, "/overlap", 4, 5).await;
@@ -139,12 +139,12 @@ async fn a_list_longer_than_a_message_is_split() {
     let bytes: usize = list.iter().map(|(_, data)| data.len()).sum();
     let sent = |kind| volume.counters().calls_of(kind);
     assert_eq!(view.write_list(&list).await.unwrap(), bytes as u64);
-    // Some of the runs follow one another, or one rhythm.
+    // Some runs are adjacent or evenly spaced, so they need fewer messages.
     let most = list.len().div_ceil(8 << 10) as u64 * 2;
     let writes = sent(Kind::Write);
     assert!(
         (4..=most).contains(&writes),
-        "{writes} for {} runs",
+        "{writes} messages for {} runs",
         list.len()
     );
     let mut memory: Vec<Vec<u8>> = places.iter().map(|(_, length)| vec![0; *length]).collect();
@@ -158,7 +158,7 @@ async fn a_list_longer_than_a_message_is_split() {
         assert_eq!(data, memory);
     }
 
-    // The same as a transfer: packed in memory.
+    // The same list as a transfer, packed in memory.
     let pattern = Pattern::list(
         places
             .iter()
@@ -184,7 +184,7 @@ async fn a_list_longer_than_a_message_is_split() {
     let small = view.read_with(&transfer, &mut again[..bytes - 1]).await;
     assert!(matches!(small, Err(Error::Buffer { .. })), "{small:?}");
 
-    // A rhythm fits one message, however many runs it has.
+    // Any number of evenly spaced runs fits one message.
     let before = sent(Kind::Write);
     let data = Bytes::from_static(b"run");
     let equal: Vec<_> = (0..100_000_u64)
@@ -196,7 +196,7 @@ async fn a_list_longer_than_a_message_is_split() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_longer_than_a_message_may_lie_anywhere_in_memory() {
+async fn a_list_longer_than_a_message_supports_any_place_in_memory() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = create(&volume, "/long", 2, 64).await;
@@ -212,7 +212,7 @@ async fn a_list_longer_than_a_message_may_lie_anywhere_in_memory() {
     assert_eq!(moved.unwrap(), bytes as u64);
     let mut again = vec![0; bytes];
 
-    // Backwards, with a byte between the runs.
+    // The runs lie backwards in memory, with a byte between them.
     let mut at = bytes + places.len();
     let backwards = Pattern::list(places.iter().map(|(_, length)| {
         at -= length + 1;
@@ -226,7 +226,7 @@ async fn a_list_longer_than_a_message_may_lie_anywhere_in_memory() {
     for (_, length) in places.iter().rev() {
         from -= length;
         assert_eq!(left[..*length], packed[from..from + length]);
-        assert_eq!(left[*length], 255, "what lies between is left alone");
+        assert_eq!(left[*length], 255, "a byte between the runs was changed");
         left = &left[length + 1..];
     }
     let changed: Vec<u8> = memory.iter().map(|b| b ^ 3).collect();
@@ -242,8 +242,7 @@ async fn a_list_longer_than_a_message_may_lie_anywhere_in_memory() {
     let twice = view.read_with(&same, &mut memory).await;
     assert!(matches!(twice, Err(Error::Pattern(_))), "{twice:?}");
 
-    // All runs again behind themselves: of what is written twice, the later stays, whatever the
-    // messages.
+    // The list has all runs twice: the later write of a byte wins, wherever messages are split.
     let ends = |i: usize| places[i % places.len()];
     let twice = Pattern::list((0..2 * places.len()).map(|i| {
         let (at, length) = ends(i);

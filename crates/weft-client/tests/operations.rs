@@ -1,5 +1,4 @@
-//! Operations in the background, against real servers whose answers a gate in front of the client
-//! can hold back.
+//! Operations in the background, against real servers; a gate can hold back their replies.
 
 use crate::common;
 
@@ -22,7 +21,7 @@ use weft_layout::{CellIndex, OFFSET_MAX, Pattern, View, ViewOffset};
 use weft_net::{BoxRead, Listener, Network, Opened, TcpNetwork};
 use weft_proto::{Code, Kind};
 
-/// Holds back what servers send.
+/// Holds back the bytes from servers while it is closed.
 #[derive(Clone, Default)]
 struct Gate(Arc<(AtomicBool, Mutex<Vec<Waker>>)>);
 
@@ -76,7 +75,7 @@ impl Network for Gate {
 async fn client(test: &TestVolume, gate: &Gate) -> Volume {
     let mut options = test.options();
     options.env.network = Arc::new(gate.clone());
-    // A closed gate is no dead server.
+    // The client must not declare a server dead while the gate is closed.
     options.env.timing.silence = Duration::from_mins(2);
     Volume::connect(options).await.unwrap()
 }
@@ -110,7 +109,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("never: {what}");
+    panic!("timed out waiting until {what}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,7 +119,7 @@ async fn the_pointer_moves_when_an_operation_is_posted() {
     let volume = client(&test, &gate).await;
     let file = created(&volume, "/file", 3).await;
     let view = file.canonical().unwrap();
-    // A connection to each server, which the gate will not let anybody open.
+    // The client connects to each server before the gate closes.
     view.write(vec![0; 3000].into()).await.unwrap();
     view.seek(ViewOffset(0));
     gate.close();
@@ -132,7 +131,10 @@ async fn the_pointer_moves_when_an_operation_is_posted() {
         at += length as u64;
         assert_eq!(view.position(), ViewOffset(at));
     }
-    assert!(writes.iter().all(|w| !w.poll()), "nobody was answered");
+    assert!(
+        writes.iter().all(|w| !w.poll()),
+        "a write ended without a reply"
+    );
     gate.open();
     for (outcome, length) in wait_all(writes).await.into_iter().zip(lengths) {
         assert_eq!(outcome.unwrap().bytes, length as u64);
@@ -145,7 +147,7 @@ async fn the_pointer_moves_when_an_operation_is_posted() {
         assert_eq!(outcome.bytes, length as u64);
         assert_eq!(outcome.buffer, vec![i as u8 + 1; length], "{i}");
     }
-    // Beyond the end nothing is moved: the caller's bytes stay.
+    // A read beyond the end moves nothing: the caller's bytes stay.
     let beyond = view.post_read_into(vec![9; 50]).wait().await.unwrap();
     assert_eq!((beyond.bytes, beyond.buffer), (0, vec![9; 50]));
     view.post_sync().wait().await.unwrap();
@@ -154,7 +156,7 @@ async fn the_pointer_moves_when_an_operation_is_posted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operations_of_one_view_are_under_way_at_once_and_any_can_be_waited_for() {
+async fn operations_of_one_view_run_concurrently_and_can_be_awaited_in_any_order() {
     let test = TestVolume::start(1).await;
     let gate = Gate::default();
     let volume = client(&test, &gate).await;
@@ -166,7 +168,7 @@ async fn operations_of_one_view_are_under_way_at_once_and_any_can_be_waited_for(
     gate.close();
     let mut operations: Vec<_> = (0..8).map(|_| view.post_read(1000)).collect();
     operations.extend((0..4).map(|_| view.post_write(vec![8; 500].into())));
-    // The server has them all, and the client has no answer: they are under way at once.
+    // The server has all calls and the client has no reply: the calls run concurrently.
     until("the server has all calls", || {
         served(&test, Kind::Read) == reads_before + 8
             && served(&test, Kind::Write) == writes_before + 4
@@ -201,7 +203,7 @@ async fn a_dropped_read_stops_its_servers_and_frees_its_memory() {
     let read = view.post_read_at(ViewOffset(0), vec![0; LENGTH]);
     until("the server reads", || served(&test, Kind::Read) > calls).await;
     drop(read);
-    // More than a connection has places for: those that are dropped give theirs back.
+    // More calls than a connection has places: dropped calls free their places.
     for _ in 0..2000 {
         drop(view.post_read_at(ViewOffset(0), vec![0; 100]));
     }
@@ -209,12 +211,12 @@ async fn a_dropped_read_stops_its_servers_and_frees_its_memory() {
     let after = view.post_read_at(ViewOffset(5), vec![0; 10]).wait().await;
     assert_eq!(after.unwrap().buffer, [7; 10]);
     let sent = sent(&test) - bytes;
-    assert!(sent < LENGTH as u64 / 2, "it sent {sent} bytes");
+    assert!(sent < LENGTH as u64 / 2, "the server sent {sent} bytes");
     test.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_write_leaves_a_file_whose_size_is_found_out() {
+async fn a_dropped_write_leaves_a_file_with_an_exact_size() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = created(&volume, "/file", 2).await;
@@ -225,7 +227,7 @@ async fn a_dropped_write_leaves_a_file_whose_size_is_found_out() {
         tokio::task::yield_now().await;
         drop(write);
     }
-    // What was cancelled may still be on its way for a moment; then it is over.
+    // Cancelled writes may still be in flight; the sync waits for them.
     view.post_sync().wait().await.unwrap();
     file.close().await.unwrap();
     let (told, reader) = (
@@ -238,7 +240,7 @@ async fn a_dropped_write_leaves_a_file_whose_size_is_found_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_are_told_by_the_wait() {
+async fn errors_are_returned_by_the_wait() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = created(&volume, "/file", 2).await;
@@ -298,14 +300,14 @@ fn threads_without_a_runtime_post_and_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_call_can_be_posted_polled_and_waited_for() {
+async fn any_call_can_be_posted_polled_and_awaited() {
     let test = TestVolume::start(2).await;
     let gate = Gate::default();
     let volume = client(&test, &gate).await;
     let file = created(&volume, "/posted", 2).await;
     let view = file.canonical().unwrap();
 
-    // Patterns: memory and view each in their own, and the error of one that is not legal.
+    // A write by pattern, an operation of the namespace, and an invalid pattern.
     let records = Transfer::of(Pattern::bytes(64).every(128).times(100));
     let data: Bytes = (0..6400_u32).map(|i| (i / 64) as u8).collect();
     gate.close();
@@ -324,7 +326,7 @@ async fn any_call_can_be_posted_polled_and_waited_for() {
     let refused = view.post_write_with(twice, data.clone()).wait().await;
     assert!(matches!(refused, Err(Error::Pattern(_))), "{refused:?}");
 
-    // Several kinds at a time, any of one kind first.
+    // Several reads run at a time, and any may finish first.
     let list = Pattern::list([(0, 64), (128, 64), (640, 64)]);
     let mut reads = vec![
         view.post_read_with(records, vec![0; 6400]),
@@ -342,8 +344,8 @@ async fn any_call_can_be_posted_polled_and_waited_for() {
         }
     }
 
-    // Collectives: a group's members may all be posted by one thread, several collectives at once,
-    // in the order of posting.
+    // One thread may post the collectives of all members of a group, several at once; they run in
+    // the order of posting.
     let groups = [0, 1].map(|member| Group::new("posted", 2, member));
     let mut writes = Vec::new();
     for round in 0..3 {

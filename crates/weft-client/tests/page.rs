@@ -1,4 +1,4 @@
-//! `docs/requests.md`: what the page says in Rust compiles, and means what its commands mean.
+//! The Rust examples of `docs/requests.md` compile and do the same as its commands.
 
 use crate::common;
 
@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use weft_client::{Access, Error, Group, NewLayout, OpenView, Transfer};
 use weft_layout::{Pattern, ViewOffset};
 
-/// The page without its blanks.
+/// The page without white space.
 fn page() -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/requests.md");
     plain(&std::fs::read_to_string(page).unwrap())
@@ -20,7 +20,7 @@ fn plain(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
-/// An expression that stands on the page as it stands here.
+/// Evaluates an expression that the page must contain literally.
 macro_rules! shown {
     ($expression:expr) => {{
         let text = plain(stringify!($expression));
@@ -36,7 +36,7 @@ async fn read(view: &OpenView, transfer: Transfer, length: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patterns_in_rust_are_those_of_the_commands_beside_them() {
+async fn rust_patterns_of_requests_md_match_its_commands() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let layout = NewLayout {
@@ -80,7 +80,7 @@ async fn patterns_in_rust_are_those_of_the_commands_beside_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transfer_and_a_collective_in_rust_do_what_the_page_says() -> Result<(), Error> {
+async fn the_rust_transfer_and_collective_of_requests_md_work_as_described() -> Result<(), Error> {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let access = Access::read_write().create_new(0o644);

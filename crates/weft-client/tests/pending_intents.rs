@@ -87,7 +87,7 @@ async fn a_server_that_accepts_connections_and_never_answers_delays_only_its_int
         .await
         .unwrap();
     volume.unlink("/there").await.unwrap();
-    // It is being asked.
+    // The metadata service has connected to the mute server.
     let (asked, _) = mute.accept().await.unwrap();
     for n in 0..4 {
         let began = Instant::now();

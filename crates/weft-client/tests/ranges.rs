@@ -1,4 +1,4 @@
-//! Clearing and copying ranges, on real servers, against plain memory.
+//! Clearing and copying ranges on real servers, compared with a buffer in memory.
 
 use crate::common;
 
@@ -49,7 +49,7 @@ async fn stored(file: &File) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cleared_ranges_are_zeros_and_their_space_comes_back() {
+async fn cleared_ranges_are_zeros_and_their_space_is_freed() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let mut rng = SmallRng::seed_from_u64(1);
@@ -160,7 +160,7 @@ async fn copies(volume: &Volume, from: &File, to: &File, rng: &mut SmallRng, row
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_lies_on_the_same_servers_is_copied_by_them() {
+async fn a_copy_that_stays_on_its_servers_sends_no_data_to_the_client() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let mut rng = SmallRng::seed_from_u64(2);
@@ -178,7 +178,7 @@ async fn what_lies_on_the_same_servers_is_copied_by_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_lies_elsewhere_is_sent_from_server_to_server_or_through_the_client() {
+async fn a_copy_between_servers_moves_data_directly_or_through_the_client() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let mut rng = SmallRng::seed_from_u64(3);
@@ -190,7 +190,7 @@ async fn what_lies_elsewhere_is_sent_from_server_to_server_or_through_the_client
         let to = create(&volume, &format!("/to-{i}"), to.0, to.1, 1).await;
         let before = ranges_sent(&test);
         let sent = copies(&volume, &from, &to, &mut rng, 1).await;
-        // Both ways: stretches between holes may be short.
+        // Some bytes go through the client: stretches between holes may be short.
         assert!(
             ranges_sent(&test) > before && sent > 100_000,
             "{sent} bytes"
@@ -199,7 +199,7 @@ async fn what_lies_elsewhere_is_sent_from_server_to_server_or_through_the_client
     test.stop().await;
 }
 
-/// Times that servers were asked to send each other a range.
+/// The requests to send a range to another server.
 fn ranges_sent(test: &TestVolume) -> u64 {
     let sent = |node: &weft_server::Node| {
         let metrics = node.metrics().clone();
@@ -233,13 +233,13 @@ async fn contiguous_data_is_copied_by_servers_whatever_the_layouts() {
     for (i, to) in targets.iter().enumerate() {
         assert_holds(to, &source, &format!("target {i}")).await;
     }
-    // A part of it, to another place of the same file.
+    // A part of the file, to another place in the same file.
     let (at, there) = (FileOffset(1_234_567), FileOffset(20_000_000));
     from.copy_range(&from, at, there, 1_000_000).await.unwrap();
     source.resize(21_000_000, 0);
     source.copy_within(1_234_567..2_234_567, 20_000_000);
     assert_holds(&from, &source, "within the file").await;
-    // As it was once, after all of it changed.
+    // A file in a checkpoint, after the whole live file changed.
     volume.make_checkpoint("/", "kept").await.unwrap();
     let once = source.clone();
     put(&from, &mut source, 0, vec![1; 9_000_001]).await;
@@ -249,8 +249,8 @@ async fn contiguous_data_is_copied_by_servers_whatever_the_layouts() {
     to.copy_range(&old, all.0, all.1, 9_000_001).await.unwrap();
     assert_holds(&to, &once[..9_000_001], "of the checkpoint").await;
 
-    // Servers that have never met find each other by the metadata service; without it, the client
-    // carries the bytes.
+    // Servers get each other's addresses from the metadata service; without it, the bytes go
+    // through the client.
     for id in 0..3 {
         test.stop_server(id).await;
     }
@@ -268,7 +268,7 @@ async fn contiguous_data_is_copied_by_servers_whatever_the_layouts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holes_stay_holes_and_a_copy_is_as_long_as_its_source() {
+async fn a_copy_keeps_the_holes_and_the_length_of_its_source() {
     let test = TestVolume::start(3).await;
     let volume = test.client().await;
     let from = create(&volume, "/from", 3, 65_536, 0).await;
@@ -299,7 +299,7 @@ async fn holes_stay_holes_and_a_copy_is_as_long_as_its_source() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_within_a_file_may_touch_and_not_overlap() {
+async fn ranges_of_a_copy_within_a_file_may_touch_but_not_overlap() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let file = create(&volume, "/one", 2, 4096, 0).await;

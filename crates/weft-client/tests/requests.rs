@@ -1,5 +1,4 @@
-//! Requests of every kind through every kind of view, against a model that touches one byte at a
-//! time.
+//! Requests of every kind through every kind of view, compared with a byte-by-byte model.
 
 use crate::cases;
 use crate::common;
@@ -58,10 +57,10 @@ async fn read(rng: &mut SmallRng, view: &OpenView, content: &Content) {
     assert_eq!(moved, count, "{:?} {:?}", view.view(), case.transfer);
 }
 
-/// Each case is a file with some writes and reads through views of its own; `WEFT_CASES` asks for
-/// more.
+/// Each case is a file with some writes and reads through views of its own; `WEFT_CASES` sets the
+/// number of cases.
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_are_those_of_the_model_whatever_layout_view_request_and_memory() {
+async fn requests_match_the_model_for_any_layout_view_pattern_and_memory() {
     let cases = std::env::var("WEFT_CASES")
         .ok()
         .and_then(|n| n.parse().ok());
@@ -74,7 +73,7 @@ async fn bytes_are_those_of_the_model_whatever_layout_view_request_and_memory() 
         let (cells, bsu) = (rng.random_range(1..9), rng.random_range(1..30));
         let path = format!("/case-{seed}");
         let file = create(&volume, &path, cells, bsu).await;
-        // Of the bytes that every file has, and of another fork.
+        // The cases use the data fork and a second fork.
         let forks = ["data", "second"];
         let mut contents = forks.map(|_| Content::default());
         let open = |rng: &mut SmallRng, fork: usize| {
@@ -104,7 +103,7 @@ async fn a_request_costs_one_message_per_server_and_its_useful_bytes() {
     let whole = 1u64 << 20;
     let all = vec![7u8; whole as usize];
     view.write_at(ViewOffset(0), all.into()).await.unwrap();
-    // What each touches: pattern, servers, and how many times 64 bytes.
+    // Each pattern with the number of servers that it touches.
     let mut patterns = vec![
         (record.clone().every(64).times(8192), 4),
         (record.clone().every(256).times(4096), 1),
@@ -161,7 +160,7 @@ async fn a_request_costs_one_message_per_server_and_its_useful_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_fit_is_refused_before_anything_moves() {
+async fn invalid_requests_are_refused_before_any_byte_moves() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     let file = create(&volume, "/refused", 2, 8).await;

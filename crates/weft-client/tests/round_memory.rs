@@ -1,4 +1,4 @@
-//! Many collectives at once: they share a server's memory for rounds, and none waits for ever.
+//! Many collectives at once: they share a server's memory for rounds, and none waits forever.
 
 use crate::common;
 
@@ -12,11 +12,11 @@ use weft_client::{
 };
 use weft_layout::{Pattern, ViewOffset};
 
-/// Rounds as large as they come: 16 MiB, two in each job.
+/// Each job has two rounds of 16 MiB, the largest size.
 const CELLS: u32 = 4;
 const BSU: u64 = 4 << 20;
 const BYTES: usize = 32 << 20;
-/// What a server has for rounds.
+/// The memory of a server for rounds.
 const ROOM: u64 = 128 << 20;
 
 async fn open(volume: &Volume, path: &str) -> OpenView {
@@ -34,7 +34,7 @@ async fn open_of(cells: u32, volume: &Volume, path: &str) -> OpenView {
     file.canonical().unwrap()
 }
 
-/// What the first server has read so far.
+/// The bytes that the first server has read.
 fn read_bytes(test: &TestVolume) -> u64 {
     let node = test.servers[0].as_ref().unwrap();
     node.store().unwrap().counters().read_bytes
@@ -49,7 +49,7 @@ fn all() -> Transfer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn collectives_that_need_more_memory_than_there_is_all_end() {
+async fn collectives_that_exceed_the_round_memory_all_finish() {
     const JOBS: usize = 12;
     let test = TestVolume::start(1).await;
     let clients = join_all((0..4).map(|_| test.client())).await;
@@ -65,7 +65,7 @@ async fn collectives_that_need_more_memory_than_there_is_all_end() {
     let writes: Vec<_> = writes.collect();
     let written = try_join_all(writes.into_iter().map(Operation::wait));
     let written = tokio::time::timeout(Duration::from_mins(2), written).await;
-    let written = written.expect("all end").unwrap();
+    let written = written.expect("all writes end").unwrap();
     assert!(written.iter().all(|w| w.bytes == BYTES as u64));
     let reads = views.iter().enumerate().map(|(job, view)| {
         let group = alone(format!("reads {job}"));
@@ -74,16 +74,21 @@ async fn collectives_that_need_more_memory_than_there_is_all_end() {
     let reads: Vec<_> = reads.collect();
     let read = try_join_all(reads.into_iter().map(Operation::wait));
     let read = tokio::time::timeout(Duration::from_mins(2), read).await;
-    for (job, (_, read)) in read.expect("all end").unwrap().into_iter().enumerate() {
+    for (job, (_, read)) in read
+        .expect("all reads end")
+        .unwrap()
+        .into_iter()
+        .enumerate()
+    {
         assert!(read == data(job), "job {job}");
     }
     test.stop().await;
 }
 
-/// Each server lets others of them begin first, and none waits for another server while it holds
-/// room.
+/// Each server may start the jobs in another order; no job waits for one server while it holds
+/// memory of another.
 #[tokio::test(flavor = "multi_thread")]
-async fn joined_reads_that_need_more_memory_than_there_is_all_end() {
+async fn joined_reads_that_exceed_the_round_memory_all_finish() {
     const JOBS: usize = 8;
     let test = TestVolume::start(2).await;
     let view = open_of(2 * CELLS, &test.client().await, "/file").await;
@@ -99,13 +104,13 @@ async fn joined_reads_that_need_more_memory_than_there_is_all_end() {
         }])
     });
     let read = tokio::time::timeout(Duration::from_mins(2), try_join_all(reads)).await;
-    assert_eq!(read.expect("all end").unwrap(), [BYTES as u64; JOBS]);
+    assert_eq!(read.expect("all reads end").unwrap(), [BYTES as u64; JOBS]);
     assert!(buffers.iter().all(|buffer| *buffer == data));
     test.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stalled_streams_leave_their_memory_to_waiting_ones() {
+async fn stalled_collectives_leave_their_memory_to_waiting_ones() {
     let test = TestVolume::start(1).await;
     let sound = open(&test.client().await, "/file").await;
     let data = Bytes::from(vec![5; BYTES]);
@@ -115,7 +120,7 @@ async fn stalled_streams_leave_their_memory_to_waiting_ones() {
     for client in 0..2 {
         let (stopping, stop) = test.stopping_client().await;
         let view = open(&stopping, "/file").await;
-        // It stops later, with a connection.
+        // The client connects to the server before it stops.
         view.size().await.unwrap();
         stop.reads.stop();
         for job in 0..5 {
@@ -124,27 +129,32 @@ async fn stalled_streams_leave_their_memory_to_waiting_ones() {
             stand.push((read, stopping.clone()));
         }
     }
-    // A round of each job that fits into memory was read.
+    // The server reads the first round of each job that fits into the memory.
     let taken = async {
         while read_bytes(&test) < before + ROOM {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     let taken = tokio::time::timeout(Duration::from_mins(1), taken).await;
-    taken.expect("the room is taken");
+    taken.expect("the jobs fill the memory");
     let mut small = [0; 4];
     let group = alone("small".to_owned());
     let read = sound.collective(&group);
     let read = read.read_at(ViewOffset(9), &mut small);
     let read = tokio::time::timeout(Duration::from_secs(5), read).await;
-    assert_eq!(read.expect("it has room of its own").unwrap().bytes, 4);
+    assert_eq!(
+        read.expect("a small job has memory of its own")
+            .unwrap()
+            .bytes,
+        4
+    );
     let mut large = vec![0; BYTES];
     let group = alone("large".to_owned());
     let read = sound.collective(&group);
     let read = read.read_at(ViewOffset(0), &mut large);
     let read = tokio::time::timeout(Duration::from_mins(1), read).await;
     assert_eq!(
-        read.expect("room becomes free").unwrap().bytes,
+        read.expect("stalled jobs free their memory").unwrap().bytes,
         BYTES as u64
     );
     assert!(large.iter().all(|byte| *byte == 5));

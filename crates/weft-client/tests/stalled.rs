@@ -1,5 +1,5 @@
-//! Members of a group that have come and then stand still: a stopped process keeps its connection
-//! open and moves nothing.
+//! Members of a group that stall after they arrive: a stopped process keeps its connection open and
+//! moves no bytes.
 
 use crate::common;
 
@@ -27,7 +27,7 @@ async fn rig(path: &str) -> Rig {
     let sound = view(&test.client().await, path).await;
     let (stopping, stop) = test.stopping_client().await;
     let stopping = view(&stopping, path).await;
-    // It stops later, with a connection.
+    // The client connects to the server before it stops.
     stopping.size().await.unwrap();
     Rig {
         test,
@@ -70,7 +70,7 @@ async fn writes(missing: Missing) -> (Rig, Result<weft_client::Collected, weft_c
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_stops_in_the_middle_of_a_write_fails_it_for_all_after_the_groups_time() {
+async fn a_member_that_stalls_during_a_write_fails_it_for_all_after_the_timeout() {
     let (rig, result) = writes(Missing::Fail).await;
     let error = result.unwrap_err();
     assert_eq!(error.code(), Code::MembersMissing);
@@ -79,7 +79,7 @@ async fn a_member_that_stops_in_the_middle_of_a_write_fails_it_for_all_after_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_goes_on_without_a_member_that_stops_where_the_group_says_so() {
+async fn a_write_continues_without_a_stalled_member_if_the_group_allows_it() {
     let (rig, result) = writes(Missing::GoOn).await;
     let collected = result.unwrap();
     assert_eq!(
@@ -89,8 +89,7 @@ async fn a_write_goes_on_without_a_member_that_stops_where_the_group_says_so() {
     let mut all = vec![0; PART];
     rig.sound.read_at(ViewOffset(0), &mut all).await.unwrap();
     assert!(all.iter().all(|byte| *byte == 1));
-    // Nothing is held for it any more: the file can be checkpointed, and the server takes other
-    // work.
+    // The stalled member holds nothing any more: the server accepts other writes.
     rig.sound
         .write_at(ViewOffset(7), Bytes::from_static(b"on"))
         .await

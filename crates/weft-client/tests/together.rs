@@ -1,4 +1,4 @@
-//! Two clients and one volume: appends, changes, locks.
+//! Two clients of one volume: appends, notifications and locks.
 
 use crate::common;
 
@@ -25,7 +25,7 @@ async fn attached(volume: &Volume, path: &str) -> File {
     volume.attach(path, access).await.unwrap()
 }
 
-/// Appends `count` records of `mark` of changing lengths.
+/// Appends `count` records of `mark` with varying lengths; returns their offsets and lengths.
 async fn append_records(file: &File, mark: u8, count: usize) -> Vec<(u64, usize)> {
     let view = file.canonical().unwrap();
     let mut placed = Vec::new();
@@ -48,7 +48,7 @@ async fn appends_of_two_clients_never_overlap_and_leave_no_gap() {
     let test = TestVolume::start(2).await;
     let (one, other) = (test.client().await, test.client().await);
     let first = attached(&one, "/log").await;
-    // The first records are dealt out while it writes alone.
+    // The first client appends its first records as the only writer.
     let mut placed = append_records(&first, 9, 20).await;
     let second = attached(&other, "/log").await;
     let (a, b) = tokio::join!(
@@ -65,7 +65,7 @@ async fn appends_of_two_clients_never_overlap_and_leave_no_gap() {
     }
     assert_eq!(first.size().await.unwrap(), end);
 
-    // What is cut off is appended again, by either.
+    // After a truncation both clients append at the new end.
     first.truncate(10).await.unwrap();
     assert_eq!(second.append_offset(5, 0).await.unwrap(), 10);
     assert_eq!(first.append_offset(5, 10).await.unwrap(), 15);
@@ -73,12 +73,15 @@ async fn appends_of_two_clients_never_overlap_and_leave_no_gap() {
     assert_eq!(first.append_offset(1, 0).await.unwrap(), 20);
 
     let reader = other.attach("/log", Access::read()).await.unwrap();
-    assert!(reader.append_offset(1, 0).await.is_err(), "it only reads");
+    assert!(
+        reader.append_offset(1, 0).await.is_err(),
+        "a reader cannot append"
+    );
     test.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_writer_alone_appends_without_a_request_to_any_server() {
+async fn a_single_writer_appends_without_asking_servers_for_the_end() {
     let test = TestVolume::start(1).await;
     let volume = test.client().await;
     let file = attached(&volume, "/log").await;
@@ -96,10 +99,10 @@ async fn one_writer_alone_appends_without_a_request_to_any_server() {
     test.stop().await;
 }
 
-/// A connection that is new is told what is attached; whoever closes over it ends what is its own,
-/// once.
+/// A client reports its attachments over a new connection. A close over that connection ends only
+/// its own attachment, once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_close_that_meets_a_new_connection_ends_no_other_attachment() {
+async fn a_close_over_a_new_connection_ends_only_its_own_attachment() {
     let mut test = volume_with_grace(Duration::from_millis(500)).await;
     let volume = test.client().await;
     let (first, second) = (
@@ -113,13 +116,12 @@ async fn a_close_that_meets_a_new_connection_ends_no_other_attachment() {
     first.close().await.unwrap();
     assert!(!volume.stat("/log").await.unwrap().size_exact);
     assert_eq!(second.append_offset(5, size).await.unwrap(), size);
-    // The same for one that has nothing to report, which is reported together with others.
+    // The same holds for an attachment without writes, whose end is reported in a batch.
     let third = volume.attach("/log", Access::write()).await.unwrap();
-    third.let_go().await.unwrap();
+    third.close_deferred().await.unwrap();
     test.restart_meta().await;
-    volume.tell_ended().await;
-    // Who tells of it in the background may have found nobody, and then nobody is asked for a
-    // while.
+    volume.report_detaches().await;
+    // A background report may have failed to connect, which starts a backoff.
     while volume.server_map().await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -130,7 +132,7 @@ async fn a_close_that_meets_a_new_connection_ends_no_other_attachment() {
     test.stop().await;
 }
 
-/// What comes within a while, all together; nothing if everything may have changed.
+/// All changes that arrive within `during`; `None` if everything may have changed.
 async fn heard(watch: &mut Watch, during: Duration) -> Option<(Vec<u64>, Vec<ChangedEntry>)> {
     let (mut all_files, mut all_entries) = (Vec::new(), Vec::new());
     let end = tokio::time::Instant::now() + during;
@@ -153,8 +155,8 @@ async fn a_watcher_is_notified_of_other_clients_changes_only() {
     let mut test = TestVolume::start(1).await;
     let (one, other) = (test.client().await, test.client().await);
     let (mut first, mut second) = (one.watch(), other.watch());
-    assert_eq!(first.next().await, Changed::Everything, "it begins");
-    assert_eq!(second.next().await, Changed::Everything, "it begins");
+    assert_eq!(first.next().await, Changed::Everything, "the watch starts");
+    assert_eq!(second.next().await, Changed::Everything, "the watch starts");
 
     let file = attached(&one, "/made").await;
     let view = file.canonical().unwrap();
@@ -174,13 +176,17 @@ async fn a_watcher_is_notified_of_other_clients_changes_only() {
         assert!(entries.contains(&entry), "{name}");
     }
     let own = heard(&mut first, SOON).await.unwrap();
-    assert_eq!(own, (vec![], vec![]), "its own changes are no news");
+    assert_eq!(
+        own,
+        (vec![], vec![]),
+        "a client is notified of its own changes"
+    );
 
     one.truncate("/moved", 3).await.unwrap();
     let (files, _) = heard(&mut second, SOON).await.unwrap();
     assert!(files.contains(&file.id()));
 
-    // A call that waits is answered when something happens, not when its time is over.
+    // A waiting call returns when a change happens, not at its timeout.
     let waiting = tokio::spawn(async move {
         let changed = second.next().await;
         (second, changed)
@@ -193,12 +199,16 @@ async fn a_watcher_is_notified_of_other_clients_changes_only() {
     assert!(started.elapsed() < Duration::from_secs(1));
 
     test.restart_meta().await;
-    assert_eq!(second.next().await, Changed::Everything, "another life");
+    assert_eq!(
+        second.next().await,
+        Changed::Everything,
+        "the service restarted"
+    );
     test.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_that_falls_behind_must_forget_everything() {
+async fn a_watcher_that_falls_behind_is_notified_that_everything_may_have_changed() {
     let test = TestVolume::start(1).await;
     let mut options = test.options();
     options.lazy = true;
@@ -220,7 +230,7 @@ async fn a_watcher_that_falls_behind_must_forget_everything() {
     one.make_directory("/f", 0o755).await.unwrap();
     assert!(
         matches!(watch.next().await, Changed::Some { .. }),
-        "then it goes on"
+        "the watch continues with single changes"
     );
     test.stop().await;
 }
@@ -235,7 +245,7 @@ const OTHER: LockOwner = LockOwner {
 };
 const FIRST_TEN: LockRange = LockRange::Bytes { start: 0, last: 9 };
 
-/// A client that takes this long to be given up.
+/// A volume that gives up lost clients after `grace`.
 async fn volume_with_grace(grace: Duration) -> TestVolume {
     let mut env = weft_net::Env::system();
     env.timing.grace = grace;
@@ -254,13 +264,17 @@ async fn a_lock_held_by_another_client_is_waited_for() {
     let byte = LockRange::Bytes { start: 9, last: 20 };
     let refused = second.lock(LockKind::Shared, byte, OTHER, false).await;
     let Locked::Held(Some(by)) = refused.unwrap() else {
-        panic!("it is in the way")
+        panic!("a conflicting lock was granted")
     };
     assert_eq!((by.start, by.last, by.pid), (0, 9, ONE.pid));
     let tested = second.test_lock(exclusive, byte, OTHER).await.unwrap();
     assert_eq!(tested, Some(by));
     let whole = second.lock(exclusive, LockRange::Whole, OTHER, false).await;
-    assert_eq!(whole.unwrap(), Locked::Granted, "another family");
+    assert_eq!(
+        whole.unwrap(),
+        Locked::Granted,
+        "locks of a whole file are independent of byte ranges"
+    );
 
     let waiter = second.clone();
     let waits = tokio::spawn(async move { waiter.lock(exclusive, byte, OTHER, true).await });
@@ -270,7 +284,7 @@ async fn a_lock_held_by_another_client_is_waited_for() {
     first.unlock(part, ONE).await.unwrap();
     assert_eq!(waits.await.unwrap().unwrap(), Locked::Granted);
 
-    // Each waits for what the other holds.
+    // Each client waits for a lock of the other.
     let waiter = first.clone();
     let waits = tokio::spawn(async move { waiter.lock(exclusive, byte, ONE, true).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -282,7 +296,7 @@ async fn a_lock_held_by_another_client_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_wait_leaves_nothing_behind() {
+async fn a_cancelled_wait_for_a_lock_leaves_the_lock_free() {
     let test = TestVolume::start(1).await;
     let (one, other) = (test.client().await, test.client().await);
     let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
@@ -294,7 +308,7 @@ async fn a_cancelled_wait_leaves_nothing_behind() {
         assert!(given_up.is_err());
     }
     first.unlock(FIRST_TEN, ONE).await.unwrap();
-    // Whatever was granted in passing is given back by itself.
+    // Locks granted to cancelled waits are released.
     let waits = first.lock(kind, FIRST_TEN, ONE, true);
     let granted = tokio::time::timeout(Duration::from_secs(5), waits).await;
     assert_eq!(granted.unwrap().unwrap(), Locked::Granted);
@@ -302,7 +316,7 @@ async fn a_cancelled_wait_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_clients_locks_end_when_its_grace_is_over() {
+async fn locks_of_a_dead_client_end_after_its_grace_period() {
     let grace = Duration::from_millis(800);
     let test = volume_with_grace(grace).await;
     let (kind, whole) = (LockKind::Exclusive, LockRange::Whole);
@@ -332,7 +346,10 @@ async fn a_dead_clients_locks_end_when_its_grace_is_over() {
     let granted = tokio::time::timeout(Duration::from_secs(10), waits).await;
     assert_eq!(granted.unwrap().unwrap(), Locked::Granted);
     let took = started.elapsed();
-    assert!(took >= grace, "it might have come back: {took:?}");
+    assert!(
+        took >= grace,
+        "the lock ended before the grace period: {took:?}"
+    );
     test.stop().await;
 }
 
@@ -350,7 +367,7 @@ async fn closing_a_file_ends_its_locks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_outlive_a_restart_of_the_service_and_are_not_granted_meanwhile() {
+async fn locks_survive_a_restart_of_the_service_without_a_grant_to_others() {
     let mut test = volume_with_grace(Duration::from_millis(1500)).await;
     let (one, other) = (test.client().await, test.client().await);
     let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
@@ -358,15 +375,15 @@ async fn locks_outlive_a_restart_of_the_service_and_are_not_granted_meanwhile() 
     first.lock(kind, FIRST_TEN, ONE, false).await.unwrap();
     test.restart_meta().await;
 
-    // The holder has not asserted it yet: no other client is granted what it may hold.
+    // The holder has not reported its lock yet: the service grants no conflicting lock.
     let early = second.lock(kind, FIRST_TEN, OTHER, false).await;
     assert_eq!(early.unwrap_err().code(), Code::Busy);
     let waiter = second.clone();
     let waits = tokio::spawn(async move { waiter.lock(kind, FIRST_TEN, OTHER, true).await });
-    // It asserts it with its next call.
+    // The holder reports its lock with its next call.
     one.stat("/f").await.unwrap();
     tokio::time::sleep(Duration::from_millis(2500)).await;
-    assert!(!waits.is_finished(), "it was told again, and holds");
+    assert!(!waits.is_finished(), "the reported lock still holds");
     let held = second.lock(kind, FIRST_TEN, OTHER, false).await.unwrap();
     assert!(matches!(held, Locked::Held(_)));
     first.unlock(FIRST_TEN, ONE).await.unwrap();
@@ -374,10 +391,10 @@ async fn locks_outlive_a_restart_of_the_service_and_are_not_granted_meanwhile() 
     test.stop().await;
 }
 
-/// A file is made longer by one request to one server, and never shorter, however little the caller
-/// knows of its end.
+/// An extension is one request to one server and never shortens a file, even if the caller knows
+/// an older end.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_writes_stays_when_a_file_is_extended() {
+async fn extending_a_file_keeps_the_writes_of_another_client() {
     let test = TestVolume::start(2).await;
     let (one, other) = (test.client().await, test.client().await);
     let (first, second) = (attached(&one, "/f").await, attached(&other, "/f").await);
@@ -396,7 +413,7 @@ async fn what_another_writes_stays_when_a_file_is_extended() {
         first.extend(size).await.unwrap();
         assert_eq!(first.size().await.unwrap(), 1006, "{size}");
     }
-    assert_eq!(extended(), 4, "nothing is asked for no byte");
+    assert_eq!(extended(), 4, "an extension to 0 bytes sends no request");
     for size in [1007, 1024, 1025, 5000] {
         first.extend(size).await.unwrap();
         assert_eq!(first.size().await.unwrap(), size);
@@ -407,7 +424,7 @@ async fn what_another_writes_stays_when_a_file_is_extended() {
     let mut expected = vec![0; 5000];
     expected[1000..1006].copy_from_slice(b"theirs");
     assert!(all == expected);
-    // Both write behind what the other knows, and nothing is lost.
+    // Concurrent writes and extensions beyond the known end lose no byte.
     let (ours, mut size) = (first.canonical().unwrap(), 5000);
     for round in 0..100_u64 {
         let written = theirs.write_at(ViewOffset(size + 40), "behind".into());
@@ -434,9 +451,9 @@ async fn what_another_writes_stays_when_a_file_is_extended() {
     test.stop().await;
 }
 
-/// A failed truncation changes no size afterwards, and is not charged for ever.
+/// A failed extension does not change the size later, and the file's size becomes exact.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_could_not_be_extended_keeps_its_size() {
+async fn a_failed_extension_keeps_the_size_of_a_file() {
     let mut test = TestVolume::start(1).await;
     let volume = test.client().await;
     let file = attached(&volume, "/f").await;

@@ -1,7 +1,7 @@
-//! Requests of very many pieces take processor time only as long as a client waits for them, and
-//! none for what is not there.
+//! Requests of very many pieces use processor time only while a client waits for them, and none for
+//! ranges beyond the end of a file.
 //!
-//! Processor time is that of the whole process: tests that take none into account are elsewhere.
+//! The tests measure the processor time of the whole process.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use weft_client::Transfer;
 use weft_layout::{Pattern, ViewOffset};
 
-/// Processor time that this process has used, in seconds.
+/// The processor time of this process, in seconds.
 fn used() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split(' ').collect();
@@ -21,11 +21,11 @@ fn used() -> f64 {
     (ticks(12) + ticks(13)) / 100.0
 }
 
-/// Which test's processor time that is: one runs at a time.
+/// Serializes the tests that measure processor time.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_of_very_many_pieces_delay_no_other_and_end_when_cancelled() {
+async fn requests_of_many_pieces_delay_no_other_and_stop_when_cancelled() {
     const TIMES: u64 = 25_000_000;
     let _alone = ALONE.lock().await;
     let test = TestVolume::start(1).await;
@@ -38,7 +38,7 @@ async fn requests_of_very_many_pieces_delay_no_other_and_end_when_cancelled() {
         .unwrap();
     let irregular = Pattern::bytes(1).then(3, Pattern::bytes(1));
     let irregular = irregular.every(8).times(TIMES);
-    // As many as keep every thread busy.
+    // Four requests keep the threads of the server busy.
     let reads: Vec<_> = (0..4)
         .map(|_| {
             let transfer = Transfer::of(irregular.clone());
@@ -55,10 +55,13 @@ async fn requests_of_very_many_pieces_delay_no_other_and_end_when_cancelled() {
         other.read_at(ViewOffset(0), &mut [0; 6]).await.unwrap();
         slowest = slowest.max(began.elapsed());
     }
-    assert!(reads.iter().all(|read| !read.poll()), "they were too few");
+    assert!(
+        reads.iter().all(|read| !read.poll()),
+        "a read ended too early to delay the other client"
+    );
     assert!(slowest < Duration::from_secs(3), "{slowest:?}");
     drop(reads);
-    // However slow the machine is, and whatever else it does.
+    // The process becomes idle soon, however slow the machine is.
     let dropped = used();
     loop {
         let before = used();
@@ -66,14 +69,17 @@ async fn requests_of_very_many_pieces_delay_no_other_and_end_when_cancelled() {
         if used() - before < 0.1 {
             break;
         }
-        assert!(used() - dropped < 3.0, "they go on for nobody");
+        assert!(
+            used() - dropped < 3.0,
+            "dropped reads still use processor time"
+        );
     }
     test.stop().await;
 }
 
-/// What lies beyond the end of the file costs nothing to pass.
+/// Pieces beyond the end of the file cost no time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_reaches_far_beyond_the_end_is_answered_at_once() {
+async fn a_request_that_reaches_far_beyond_the_end_returns_at_once() {
     let _alone = ALONE.lock().await;
     let test = TestVolume::start(1).await;
     let short = view(&test.client().await, "/short").await;

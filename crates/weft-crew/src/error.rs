@@ -41,7 +41,7 @@ pub enum CrewError {
         line: String,
     },
     /// Workers and orders are not as many.
-    #[error("{orders} orders for {workers} workers")]
+    #[error("{orders} jobs given for {workers} workers")]
     Orders {
         /// Orders given.
         orders: usize,
@@ -55,13 +55,13 @@ pub enum CrewError {
     #[error("the leader is gone")]
     LeaderGone,
     /// What the leader said is no job of this worker.
-    #[error("this is started by other commands only: {reason}")]
+    #[error("internal command, not meant to be run directly: {reason}")]
     NoJob {
         /// What was wrong with it.
         reason: String,
     },
     /// What one side has to say cannot be put into words.
-    #[error("cannot encode what is said: {0}")]
+    #[error("cannot encode a message: {0}")]
     Encode(serde_json::Error),
     /// Signals cannot be listened to.
     #[error("cannot listen to signals: {0}")]

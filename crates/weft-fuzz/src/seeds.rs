@@ -106,7 +106,7 @@ fn batch() -> Vec<u8> {
     ]);
     bytes.extend(b"kvv");
     bytes.push(3);
-    // XXH3 of the item: `the_checksum_is_that_of_the_items`.
+    // XXH3 of the item: `the_checksum_covers_the_items`.
     bytes.extend(0x6650_f84e_a289_5309_u64.to_le_bytes());
     bytes.extend(b"FJL\x03");
     bytes

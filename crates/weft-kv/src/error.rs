@@ -1,3 +1,5 @@
+//! Why an engine refused or failed.
+
 use std::io;
 use std::path::Path;
 
@@ -189,7 +191,7 @@ mod tests {
         ]
     }
 
-    /// What a message must name, and the place of its variant in [`one_of_each`].
+    /// The place of a variant in [`one_of_each`], and the values that its message must name.
     fn expected(error: &KvError) -> (usize, Vec<String>) {
         match error {
             KvError::Aborted => (0, vec![]),
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_has_the_style_of_messages_and_names_its_values() {
+    fn every_message_is_one_line_and_names_its_values() {
         for (place, error) in one_of_each().into_iter().enumerate() {
             let (expected_place, values) = expected(&error);
             assert_eq!(place, expected_place);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_process_has_lost_nothing() {
+    fn a_process_kill_loses_no_commit() {
         let mut history = History::default();
         history.begin(7, 0, 0);
         history.begin(8, 100, 0);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_power_loss_took_is_lost_although_its_number_is_used_again() {
+    fn commits_lost_to_power_loss_stay_lost_although_their_numbers_are_reused() {
         let mut history = History::default();
         history.begin(7, 0, 0);
         let second = history.begin(8, 90, 5);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_loss_reaches_back_past_the_incarnation_before() {
+    fn a_later_loss_can_affect_several_earlier_incarnations() {
         let mut history = History::default();
         history.begin(7, 0, 0);
         history.begin(8, 100, 0);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_copy_does_not_know_what_came_after_it() {
+    fn an_older_copy_does_not_hold_later_commits() {
         let mut history = History::default();
         history.begin(7, 0, 0);
         let copy = history.clone();
@@ -182,13 +182,13 @@ mod tests {
         assert_eq!(restored.holds(at(7, 20), 20), Ok(()));
         assert_eq!(restored.holds(at(7, 40), 20), Err(Some(again)));
         assert!(restored.holds(at(8, 41), 20).is_err());
-        // A copy of an open database: nothing began since, but it does not reach as far.
+        // A copy of an open database has the same incarnation but fewer commits.
         let open = History(restored.0[..1].to_vec());
         assert!(open.holds(at(7, 30), 20).is_err());
     }
 
     #[test]
-    fn a_number_is_not_taken_twice_and_old_incarnations_are_forgotten() {
+    fn incarnation_numbers_are_unique_and_old_incarnations_are_dropped() {
         let mut history = History::default();
         assert_eq!(history.begin(0, 0, 0).number, 1);
         assert_eq!(history.begin(1, 5, 0).number, 2);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn its_bytes_are_read_back_and_others_are_refused() {
+    fn a_history_is_decoded_from_its_bytes_and_other_bytes_are_refused() {
         let mut history = History::default();
         history.begin(7, 3, -5);
         history.begin(9, 8, i64::MAX);

@@ -106,7 +106,7 @@ impl<'a> Fields<'a> {
 mod tests {
     use super::*;
 
-    /// One commit of number 7, as fjall 3.1 writes it.
+    /// A commit with number 7, as fjall 3.1 writes it.
     fn golden() -> Vec<u8> {
         let mut bytes = vec![1, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend([
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_read_and_no_proper_prefix_of_it_is_one() {
+    fn a_batch_is_decoded_and_its_proper_prefixes_are_refused() {
         let bytes = golden();
         let whole = JournalBatch {
             length: bytes.len(),
@@ -136,8 +136,8 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_is_that_of_the_items() {
-        // The seed of the fuzzer: one pair `k` = `vv`.
+    fn the_checksum_covers_the_items() {
+        // The seed input of the fuzzer: one pair `k` = `vv`.
         let items = [
             &[
                 2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 2, 0, 0, 0,
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(xxh3_64(&items.concat()), 0x6650_f84e_a289_5309);
     }
 
-    /// The form of the engine's files that this module relies on: a new version may change it.
+    /// This module relies on the format of the engine's files, which a new version may change.
     #[test]
     fn a_journal_is_read_as_numbered_batches_to_its_last_byte() {
         let folder = tempfile::tempdir().unwrap();
@@ -156,7 +156,7 @@ mod tests {
         let keyspace = keyspace.unwrap();
         for number in 1..=20_u64 {
             let mut batch = database.batch();
-            // From nothing to more than the engine would compress.
+            // Values up to 64 KiB, above the size that the engine would compress.
             let value = vec![7_u8; 1 << number.min(16)];
             batch.insert(&keyspace, [number as u8; 3], value);
             batch.remove(&keyspace, [0_u8; 9]);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_behind_the_sequence_is_no_batch() {
+    fn a_batch_with_a_flipped_bit_after_the_sequence_is_refused() {
         let whole = golden();
         for at in (0..5).chain(START..whole.len()) {
             for bit in 0..8 {

@@ -10,12 +10,18 @@
 //! 2. What was committed before [`OrderedKv::sync`] began survives power loss once it returned
 //!    `Ok`.
 //! 3. Keys are ordered by their bytes.
+//!
+//! Modules, lowest first: `error`, `limits`; `journal_batch` (reads a batch of fjall's journal) and
+//! `files/` (verifies, copies and restores the engine's files), which alone depend on the file
+//! format of fjall 3.1; `history` (incarnations, which a store keeps too); `traits` (the trait, its
+//! batches and scans); `overlay` and `transact` (transactions over a snapshot); the two engines,
+//! `mem` and `engine/`.
 
-mod batch;
 mod engine;
 mod error;
 mod files;
 mod history;
+mod journal_batch;
 mod limits;
 mod mem;
 mod overlay;

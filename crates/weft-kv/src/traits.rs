@@ -1,3 +1,5 @@
+//! The trait of an ordered transactional key-value engine.
+
 use std::ops::{Bound, ControlFlow};
 
 use crate::{DamagedFile, EngineFile, KvError};

@@ -1,7 +1,7 @@
-//! Damage to tables costs nothing where their copy is good, and is always detected where it is not.
+//! Damage to tables loses nothing if their copy is good, and is always detected otherwise.
 //!
-//! The oracle: an engine that opens has every commit that was synced; one that does not open
-//! changes nothing.
+//! The oracle: an engine that opens has every synced commit; one that does not open changes
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -46,7 +46,7 @@ fn write(kv: &FjallKv, numbers: std::ops::Range<u64>) {
     kv.sync().unwrap();
 }
 
-/// Reads each pair by itself and all in one scan.
+/// Asserts that the engine has `count` pairs: reads each one, then all in one scan.
 fn holds(kv: &FjallKv, count: u64) {
     let snapshot = kv.snapshot().unwrap();
     for number in 0..count {
@@ -65,7 +65,7 @@ fn scan(reader: &dyn Reader) -> Result<u64, KvError> {
     Ok(count)
 }
 
-/// All files of an engine, by their path in it.
+/// All files of an engine, by their path within its folder.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fn add(folder: &Path, at: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for entry in std::fs::read_dir(folder.join(at)).unwrap() {
@@ -117,7 +117,7 @@ fn copied(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Also for an open engine, whose other files change meanwhile.
+/// The table files. Works for an open engine, whose other files may change.
 fn tables(folder: &Path) -> Vec<PathBuf> {
     let tables = Path::new("keyspaces/1/tables");
     let Ok(entries) = std::fs::read_dir(folder.join(tables)) else {
@@ -140,7 +140,7 @@ fn sample(folder: &Path) {
     while tables(folder).is_empty() || current(folder) != current(&folder.join("weft.copies")) {
         assert!(
             started.elapsed() < Duration::from_secs(30),
-            "tables are not written, or not copied"
+            "timed out waiting for tables and their copies"
         );
         std::thread::sleep(Duration::from_millis(20));
         kv.copy_tables().unwrap();
@@ -149,7 +149,7 @@ fn sample(folder: &Path) {
     }
 }
 
-/// Swaps two blocks of a table: each block is as it was written.
+/// Swaps two blocks of a table, each of which stays intact.
 fn exchange_blocks(bytes: &mut [u8]) {
     // A block begins with a magic number; two blocks of equal length can be swapped.
     let mark = bytes[..4].to_vec();
@@ -222,7 +222,7 @@ fn every_damaged_file_is_restored_and_quarantined() {
 }
 
 #[test]
-fn blocks_that_changed_places_are_detected() {
+fn exchanged_blocks_are_detected() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path());
     let table = folder.path().join(&tables(folder.path())[0]);
@@ -231,7 +231,7 @@ fn blocks_that_changed_places_are_detected() {
     std::fs::write(&table, &bytes).unwrap();
     let damaged = files(folder.path());
     holds(&open(folder.path()).unwrap(), COUNT);
-    // Without the copy the engine is not opened, and nothing is changed.
+    // Without the copy the engine does not open and changes nothing.
     restore(folder.path(), &damaged);
     std::fs::remove_dir_all(folder.path().join("weft.copies")).unwrap();
     let before = files(folder.path());
@@ -246,8 +246,8 @@ fn blocks_that_changed_places_are_detected() {
         error.to_string().contains(table.to_str().unwrap()),
         "{error}"
     );
-    assert!(files(folder.path()) == before, "something was changed");
-    // An opening that accepts the damage does not return pairs in the wrong order.
+    assert!(files(folder.path()) == before, "a file was changed");
+    // An engine that accepts the damage reports it instead of pairs in the wrong order.
     let accepting = FjallOptions {
         loss: OnLoss::Skip,
         ..options()
@@ -274,7 +274,7 @@ fn a_damaged_copy_is_not_used() {
     let before = files(folder.path());
     let error = open(folder.path()).unwrap_err();
     assert!(matches!(error, KvError::Damaged { .. }), "{error}");
-    assert!(files(folder.path()) == before, "something was changed");
+    assert!(files(folder.path()) == before, "a file was changed");
 }
 
 fn flip(path: &Path) {
@@ -285,14 +285,14 @@ fn flip(path: &Path) {
 }
 
 #[test]
-fn damage_to_an_open_engine_is_found_and_damaged_copies_are_made_again() {
+fn damage_to_an_open_engine_is_found_and_damaged_copies_are_replaced() {
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("engine");
     sample(&folder);
     let kv = open(&folder).unwrap();
     kv.copy_tables().unwrap();
     assert_eq!(verify(&kv), []);
-    // Foreign files of that name.
+    // Files of the same name that do not belong to the engine.
     let others = [
         outer.path().join("current"),
         folder.join("weft.copies/current"),
@@ -315,7 +315,7 @@ fn damage_to_an_open_engine_is_found_and_damaged_copies_are_made_again() {
     assert_eq!(verify(&kv), []);
     assert!(
         others.iter().all(|path| path.exists()),
-        "somebody else's file was removed"
+        "a foreign file was removed"
     );
     let own = folder.join(table);
     flip(&own);
@@ -324,7 +324,7 @@ fn damage_to_an_open_engine_is_found_and_damaged_copies_are_made_again() {
         (bad.len(), &bad[0].path, bad[0].remedy),
         (1, &own, Remedy::RestoreCopy)
     );
-    // Only the next opening verifies all tables.
+    // The damage marks the engine as suspect; the next opening verifies all tables.
     assert!(folder.join("weft.suspect").exists());
     drop(kv);
     let kv = open(&folder).unwrap();
@@ -368,29 +368,29 @@ fn a_list_is_restored_with_the_tables_that_it_names() {
         for table in tables(folder) {
             std::fs::remove_file(folder.join(table)).unwrap();
         }
-        // They look as if merged since into tables that no list names: that is no damage.
+        // The missing tables may have been merged into newer ones, so they are not damage.
         let told = FjallKv::verify_folder(folder).unwrap();
         let paths: Vec<_> = told.iter().map(|bad| bad.path.clone()).collect();
         assert_eq!(paths, [folder.join("keyspaces/1/current")]);
         holds(&open(folder).unwrap(), COUNT);
     }
-    // A version number that no other file agrees with is damage.
+    // A version number that contradicts all other files is damage.
     for said in [b"FJL\x02", b"FJL\x13", b"FJL\x09"] {
         restore(folder, &whole);
         std::fs::write(folder.join("version"), said).unwrap();
         holds(&open(folder).unwrap(), COUNT);
     }
-    // An engine of another version is not touched.
+    // The engine does not change the files of another version.
     restore(folder, &whole);
     std::fs::write(folder.join("version"), b"FJL\x09").unwrap();
     std::fs::write(folder.join("keyspaces/1/current"), &longer).unwrap();
     let before = files(folder);
     assert!(open(folder).is_err());
-    assert!(files(folder) == before, "something was changed");
+    assert!(files(folder) == before, "a file was changed");
 }
 
 #[test]
-fn a_table_that_rots_before_it_is_copied_does_not_stop_the_copying_of_others() {
+fn a_table_damaged_before_its_copy_does_not_stop_the_copies_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sample(folder);
@@ -423,14 +423,14 @@ fn copies_follow_the_tables() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path());
     let kv = open(folder.path()).unwrap();
-    // Tables are written and deleted meanwhile.
+    // The engine writes and deletes tables between the copies.
     for round in 1..6 {
         write(&kv, round * COUNT..(round + 1) * COUNT);
         kv.copy_tables().unwrap();
     }
     holds(&kv, 6 * COUNT);
     drop(kv);
-    // No table is written any more: the copies are exactly those.
+    // Once no more tables are written, the copies are exactly the tables.
     let kv = open(folder.path()).unwrap();
     kv.copy_tables().unwrap();
     drop(kv);
@@ -456,7 +456,7 @@ fn closing_an_engine_completes_the_copy_of_its_tables() {
         drop(open(folder).unwrap());
         !tables(folder).is_empty() && current(folder) == current(&folder.join("weft.copies"))
     });
-    assert!(whole, "tables are left without a copy");
+    assert!(whole, "the close left tables without a copy");
     let second = folder.join("weft.copies");
     for path in tables(folder) {
         let read = |folder: &Path| std::fs::read(folder.join(&path)).unwrap();
@@ -465,18 +465,18 @@ fn closing_an_engine_completes_the_copy_of_its_tables() {
 }
 
 #[test]
-fn an_outdated_list_does_not_pass_for_the_newest() {
+fn an_outdated_list_is_not_taken_for_the_newest() {
     let folder = tempfile::tempdir().unwrap();
     sample(folder.path());
     let old = files(folder.path());
     let kv = open(folder.path()).unwrap();
-    // More than the journals hold.
+    // More commits than the journals hold.
     for round in 1..20 {
         write(&kv, round * COUNT..(round + 1) * COUNT);
     }
     drop(kv);
     let gone = !folder.path().join("0.jnl").exists();
-    // The copies are old.
+    // Restore the old copies.
     std::fs::remove_dir_all(folder.path().join("weft.copies")).unwrap();
     for (path, bytes) in old
         .iter()
@@ -490,7 +490,10 @@ fn an_outdated_list_does_not_pass_for_the_newest() {
     std::fs::write(folder.path().join("keyspaces/1/current"), b"?").unwrap();
     match open(folder.path()) {
         Ok(kv) => {
-            assert!(!gone, "no other file has the commits of the first journal");
+            assert!(
+                !gone,
+                "the engine opened without the commits of the first journal"
+            );
             holds(&kv, 20 * COUNT);
         }
         Err(error) => {

@@ -1,4 +1,4 @@
-//! Random operations on both engines: after every step their answers are equal.
+//! Random operations on both engines: after every step their results are equal.
 //!
 //! The embedded engine is closed and reopened in between, so that its recovery is compared too;
 //! snapshots stay open across later commits.
@@ -86,7 +86,7 @@ fn transaction(kv: &dyn OrderedKv, (changes, abort, reads): &Step) -> Option<Loo
 }
 
 #[test]
-fn both_engines_answer_alike() {
+fn both_engines_return_the_same_results() {
     for seed in 0..12 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! kill −9: acknowledged commits survive the kill of the process.
 //!
-//! The test runs itself as a child that commits and acknowledges on standard output; the parent
-//! kills the child, opens the engine and looks for everything acknowledged.
+//! The test runs itself as a child that commits and acknowledges on standard output. The parent
+//! kills the child, opens the engine and checks all acknowledged commits.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -13,11 +13,11 @@ const KEYS: Space = Space("keys");
 const TWINS: Space = Space("twins");
 
 fn value(number: u64) -> Vec<u8> {
-    // From short to some KiB, so that journal entries cross the journal's buffer.
+    // Up to several KiB, so that journal entries exceed the journal's buffer.
     vec![number as u8; (number % 97) as usize * 61]
 }
 
-/// The child: commits pairs for ever, does nothing when run as an ordinary test.
+/// The child process: commits pairs until it is killed. As an ordinary test it does nothing.
 #[test]
 fn child_that_commits_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else {
@@ -94,7 +94,8 @@ fn acknowledged_commits_survive_kill_9() {
                 "{number}"
             );
         }
-        // At most the commit that the kill interrupted is there unacknowledged, and it is complete.
+        // Only the commit that the kill interrupted may be present without an acknowledgement, and
+        // it is complete.
         let key = next.to_be_bytes();
         let caught = snapshot.get(KEYS, &key).unwrap();
         assert_eq!(caught, snapshot.get(TWINS, &key).unwrap());

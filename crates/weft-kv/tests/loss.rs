@@ -1,6 +1,6 @@
 //! A journal that lost synced commits is never opened as if nothing had happened.
 //!
-//! The oracle: an engine that opens has at least what was synced; one that does not open changes
+//! The oracle: an engine that opens has every synced commit; one that does not open changes
 //! nothing.
 
 use std::collections::BTreeMap;
@@ -49,13 +49,13 @@ fn journal(folder: &Path) -> PathBuf {
     journals.remove(0)
 }
 
-/// Where the journal's content ends and the zeros begin.
+/// The end of the journal's content, where the zeros start.
 fn content(path: &Path) -> u64 {
     let bytes = std::fs::read(path).unwrap();
     bytes.iter().rposition(|b| *b != 0).unwrap() as u64 + 1
 }
 
-/// Whether all of these commits are there.
+/// Whether the engine has all of these commits.
 fn holds(kv: &FjallKv, numbers: std::ops::Range<u64>) -> bool {
     let snapshot = kv.snapshot().unwrap();
     let mut numbers = numbers;
@@ -79,7 +79,7 @@ fn a_journal_truncated_before_synced_commits_is_refused_and_not_changed() {
     assert_eq!(
         std::fs::read(&path).unwrap(),
         before,
-        "the damage is still there to look at"
+        "the engine changed the damaged journal"
     );
     // A caller may accept the loss.
     let accept = FjallOptions {
@@ -95,7 +95,7 @@ fn a_journal_truncated_before_synced_commits_is_refused_and_not_changed() {
     assert!(holds(&kv, 100..101));
 }
 
-/// The engine then numbers its trees differently.
+/// Such an engine numbers its trees differently.
 #[test]
 fn an_engine_whose_first_opening_was_interrupted_is_healthy() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ fn an_engine_whose_first_opening_was_interrupted_is_healthy() {
         let kv = FjallKv::open(&path, FjallOptions::default()).unwrap();
         assert!(holds(&kv, 0..30));
     }
-    // Commits that cannot be read in the journal are looked for in the tables.
+    // The check looks in the tables for commits that are unreadable in the journal.
     let journal = journal(&path);
     let bytes = std::fs::read(&journal).unwrap();
     std::fs::write(&journal, &bytes[..bytes.len().min(100)]).unwrap();
@@ -116,7 +116,7 @@ fn an_engine_whose_first_opening_was_interrupted_is_healthy() {
 }
 
 #[test]
-fn a_torn_end_behind_the_synced_commits_is_no_damage() {
+fn a_torn_end_after_the_synced_commits_is_not_damage() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let path = journal(folder.path());
@@ -134,7 +134,7 @@ fn a_torn_end_behind_the_synced_commits_is_no_damage() {
     assert!(holds(&kv, 0..60));
 }
 
-/// Where the journal ends after so many of its batches.
+/// The end of the journal's first `count` batches.
 fn after_batches(bytes: &[u8], count: usize) -> usize {
     let trailers = bytes
         .windows(4)
@@ -165,8 +165,8 @@ fn accepting() -> FjallOptions {
     }
 }
 
-/// Checks that a check and an opening report the loss and change nothing, and that it can be
-/// accepted.
+/// Asserts that a check and an opening report the loss and change nothing, and that an opening can
+/// accept the loss.
 fn is_reported_and_can_be_accepted(folder: &Path, what: &str) -> FjallKv {
     let before = files(folder);
     let checked = FjallKv::check(folder);
@@ -179,7 +179,7 @@ fn is_reported_and_can_be_accepted(folder: &Path, what: &str) -> FjallKv {
         matches!(opened, Err(KvError::Lost { .. })),
         "{what}: {opened:?}"
     );
-    assert!(files(folder) == before, "{what}: something was changed");
+    assert!(files(folder) == before, "{what}: a file was changed");
     drop(FjallKv::open(folder, accepting()).unwrap());
     FjallKv::check(folder).unwrap();
     let kv = FjallKv::open(folder, FjallOptions::default()).unwrap();
@@ -220,20 +220,20 @@ fn an_unreadable_journal_is_refused_and_not_changed() {
         assert_eq!(
             kept.is_empty(),
             bytes.is_empty(),
-            "{what}: no copy was kept"
+            "{what}: the damaged journal was not kept"
         );
     }
 }
 
 #[test]
-fn a_deleted_journal_is_noticed() {
+fn a_deleted_journal_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     std::fs::remove_file(journal(folder.path())).unwrap();
     is_reported_and_can_be_accepted(folder.path(), "gone");
 }
 
-/// As [`killed`], with the last half of the commits in a second journal; the first.
+/// Like [`killed`], with the last half of the commits in a second journal; returns the first one.
 fn killed_with_two_journals(folder: &Path) -> PathBuf {
     killed(folder);
     let path = journal(folder);
@@ -245,12 +245,15 @@ fn killed_with_two_journals(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_deletion_of_the_first_of_two_journals_is_noticed_and_the_second_is_read() {
+fn the_deletion_of_the_first_of_two_journals_is_detected_and_the_second_is_read() {
     let folder = tempfile::tempdir().unwrap();
     killed_with_two_journals(folder.path());
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
-    assert!(holds(&kv, 0..40), "two journals are as good as one");
-    // Another engine: this one writes its first journal to a table sooner or later.
+    assert!(
+        holds(&kv, 0..40),
+        "an engine with two journals lost commits"
+    );
+    // A fresh engine: the first one may move its first journal into a table.
     let folder = tempfile::tempdir().unwrap();
     let first = killed_with_two_journals(folder.path());
     std::fs::remove_file(first).unwrap();
@@ -259,12 +262,12 @@ fn the_deletion_of_the_first_of_two_journals_is_noticed_and_the_second_is_read()
 }
 
 #[test]
-fn a_flipped_bit_costs_its_batch_and_those_behind_it() {
+fn a_flipped_bit_loses_its_batch_and_all_later_ones() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let whole = std::fs::read(journal(folder.path())).unwrap();
     let (from, to) = (after_batches(&whole, 10), after_batches(&whole, 11));
-    // In its items, not in their lengths.
+    // Flip bits in the items of the batch, and damage one of their lengths.
     for at in (to - 60..to - 15).step_by(7).chain([from + 5]) {
         let folder = tempfile::tempdir().unwrap();
         killed(folder.path());
@@ -286,11 +289,11 @@ fn going_back() -> FjallOptions {
     }
 }
 
-/// The number of commits from the first on; none follows a missing one.
+/// The number of commits before the first missing one; asserts that no later commit exists.
 fn prefix(kv: &FjallKv) -> u64 {
     let count = (0..40).take_while(|n| holds(kv, *n..n + 1)).count() as u64;
     let behind = (count..40).find(|n| holds(kv, *n..n + 1));
-    assert_eq!(behind, None, "after {count} commits");
+    assert_eq!(behind, None, "a commit follows a gap after {count} commits");
     count
 }
 
@@ -362,9 +365,9 @@ fn flushed_commits_need_no_journal() {
     assert_eq!(count(&Vec::clear), 25);
     for at in (0..4000).step_by(211) {
         let left = count(&|bytes| bytes[at] ^= 16);
-        assert!(left >= 25, "a flip at {at} left {left}");
+        assert!(left >= 25, "a flipped bit at {at} left {left} commits");
     }
-    // Flushed once more before it is closed, as a store does.
+    // A store flushes its engine once more before it closes it.
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
@@ -399,7 +402,7 @@ fn tables_are_read_without_any_journal() {
     for round in 0..3 {
         let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
         assert_eq!(prefix(&kv), 40, "round {round}");
-        // New commits are above those in the tables.
+        // New commits override those in the tables.
         kv.transact(&mut |txn| {
             txn.put(KEYS, &7_u64.to_be_bytes(), b"new");
             Ok(())
@@ -416,7 +419,7 @@ fn tables_are_read_without_any_journal() {
 }
 
 #[test]
-fn an_engine_that_cannot_write_tables_reports_that_and_no_caller_waits() {
+fn an_engine_that_cannot_write_tables_reports_that_and_blocks_no_caller() {
     let folder = tempfile::tempdir().unwrap();
     killed(folder.path());
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
@@ -432,7 +435,7 @@ fn an_engine_that_cannot_write_tables_reports_that_and_no_caller_waits() {
     std::fs::remove_file(&tables).unwrap();
     std::fs::create_dir(&tables).unwrap();
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
-    assert_eq!(prefix(&kv), 40, "journals still have everything");
+    assert_eq!(prefix(&kv), 40, "the journals lost commits");
     kv.flush().unwrap();
 }
 
@@ -456,7 +459,7 @@ fn long(folder: &Path) {
     kv.sync().unwrap();
 }
 
-/// A file of the tables, the newest of several.
+/// The newest table file.
 fn table(folder: &Path) -> PathBuf {
     let tables = files(&folder.join("keyspaces/1/tables"));
     tables.into_keys().next_back().unwrap()
@@ -468,22 +471,22 @@ fn journals_whose_commits_are_in_tables_may_be_deleted() {
     long(folder.path());
     assert!(
         !folder.path().join("0.jnl").exists(),
-        "the first journal is gone"
+        "the first journal was not deleted"
     );
     FjallKv::check(folder.path()).unwrap();
     let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
     assert!(holds(&kv, 0..1));
-    // Most of these are in no table yet.
+    // This commit is probably in no table yet.
     commit(&kv, 1);
     kv.sync().unwrap();
     drop(kv);
-    // The loss of the other journals is noticed all the same.
+    // The engine still detects the loss of the other journals.
     for (path, _) in files(folder.path()) {
         if path.extension().is_some_and(|e| e == "jnl") {
             std::fs::write(path, b"").unwrap();
         }
     }
-    // Unless the engine had written those commits to tables, too.
+    // The check succeeds if the engine had already written those commits to tables.
     if FjallKv::check(folder.path()).is_ok() {
         let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
         assert!(holds(&kv, 0..2));
@@ -493,7 +496,7 @@ fn journals_whose_commits_are_in_tables_may_be_deleted() {
 }
 
 #[test]
-fn damage_to_other_files_than_journals_is_reported_with_its_folder_and_changes_nothing() {
+fn damage_to_files_other_than_journals_is_reported_with_its_folder_and_changes_nothing() {
     let first = tempfile::tempdir().unwrap();
     long(first.path());
     let newest = |folder: &Path| {
@@ -541,10 +544,7 @@ fn damage_to_other_files_than_journals_is_reported_with_its_folder_and_changes_n
             said.contains(folder.path().to_str().unwrap()),
             "{what}: {said}"
         );
-        assert!(
-            files(folder.path()) == before,
-            "{what}: something was changed"
-        );
+        assert!(files(folder.path()) == before, "{what}: a file was changed");
     }
 }
 
@@ -585,7 +585,7 @@ proptest! {
             }
         }
         match FjallKv::open(folder.path(), FjallOptions::default()) {
-            Ok(kv) => prop_assert!(holds(&kv, 0..30), "what was synced is gone"),
+            Ok(kv) => prop_assert!(holds(&kv, 0..30), "synced commits were lost"),
             Err(KvError::Lost { .. } | KvError::Open { .. }) => {}
             Err(other) => return Err(TestCaseError::fail(other.to_string())),
         }

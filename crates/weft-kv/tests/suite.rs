@@ -1,4 +1,4 @@
-//! One suite for both engines: each keeps the promises of the trait.
+//! One suite for both engines: each one keeps the promises of the trait.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -170,7 +170,7 @@ fn spaces_do_not_mix(kv: &dyn OrderedKv) {
     assert_eq!(keys(&*snapshot, Space("none")), Vec::<Vec<u8>>::new());
 }
 
-fn the_last_change_of_a_batch_counts(kv: &dyn OrderedKv) {
+fn the_last_change_of_a_key_in_a_batch_wins(kv: &dyn OrderedKv) {
     let key = b"k".to_vec();
     let other = b"other".to_vec();
     let changes = vec![
@@ -256,7 +256,7 @@ on_both_engines! {
     a_visitor_may_use_the_engine
     scans_respect_bounds_and_breaks
     spaces_do_not_mix
-    the_last_change_of_a_batch_counts
+    the_last_change_of_a_key_in_a_batch_wins
     long_keys_and_values_are_kept
     increments_from_many_threads_are_serializable
     concurrent_commits_and_syncs_all_return
@@ -276,7 +276,7 @@ fn a_clean_close_loses_nothing() {
 }
 
 #[test]
-fn a_second_open_says_that_the_engine_is_in_use() {
+fn a_second_open_is_refused_because_the_engine_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let _first = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
     let second = FjallKv::open(folder.path(), FjallOptions::default());
@@ -286,7 +286,7 @@ fn a_second_open_says_that_the_engine_is_in_use() {
 }
 
 #[test]
-fn power_loss_takes_unsynced_commits_and_nothing_else() {
+fn power_loss_loses_only_unsynced_commits() {
     let kv = Arc::new(MemKv::new());
     put(&*kv, A, b"kept", b"1");
     put(&*kv, A, b"gone", b"1");

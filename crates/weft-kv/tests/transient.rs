@@ -1,5 +1,5 @@
-//! Transient failures: while the system has no descriptor or no disk space, the engine refuses
-//! changes; then it recovers by itself with everything that it acknowledged and nothing else.
+//! Transient failures: while the system lacks descriptors or disk space, the engine refuses
+//! changes; then it recovers by itself with all acknowledged commits and no others.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn commit(kv: &FjallKv, number: u64) -> Result<(), KvError> {
     kv.write(Batch { changes })
 }
 
-/// Acknowledged commits are there, and refused ones are not.
+/// Asserts that the engine has the acknowledged commits and no refused ones.
 fn check(kv: &FjallKv, acknowledged: &[u64]) {
     let snapshot = kv.snapshot().unwrap();
     for number in 0..COMMITS + 1000 {
@@ -42,8 +42,8 @@ fn check(kv: &FjallKv, acknowledged: &[u64]) {
     assert_eq!(kv.committed(), acknowledged.len() as u64);
 }
 
-/// Commits until a commit is refused; then `relieve` removes the cause, and the engine recovers by
-/// itself. `lasting`: it cannot recover before that, as where it frees space by itself.
+/// Commits until a commit is refused; then `relieve` removes the cause and the engine recovers.
+/// With `lasting` it cannot recover before that, for example by freeing space.
 fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
     let mut acknowledged = Vec::new();
     let mut refused = None;
@@ -62,7 +62,9 @@ fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
     for number in refused + 1..refused + 20 {
         match commit(kv, number) {
             Err(error) => assert!(matches!(error, KvError::Suspended { .. }), "{error}"),
-            Ok(()) if lasting => panic!("there is nothing to go on with"),
+            Ok(()) if lasting => {
+                panic!("the engine accepted a commit before the cause was removed")
+            }
             Ok(()) => acknowledged.push(number),
         }
         // Reads continue.
@@ -78,7 +80,7 @@ fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
     while commit(kv, number).is_err() {
         assert!(
             begun.elapsed() < Duration::from_secs(20),
-            "it does not go on"
+            "the engine does not recover"
         );
         std::thread::sleep(Duration::from_millis(20));
         number += 1;
@@ -90,7 +92,7 @@ fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
     acknowledged
 }
 
-/// The child, which has its own limit of descriptors. Does nothing when run as an ordinary test.
+/// The child process, with its own limit of descriptors. As an ordinary test it does nothing.
 #[test]
 fn child_that_runs_out_of_descriptors() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
@@ -110,12 +112,12 @@ fn child_that_runs_out_of_descriptors() {
     let acknowledged = survives(&kv, true, || drop(held));
     let words: Vec<String> = acknowledged.iter().map(u64::to_string).collect();
     std::fs::write(folder.with_extension("told"), words.join(" ")).unwrap();
-    // As after kill −9.
+    // An abort leaves the engine as kill −9 does.
     std::process::abort();
 }
 
 #[test]
-fn an_engine_recovers_from_a_lack_of_descriptors_with_all_that_it_acknowledged() {
+fn an_engine_recovers_from_a_lack_of_descriptors_with_all_acknowledged_commits() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("kv");
     let child = Command::new(std::env::current_exe().unwrap())
@@ -142,9 +144,9 @@ impl Drop for Mounted<'_> {
 }
 
 #[test]
-fn an_engine_recovers_from_a_full_disk_with_all_that_it_acknowledged() {
+fn an_engine_recovers_from_a_full_disk_with_all_acknowledged_commits() {
     if !rustix::process::geteuid().is_root() {
-        // Only root can mount a disk for this.
+        // Only root can mount the small disk of this test.
         return;
     }
     let folder = tempfile::tempdir().unwrap();

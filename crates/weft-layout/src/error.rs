@@ -78,7 +78,7 @@ mod tests {
     use crate::array::{ArrayError, Slab};
     use crate::{PatternError, ViewError};
 
-    /// Asserts the style of a message and that it names these values.
+    /// Asserts that a message is one line in lower case without a full stop and names these values.
     fn check(message: &str, values: &[&dyn std::fmt::Display]) {
         assert!(
             !message.starts_with(char::is_uppercase) && !message.ends_with('.'),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_layouts_and_places_name_what_they_refuse() {
+    fn messages_of_layouts_and_places_name_the_refused_values() {
         let server = ServerId(7);
         for error in [
             LayoutError::Cells { cells: 70_001 },
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_views_name_the_numbers_that_do_not_fit() {
+    fn messages_of_views_name_the_refused_values() {
         let (cell, parameter) = (CellIndex(12), "vbs");
         for error in [
             ViewError::Zero { parameter },
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_patterns_and_arrays_name_what_is_not_legal() {
+    fn messages_of_patterns_and_arrays_name_the_refused_values() {
         for error in [
             PatternError::TooDeep,
             PatternError::TooManyNodes,

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_piece_arrives_whatever_its_length() {
+    fn strided_copies_move_pieces_of_any_length() {
         let bytes: Vec<u8> = (0..4000_u32).map(|i| (i % 251) as u8).collect();
         for length in (1..70_usize).chain([128]) {
             for (to_step, from_step) in [
@@ -203,8 +203,8 @@ mod tests {
     fn interleaved_copies_equal_sequential_ones() {
         let bytes: Vec<u8> = (0..600_000_u32).map(|i| (i % 251) as u8).collect();
         let strided = |at, step| Strided { at, step };
-        // Rows that start and end anywhere, dealt into columns, and columns gathered into rows;
-        // some of them unlike.
+        // Rows with varying starts and ends are dealt into columns, or columns are gathered into
+        // rows; with `odd`, every second one has another stride.
         let copy = |row: usize, odd: isize, turn: bool| {
             let near = strided(row * 1600 + row % 3 * 8, 8);
             let far = strided(row * 8 + row % 5 * 3000, 3000 + odd);

@@ -1,4 +1,4 @@
-//! Arrays in files: hyperslabs against a walk over every element.
+//! Arrays in files: hyperslabs, compared with a walk over every element.
 
 use proptest::prelude::*;
 use weft_layout::array::{Array, ArrayError, ArrayOrder, Element, Slab};
@@ -17,7 +17,7 @@ fn dimension() -> impl Strategy<Value = (u64, Slab)> {
     })
 }
 
-/// The bytes of a hyperslab, walking every element of the array.
+/// The bytes of a hyperslab, found by a walk over every element of the array.
 fn walked(array: &Array, slabs: &[Slab]) -> Vec<u64> {
     let shape = array.shape();
     let size = array.element().bytes();
@@ -44,7 +44,7 @@ fn walked(array: &Array, slabs: &[Slab]) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn a_hyperslab_is_what_a_walk_over_all_elements_finds(
+    fn a_hyperslab_matches_a_walk_over_all_elements(
         dimensions in prop::collection::vec(dimension(), 1..4), wide in any::<bool>(), columns in any::<bool>(),
     ) {
         let element = if wide { Element::Float(8) } else { Element::Opaque(3) };
@@ -116,7 +116,7 @@ fn a_hyperslab_that_does_not_fit_is_refused_with_its_reason() {
 }
 
 #[test]
-fn arrays_are_written_as_they_are_read() {
+fn arrays_are_formatted_as_they_are_parsed() {
     for text in [
         "f64 1000x500",
         "u8 7",

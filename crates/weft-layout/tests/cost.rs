@@ -1,4 +1,5 @@
-//! A server pays for its local pieces only, and gets no more of them than necessary.
+//! The cost of a request on a server depends on its local pieces only, and these are as few as
+//! possible.
 
 use weft_layout::{
     CELLS_MAX, CellIndex, CellOffset, Grid, Map, Order, Partition, Piece, Request, ServerSlot,
@@ -23,10 +24,10 @@ fn subfile(vbs: u64, vn: u64, hbs: u64, hn: u64, index: u64) -> View {
     })
 }
 
-// The requests below have from 2⁴⁰ to 2⁶⁰ pieces in all: a walk would not come back.
+// The requests below have from 2⁴⁰ to 2⁶⁰ pieces in all: a walk over them would never end.
 
 #[test]
-fn a_server_without_pieces_says_so_at_once() {
+fn a_server_without_pieces_is_recognized_at_once() {
     let grid = Grid::new(CELLS_MAX, 1, 4096).unwrap();
     let every_4096th = Partition {
         offset: 5,
@@ -42,7 +43,7 @@ fn a_server_without_pieces_says_so_at_once() {
     );
     assert_eq!(map.slots(&everything(1 << 50)).unwrap(), [ServerSlot(5)]);
 
-    // An odd number of cells: local BSUs are not evenly spaced.
+    // The number of cells is no multiple of the servers: local BSUs are not evenly spaced.
     let grid = Grid::new(1000, 1, 300).unwrap();
     let every_row = Partition {
         offset: 7,
@@ -55,7 +56,8 @@ fn a_server_without_pieces_says_so_at_once() {
         [ServerSlot(7), ServerSlot(8)]
     );
 
-    // Every second cell from the first, on an even number of servers.
+    // Every second cell from the first, on an even number of servers: half of the servers have
+    // none.
     let map = Map::new(
         Grid::new(CELLS_MAX, 1, 4096).unwrap(),
         subfile(1, 1, 1, 2, 0),
@@ -72,7 +74,7 @@ fn a_server_without_pieces_says_so_at_once() {
 #[test]
 fn a_far_piece_is_found_without_walking_to_it() {
     let grid = Grid::new(CELLS_MAX, 1 << 20, 4096).unwrap();
-    // A step one byte short of a row: group after group falls one byte earlier in the row.
+    // A stride one byte short of a row: each group starts one byte earlier in its row.
     let stride = (u64::from(CELLS_MAX) << 20) - 1;
     let map = Map::new(
         grid,
@@ -88,7 +90,8 @@ fn a_far_piece_is_found_without_walking_to_it() {
         .unwrap()
         .next()
         .unwrap();
-    // The last cell of that slot is the last but one: a cell of 2²⁰ bytes lies between.
+    // The last cell of that slot is the last but one of the file, so one cell of 2²⁰ bytes
+    // precedes.
     assert_eq!(piece.cell, CellIndex(CELLS_MAX - 2));
     assert_eq!(piece.memory, (1 << 20) + 1);
 
@@ -137,7 +140,7 @@ fn column_major_order_counts_earlier_cells_without_visiting_them() {
 }
 
 #[test]
-fn what_meets_in_a_cell_and_in_memory_is_one_piece() {
+fn bytes_adjacent_in_a_cell_and_in_memory_are_one_piece() {
     let one_cell = Grid::new(1, 7, 1).unwrap();
     let cells = Grid::new(4, 7, 2).unwrap();
     let third_cell = Partition {
@@ -168,7 +171,7 @@ fn what_meets_in_a_cell_and_in_memory_is_one_piece() {
             "{view:?}"
         );
     }
-    // A block's BSUs in one cell are one piece, here of three.
+    // The three BSUs of a block in one cell are one piece.
     let map = Map::new(cells, subfile(3, 1, 1, 1, 0)).unwrap();
     let pieces = map.pieces(&everything(4 * 21), ServerSlot(0)).unwrap();
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Small scope, exhaustively: every layout of up to 4 cells, BSU up to 3 and 4 servers, with every
-//! small view, against the brute-force model.
+//! Exhaustive tests of a small scope: every layout of up to 4 cells, BSU up to 3 and 4 servers,
+//! with every small view, compared with the brute-force model.
 
 mod model;
 
@@ -31,8 +31,7 @@ fn check_subfiles(order: Order) {
     for grid in grids() {
         for subfile in subfiles(order) {
             let view = View::Subfile(subfile);
-            // The places where something changes: around the ends of BSUs, of blocks and of the row
-            // of blocks, up to the third row.
+            // Places around the ends of BSUs, of blocks and of rows of blocks, up to the third row.
             let (bsu, run) = (grid.bsu(), grid.bsu() * subfile.vbs);
             let template = subfile.hbs * subfile.hn;
             let band = run * u64::from(grid.cells()).div_ceil(template) * subfile.hbs;
@@ -107,7 +106,7 @@ fn partitions_match_the_model() {
 }
 
 #[test]
-fn the_subfiles_of_a_partitioning_are_disjoint_and_together_the_file() {
+fn the_subfiles_of_a_partitioning_cover_the_file_exactly_once() {
     for grid in grids() {
         for subfile in subfiles(Order::Default).filter(|subfile| subfile.index == 0) {
             let maps: Vec<weft_layout::Map> = (0..subfile.hn * subfile.vn)

@@ -1,5 +1,5 @@
-//! Properties: beyond the small scope against the brute-force model, and over the full range of
-//! 64-bit numbers against the promises alone.
+//! Properties: beyond the small scope, views match the brute-force model; over the full range of
+//! 64-bit numbers, they keep their promises.
 
 mod model;
 
@@ -15,7 +15,7 @@ fn order() -> impl Strategy<Value = Order> {
     prop_oneof![Just(Order::Default), Just(Order::Row), Just(Order::Column)]
 }
 
-/// Numbers up to `max`, each magnitude as likely as the others, and the ends more so.
+/// Numbers up to `max`: all magnitudes are equally likely, and the ends more likely.
 fn up_to(max: u64) -> impl Strategy<Value = u64> {
     let bits = 64 - max.leading_zeros();
     prop_oneof![
@@ -84,7 +84,7 @@ fn map() -> impl Strategy<Value = Map> {
     })
 }
 
-/// A request of not too many pieces.
+/// A request with a bounded number of pieces.
 fn request(map: &Map, offset: u64, length: u64) -> Request {
     let step = match map.view() {
         View::Partition(partition) => partition.group.min(map.grid().bsu()),
@@ -99,7 +99,7 @@ fn request(map: &Map, offset: u64, length: u64) -> Request {
 fn bounds(request: &Request) -> (u64, u64) {
     match *request {
         Request::Contiguous { offset, length } => (offset.0, length),
-        _ => unreachable!("only contiguous requests are made here"),
+        _ => unreachable!("these properties use contiguous requests only"),
     }
 }
 
@@ -113,7 +113,7 @@ fn is_column_major(map: &Map) -> bool {
     )
 }
 
-/// All pieces of a request, by asking each slot, in memory order.
+/// The pieces of a request on all slots, in memory order.
 fn pieces_of_all_slots(map: &Map, request: &Request) -> Result<Vec<Piece>, MapError> {
     let mut all = Vec::new();
     for slot in model::slots(map.grid()) {
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn no_numbers_whatever_panic(
+    fn no_numbers_cause_a_panic(
         (grid, view) in (any_grid(), prop_oneof![wild_view(), view()]),
         (offset, length, cell, slot) in (up_to(u64::MAX), up_to(u64::MAX), any::<u32>(), any::<u32>()),
     ) {
@@ -194,7 +194,7 @@ proptest! {
     fn locate_and_invert_agree(map in map(), offset in up_to(OFFSET_MAX - 1), far in up_to(OFFSET_MAX)) {
         if let Ok(Location::Data(cell, place)) = map.locate(ViewOffset(offset)) {
             prop_assert_eq!(map.invert(cell, place), Some(ViewOffset(offset)));
-            // The extent of a cell that just holds the byte ends with it or with none further.
+            // The extent of a cell that ends with this byte ends right after it in the view.
             prop_assert_eq!(map.extent(cell, place.0 + 1), offset + 1);
             prop_assert!(map.extent(cell, place.0) <= offset);
         }
@@ -258,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn column_major_order_only_rearranges(
+    fn column_major_order_only_rearranges_the_pieces(
         (grid, view) in (any_grid(), view()), offset in up_to(1 << 62), length in any::<u64>(),
     ) {
         let View::Subfile(subfile) = view else { return Ok(()) };
@@ -305,8 +305,8 @@ proptest! {
     fn a_request_is_refused_exactly_when_one_of_its_bytes_is_past_the_limit(
         map in map(), back in up_to(1 << 30), length in 1..600u64, near_cell_limit in any::<bool>(),
     ) {
-        // Near the end of the view, or near the first byte past the limit, which bisection finds
-        // for want of a formula of our own; it need not be exact.
+        // The request is near the end of the view or near the first byte past the limit. Bisection
+        // finds that byte approximately, without a formula of the crate.
         let mut end = OFFSET_MAX;
         if near_cell_limit && map.locate(ViewOffset(OFFSET_MAX - 1)).is_err() {
             let mut legal = 0;

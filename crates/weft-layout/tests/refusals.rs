@@ -1,5 +1,5 @@
-//! What is not legal is refused with the values that prove it, and what is legal exactly up to the
-//! limit is not.
+//! Illegal arguments are refused with the values that prove it; arguments exactly at a limit are
+//! accepted.
 
 use weft_layout::{
     BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, CellIndex, CellOffset, Grid, Layout, LayoutError,
@@ -29,7 +29,7 @@ fn spec() -> LayoutSpec {
 }
 
 #[test]
-fn a_cell_lives_on_its_number_modulo_the_servers() {
+fn a_cell_is_on_the_server_of_its_number_modulo_the_servers() {
     let layout = Layout::new(spec()).unwrap();
     let servers: Vec<u32> = (0..3)
         .map(|cell| layout.server_of(CellIndex(cell)).0)
@@ -196,7 +196,7 @@ fn places_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn a_request_of_nothing_touches_no_server() {
+fn an_empty_request_touches_no_server() {
     let map = Map::new(Grid::new(4, 10, 2).unwrap(), View::canonical()).unwrap();
     let nothing = Request::Contiguous {
         offset: ViewOffset(OFFSET_MAX),
@@ -220,7 +220,8 @@ fn the_limit_inside_a_cell_is_exact_to_the_byte() {
     };
     assert!(legal(0, 7) && legal(10, 17));
     assert!(!legal(0, 8) && !legal(17, 18) && !legal(7, 8));
-    // The last byte is below the limit in its cell, one before it is not in its own.
+    // The last byte is below the limit in its cell, but a byte before it is past the limit in
+    // another.
     assert!(!legal(9, 11) && !legal(0, 11));
     let last = ViewOffset(row + 6);
     assert_eq!(
@@ -237,7 +238,7 @@ fn the_limit_inside_a_cell_is_exact_to_the_byte() {
 #[test]
 fn a_partition_ends_where_its_file_location_passes_the_limit() {
     let grid = Grid::new(4, 7, 2).unwrap();
-    // With gaps, one cell only, and without gaps.
+    // A partition with gaps, one of a single cell, and one without gaps.
     for (offset, group, stride) in [(14, 6, 28), (14, 7, 28), (14, 7, 7)] {
         let partition = Partition {
             offset,
@@ -264,7 +265,7 @@ fn a_partition_ends_where_its_file_location_passes_the_limit() {
     }
 }
 
-/// A request of bytes that are repeated in so many levels, each of which clears the one inside.
+/// A request of one byte, repeated in `levels` levels whose strides leave no overlap.
 fn nested(levels: u32) -> Result<Request, PatternError> {
     let mut pattern = Pattern::bytes(1);
     for level in 0..levels {
@@ -281,7 +282,7 @@ fn patterns_are_nested_at_most_to_the_documented_depth() {
 
 #[test]
 fn patterns_have_at_most_the_documented_number_of_nodes() {
-    // The sequence is a node, too.
+    // The sequence counts as a node.
     let of = |members: i64| {
         let members = (0..members).map(|n| (n * 10, Pattern::bytes(1)));
         Request::new(ViewOffset(0), &Pattern::Sequence(members.collect()))
@@ -293,8 +294,8 @@ fn patterns_have_at_most_the_documented_number_of_nodes() {
 }
 
 #[test]
-fn what_is_too_irregular_to_be_compared_is_refused_with_the_reason() {
-    // Distances of 7 within distances of 10: whether any two meet shows only if all are compared.
+fn a_pattern_too_irregular_to_compare_is_refused_with_the_reason() {
+    // Distances of 7 among distances of 10: only a comparison of all runs finds an overlap.
     let of = |times: u64| {
         let pattern = Pattern::bytes(1)
             .every(10)

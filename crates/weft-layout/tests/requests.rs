@@ -1,4 +1,4 @@
-//! Patterns over any view, against a model that touches one byte at a time.
+//! Patterns over any view, compared with a byte-by-byte model.
 
 mod model;
 
@@ -27,7 +27,7 @@ fn runs_in_a_unit_that_begins_before_the_view_are_found() {
     assert_eq!(found(&map, &request, ServerSlot(0)), expected);
 }
 
-/// How many cases each property tries; `WEFT_CASES` asks for more.
+/// The number of cases of each property; `WEFT_CASES` overrides it.
 fn cases(usual: u32) -> ProptestConfig {
     let asked = std::env::var("WEFT_CASES")
         .ok()
@@ -43,7 +43,7 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     let leaf = prop_oneof![
         4 => (0..12u64).prop_map(Pattern::bytes),
         2 => prop::collection::vec((-60..200i64, 0..9u64), 0..8).prop_map(Pattern::list),
-        // Enough runs for a rhythm.
+        // Enough runs to be encoded as evenly spaced.
         3 => (1..9u64, -40..60i64, 16..60u64)
             .prop_map(|(length, stride, times)| Pattern::bytes(length).every(stride).times(times)),
     ];
@@ -76,7 +76,7 @@ fn view() -> impl Strategy<Value = View> {
 fn map() -> impl Strategy<Value = Map> {
     let grid = prop_oneof![
         (1..14u64, 1..9u64, 1..6u64),
-        // Evenly spread over the servers.
+        // The cells are evenly spread over the servers.
         (1..4u64, 1..9u64, 1..5u64).prop_map(|(rows, bsu, servers)| (rows * servers, bsu, servers)),
     ];
     (grid, view()).prop_filter_map("the view is not legal", |((cells, bsu, servers), view)| {
@@ -84,7 +84,7 @@ fn map() -> impl Strategy<Value = Map> {
     })
 }
 
-/// The bytes of the pieces on a slot, in their order, with their numbers.
+/// The bytes of the pieces on a slot, in their order, each with its number in memory.
 fn found(map: &Map, request: &Request, slot: ServerSlot) -> Vec<(u64, Byte)> {
     let pieces = map.pieces(request, slot).unwrap();
     pieces
@@ -98,8 +98,8 @@ fn found(map: &Map, request: &Request, slot: ServerSlot) -> Vec<(u64, Byte)> {
         .collect()
 }
 
-/// As [`found`], by stretches that are cut to these rooms, again and again; bytes beyond their
-/// cell's length are left out.
+/// Like [`found`], in stretches that are cut to these sizes in turn and end at their cell's
+/// length.
 fn cut(
     map: &Map,
     request: &Request,
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(cases(4096))]
 
     #[test]
-    fn pieces_of_any_pattern_are_those_of_the_model(
+    fn pieces_of_any_pattern_match_the_model(
         map in map(), pattern in pattern(), spare in 0..100u64,
     ) {
         let (offset, runs) = placed(&pattern, spare);
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sorted_request_moves_the_same_bytes_and_travels_whole(
+    fn a_sorted_request_moves_the_same_bytes_and_survives_encoding(
         map in map(), pattern in pattern(), spare in 0..100u64,
     ) {
         let (offset, runs) = placed(&pattern, spare);
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_split_anywhere_is_the_same_pieces(
+    fn a_stream_split_anywhere_has_the_same_pieces(
         map in map(), pattern in pattern(), spare in 0..100u64, sorted in any::<bool>(),
         rooms in prop::collection::vec(1..90u64, 1..6), lengths in prop::collection::vec(0..120u64, 14),
     ) {
@@ -202,7 +202,7 @@ proptest! {
             prop_assert_eq!(cut(&map, &request, slot, &rooms, length_of), &all[..]);
             let bytes = bytes_of(map.pieces(&request, slot).unwrap(), length_of);
             prop_assert_eq!(bytes, all.len() as u64);
-            // Looked for a little at a time, and without what begins beyond all cells.
+            // A search in small steps, without the pieces beyond the ends of all cells.
             let own = (0..map.grid().cells()).filter(|cell| map.grid().slot_of(CellIndex(*cell)) == slot);
             let end = own.map(|cell| map.extent(CellIndex(cell), lengths[cell as usize])).max();
             let pieces = map.pieces(&request, slot).unwrap().below(end.unwrap_or(0));
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn memory_is_where_the_model_says(pattern in pattern(), spare in 0..100u64) {
+    fn memory_places_match_the_model(pattern in pattern(), spare in 0..100u64) {
         let (start, runs) = placed(&pattern, spare);
         let bytes: Vec<usize> = runs.into_iter().flatten().collect();
         let request = Request::new(ViewOffset(7), &Pattern::bytes(bytes.len() as u64)).unwrap();

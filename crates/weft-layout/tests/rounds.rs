@@ -1,4 +1,5 @@
-//! Rounds: every piece once and in its member's order, and what members share in one round.
+//! Rounds: every piece occurs once and in the order of its member, and blocks that members share
+//! are in one round.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ fn shared(grid: &Grid, members: &[Vec<Piece>]) -> MemberOverlap {
 /// Runs of other servers before each piece of a [`Far`].
 const RUNS: u32 = 1000;
 
-/// Pieces far from one another, which are to be looked for before they are taken.
+/// Pieces far from one another, which must be searched for before they are taken.
 #[derive(Clone)]
 struct Far {
     pieces: std::vec::IntoIter<Piece>,
@@ -57,13 +58,13 @@ impl Iterator for Far {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {
-        assert_eq!(self.passed, RUNS, "taken before it was found");
+        assert_eq!(self.passed, RUNS, "a piece was taken before it was found");
         self.passed = 0;
         self.pieces.next()
     }
 }
 
-/// Pieces with numbers that follow one another.
+/// Pieces that are adjacent in memory.
 fn numbered(places: Vec<(u32, u64, u64)>) -> Vec<Piece> {
     let mut memory = 0;
     let piece = |(cell, offset, length)| {
@@ -79,7 +80,7 @@ fn numbered(places: Vec<(u32, u64, u64)>) -> Vec<Piece> {
     places.into_iter().map(piece).collect()
 }
 
-/// The same bytes in the same order, with what meets joined.
+/// The pieces in the same order, with adjacent ones joined.
 fn joined(pieces: impl IntoIterator<Item = Piece>) -> Vec<Piece> {
     let mut joined: Vec<Piece> = Vec::new();
     for piece in pieces {
@@ -116,7 +117,7 @@ fn ascending() -> impl Strategy<Value = Vec<Piece>> {
 
 proptest! {
     #[test]
-    fn rounds_have_every_piece_once_in_its_members_order(
+    fn rounds_have_every_piece_once_in_the_order_of_its_member(
         cells in 1..5u32,
         bsu in prop_oneof![1..100u64, 1..9 * MIB],
         seeds in vec(wild(4), 1..5),
@@ -140,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_looked_for_in_small_steps_is_the_same(
+    fn a_search_in_small_steps_finds_the_same_rounds(
         bsu in prop_oneof![1..100u64, 1..9 * MIB],
         members in vec(prop_oneof![wild(1), ascending()], 1..5),
         steps in 1..2000u32,
@@ -165,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn what_ascending_members_share_is_in_one_round(members in vec(ascending(), 2..5)) {
+    fn blocks_shared_by_ascending_members_are_in_one_round(members in vec(ascending(), 2..5)) {
         let mut round_of: BTreeMap<(usize, u64), usize> = BTreeMap::new();
         for (n, round) in rounds(&grid(1, 4096), &members).enumerate() {
             for (member, piece) in round.iter().enumerate().flat_map(|(m, p)| p.iter().map(move |p| (m, p))) {
@@ -184,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn shared_bytes_are_those_that_two_pieces_touch(
+    fn an_overlap_is_found_exactly_when_two_pieces_touch_a_byte(
         members in vec(vec((0..2u32, 0..60u64, 1..12u64), 0..6).prop_map(numbered), 1..4),
     ) {
         let mut touched: BTreeMap<(u32, u64), usize> = BTreeMap::new();
@@ -203,14 +204,14 @@ proptest! {
                     p.cell == cell && (p.offset.0..p.offset.0 + p.length).contains(&offset.0)
                 });
                 prop_assert!(touched[&(cell.0, offset.0)] > 1 && holds(first) && holds(second));
-                prop_assert_eq!(first != second, between, "two members come before one with itself");
+                prop_assert_eq!(first != second, between, "an overlap of two members is reported before one within a member");
             }
-            MemberOverlap::Unknown => prop_assert!(false, "a few pieces can be compared"),
+            MemberOverlap::Unknown => prop_assert!(false, "a few pieces were not compared"),
         }
     }
 }
 
-/// More pieces than are compared at once: by bands, where they ascend.
+/// Ascending pieces in larger numbers than one comparison takes are compared band by band.
 #[test]
 fn many_pieces_are_compared_band_by_band() {
     let member = |shift: u64, step: u64| {
@@ -230,9 +231,9 @@ fn is_of(shared: MemberOverlap, one: usize, other: usize) -> bool {
     matches!(shared, MemberOverlap::Byte { first, second, .. } if (first, second) == (one, other))
 }
 
-/// The usual case of subfiles of whole blocks: cell after cell, each from its start.
+/// Subfiles of whole blocks usually have this order: cell after cell, each from its start.
 #[test]
-fn many_pieces_in_any_order_are_compared_all_the_same() {
+fn many_pieces_in_any_order_are_compared() {
     let member = |shift: u64| {
         let cells = (0..2u32).flat_map(|cell| (0..200_000u64).map(move |i| (cell, i)));
         let pieces = cells.map(|(cell, i)| (cell, shift + i * 64, 32));
@@ -254,7 +255,7 @@ fn many_pieces_in_any_order_are_compared_all_the_same() {
         let met = shared(&grid, &[numbered(met), numbered(other.clone())]);
         assert!(is_of(met, 0, 1), "{met:?}");
     }
-    // What a member does to itself hides nothing.
+    // An overlap within a member does not hide an overlap between two.
     let (mut twice, mut met) = (one.clone(), other);
     twice[5] = twice[4];
     let own = shared(&grid, &[numbered(twice.clone()), numbered(met.clone())]);
@@ -264,7 +265,7 @@ fn many_pieces_in_any_order_are_compared_all_the_same() {
     assert!(is_of(both, 0, 1), "{both:?}");
 }
 
-/// Rounds stay as small where a band of the least width is more than a round may be.
+/// The bound of a round holds even if a band of minimum width exceeds it.
 #[test]
 fn rounds_of_many_cells_and_members_are_bounded() {
     let cells = 6000;

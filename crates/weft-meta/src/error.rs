@@ -68,13 +68,13 @@ pub enum MetaError {
         path: String,
     },
     /// A component on the way, or the last one, is no directory.
-    #[error("{path}: this is not a directory")]
+    #[error("{path}: not a directory")]
     NotDirectory {
         /// The path.
         path: String,
     },
     /// A directory, where another file is needed.
-    #[error("{path}: this is a directory")]
+    #[error("{path}: is a directory")]
     IsDirectory {
         /// The path.
         path: String,
@@ -138,13 +138,13 @@ pub enum MetaError {
         path: String,
     },
     /// A name is too long.
-    #[error("a name of {length} bytes is too long: at most {NAME_MAX} are possible")]
+    #[error("a name of {length} bytes is too long: the maximum is {NAME_MAX}")]
     NameTooLong {
         /// Its bytes.
         length: usize,
     },
     /// A path, or a link's text, is too long.
-    #[error("a path of {length} bytes is too long: at most {PATH_MAX} are possible")]
+    #[error("a path of {length} bytes is too long: the maximum is {PATH_MAX}")]
     PathTooLong {
         /// Its bytes.
         length: usize,
@@ -227,7 +227,7 @@ pub enum MetaError {
         reason: &'static str,
     },
     /// A caller with more groups than the wire allows.
-    #[error("{count} supplementary groups are too many: at most {GROUPS_MAX} are possible")]
+    #[error("{count} supplementary groups are too many: the maximum is {GROUPS_MAX}")]
     TooManyGroups {
         /// Their number.
         count: usize,
@@ -326,7 +326,7 @@ pub enum MetaError {
         reason: String,
     },
     /// Changes that the service acknowledged are lost.
-    #[error("changes of names that the service acknowledged were lost when it restarted")]
+    #[error("acknowledged changes of names were lost when it restarted")]
     Lost {
         /// When it restarted without them, in nanoseconds since the epoch.
         began: i64,

@@ -1,4 +1,4 @@
-//! The style of the messages: lower case, no full stop, one line, and the values are shown.
+//! The style of the messages: lower case, no full stop, one line, and all values.
 
 use std::fmt::Display;
 
@@ -214,7 +214,7 @@ fn values(error: &MetaError) -> Vec<&dyn Display> {
 }
 
 #[test]
-fn every_message_has_the_style_of_messages_and_shows_its_values() {
+fn every_message_follows_the_message_style_and_shows_its_values() {
     let all = one_of_each();
     let kinds: std::collections::HashSet<_> = all.iter().map(std::mem::discriminant).collect();
     assert_eq!(kinds.len(), all.len());

@@ -22,8 +22,9 @@
 //! 4. `size_exact` is false in the engine before the attach of a writer is answered.
 //! 5. Lock order: the engine's writer, then the open files.
 //!
-//! Deliberately absent: I/O, timers, threads, the network, syncing (except for a server's changed
-//! address).
+//! Deliberately absent: I/O of its own, timers, threads, the network. Operations do not sync: their
+//! caller does, before it replies. Exceptions, which sync the engine: format, open and close, the
+//! start of an incarnation, and a heartbeat that changes a server's record.
 
 mod access;
 mod check;

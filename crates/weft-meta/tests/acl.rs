@@ -88,7 +88,7 @@ fn the_acl_and_the_mode_agree(v: &mut Volume) {
     assert!(after.changed > before.changed);
     assert_eq!(get(v, "f", ACCESS).unwrap(), acl(&sample()));
     assert!(may(v, 5, "f", true, true));
-    assert!(may(v, 6, "f", true, false), "by group 20");
+    assert!(may(v, 6, "f", true, false), "group 20 grants it");
     assert!(!may(v, 6, "f", true, true));
     v.chmod(1, "f", 0o604).unwrap();
     assert!(!may(v, 5, "f", true, false), "the mask is empty");
@@ -120,7 +120,7 @@ fn only_the_owner_sets_an_acl_and_only_directories_have_default_ones(v: &mut Vol
     assert_eq!(
         v.stat(0, "d").unwrap().mode,
         0o777,
-        "a default ACL is for others"
+        "a default ACL does not change the mode of its directory"
     );
     // On a file of a group that the caller is not in, the set-group-ID bit is cleared, as by chmod.
     v.chown(0, "f", None, Some(77)).unwrap();
@@ -146,14 +146,14 @@ fn new_files_inherit_the_default_acl_of_their_directory(v: &mut Volume) {
     ];
     set(v, 1, "d", DEFAULT, &acl(&default)).unwrap();
     let file = attach_with(v, "d/f", 0o640, 0o077);
-    assert_eq!(file.mode, 0o640, "the umask does not count");
+    assert_eq!(file.mode, 0o640, "the umask does not apply");
     let mut inherited = default;
     (inherited[0].1, inherited[3].1, inherited[4].1) = (6, 4, 0);
     assert_eq!(get(v, "d/f", ACCESS).unwrap(), acl(&inherited));
     assert!(may(v, 5, "d/f", true, false));
     assert!(
         !may(v, 5, "d/f", true, true),
-        "the mask is what was asked for"
+        "the requested mode limits the mask"
     );
     let request = MakeDirectoryRequest {
         who: who(1),
@@ -273,7 +273,7 @@ fn malformed_acls_are_refused() {
     ];
     for (number, value) in bad.iter().enumerate() {
         let error = set(&mut v, 0, "f", ACCESS, value);
-        let error = error.expect_err(&format!("number {number} was taken"));
+        let error = error.expect_err(&format!("number {number} was accepted"));
         assert_eq!(error.code(), weft_proto::Code::Invalid);
     }
     many.pop();
@@ -345,7 +345,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn an_acl_allows_what_posix_says(
+    fn an_acl_grants_access_as_posix_specifies(
         entries in entries(),
         owner in 1u32..6,
         group in prop::sample::select(vec![1u32, 2, 3, 20, 30, 40]),

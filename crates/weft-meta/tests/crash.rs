@@ -491,7 +491,7 @@ fn fails_at_any_step(script: fn() -> Vec<Step>) {
 }
 
 #[test]
-fn power_loss_after_any_prefix_of_the_commits_can_be_opened() {
+fn a_namespace_opens_after_power_loss_at_any_commit() {
     for (which, script) in SCRIPTS.into_iter().enumerate() {
         loses_power_after_any_commit(which == 0, script);
     }

@@ -47,7 +47,7 @@ fn outcome<T>(result: Result<T, MetaError>, value: impl FnOnce(T) -> String) -> 
     }
 }
 
-/// What both know about a file.
+/// The attributes that both keep of a file.
 fn show(attributes: &Attributes) -> String {
     format!(
         "{} {:o} {}:{} links {} size {}",
@@ -214,7 +214,7 @@ fn the_namespace_agrees_with_the_oracle_in_memory() {
         succeeded += counts.0;
         refused += counts.1;
     }
-    // Both outcomes must be frequent, or nothing was compared.
+    // Both outcomes must be frequent, or the comparison proves nothing.
     assert!(
         succeeded > 8_000 && refused > 8_000,
         "{succeeded} succeeded, {refused} were refused"

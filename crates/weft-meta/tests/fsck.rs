@@ -127,7 +127,7 @@ fn repair(volume: &Volume) -> Vec<Finding> {
         if now.is_empty() {
             break;
         }
-        assert!(round < 8, "never ends: {now:#?}");
+        assert!(round < 8, "the repairs never end: {now:#?}");
         for finding in &now {
             volume.meta.repair(5_000, finding, None).unwrap();
         }
@@ -178,7 +178,7 @@ fn names_are_found_with_their_paths() {
 }
 
 #[test]
-fn a_lost_inode_is_made_again_under_its_names() {
+fn a_lost_inode_is_recreated_under_its_names() {
     let kv = |s: &Sample| s.volume.kv.clone();
     let sample = damaged(
         |s| write(&*kv(s), "inodes", key(s.linked), None),
@@ -187,7 +187,7 @@ fn a_lost_inode_is_made_again_under_its_names() {
     let stat = sample.volume.stat(0, "/d/linked").unwrap();
     assert_eq!((stat.id, stat.links), (sample.linked, 2));
     assert_eq!(sample.volume.list(0, "/").unwrap(), ["d", "link"]);
-    // The bytes of a small file come back with it.
+    // The bytes of a small file are restored with its inode.
     let sample = damaged(
         |s| write(&*kv(s), "inodes", key(s.inline), None),
         &[(Fault::NoInode, |s| s.inline)],
@@ -343,7 +343,7 @@ fn entries_and_records_without_an_inode_are_recovered() {
 }
 
 #[test]
-fn a_cycle_of_directories_is_opened() {
+fn a_cycle_of_directories_is_broken() {
     let sample = damaged(
         |s| {
             let kv = &*s.volume.kv;
@@ -420,7 +420,7 @@ fn a_removed_file_loses_all_names_unless_it_changed_since_its_servers_were_asked
     let mut sample = sample();
     let (finding, old) = seen(&sample.volume, Fault::Removed, sample.linked);
     let meta = |sample: &Sample| sample.volume.meta.clone();
-    // Its servers were not asked.
+    // The servers of the file were not asked.
     let left = meta(&sample).repair(5_000, &finding, None).unwrap();
     assert!(left.done.is_empty() && !left.gone, "{left:?}");
     sample.volume.link(0, "/d/linked", "/third").unwrap();
@@ -457,7 +457,7 @@ fn a_removed_file_that_is_open_is_deleted_when_it_is_closed() {
     let meta = sample.volume.meta.clone();
     let done = meta.repair(5_000, &finding, Some(&state)).unwrap();
     assert!(done.done.contains("/d/file"), "{done:?}");
-    // Its delete is pending, and there is no finding any more.
+    // The delete is pending, and a check finds nothing more.
     let (_, state) = seen(&sample.volume, Fault::Removed, sample.file);
     assert!(state.there && state.open && state.owed, "{state:?}");
     assert_eq!(findings(&sample.volume), []);
@@ -503,7 +503,7 @@ fn an_inline_file_gets_an_id_that_no_server_has_deleted() {
 }
 
 #[test]
-fn cells_get_an_inode_of_their_id() {
+fn cells_without_an_inode_get_one_with_their_id() {
     let sample = sample();
     let layout = Layout {
         cells: 2,
@@ -524,7 +524,7 @@ fn cells_get_an_inode_of_their_id() {
     assert!(done.done.contains("/lost+found/file-7000000"), "{done:?}");
     assert!(
         sample.volume.meta.adopt_file(6_000, &request).unwrap().gone,
-        "once is enough"
+        "a second adoption changes nothing"
     );
     assert_eq!(findings(&sample.volume), []);
     check::invariants(&*sample.volume.kv);

@@ -14,7 +14,7 @@ use weft_proto::checkpoint::MakeCheckpointRequest;
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::meta::*;
 
-/// An engine on a disk that others fill and empty.
+/// An engine on a disk that other programs fill and empty.
 #[derive(Default)]
 struct Cramped {
     inner: MemKv,
@@ -122,7 +122,7 @@ fn store(v: &mut Volume, data: &[u8]) -> Result<(), MetaError> {
 }
 
 #[test]
-fn operations_that_grow_are_refused_on_a_full_disk_and_change_nothing() {
+fn operations_that_grow_the_namespace_are_refused_on_a_full_disk_and_change_nothing() {
     let (kv, mut v) = volume();
     store(&mut v, b"four").unwrap();
     kv.full.store(true, Ordering::SeqCst);
@@ -149,7 +149,7 @@ fn operations_that_grow_are_refused_on_a_full_disk_and_change_nothing() {
 }
 
 #[test]
-fn operations_that_do_not_grow_succeed_on_a_full_disk() {
+fn operations_that_do_not_grow_the_namespace_succeed_on_a_full_disk() {
     let (kv, mut v) = volume();
     store(&mut v, b"four").unwrap();
     kv.full.store(true, Ordering::SeqCst);

@@ -37,13 +37,13 @@ fn layout() -> LayoutRecord {
 }
 
 #[test]
-fn layout_record() {
+fn layout_records_keep_their_bytes() {
     fixed(&layout(), "0804108080041880801022040301ac022801");
 }
 
 #[test]
-fn wish_record() {
-    let record = WishRecord {
+fn default_layout_records_keep_their_bytes() {
+    let record = DefaultLayoutRecord {
         cells: Some(0),
         bsu: Some(7),
         chunk: Some(4096),
@@ -54,7 +54,7 @@ fn wish_record() {
 }
 
 #[test]
-fn inode_record() {
+fn inode_records_keep_their_bytes() {
     let record = InodeRecord {
         kind: 1,
         mode: 0o6755,
@@ -71,7 +71,7 @@ fn inode_record() {
         written: 6,
         device: 7,
         layout: Some(layout()),
-        wish: Some(WishRecord::default()),
+        layout_options: Some(DefaultLayoutRecord::default()),
         parent: 8,
         text: b"text".to_vec(),
         xattr_bytes: 9,
@@ -92,7 +92,7 @@ fn inode_record() {
 }
 
 #[test]
-fn small_records() {
+fn small_records_keep_their_bytes() {
     fixed(&EntryRecord { id: 300, kind: 2 }, "08ac021002");
     fixed(&OrphanRecord { since: 5 }, "0805");
     let inline = InlineRecord {
@@ -131,7 +131,7 @@ fn small_records() {
 }
 
 #[test]
-fn intent_records() {
+fn intent_records_keep_their_bytes() {
     let delete = IntentRecord {
         file: 9,
         delete: Some(DeleteRecord {
@@ -185,7 +185,7 @@ fn intent_records() {
 }
 
 #[test]
-fn tree_records() {
+fn tree_records_keep_their_bytes() {
     let checkpoint = CheckpointRecord {
         number: 5,
         made: 1,
@@ -236,7 +236,7 @@ fn tree_records() {
 }
 
 #[test]
-fn volume_records() {
+fn volume_records_keep_their_bytes() {
     let volume = VolumeRecord {
         format: 1,
         id: (0..16).collect(),

@@ -185,7 +185,7 @@ fn every_image_opens_completely() {
         let mut volume = Volume::opened(kv.clone());
         assert_eq!(all_names(&volume), text("holds/names"), "{what}");
         assert_sound(&volume, &what);
-        // It can be used further.
+        // The namespace remains usable.
         volume.meta.reap_orphans().unwrap();
         let made = volume.create(0, "/new", 0o644).unwrap().id;
         assert!(
@@ -199,7 +199,7 @@ fn every_image_opens_completely() {
         drop(kv);
         let volume = Volume::opened(engine(folder.path()));
         let (was, is) = (text("holds/names"), all_names(&volume));
-        // All but the times of the root.
+        // Compare everything except the times of the root.
         assert!(is.lines().skip(2).eq(was.lines().skip(2)), "{what}: {is}");
         count += 1;
     }

@@ -1,5 +1,5 @@
 //! Small files whose bytes are stored with their metadata: when they stay there, when they move to
-//! cells, and what a crash leaves behind.
+//! cells, and their state after a crash.
 
 #[path = "inline/delegated.rs"]
 mod delegated;
@@ -14,19 +14,19 @@ use weft_proto::meta::*;
 
 on_both_engines! {
     a_file_is_inline_from_its_creation
-    its_size_is_exact_while_it_is_written
+    the_size_of_an_inline_file_is_exact_while_it_is_written
     a_client_that_needs_cells_waits_for_the_spill
     an_empty_file_gets_cells_at_once
     a_second_writer_needs_cells
-    only_a_writer_stores_and_only_so_much
-    truncation_within_the_bound
+    only_a_writer_stores_inline_bytes_up_to_the_bound
+    truncation_within_the_bound_needs_no_server
     a_file_with_cells_never_becomes_inline
     unlinking_an_inline_file_needs_no_intent
     unlinking_while_spilling_adds_a_delete
-    spilling_twice_empties_the_cells_first
+    a_repeated_spill_empties_the_cells_first
     a_spill_that_servers_refused_is_undone_unless_several_clients_write
     a_writer_that_reconnects_beside_another_needs_cells
-    after_a_restart_writers_that_may_reconnect_are_respected
+    after_a_restart_a_writer_that_may_reconnect_counts_as_attached
     an_unprivileged_store_clears_set_id_bits
 }
 
@@ -89,11 +89,11 @@ fn a_file_is_inline_from_its_creation(v: &mut Volume) {
     assert_eq!(read(v, "g").unwrap(), None);
 }
 
-fn its_size_is_exact_while_it_is_written(v: &mut Volume) {
+fn the_size_of_an_inline_file_is_exact_while_it_is_written(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     v.detach(1, id, true);
     let attached = v.attach(2, &inline(attaching(0, "f", true, true))).unwrap();
-    assert!(!attached.committed, "nothing changes with the attach");
+    assert!(!attached.committed, "the attach changes nothing");
     assert!(v.stat(0, "f").unwrap().size_exact);
     assert_eq!(store(v, 2, id, b"").unwrap().size, 0);
     v.detach(2, id, true);
@@ -109,7 +109,7 @@ fn a_client_that_needs_cells_waits_for_the_spill(v: &mut Volume) {
     let begun = v.meta.begin_spill(id).unwrap().unwrap();
     assert_eq!(begun.data, b"hello");
     assert_eq!(begun.empty_first, None);
-    // Nothing else changes it meanwhile.
+    // No other call changes the file during the spill.
     assert!(matches!(
         store(v, 1, id, b"x"),
         Err(MetaError::Inline { .. })
@@ -125,7 +125,7 @@ fn a_client_that_needs_cells_waits_for_the_spill(v: &mut Volume) {
     let after = attached.reply.attributes;
     assert!(
         !after.size_exact,
-        "there is a writer, which may write to the cells now"
+        "the attached writer may write to the cells now"
     );
     assert_eq!((after.size, after.modified), (5, before.modified));
     refused!(store(v, 1, id, b"x"), Spilled);
@@ -153,7 +153,7 @@ fn a_second_writer_needs_cells(v: &mut Volume) {
     assert_eq!(v.attach(2, &writing).unwrap().reply.inline, None);
 }
 
-fn only_a_writer_stores_and_only_so_much(v: &mut Volume) {
+fn only_a_writer_stores_inline_bytes_up_to_the_bound(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     refused!(store(v, 2, id, b"x"), Invalid);
     refused!(store(v, 1, id, &vec![0; INLINE_MAX + 1]), Invalid);
@@ -162,7 +162,7 @@ fn only_a_writer_stores_and_only_so_much(v: &mut Volume) {
     assert_eq!(read(v, "f").unwrap().unwrap(), vec![1; INLINE_MAX]);
 }
 
-fn truncation_within_the_bound(v: &mut Volume) {
+fn truncation_within_the_bound_needs_no_server(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     v.detach(1, id, true);
     for (size, expected) in [(3, &b"hel"[..]), (5, b"hel\0\0"), (0, b"")] {
@@ -231,11 +231,14 @@ fn unlinking_while_spilling_adds_a_delete(v: &mut Volume) {
     assert_eq!(v.carry_deletes(), [id]);
 }
 
-fn spilling_twice_empties_the_cells_first(v: &mut Volume) {
+fn a_repeated_spill_empties_the_cells_first(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     assert!(v.meta.begin_spill(id).unwrap().is_some());
     v.meta.end_spill(5000, id, SpillEnd::Failed).unwrap();
-    assert!(v.stat(0, "f").unwrap().inline, "the record is the truth");
+    assert!(
+        v.stat(0, "f").unwrap().inline,
+        "the bytes of the record are still valid"
+    );
     v.restart();
     assert!(matches!(read(v, "f"), Err(MetaError::Inline { .. })));
     let first = v.meta.begin_spill(id).unwrap().unwrap();
@@ -299,7 +302,7 @@ fn a_writer_that_reconnects_beside_another_needs_cells(v: &mut Volume) {
     refused!(store(v, 1, id, b"x"), Spilled);
 }
 
-fn after_a_restart_writers_that_may_reconnect_are_respected(v: &mut Volume) {
+fn after_a_restart_a_writer_that_may_reconnect_counts_as_attached(v: &mut Volume) {
     let id = small(v, "f", b"hello");
     v.restart();
     let writing = inline(attaching(0, "f", true, true));

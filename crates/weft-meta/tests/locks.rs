@@ -197,14 +197,17 @@ impl Pair {
             }
             AcquireOutcome::Deadlock => {
                 assert!(wait && place.1 == 1);
-                assert!(model.circle(place, &wanted), "a deadlock that is none");
+                assert!(model.circle(place, &wanted), "this wait is no deadlock");
             }
             AcquireOutcome::Waits(ticket) => {
                 assert!(wait && !blockers.is_empty());
-                assert!(place.1 == 0 || !model.circle(place, &wanted), "missed");
+                assert!(
+                    place.1 == 0 || !model.circle(place, &wanted),
+                    "missed a deadlock"
+                );
                 model.waiting.insert(ticket, (place, wanted));
             }
-            AcquireOutcome::TooMany => panic!("not so many"),
+            AcquireOutcome::TooMany => panic!("the model stays below the bounds"),
         }
         assert_eq!(granted, freed);
     }
@@ -252,7 +255,10 @@ impl Pair {
                 if let Some(ticket) = ticket {
                     self.model.waiting.remove(&ticket);
                     assert!(self.table.cancel(ticket));
-                    assert!(!self.table.cancel(ticket), "only once");
+                    assert!(
+                        !self.table.cancel(ticket),
+                        "a request can be cancelled only once"
+                    );
                 }
                 return;
             }
@@ -285,7 +291,11 @@ impl Pair {
                         && a.span.last.checked_add(1) == Some(b.span.start)
                 })
             };
-            assert_eq!(held.iter().find(joined), None, "two that should be one");
+            assert_eq!(
+                held.iter().find(joined),
+                None,
+                "two adjacent locks were not merged"
+            );
         }
         let places = [(0, 0), (0, 1), (1, 0), (1, 1)];
         let total: usize = places
@@ -298,7 +308,7 @@ impl Pair {
 
 proptest! {
     #[test]
-    fn the_table_does_what_a_byte_by_byte_model_does(steps in steps()) {
+    fn the_table_agrees_with_a_byte_by_byte_model(steps in steps()) {
         let mut pair = Pair { table: LockTable::default(), model: Model::default() };
         for step in &steps {
             pair.step(step);
@@ -308,7 +318,7 @@ proptest! {
 }
 
 #[test]
-fn whole_files_and_ranges_do_not_see_each_other() {
+fn whole_file_locks_and_range_locks_do_not_conflict() {
     let mut table = LockTable::default();
     let all = lock(1, 1, true, 0, u64::MAX);
     assert_eq!(
@@ -343,7 +353,7 @@ fn a_request_that_would_deadlock_is_refused() {
 }
 
 #[test]
-fn reasserted_locks_hold_unless_others_exclude_them_by_now() {
+fn reasserted_locks_hold_unless_a_conflicting_lock_was_granted() {
     let mut table = LockTable::default();
     let mine = lock(1, 1, true, 0, 9);
     table.lock(7, Family::Range, mine, OnConflict::Fail);
@@ -352,7 +362,7 @@ fn reasserted_locks_hold_unless_others_exclude_them_by_now() {
         .lock(7, Family::Range, lock(2, 1, true, 20, 29), OnConflict::Wait)
         .0;
     let AcquireOutcome::Waits(ticket) = waiting else {
-        panic!("it is held")
+        panic!("the range is held")
     };
     // The second lock is not reasserted: it is released, and granted to the waiting request.
     let (lost, granted) = table.reassert(1, &[(7, Family::Range, mine)]);
@@ -399,6 +409,6 @@ fn locks_and_waits_of_a_client_are_bounded() {
     assert_eq!(
         table.release_client(1).len(),
         waits,
-        "one owner: all at once"
+        "all waits of one owner are granted at once"
     );
 }

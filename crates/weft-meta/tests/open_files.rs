@@ -23,17 +23,17 @@ on_both_engines! {
     a_removed_open_directory_stays_empty
     a_truncate_takes_three_steps
     a_truncate_to_the_known_size_needs_no_server
-    truncates_of_one_file_are_in_order
-    a_truncate_of_a_deleted_file_is_forgotten
-    a_truncate_beside_a_writer_leaves_the_size_inexact
-    a_write_behind_a_truncate_leaves_the_size_inexact
+    truncates_of_one_file_run_in_order
+    a_truncate_of_a_deleted_file_is_dropped
+    a_truncate_beside_an_attached_writer_leaves_the_size_inexact
+    a_write_during_a_truncate_leaves_the_size_inexact
     a_reader_that_vanishes_during_a_truncate_has_no_effect_on_the_size
     a_raced_truncate_is_not_made_exact_by_an_idle_writer
     the_end_of_a_lone_writer_determines_the_size
-    an_end_is_not_enough_where_others_changed_the_size
-    a_size_from_before_another_writer_is_not_taken
-    a_size_from_before_a_truncate_is_not_taken
-    a_clean_close_needs_no_grace
+    a_write_end_does_not_determine_a_size_that_others_changed
+    a_size_from_before_another_writer_is_discarded
+    a_size_from_before_a_truncate_is_discarded
+    a_clean_close_needs_no_grace_period
     a_truncate_needs_permission_unless_attached
     a_truncate_clears_set_id_bits
     ending_attachments_together_is_the_same_as_one_by_one
@@ -70,7 +70,7 @@ fn report(
     }
 }
 
-/// The same with the size that the servers reported after this answer.
+/// The same request with the size that the servers reported after this reply.
 fn asked(request: ReportRequest, size: Option<u64>, after: &ReportReply) -> ReportRequest {
     let turn = Some(after.turn);
     ReportRequest {
@@ -123,7 +123,7 @@ fn a_writer_without_a_report_leaves_the_size_inexact(v: &mut Volume) {
     report(v, 1, f, None, Some(5000), true);
     report(v, 2, f, None, None, true);
     assert_eq!(size(v, "f"), (0, false));
-    // The next writer does not know it either, unless it asks.
+    // The next writer does not know the size either, unless it asks the servers.
     open(v, 1, "f", true);
     report(v, 1, f, None, None, true);
     assert_eq!(size(v, "f"), (0, false));
@@ -171,7 +171,7 @@ fn a_time_set_explicitly_holds_until_a_later_write(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     let change = SetAttributesRequest {
-        modified: Some(TimeWish {
+        modified: Some(TimeUpdate {
             now: false,
             nanos: 77_000_000,
         }),
@@ -262,7 +262,7 @@ fn after_a_restart_clients_report_open_files_again(v: &mut Volume) {
     assert_eq!(v.stat_target(0, by_id(kept)).unwrap().links, 0);
     v.detach(1, kept, false);
     assert_eq!(v.carry_deletes(), [kept]);
-    // It may have written before the restart: only a size from the servers counts.
+    // The client may have written before the restart: only the servers know the size.
     report(v, 1, written, None, None, true);
     assert_eq!(size(v, "written"), (0, false));
     report(v, 1, written, Some(4), None, true);
@@ -343,7 +343,7 @@ fn a_removed_open_directory_stays_empty(v: &mut Volume) {
 fn pending(truncation: Result<Truncation, MetaError>) -> u64 {
     match truncation.unwrap() {
         Truncation::Pending(intent) => intent.number(),
-        Truncation::Done(reply) => panic!("it was done at once: {reply:?}"),
+        Truncation::Done(reply) => panic!("the truncate finished at once: {reply:?}"),
     }
 }
 
@@ -366,7 +366,7 @@ fn a_truncate_takes_three_steps(v: &mut Volume) {
         size: wanted,
     } = intent
     else {
-        panic!("this is no truncate");
+        panic!("not a truncate");
     };
     assert_eq!((file.0, wanted, layout.cells()), (f.id, 1000, 4));
     assert_eq!(v.meta.pending_truncate(f.id).unwrap(), Some(number));
@@ -377,7 +377,7 @@ fn a_truncate_takes_three_steps(v: &mut Volume) {
     assert_eq!(v.meta.pending_intents(9).unwrap().len(), 1);
     let now = v.tick();
     let reply = v.meta.truncate_done(number, now).unwrap().unwrap();
-    // A client that ended meanwhile may have written beyond it: the servers are asked.
+    // A client that has ended may have written more bytes: the servers are asked.
     assert_eq!(
         (reply.attributes.size, reply.attributes.size_exact),
         (1000, false)
@@ -400,7 +400,7 @@ fn a_truncate_takes_three_steps(v: &mut Volume) {
 fn a_truncate_to_the_known_size_needs_no_server(v: &mut Volume) {
     v.create(0, "f", 0o644).unwrap();
     let Truncation::Done(reply) = v.truncate(0, "f", 0).unwrap() else {
-        panic!("an empty file without a writer is empty");
+        panic!("the size of an empty file without a writer is known");
     };
     assert_eq!(
         (reply.attributes.modified, reply.attributes.size),
@@ -410,7 +410,7 @@ fn a_truncate_to_the_known_size_needs_no_server(v: &mut Volume) {
     pending(v.truncate(0, "f", 0));
 }
 
-fn truncates_of_one_file_are_in_order(v: &mut Volume) {
+fn truncates_of_one_file_run_in_order(v: &mut Volume) {
     v.create(0, "f", 0o644).unwrap();
     v.create(0, "g", 0o644).unwrap();
     let first = pending(v.truncate(0, "f", 10));
@@ -434,7 +434,7 @@ fn truncates_of_one_file_are_in_order(v: &mut Volume) {
     assert_eq!((size(v, "f"), size(v, "g")), ((20, true), (30, true)));
 }
 
-fn a_truncate_of_a_deleted_file_is_forgotten(v: &mut Volume) {
+fn a_truncate_of_a_deleted_file_is_dropped(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     let number = pending(v.truncate(0, "f", 10));
     v.unlink(0, "f").unwrap();
@@ -450,7 +450,7 @@ fn a_truncate_of_a_deleted_file_is_forgotten(v: &mut Volume) {
     assert_eq!(v.carry_deletes(), [f]);
 }
 
-fn a_truncate_beside_a_writer_leaves_the_size_inexact(v: &mut Volume) {
+fn a_truncate_beside_an_attached_writer_leaves_the_size_inexact(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     let number = pending(v.truncate(0, "f", 10));
@@ -460,7 +460,7 @@ fn a_truncate_beside_a_writer_leaves_the_size_inexact(v: &mut Volume) {
     assert_eq!(size(v, "f"), (12, true));
 }
 
-fn a_write_behind_a_truncate_leaves_the_size_inexact(v: &mut Volume) {
+fn a_write_during_a_truncate_leaves_the_size_inexact(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     let number = pending(v.truncate(0, "f", 10));
     open(v, 1, "f", true);
@@ -534,11 +534,11 @@ fn the_end_of_a_lone_writer_determines_the_size(v: &mut Volume) {
     assert_eq!(size(v, "f"), (100, true));
 }
 
-fn an_end_is_not_enough_where_others_changed_the_size(v: &mut Volume) {
+fn a_write_end_does_not_determine_a_size_that_others_changed(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     open(v, 2, "f", true);
-    // The first to detach need not know it; the last one must ask, and stays attached until then.
+    // The first writer detaches without the size; the last must ask, and stays attached until then.
     assert!(!ends(v, 1, f, 100));
     assert_eq!(size(v, "f"), (0, false));
     assert!(ends(v, 2, f, 50));
@@ -556,7 +556,7 @@ fn an_end_is_not_enough_where_others_changed_the_size(v: &mut Volume) {
 }
 
 /// The servers answered before another client attached, wrote more, and detached.
-fn a_size_from_before_another_writer_is_not_taken(v: &mut Volume) {
+fn a_size_from_before_another_writer_is_discarded(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     let request = ReportRequest {
         file: f,
@@ -573,14 +573,17 @@ fn a_size_from_before_another_writer_is_not_taken(v: &mut Volume) {
         let wanted = v.meta.report(1, &request).unwrap();
         assert!(wanted.size_wanted);
         open(v, other, "f", true);
-        assert!(!ends(v, other, f, 200), "the first one is still there");
+        assert!(
+            !ends(v, other, f, 200),
+            "the first writer is still attached"
+        );
         let late = v.meta.report(1, &asked(request, Some(100), &wanted));
         let late = late.unwrap();
         assert!(late.size_wanted && late.turn != wanted.turn);
         assert!(!size(v, "f").1);
         v.meta.report(1, &asked(request, Some(200), &late)).unwrap();
         assert_eq!(size(v, "f"), (200, true));
-        // A client that will report it is attached.
+        // An attached client will report the size.
         open(v, 1, "f", true);
         open(v, other, "f", true);
         report(v, other, f, None, Some(4000), true);
@@ -595,7 +598,7 @@ fn a_size_from_before_another_writer_is_not_taken(v: &mut Volume) {
     }
 }
 
-fn a_size_from_before_a_truncate_is_not_taken(v: &mut Volume) {
+fn a_size_from_before_a_truncate_is_discarded(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap().id;
     open(v, 1, "f", true);
     let request = ReportRequest {
@@ -613,7 +616,7 @@ fn a_size_from_before_a_truncate_is_not_taken(v: &mut Volume) {
     let late = v.meta.report(1, &asked(request, Some(100), &wanted));
     let late = late.unwrap();
     assert!(late.size_wanted);
-    // A turn of the service's last run is not valid in this one.
+    // A turn from before the restart is not valid after it.
     v.restart();
     let writing = ReassertRequest {
         writing: vec![f],
@@ -627,13 +630,13 @@ fn a_size_from_before_a_truncate_is_not_taken(v: &mut Volume) {
     assert_eq!(size(v, "f"), (10, true));
 }
 
-fn a_clean_close_needs_no_grace(v: &mut Volume) {
+fn a_clean_close_needs_no_grace_period(v: &mut Volume) {
     v.create(0, "f", 0o644).unwrap();
     v.meta.close().unwrap();
     v.restart();
     v.unlink(0, "f").unwrap();
-    assert_eq!(v.carry_deletes().len(), 1, "it went at once");
-    // Not after a crash, nor where a client had something open.
+    assert_eq!(v.carry_deletes().len(), 1, "the file was deleted at once");
+    // A grace period is needed after a crash, and if a client had a file open.
     v.create(0, "g", 0o644).unwrap();
     v.restart();
     v.unlink(0, "g").unwrap();

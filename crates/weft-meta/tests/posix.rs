@@ -1,4 +1,4 @@
-//! Paths, permissions, links and times, as POSIX has them; every name is a promise.
+//! Paths, permissions, links and times, as POSIX specifies them; every test name is a promise.
 
 use crate::common;
 
@@ -12,30 +12,30 @@ on_both_engines! {
     dots_and_slashes_resolve_as_in_unix
     dot_dot_above_the_root_is_the_root
     bad_paths_are_refused
-    long_names_and_paths
+    too_long_names_and_paths_are_refused
     every_directory_of_a_path_needs_search_permission
-    links_are_followed_up_to_forty
-    a_last_link_is_followed_only_when_asked
-    a_trailing_slash_demands_a_directory
+    up_to_forty_symbolic_links_are_followed
+    a_link_at_the_end_of_a_path_is_followed_only_on_request
+    a_trailing_slash_requires_a_directory
     creating_through_a_dangling_link_creates_its_target
     exclusive_creation_does_not_follow_a_link
     attach_checks_access_and_kind
     a_sticky_directory_protects_the_files_of_others
-    a_setgid_directory_gives_its_group
+    a_setgid_directory_passes_on_its_group
     only_root_changes_the_owner_of_files
     chown_clears_set_id_bits
     only_the_owner_can_chmod_and_only_members_keep_setgid
-    only_the_owner_sets_arbitrary_times_and_a_writer_the_present_one
+    the_owner_sets_any_time_and_a_writer_only_the_current_one
     creating_and_removing_names_changes_the_times_of_the_parent
-    directories_count_their_directories
+    the_links_of_a_directory_count_its_subdirectories
     hard_links_share_one_file
     the_number_of_hard_links_is_bounded
     directories_have_one_name
-    removing_directories
-    nodes_and_devices
+    only_empty_directories_can_be_removed
+    only_root_makes_device_nodes
     a_listing_pages_in_the_order_of_bytes
     a_listing_stays_stable_while_names_are_added_and_removed
-    extended_attributes
+    extended_attributes_follow_the_rules_of_linux
     extended_attributes_are_removed_with_their_file
     a_file_id_is_never_used_twice
     layouts_are_inherited
@@ -86,7 +86,7 @@ fn bad_paths_are_refused(v: &mut Volume) {
     refused!(v.symlink(0, "l", "a\0b"), Invalid);
 }
 
-fn long_names_and_paths(v: &mut Volume) {
+fn too_long_names_and_paths_are_refused(v: &mut Volume) {
     let name = "n".repeat(255);
     v.mkdir(0, &name, 0o755).unwrap();
     refused!(v.mkdir(0, &"n".repeat(256), 0o755), NameTooLong);
@@ -123,7 +123,7 @@ fn every_directory_of_a_path_needs_search_permission(v: &mut Volume) {
     refused!(v.mkdir(2, "a/new", 0o777), Permission);
 }
 
-fn links_are_followed_up_to_forty(v: &mut Volume) {
+fn up_to_forty_symbolic_links_are_followed(v: &mut Volume) {
     let f = v.create(0, "f", 0o644).unwrap();
     let mut last = "f".to_owned();
     for i in 0..40 {
@@ -141,7 +141,7 @@ fn links_are_followed_up_to_forty(v: &mut Volume) {
     refused!(v.attach(1, &creating(0, "x", 0o644, false)), Loop);
 }
 
-fn a_last_link_is_followed_only_when_asked(v: &mut Volume) {
+fn a_link_at_the_end_of_a_path_is_followed_only_on_request(v: &mut Volume) {
     let d = v.mkdir(0, "d", 0o755).unwrap();
     v.mkdir(0, "d/e", 0o755).unwrap();
     let f = v.create(0, "d/e/f", 0o644).unwrap();
@@ -172,7 +172,7 @@ fn a_last_link_is_followed_only_when_asked(v: &mut Volume) {
     refused!(v.attach(1, &attaching(0, "@abs", true, false)), Loop);
 }
 
-fn a_trailing_slash_demands_a_directory(v: &mut Volume) {
+fn a_trailing_slash_requires_a_directory(v: &mut Volume) {
     v.create(0, "f", 0o644).unwrap();
     v.mkdir(0, "d", 0o755).unwrap();
     v.symlink(0, "lf", "f").unwrap();
@@ -223,7 +223,7 @@ fn attach_checks_access_and_kind(v: &mut Volume) {
     refused!(v.attach(1, &attaching(0, "d", false, true)), IsDirectory);
     refused!(v.attach(1, &creating(0, "d", 0o644, false)), IsDirectory);
     refused!(v.attach(1, &attaching(0, "none", true, false)), NotFound);
-    // A new file may be written by its creator whatever its mode says.
+    // The creator may write a new file, whatever its mode.
     let mut request = creating(1, "secret", 0, true);
     request.write = true;
     assert!(v.attach(1, &request).is_ok());
@@ -248,7 +248,7 @@ fn a_sticky_directory_protects_the_files_of_others(v: &mut Volume) {
     v.unlink(0, "tmp/mine").unwrap();
 }
 
-fn a_setgid_directory_gives_its_group(v: &mut Volume) {
+fn a_setgid_directory_passes_on_its_group(v: &mut Volume) {
     v.mkdir(1, "d", 0o777).unwrap();
     v.chown(0, "d", None, Some(77)).unwrap();
     v.chmod(0, "d", 0o2777).unwrap();
@@ -303,14 +303,14 @@ fn only_the_owner_can_chmod_and_only_members_keep_setgid(v: &mut Volume) {
     assert_eq!(v.stat(0, "@l").unwrap().mode, 0o777);
 }
 
-fn only_the_owner_sets_arbitrary_times_and_a_writer_the_present_one(v: &mut Volume) {
+fn the_owner_sets_any_time_and_a_writer_only_the_current_one(v: &mut Volume) {
     v.create(1, "f", 0o622).unwrap();
     let times = |accessed: Option<i64>, modified: Option<i64>| SetAttributesRequest {
-        accessed: accessed.map(|nanos| TimeWish {
+        accessed: accessed.map(|nanos| TimeUpdate {
             now: nanos == 0,
             nanos,
         }),
-        modified: modified.map(|nanos| TimeWish {
+        modified: modified.map(|nanos| TimeUpdate {
             now: nanos == 0,
             nanos,
         }),
@@ -384,7 +384,7 @@ fn creating_and_removing_names_changes_the_times_of_the_parent(v: &mut Volume) {
     assert_eq!(v.stat(0, "d").unwrap(), before);
 }
 
-fn directories_count_their_directories(v: &mut Volume) {
+fn the_links_of_a_directory_count_its_subdirectories(v: &mut Volume) {
     assert_eq!(v.stat(0, "/").unwrap().links, 2);
     v.mkdir(0, "a", 0o755).unwrap();
     v.mkdir(0, "b", 0o755).unwrap();
@@ -444,7 +444,7 @@ fn directories_have_one_name(v: &mut Volume) {
     refused!(v.unlink(0, "d"), IsDirectory);
 }
 
-fn removing_directories(v: &mut Volume) {
+fn only_empty_directories_can_be_removed(v: &mut Volume) {
     v.mkdir(0, "d", 0o755).unwrap();
     v.create(0, "d/f", 0o644).unwrap();
     refused!(v.rmdir(0, "d"), NotEmpty);
@@ -460,7 +460,7 @@ fn removing_directories(v: &mut Volume) {
     refused!(v.rmdir(1, "p/x"), Permission);
 }
 
-fn nodes_and_devices(v: &mut Volume) {
+fn only_root_makes_device_nodes(v: &mut Volume) {
     let make = |v: &mut Volume, uid: u32, path: &str, kind: FileKind| {
         let request = MakeNodeRequest {
             who: who(uid),
@@ -553,7 +553,7 @@ fn a_listing_stays_stable_while_names_are_added_and_removed(v: &mut Volume) {
             break;
         }
         after.clone_from(seen.last().unwrap());
-        // The last listed name is removed, and others are added before and behind it.
+        // The last listed name is removed, and others are added before and after it.
         v.unlink(0, std::str::from_utf8(&after).unwrap()).unwrap();
         v.create(0, &format!("a{round}"), 0o644).unwrap();
         v.create(0, &format!("z{round:02}"), 0o644).unwrap();
@@ -564,7 +564,7 @@ fn a_listing_stays_stable_while_names_are_added_and_removed(v: &mut Volume) {
     assert!(seen.is_sorted());
 }
 
-fn extended_attributes(v: &mut Volume) {
+fn extended_attributes_follow_the_rules_of_linux(v: &mut Volume) {
     v.create(1, "f", 0o644).unwrap();
     let set = |v: &mut Volume, uid: u32, path: &str, name: &str, value: &[u8], flags: u8| {
         let request = SetXattrRequest {
@@ -681,28 +681,28 @@ fn a_file_id_is_never_used_twice(v: &mut Volume) {
 
 fn layouts_are_inherited(v: &mut Volume) {
     v.mkdir(1, "d", 0o755).unwrap();
-    let wish = LayoutWish {
+    let layout_options = LayoutOptions {
         cells: Some(10),
         bsu: Some(3),
         ..Default::default()
     };
-    let change = |wish: LayoutWish| SetAttributesRequest {
-        layout: Some(wish),
+    let change = |layout_options: LayoutOptions| SetAttributesRequest {
+        layout: Some(layout_options),
         ..Default::default()
     };
-    refused!(v.set(2, "d", change(wish.clone())), NotOwner);
-    let zero = LayoutWish {
+    refused!(v.set(2, "d", change(layout_options.clone())), NotOwner);
+    let zero = LayoutOptions {
         bsu: Some(0),
         ..Default::default()
     };
     refused!(v.set(1, "d", change(zero)), Invalid);
-    let d = v.set(1, "d", change(wish.clone())).unwrap();
+    let d = v.set(1, "d", change(layout_options.clone())).unwrap();
     assert_eq!(d.layout.unwrap().cells, 10);
     v.mkdir(1, "d/sub", 0o755).unwrap();
     let layout = v.create(1, "d/sub/f", 0o644).unwrap().layout.unwrap();
     assert_eq!((layout.cells, layout.bsu, layout.servers.len()), (10, 3, 4));
     let mut request = creating(1, "d/g", 0o644, true);
-    request.create.as_mut().unwrap().layout = Some(LayoutWish {
+    request.create.as_mut().unwrap().layout = Some(LayoutOptions {
         cells: Some(2),
         servers: vec![4, 2],
         ..Default::default()
@@ -719,13 +719,13 @@ fn layouts_are_inherited(v: &mut Volume) {
         (2, 3, vec![4, 2])
     );
     request.target = at("d/h");
-    request.create.as_mut().unwrap().layout = Some(LayoutWish {
+    request.create.as_mut().unwrap().layout = Some(LayoutOptions {
         servers: vec![9],
         ..Default::default()
     });
     refused!(v.attach(1, &request), Invalid);
     refused!(v.stat(1, "d/h"), NotFound);
-    let d = v.set(1, "d", change(LayoutWish::default())).unwrap();
+    let d = v.set(1, "d", change(LayoutOptions::default())).unwrap();
     assert_eq!(d.layout, None);
     let layout = v.create(1, "d/plain", 0o644).unwrap().layout.unwrap();
     assert_eq!(
@@ -734,6 +734,10 @@ fn layouts_are_inherited(v: &mut Volume) {
     );
     v.create(1, "file", 0o644).unwrap();
     // Only while it is empty.
-    let layout = v.set(1, "file", change(wish)).unwrap().layout.unwrap();
+    let layout = v
+        .set(1, "file", change(layout_options))
+        .unwrap()
+        .layout
+        .unwrap();
     assert_eq!((layout.cells, layout.bsu), (10, 3));
 }

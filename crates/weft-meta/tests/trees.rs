@@ -50,7 +50,7 @@ impl World {
                     Intent::Delete { number, file, .. } => {
                         assert!(
                             !self.kept.keys().any(|(_, f)| *f == file.0),
-                            "held cells go"
+                            "cells that a checkpoint holds are deleted"
                         );
                         self.sizes.remove(&file.0);
                         self.v.meta.intent_done(number).unwrap();
@@ -89,7 +89,9 @@ impl World {
                     self.sizes.insert(file, size);
                 }
                 CheckpointTask::Drop(of) => {
-                    self.kept.remove(&(of, file)).expect("it was kept");
+                    self.kept
+                        .remove(&(of, file))
+                        .expect("the checkpoint exists");
                 }
             }
         }
@@ -111,7 +113,7 @@ impl World {
         assert!(self.info(path).is_err() || !self.info(path).unwrap().contains_key(&name));
         self.carry();
         let made = self.v.meta.checkpoint_info(intent.file().0, &name)?;
-        Ok(made.expect("it is listed when all servers have it"))
+        Ok(made.expect("a checkpoint is listed when all servers have it"))
     }
 
     fn info(&self, path: &str) -> Result<BTreeMap<String, CheckpointInfo>, MetaError> {
@@ -270,7 +272,7 @@ fn filled() -> World {
 }
 
 #[test]
-fn a_tree_is_kept_whatever_becomes_of_it() {
+fn a_checkpoint_keeps_its_tree_through_all_later_changes() {
     let mut w = filled();
     let before = w.shown(at("t"));
     let made = w.checkpoint("t", "c").unwrap();
@@ -284,11 +286,11 @@ fn a_tree_is_kept_whatever_becomes_of_it() {
     w.carry();
     w.v.check();
     assert!(w.shown(by_id(made.image)) == before);
-    // By path, as any other file.
+    // Files of a checkpoint are found by path, like any other file.
     let kept = w.v.stat(0, "t/.weft/checkpoints/c/d/big").unwrap();
     assert_eq!((kept.size, kept.checkpoint), (1 << 30, made.number));
     let link = w.v.stat(0, "t/.weft/checkpoints/c/link").unwrap();
-    assert_eq!(link.id, kept.id, "a link leads within the checkpoint");
+    assert_eq!(link.id, kept.id, "a link resolves within the checkpoint");
     w.roll_back("t", "c").unwrap();
     w.v.check();
     assert!(w.shown(at("t")) == before);
@@ -326,7 +328,7 @@ fn the_cells_of_a_deleted_file_are_deleted_with_its_last_checkpoint() {
 }
 
 #[test]
-fn nothing_in_a_checkpoint_changes() {
+fn everything_in_a_checkpoint_is_read_only() {
     let mut w = filled();
     w.checkpoint("t", "c").unwrap();
     let kept = "t/.weft/checkpoints/c";
@@ -350,7 +352,7 @@ fn nothing_in_a_checkpoint_changes() {
     // checkpoint.
     let reading = attaching(0, &small, true, false);
     let Err(MetaError::Inline { id }) = w.v.attach(2, &reading) else {
-        panic!("a small file's bytes lie with its metadata");
+        panic!("the bytes of a small file are stored with its metadata");
     };
     w.spill(id);
     let attached = w.v.attach(2, &reading).unwrap().reply;
@@ -387,7 +389,7 @@ fn impossible_operations_are_refused() {
     refused!(w.v.rmdir(0, "t/new"), NotEmpty);
     refused!(w.roll_back("t", "c"), NotEmpty);
     w.remove("t/new", "inner").unwrap();
-    // So do the checkpoints of a file that a rollback would make again.
+    // So do the checkpoints of a file that a rollback would recreate.
     w.write("t/small", 50_000).unwrap();
     w.checkpoint("t/small", "own").unwrap();
     let said = w.roll_back("t", "c").unwrap_err();
@@ -412,9 +414,9 @@ fn impossible_operations_are_refused() {
     w.v.check();
 }
 
-/// Its writer was not notified yet.
+/// The writer is not yet notified of the rollback.
 #[test]
-fn an_append_to_a_small_file_goes_behind_the_restored_bytes() {
+fn an_append_after_a_rollback_goes_after_the_restored_bytes() {
     let mut w = World::new();
     let mut request = creating(0, "t/f", 0o644, true);
     (request.write, request.inline) = (true, true);
@@ -444,7 +446,7 @@ fn an_append_to_a_small_file_goes_behind_the_restored_bytes() {
 }
 
 #[test]
-fn an_intent_of_a_tree_keeps_its_place_among_those_of_its_files() {
+fn an_intent_of_a_tree_stays_in_order_with_those_of_its_files() {
     let mut w = filled();
     w.v.truncate(0, "t/d/big", 5).unwrap();
     let request = MakeCheckpointRequest {
@@ -460,7 +462,7 @@ fn an_intent_of_a_tree_keeps_its_place_among_those_of_its_files() {
     assert_eq!(
         now.len(),
         2,
-        "the first of the file, and what is of another"
+        "the first intent of the file, and that of another file"
     );
     w.carry();
     assert_eq!(w.v.stat(0, "t/.weft/checkpoints/c/d/big").unwrap().size, 5);
@@ -468,7 +470,7 @@ fn an_intent_of_a_tree_keeps_its_place_among_those_of_its_files() {
 }
 
 #[test]
-fn an_open_file_without_a_name_gets_it_back() {
+fn a_rollback_restores_the_name_of_an_open_unlinked_file() {
     let mut w = filled();
     w.checkpoint("t", "c").unwrap();
     let id = w.v.stat(0, "t/d/big").unwrap().id;
@@ -620,7 +622,7 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
     #[test]
-    fn checkpoints_show_what_was_whatever_happens(ops in proptest::collection::vec(op(), 1..60)) {
+    fn checkpoints_show_the_old_tree_after_any_operations(ops in proptest::collection::vec(op(), 1..60)) {
         let mut w = World::new();
         let mut kept = BTreeMap::new();
         for op in ops {

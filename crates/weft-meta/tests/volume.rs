@@ -258,7 +258,7 @@ fn counts_follow_files_and_intents() {
 }
 
 #[test]
-fn every_kind_of_call_says_whether_it_must_sync() {
+fn every_kind_of_call_declares_whether_it_must_sync() {
     assert!(mutates(Kind::Rename) && mutates(Kind::Unlink));
     assert!(!mutates(Kind::Stat) && !mutates(Kind::Report) && !mutates(Kind::Attach));
 }

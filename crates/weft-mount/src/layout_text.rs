@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layout_survives_formatting_and_parsing() {
+    fn a_layout_round_trips_through_its_text() {
         let layout = Layout {
             cells: 4,
             bsu: 64 << 10,

@@ -222,7 +222,7 @@ mod tests {
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(
             waits(&outages, "one", 1).await.as_millis() < 10,
-            "however late"
+            "the outage is still known a minute later"
         );
         assert!(waits(&outages, "two", 1).await.as_secs() >= 8);
     }
@@ -240,7 +240,10 @@ mod tests {
         };
         assert!(outages.retry(call).await.is_ok());
         let anew = waits(&outages, "one", 1).await;
-        assert!(anew.as_secs() >= 8, "it had answered: {anew:?}");
+        assert!(
+            anew.as_secs() >= 8,
+            "the peer had answered, so this is a new outage: {anew:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

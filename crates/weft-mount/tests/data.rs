@@ -1,4 +1,4 @@
-//! The data cache against real servers: reads return what was written, whatever is in flight.
+//! The data cache against real servers: reads return the written bytes, whatever is in flight.
 
 #[path = "../../weft-client/tests/common/mod.rs"]
 mod common;
@@ -143,7 +143,7 @@ async fn two_opens_of_a_file_see_one_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_opens_of_a_file_see_one_file_while_the_flusher_is_restless() {
+async fn two_opens_of_a_file_see_one_file_during_constant_flushing() {
     let config = DataConfig {
         flush_after: Duration::from_millis(4),
         file_dirty: 100_000,
@@ -155,7 +155,7 @@ async fn two_opens_of_a_file_see_one_file_while_the_flusher_is_restless() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_opens_of_a_file_see_one_file_strictly() {
+async fn two_strict_opens_of_a_file_see_one_file() {
     let config = DataConfig {
         write_behind: false,
         ..DataConfig::default()
@@ -164,7 +164,7 @@ async fn two_opens_of_a_file_see_one_file_strictly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strict_read_sees_what_another_client_wrote_just_now() {
+async fn a_strict_read_sees_the_latest_write_of_another_client() {
     let test = TestVolume::start(2).await;
     let config = DataConfig {
         write_behind: false,
@@ -224,7 +224,7 @@ async fn appends_during_invalidations_overwrite_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_sequential_writes_become_a_request_per_mebibyte_and_server() {
+async fn small_sequential_writes_become_one_request_per_mebibyte_per_server() {
     let test = TestVolume::start(2).await;
     let volume = test.client().await;
     let config = DataConfig {
@@ -298,7 +298,10 @@ async fn sequential_reads_are_read_ahead_and_random_ones_are_not() {
         copies += usize::from(read.buffers().count() > 2);
         assert!(read.into_bytes() == data[at..at + 131_072]);
     }
-    assert_eq!(copies, 0, "a read has one buffer for each server's piece");
+    assert_eq!(
+        copies, 0,
+        "a read copies nothing: it has one buffer per server"
+    );
     let after = volume.counters();
     let reads = after.calls_of(Kind::Read) - before.calls_of(Kind::Read);
     // One for the first read, and a piece that ends at the next mebibyte.
@@ -384,7 +387,7 @@ async fn a_server_that_restarts_during_write_behind_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_lost_with_a_dead_server_are_reported_once_to_each_open_and_in_time() {
+async fn bytes_lost_with_a_dead_server_are_reported_in_time_and_once_to_each_open() {
     let mut test = TestVolume::start(2).await;
     let volume = test.client().await;
     let config = DataConfig {
@@ -497,7 +500,7 @@ async fn a_cancelled_size_query_hides_no_truncation_by_another_client() {
 
 /// Another client appends; this cache has a query in flight, and an earlier open.
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_and_opens_from_before_an_invalidation_do_not_count_after_it() {
+async fn replies_and_opens_from_before_an_invalidation_are_not_trusted_after_it() {
     let test = TestVolume::start(1).await;
     let (volume, other) = (test.client().await, test.client().await);
     let cache = cache(DataConfig::default());

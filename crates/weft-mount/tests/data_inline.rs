@@ -1,4 +1,4 @@
-//! The data cache over small files whose bytes lie with their metadata.
+//! The data cache over small files whose bytes are stored with their metadata.
 
 #[path = "../../weft-client/tests/common/mod.rs"]
 mod common;
@@ -82,7 +82,7 @@ async fn a_small_file_is_stored_with_its_metadata_and_touches_no_server() {
     assert_eq!((calls(Kind::StoreInline), calls(Kind::Write)), (1, 0));
 
     let before = volume.counters();
-    // At once, before the service knows that it was closed.
+    // Read at once, before the service knows that the file was closed.
     let again = volume.attach("/file", Access::read_write().inline());
     let open = cache.open(again.await.unwrap()).unwrap();
     assert!(open.read(0, 9000).await.unwrap() == data);

@@ -159,7 +159,7 @@ pub(crate) enum ReadError {
 /// A frame whose tag does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "frame {frame} after the handshake does not fit its tag: it was changed, injected, repeated, left out or reordered on \
+    "frame {frame} after the handshake failed authentication: it was modified, injected, replayed, dropped or reordered on \
      the way from the peer"
 )]
 pub(crate) struct Tampered {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_name_the_peer_and_what_they_hold() {
+    fn messages_name_the_peer_and_their_values() {
         for error in connect_errors() {
             assert!(error.to_string().contains(error.address()), "{error}");
         }

@@ -55,7 +55,7 @@ pub use framing::Chunk;
 pub use identity::{Identity, Peer, VolumeKey};
 pub use links::{Link, Links};
 pub use log_limit::{LogLimit, SuppressedLines};
-pub use server::{Caller, Gone, Parcel, Payload, Reply, Served, Service, serve};
+pub use server::{Caller, Gone, Payload, Reply, ReplyPayload, Served, Service, serve};
 pub use transport::{
     Accepted, BoxRead, BoxWrite, Gauge, Listener, Network, Opened, SystemNetwork, TcpNetwork,
 };

@@ -1,5 +1,4 @@
-//! All tests of the network in one program: linking one for each file took most of the time of a
-//! build.
+//! All network tests in one program: linking one program per file took most of the build time.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Calls that are served in the task of their connection: none waits for another, and none is lost
-//! with the connection.
+//! Calls that run in the task of their connection: none waits for another, and each finishes even
+//! if the connection is lost.
 
 use crate::common;
 
@@ -19,15 +19,15 @@ fn answer(call: Served) {
     call.reply.done(&sync_reply(file));
 }
 
-/// More calls than one task serves, and one can end only when all have begun.
+/// Starts more calls than one task serves; each can finish only after all have started.
 #[tokio::test]
-async fn calls_that_wait_for_each_other_all_run() {
+async fn calls_that_wait_for_each_other_run_concurrently() {
     const CALLS: usize = 100;
     let barrier = Arc::new(Barrier::new(CALLS));
     let server = Server::start(Options::default(), move |call| {
         let barrier = barrier.clone();
         async move {
-            // Some wait so often that they move to tasks of their own meanwhile.
+            // Some calls yield so often that they move to tasks of their own.
             for _ in 0..call.id % 20 {
                 tokio::task::yield_now().await;
             }
@@ -56,7 +56,7 @@ async fn a_call_that_panics_fails_alone() {
         async move {
             begun.wait().await;
             let file = call.request::<SyncRequest>().unwrap().file;
-            assert!(file != 5, "this panic belongs to the test");
+            assert!(file != 5, "the test causes this panic");
             answer(call);
         }
     })
@@ -75,7 +75,7 @@ async fn a_call_that_panics_fails_alone() {
 }
 
 #[tokio::test]
-async fn calls_run_to_their_end_when_their_connection_or_the_server_ends() {
+async fn calls_finish_after_their_connection_or_the_server_ends() {
     let (go, done) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let begun = Arc::new(AtomicUsize::new(0));
     let seen = (go.clone(), begun.clone(), done.clone());
@@ -97,11 +97,14 @@ async fn calls_run_to_their_end_when_their_connection_or_the_server_ends() {
         tokio::spawn(async move { connection.call(&sync(1)).await })
     };
     let (first, second) = (call(&lost), call(&stopped));
-    until("both have begun", || begun.load(Ordering::SeqCst) == 2).await;
+    until("both calls have started", || {
+        begun.load(Ordering::SeqCst) == 2
+    })
+    .await;
     first.abort();
     drop((first, lost));
     let fixture = server.fixture.clone();
-    until("the server has noticed", || {
+    until("the server notices the lost connection", || {
         fixture.closed.load(Ordering::SeqCst) > 0
     })
     .await;
@@ -109,12 +112,12 @@ async fn calls_run_to_their_end_when_their_connection_or_the_server_ends() {
     assert!(within(second).await.unwrap().is_err());
     assert_eq!(done.load(Ordering::SeqCst), 0);
     go.notify_waiters();
-    until("both are done", || done.load(Ordering::SeqCst) == 2).await;
+    until("both calls are done", || done.load(Ordering::SeqCst) == 2).await;
 }
 
 /// The work of a long call between two waits delays no other call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_call_that_says_it_is_long_gets_its_own_task() {
+async fn a_call_marked_as_long_gets_its_own_task() {
     let (held, holding) = std::sync::mpsc::channel::<()>();
     let holding = Arc::new(std::sync::Mutex::new(holding));
     let server = Server::start(Options::default(), move |call| {
@@ -122,8 +125,8 @@ async fn a_call_that_says_it_is_long_gets_its_own_task() {
         async move {
             if call.request::<SyncRequest>().unwrap().file == 1 {
                 call.reply.long().await;
-                // Its task does nothing else meanwhile. Other tasks of this thread go on elsewhere:
-                // else it might be the one that looks after sockets and timers.
+                // The call blocks its own task. `block_in_place` moves the other tasks of this
+                // thread, which may be the one that drives sockets and timers.
                 let _ = tokio::task::block_in_place(|| holding.lock().unwrap().recv());
             }
             answer(call);

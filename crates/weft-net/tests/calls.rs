@@ -1,4 +1,4 @@
-//! Calls without payload: many at once, exactly counted, and what fails fails clearly.
+//! Calls without payload: many at once, counted exactly, each failure with a clear error.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use weft_proto::meta::{ReadLinkReply, ReadLinkRequest, ReassertRequest};
 use weft_proto::{Code, Failure, Kind, Retry, limits};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_calls_at_once_each_get_their_own_answer() {
+async fn a_thousand_concurrent_calls_each_get_their_own_reply() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (running, peak) = (now.clone(), most.clone());
     let bounds = Bounds {
@@ -47,7 +47,7 @@ async fn a_thousand_calls_at_once_each_get_their_own_answer() {
     }
     assert_eq!(server.counters.snapshot().calls_of(Kind::Sync), 1000);
     let most = most.load(Ordering::SeqCst);
-    assert!((2..=100).contains(&most), "{most} at once");
+    assert!((2..=100).contains(&most), "{most} calls at once");
 }
 
 #[tokio::test]
@@ -76,7 +76,11 @@ async fn frames_bytes_and_calls_are_counted_exactly_on_both_sides() {
         assert_eq!(ours.calls, theirs.calls);
         (ours.frames_sent, ours.frames_received)
     };
-    assert_eq!(frames(), (2, 2), "hello and proof, challenge and welcome");
+    assert_eq!(
+        frames(),
+        (2, 2),
+        "the handshake is hello and proof, challenge and welcome"
+    );
 
     within(connection.call(&sync(1))).await.unwrap();
     assert_eq!(frames(), (3, 3));
@@ -84,13 +88,13 @@ async fn frames_bytes_and_calls_are_counted_exactly_on_both_sides() {
     let (_, mut incoming) = within(connection.fetch(&read(1 << 20))).await.unwrap();
     while within(incoming.next()).await.unwrap().is_some() {}
     drop(incoming);
-    assert_eq!(frames(), (4, 7), "four frames of 256 KiB");
+    assert_eq!(frames(), (4, 7), "the reply takes four frames of 256 KiB");
 
     let upload = async |parts: Vec<Bytes>| {
         let sent = connection.send(&write(1), parts, true).await.unwrap();
         sent.reply().await.unwrap().bytes
     };
-    // Small and whole: one frame each way, no credit.
+    // A small upload in one piece takes one frame each way and no credit.
     assert_eq!(within(upload(vec![pattern(0, 60_000)])).await, 60_000);
     assert_eq!(frames(), (5, 8));
     let parts = vec![pattern(0, 100_000), pattern(100_000, 200_000)];
@@ -98,7 +102,7 @@ async fn frames_bytes_and_calls_are_counted_exactly_on_both_sides() {
     assert_eq!(
         frames(),
         (6, 10),
-        "one frame up; its credit and the reply down"
+        "the upload takes one frame up, and a credit and the reply down"
     );
 
     let ours = counters.snapshot();
@@ -133,9 +137,9 @@ async fn a_failure_arrives_with_code_errno_and_retry_class() {
 }
 
 #[tokio::test]
-async fn a_service_that_forgets_or_panics_still_answers() {
+async fn a_call_that_its_service_drops_or_panics_on_is_answered_with_an_error() {
     let server = Server::start(Options::default(), |call| async move {
-        assert!(call.kind != Kind::Sync, "this panic belongs to the test");
+        assert!(call.kind != Kind::Sync, "the test causes this panic");
         drop(call);
     })
     .await;
@@ -154,7 +158,7 @@ async fn a_service_that_forgets_or_panics_still_answers() {
 }
 
 #[tokio::test]
-async fn what_exceeds_a_body_is_an_error_on_either_side() {
+async fn an_oversized_body_is_an_error_on_either_side() {
     let server = Server::start(Options::default(), |call| async move {
         let text = Bytes::from(vec![1; 2 << 20]);
         call.reply.done(&ReadLinkReply { text });
@@ -179,7 +183,7 @@ async fn what_exceeds_a_body_is_an_error_on_either_side() {
 }
 
 #[tokio::test]
-async fn a_failure_with_endless_words_is_cut() {
+async fn an_overlong_failure_message_is_truncated() {
     let server = Server::start(Options::default(), |call| async move {
         call.reply
             .fail(&Failure::new(Code::Io, "ä".repeat(2 << 20)));
@@ -193,14 +197,14 @@ async fn a_failure_with_endless_words_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_requests_wait_for_each_other_instead_of_piling_up_on_the_server() {
+async fn bytes_of_large_requests_in_flight_are_bounded() {
     let server = Server::start(Options::default(), |call| async move {
         tokio::time::sleep(Duration::from_millis(1)).await;
         standard(call).await;
     })
     .await;
     let connection = server.connect().await;
-    // 40 at once would be 40 MB of bodies, of which 16 MiB may be in flight.
+    // All 40 calls together have 40 MB of bodies, of which 16 MiB may be in flight.
     let calls = (0..40).map(|_| {
         let connection = connection.clone();
         tokio::spawn(async move {

@@ -1,4 +1,5 @@
-//! What is dropped half way: places and windows come back, and the connection stays sound.
+//! Calls, replies and payloads dropped midway return their places and windows, and the connection
+//! stays usable.
 
 use crate::common;
 
@@ -13,7 +14,8 @@ use weft_proto::io::{ReadReply, WriteRequest};
 use weft_proto::session::{Cancel, Nothing};
 use weft_proto::{Code, Failure, Flags, Kind, prost::Message};
 
-/// A server of two calls at a time where `Read` answers nothing until it is cancelled.
+/// A server of `calls` concurrent calls, where a `Read` runs until it is cancelled; and the number
+/// of cancelled reads.
 async fn narrow(calls: u32) -> (Server, Arc<AtomicUsize>) {
     let bounds = Bounds {
         calls,
@@ -44,7 +46,7 @@ async fn narrow(calls: u32) -> (Server, Arc<AtomicUsize>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_calls_give_their_places_back_and_the_service_hears_of_it() {
+async fn dropped_calls_free_their_places_and_cancel_on_the_server() {
     let (server, cancelled) = narrow(4).await;
     let connection = server.connect().await;
     for _ in 0..12 {
@@ -52,17 +54,17 @@ async fn dropped_calls_give_their_places_back_and_the_service_hears_of_it() {
         assert!(dropped.is_err());
     }
     within(connection.call(&sync(1))).await.unwrap();
-    until("the service hears of each", || {
+    until("the service sees each cancel", || {
         cancelled.load(Ordering::SeqCst) >= 12
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_overtakes_the_cancel_that_made_its_place() {
+async fn no_call_overtakes_the_cancel_that_freed_its_place() {
     let (server, _) = narrow(2).await;
     let connection = server.connect().await;
-    // Bulk data all the while, behind which a cancel might wait.
+    // An upload keeps bulk data queued, behind which a cancel might wait.
     let up = connection.clone();
     let uploading = tokio::spawn(async move {
         let mut out = up.send(&write(1), Vec::new(), false).await.unwrap();
@@ -82,7 +84,7 @@ async fn no_call_overtakes_the_cancel_that_made_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_may_be_cancelled_faster_than_the_service_ends_them() {
+async fn calls_can_be_cancelled_faster_than_the_service_ends_them() {
     let bounds = Bounds {
         calls: 4,
         ..Bounds::default()
@@ -112,7 +114,7 @@ async fn calls_may_be_cancelled_faster_than_the_service_ends_them() {
     within(connection.call(&sync(7))).await.unwrap();
     assert!(
         most.load(Ordering::SeqCst) <= 4,
-        "a place is free when its call has ended"
+        "a place is free only after its call has ended"
     );
 }
 
@@ -158,7 +160,7 @@ async fn dropping_an_incoming_reply_stops_the_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropping_an_outgoing_payload_ends_it_for_the_service() {
+async fn dropping_an_outgoing_payload_ends_its_stream_at_the_service() {
     let bounds = Bounds {
         calls: 2,
         ..Bounds::default()
@@ -203,13 +205,17 @@ async fn dropping_an_outgoing_payload_ends_it_for_the_service() {
         }
         drop(out);
         let end = within(ends.recv()).await.unwrap();
-        assert_eq!(end, (true, true), "short, and known to be cancelled");
+        assert_eq!(
+            end,
+            (true, true),
+            "the stream ends early and the call is cancelled"
+        );
         within(connection.call(&sync(1))).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn windows_come_back_from_uploads_given_up_while_they_waited() {
+async fn uploads_abandoned_while_waiting_return_their_window() {
     let bounds = Bounds {
         window: 1 << 20,
         ..Bounds::default()
@@ -250,7 +256,7 @@ async fn windows_come_back_from_uploads_given_up_while_they_waited() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_is_answered_with_cancelled() {
+async fn a_cancelled_call_gets_the_reply_cancelled() {
     let (server, _) = narrow(4).await;
     let (mut raw, _) = Raw::prove(&server.address).await;
     raw.send(Kind::Read, Flags::LAST, 20, &read(1), &[]).await;
@@ -266,7 +272,7 @@ async fn a_cancelled_call_is_answered_with_cancelled() {
 }
 
 #[tokio::test]
-async fn cancels_for_nothing_and_data_after_a_cancel_are_dropped() {
+async fn cancels_of_unknown_calls_and_data_after_a_cancel_are_dropped() {
     let (server, _) = narrow(4).await;
     let (mut raw, _) = Raw::prove(&server.address).await;
     raw.send(Kind::Cancel, Flags::LAST, 20, &Cancel { request: 20 }, &[])
@@ -275,7 +281,7 @@ async fn cancels_for_nothing_and_data_after_a_cancel_are_dropped() {
         .await;
     raw.send(Kind::Cancel, Flags::LAST, 20, &Cancel { request: 20 }, &[])
         .await;
-    // More than all windows: what goes nowhere takes none.
+    // More than all windows hold: data of a cancelled call takes no window.
     for _ in 0..20 {
         raw.send(
             Kind::Data,
@@ -289,7 +295,7 @@ async fn cancels_for_nothing_and_data_after_a_cancel_are_dropped() {
     raw.send(Kind::Sync, Flags::LAST, 21, &sync(5), &[]).await;
     let mut ends = Vec::new();
     while ends.len() < 2 {
-        let frame = raw.receive().await.expect("the connection stays");
+        let frame = raw.receive().await.expect("the connection stays open");
         if frame.header.kind != Kind::Credit {
             ends.push(frame.header.request);
         }
@@ -322,7 +328,7 @@ async fn a_reply_dropped_while_it_waits_for_room_still_ends_its_call() {
     )
     .await;
     let (mut raw, _) = Raw::prove(&server.address).await;
-    // Nothing is read for a while, so that socket and queue fill up.
+    // The client reads nothing for a while, so that socket and queue fill up.
     for id in 10..40 {
         raw.send(Kind::Read, Flags::LAST, id, &read(1), &[]).await;
     }
@@ -335,11 +341,15 @@ async fn a_reply_dropped_while_it_waits_for_room_still_ends_its_call() {
         }
     }
     ended.sort_unstable();
-    assert_eq!(ended, (10..40).collect::<Vec<_>>(), "each exactly once");
+    assert_eq!(
+        ended,
+        (10..40).collect::<Vec<_>>(),
+        "every call ends exactly once"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_drops_leave_a_sound_connection() {
+async fn random_drops_leave_a_connection_with_all_its_places_and_window() {
     let bounds = Bounds {
         calls: 8,
         window: 256 << 10,
@@ -380,7 +390,7 @@ async fn random_drops_leave_a_sound_connection() {
     for task in tasks.collect::<Vec<_>>() {
         within(task).await.unwrap();
     }
-    // Every place and all of the window is there again: as many uploads at once as there are
+    // All places and the whole window are free again: as many uploads run at once as there are
     // places.
     let uploads = (0..8).map(|_| {
         let connection = connection.clone();

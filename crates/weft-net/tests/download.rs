@@ -1,5 +1,5 @@
-//! Payload down: the reply's window holds the server, and a large transfer never blocks a small
-//! one.
+//! Payload from server to client: the reply's window limits the server, and a large transfer never
+//! blocks a small one.
 
 use crate::common;
 
@@ -46,13 +46,13 @@ async fn replies_of_every_size_arrive_whole_and_in_order() {
         assert_eq!(drain(&mut incoming).await as u64, bytes);
         assert!(
             within(incoming.next()).await.unwrap().is_none(),
-            "the end repeats"
+            "a finished stream stays at its end"
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn payload_beyond_a_frame_is_cut() {
+async fn payload_larger_than_a_frame_is_split() {
     let server = Server::start(Options::default(), |mut call: Served| async move {
         let _ = stream(&mut call.reply, 7 << 20, 3 << 20).await;
     })
@@ -63,7 +63,7 @@ async fn payload_beyond_a_frame_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_does_not_take_holds_that_reply_only() {
+async fn a_client_that_stops_reading_a_reply_stalls_only_that_reply() {
     let server = Server::usual().await;
     let connection = server.connect().await;
     let mut untaken = Vec::new();
@@ -72,9 +72,13 @@ async fn a_client_that_does_not_take_holds_that_reply_only() {
     }
     let sent = || server.counters.snapshot().bytes_sent;
     let bound = 4 * u64::from(limits::REPLY_WINDOW_MIN);
-    until("the windows are used", || sent() >= bound).await;
+    until("the windows are used up", || sent() >= bound).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(sent() <= bound + 4096, "{} sent of {bound} allowed", sent());
+    assert!(
+        sent() <= bound + 4096,
+        "sent {} bytes of {bound} allowed",
+        sent()
+    );
 
     within(connection.call(&sync(1))).await.unwrap();
     let mut other = fetch(&connection, 10 << 20).await;
@@ -85,7 +89,7 @@ async fn a_client_that_does_not_take_holds_that_reply_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_calls_pass_large_transfers() {
+async fn small_calls_overtake_large_transfers() {
     let server = Server::usual().await;
     let connection = server.connect().await;
     let done = Arc::new(AtomicBool::new(false));
@@ -117,7 +121,7 @@ async fn small_calls_pass_large_transfers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_in_the_middle_of_a_stream_ends_it_with_its_reason() {
+async fn a_failure_in_the_middle_of_a_stream_reaches_the_client() {
     let server = Server::start(Options::default(), |mut call: Served| async move {
         if call.kind == Kind::Read {
             let head = ReadReply {
@@ -144,12 +148,16 @@ async fn a_failure_in_the_middle_of_a_stream_ends_it_with_its_reason() {
     );
     for _ in 0..2 {
         let error = within(incoming.next()).await.unwrap_err();
-        assert_eq!(error.code(), Code::Corrupt, "and it repeats");
+        assert_eq!(
+            error.code(),
+            Code::Corrupt,
+            "every further read fails alike"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn taking_can_be_interrupted_without_losing_bytes() {
+async fn receiving_can_be_cancelled_without_losing_bytes() {
     let server = Server::start(Options::default(), |mut call: Served| async move {
         let head = ReadReply::default();
         call.reply.head(&head, Vec::new(), false).await.unwrap();
@@ -181,8 +189,8 @@ async fn taking_can_be_interrupted_without_losing_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_that_changed_since_they_were_summed_fail_the_call() {
-    use weft_net::Parcel;
+async fn bytes_changed_after_their_checksum_fail_the_call() {
+    use weft_net::ReplyPayload;
     for (length, at) in [(5000, 17), (5 << 20, 3 << 20), (5 << 20, (5 << 20) - 1)] {
         let server = Server::start(Options::default(), move |mut call: Served| async move {
             let good = pattern(0, length);
@@ -191,12 +199,15 @@ async fn bytes_that_changed_since_they_were_summed_fail_the_call() {
             if call.kind == Kind::Read {
                 bytes[at] ^= 1;
             }
-            let parcel = Parcel {
+            let reply_payload = ReplyPayload {
                 parts: vec![bytes.into()],
                 sum,
             };
-            // The client ends the connection where the bytes do not have the sum.
-            let _ = call.reply.head(&ReadReply::default(), parcel, true).await;
+            // The client ends the connection when the bytes do not match their checksum.
+            let _ = call
+                .reply
+                .head(&ReadReply::default(), reply_payload, true)
+                .await;
         })
         .await;
         let connection = server.connect().await;
@@ -206,7 +217,7 @@ async fn bytes_that_changed_since_they_were_summed_fail_the_call() {
             Ok((_, mut incoming)) => loop {
                 match within(incoming.next()).await {
                     Ok(Some(_)) => {}
-                    Ok(None) => panic!("all of it came"),
+                    Ok(None) => panic!("the changed bytes were delivered"),
                     Err(error) => break error,
                 }
             },

@@ -13,7 +13,7 @@ use weft_proto::prost::Message;
 use weft_proto::session::Hello;
 use weft_proto::{Code, Failure, Flags, Header, Kind, limits};
 
-/// Few slots, so that a flood needs few descriptors of the test.
+/// Few slots, so that a flood needs few descriptors in the test process.
 const UNAUTHENTICATED: usize = 16;
 
 async fn server() -> Server {
@@ -35,7 +35,7 @@ async fn honest(address: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_connections_lock_out_no_client_that_holds_the_key() {
+async fn silent_connections_do_not_lock_out_clients_with_the_key() {
     let server = server().await;
     let before = server.connect().await;
     let mut silent = Vec::new();
@@ -48,10 +48,10 @@ async fn silent_connections_lock_out_no_client_that_holds_the_key() {
     }
     assert!(
         start.elapsed() < Duration::from_secs(3),
-        "before the flood is closed for its silence"
+        "the clients wait until the flood times out"
     );
     within(before.call(&sync(1))).await.unwrap();
-    // Evicted connections were told so.
+    // An evicted connection gets a failure.
     let mut said = Vec::new();
     within(silent[0].read_to_end(&mut said)).await.unwrap();
     let (head, body) = said.split_at(32);
@@ -64,8 +64,8 @@ async fn silent_connections_lock_out_no_client_that_holds_the_key() {
 async fn clients_that_connect_during_a_flood_are_served() {
     let server = server().await;
     let address = server.address.clone();
-    // Each task keeps few open, so that the flood lasts and the test's own descriptors do not run
-    // out.
+    // Each task keeps few connections open, so that the flood lasts and the test process has enough
+    // descriptors.
     let floods: Vec<_> = (0..4)
         .map(|task| {
             let address = address.clone();
@@ -76,7 +76,7 @@ async fn clients_that_connect_during_a_flood_are_served() {
                         continue;
                     };
                     let mut raw = Raw::over(stream);
-                    // Some say hello and nothing more.
+                    // These connections send a hello and nothing more.
                     if task == 0 {
                         let hello: Hello = hello(&VOLUME);
                         raw.send(Kind::Hello, Flags::LAST, 1, &hello, &[]).await;
@@ -118,16 +118,16 @@ async fn no_memory_is_allocated_for_payload_beyond_the_window() {
     assert!(granted <= 4 << 20, "{granted}");
     let mut held: Vec<Raw> = proven.into_iter().map(|(raw, _)| raw).collect();
     for raw in &mut held {
-        // The largest frame, of a call that does not exist; only its head is sent.
+        // The largest frame, for an unknown call; only its head is sent.
         let largest = vec![0; limits::PAYLOAD_MAX as usize];
         let begun = Raw::frame(Kind::Data, Flags::default(), 99, &[], &largest);
         raw.send_bytes(&begun[..1000]).await;
     }
     for raw in &mut held {
-        // Refused because of the head, without waiting for the rest.
+        // The server refuses the head without waiting for the rest.
         within(raw.closed()).await;
     }
-    // With windows of a few KiB left, large payload is still sent.
+    // A large payload arrives although only a few KiB of window are left.
     let (raws, connection) = (
         join_all((0..50).map(|_| Raw::prove(&server.address))).await,
         connect(&Env::system(), &server.address).await.unwrap(),
@@ -142,7 +142,7 @@ async fn no_memory_is_allocated_for_payload_beyond_the_window() {
 }
 
 #[tokio::test]
-async fn windows_return_when_connections_end() {
+async fn a_connection_returns_its_window_when_it_ends() {
     let server = Server::by_tcp().await;
     let (raw, first) = Raw::prove(&server.address).await;
     assert_eq!(first.window, Bounds::default().window);
@@ -158,7 +158,7 @@ async fn windows_return_when_connections_end() {
 }
 
 #[test]
-fn connections_leave_descriptors_to_the_store() {
+fn connections_leave_descriptors_for_the_store() {
     let bounds = Bounds::default().within(1 << 20);
     assert_eq!((bounds.connections, bounds.unauthenticated), (1024, 128));
     let few = Bounds::default().within(1024);

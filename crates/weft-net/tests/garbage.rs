@@ -1,4 +1,4 @@
-//! Whatever arrives on the port: the connection is closed soon, and the server goes on.
+//! Arbitrary bytes on the port: the server closes the connection soon and keeps serving.
 
 use crate::common;
 
@@ -27,7 +27,7 @@ impl Dice {
     }
 }
 
-/// A server that would wait long for a peer that is merely slow.
+/// A server that waits long for a slow peer, so that a prompt close has another cause.
 async fn patient_server() -> Server {
     let mut env = Env::system();
     env.timing.connect = TEST_TIMEOUT * 2;
@@ -49,7 +49,7 @@ async fn closes_on(server: &Server, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn strangers_are_turned_away_at_their_first_bytes() {
+async fn non_weft_clients_are_refused_at_their_first_bytes() {
     let server = patient_server().await;
     let requests: [&[u8]; 5] = [
         b"GET / HTTP/1.1\r\nHost: weft\r\n\r\n",
@@ -68,7 +68,7 @@ async fn strangers_are_turned_away_at_their_first_bytes() {
 }
 
 #[tokio::test]
-async fn a_stranger_is_told_what_the_port_is() {
+async fn a_non_weft_client_gets_an_explanatory_reply() {
     let server = Server::usual().await;
     let mut raw = Raw::dial(&server.address).await;
     raw.stream.write_all(b"SSH-").await.unwrap();
@@ -77,7 +77,7 @@ async fn a_stranger_is_told_what_the_port_is() {
     assert!(String::from_utf8_lossy(&frame.body).contains("Weft's protocol and nothing else"));
 }
 
-/// The header of a Hello whose fields were overwritten after its checksum was made.
+/// The header of a Hello with bytes overwritten after its checksum was computed.
 fn forged(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut header = Header::encode(Kind::Hello, Flags::LAST, 1, &[], &[]);
     header[at..at + bytes.len()].copy_from_slice(bytes);
@@ -85,7 +85,7 @@ fn forged(at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn lengths_beyond_the_bounds_are_refused_before_their_bytes_come() {
+async fn oversized_lengths_are_refused_before_their_bytes_arrive() {
     let server = patient_server().await;
     for len in [u32::MAX, (1 << 20) + 1, 1 << 20, 4097] {
         closes_on(&server, &forged(16, &len.to_le_bytes())).await;
@@ -99,7 +99,7 @@ async fn lengths_beyond_the_bounds_are_refused_before_their_bytes_come() {
 }
 
 #[tokio::test]
-async fn unknown_kinds_flags_and_damage_are_refused() {
+async fn unknown_kinds_unknown_flags_and_damaged_headers_are_refused() {
     let server = patient_server().await;
     closes_on(&server, &forged(4, &[99])).await;
     closes_on(&server, &forged(5, &[1])).await;
@@ -108,7 +108,7 @@ async fn unknown_kinds_flags_and_damage_are_refused() {
 }
 
 #[tokio::test]
-async fn a_peer_that_says_half_a_word_is_closed_in_time() {
+async fn a_peer_that_sends_part_of_a_frame_is_disconnected_in_time() {
     let mut env = Env::system();
     env.timing.connect = Duration::from_millis(100);
     let server = Server::start(
@@ -125,7 +125,7 @@ async fn a_peer_that_says_half_a_word_is_closed_in_time() {
 }
 
 #[tokio::test]
-async fn a_proven_peer_may_send_anything_and_harms_only_itself() {
+async fn an_authenticated_peer_that_sends_garbage_harms_only_itself() {
     let server = Server::usual().await;
     let mut dice = Dice(2);
     for _ in 0..150 {
@@ -162,7 +162,7 @@ async fn a_proven_peer_may_send_anything_and_harms_only_itself() {
 }
 
 #[tokio::test]
-async fn a_client_that_dials_something_else_says_so() {
+async fn a_client_that_dials_another_service_reports_that() {
     for answer in [
         &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
         b"SSH-2.0-OpenSSH_9.9\r\n",
@@ -184,6 +184,6 @@ async fn a_client_that_dials_something_else_says_so() {
     }
     assert_eq!(
         VERSION, 1,
-        "a new version wants a look at what is refused here"
+        "review the refusals in this file for a new version"
     );
 }

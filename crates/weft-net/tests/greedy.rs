@@ -1,5 +1,5 @@
-//! Peers that take more than they were granted are disconnected, at exactly the bound; the others
-//! are served on.
+//! A peer that takes more than its grant is disconnected at exactly the bound; other peers keep
+//! working.
 
 use crate::common;
 
@@ -19,14 +19,14 @@ use weft_proto::{Flags, Header, Kind, limits, prost::Message};
 const WINDOW: u32 = 256 << 10;
 const CALLS: u32 = 4;
 
-/// Holds the call, payload and all.
+/// Holds the call and its payload until the client cancels it.
 async fn until_cancelled(call: Served) {
     while !call.reply.cancelled() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// A server that answers nothing and takes no payload.
+/// A server that replies to no call and consumes no payload.
 async fn mute() -> Server {
     let bounds = Bounds {
         window: WINDOW,
@@ -61,7 +61,7 @@ async fn alive(raw: &mut Raw) -> bool {
 }
 
 #[tokio::test]
-async fn more_calls_than_granted() {
+async fn a_client_with_more_calls_than_granted_is_disconnected() {
     let server = mute().await;
     let (mut raw, welcome) = Raw::prove(&server.address).await;
     assert_eq!((welcome.calls, welcome.window), (CALLS, WINDOW));
@@ -76,7 +76,7 @@ async fn more_calls_than_granted() {
 }
 
 #[tokio::test]
-async fn an_id_in_use() {
+async fn a_client_that_reuses_the_id_of_a_running_call_is_disconnected() {
     let server = mute().await;
     let (mut raw, _) = Raw::prove(&server.address).await;
     raw.send(Kind::Sync, Flags::LAST, 10, &sync(1), &[]).await;
@@ -85,10 +85,10 @@ async fn an_id_in_use() {
 }
 
 #[tokio::test]
-async fn more_payload_than_the_windows_hold() {
+async fn a_client_that_overruns_its_windows_is_disconnected() {
     let server = mute().await;
     let (mut raw, _) = Raw::prove(&server.address).await;
-    // Each call's own window, and all of the shared one on top of the first.
+    // Each call fills its own window, and the first one the shared window too.
     let own = vec![0; limits::CALL_WINDOW as usize];
     for id in 10..13 {
         raw.send(Kind::Write, Flags::default(), id, &write(1), &own)
@@ -107,7 +107,7 @@ async fn more_payload_than_the_windows_hold() {
 }
 
 #[tokio::test]
-async fn many_tiny_frames_count_for_more_than_their_bytes() {
+async fn tiny_frames_take_a_minimum_of_window() {
     let server = mute().await;
     let (mut raw, _) = Raw::prove(&server.address).await;
     raw.send(Kind::Write, Flags::default(), 10, &write(1), &[])
@@ -125,7 +125,7 @@ async fn many_tiny_frames_count_for_more_than_their_bytes() {
         .write_all(&tiny.repeat(fit as usize))
         .await
         .unwrap();
-    // Frames without payload take no memory, and so no window.
+    // Frames without payload take no memory and so no window.
     for _ in 0..1000 {
         raw.send(Kind::Data, Flags::default(), 10, &Nothing {}, &[])
             .await;
@@ -162,7 +162,7 @@ async fn empty_frames_do_not_reach_the_service() {
 }
 
 #[tokio::test]
-async fn more_bytes_of_requests_than_may_be_in_flight() {
+async fn a_client_with_too_many_request_bytes_in_flight_is_disconnected() {
     let bounds = Bounds {
         calls: 100,
         ..Bounds::default()
@@ -191,7 +191,7 @@ async fn more_bytes_of_requests_than_may_be_in_flight() {
 }
 
 #[tokio::test]
-async fn what_a_client_never_sends() {
+async fn a_client_that_sends_frames_only_a_server_may_send_is_disconnected() {
     let server = mute().await;
     let reply = Flags::REPLY.with(Flags::LAST);
     let payload = Bytes::from_static(b"payload");
@@ -218,7 +218,7 @@ async fn what_a_client_never_sends() {
 }
 
 #[tokio::test]
-async fn credit_for_more_than_was_sent() {
+async fn a_client_that_credits_more_than_it_received_is_disconnected() {
     let server = mute().await;
     let (mut raw, _) = Raw::prove(&server.address).await;
     let credit = Credit {
@@ -236,7 +236,7 @@ async fn credit_for_more_than_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_never_reads_is_served_only_as_far_as_its_calls_go() {
+async fn a_client_that_never_reads_is_disconnected_after_a_bounded_number_of_calls() {
     let answers = Arc::new(AtomicUsize::new(0));
     let counted = answers.clone();
     let bounds = Bounds {
@@ -268,16 +268,16 @@ async fn a_client_that_never_reads_is_served_only_as_far_as_its_calls_go() {
         }
         tokio::time::sleep(Duration::from_micros(200)).await;
     }
-    until("it is disconnected", || {
+    until("the server disconnects the client", || {
         server.fixture.closed.load(Ordering::SeqCst) == 1
     })
     .await;
-    // Those in the socket's buffers, and those that may wait.
+    // The socket's buffers and the queue hold these replies.
     assert!(answers.load(Ordering::SeqCst) < 60, "{answers:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_pings_and_never_reads() {
+async fn a_client_that_pings_and_never_reads_is_disconnected() {
     let server = mute().await;
     let (mut raw, _) = Raw::prove(&server.address).await;
     let pings = Header::encode(Kind::Ping, Flags::LAST, 9, &Ping {}.encode_to_vec(), &[]);
@@ -296,7 +296,7 @@ async fn by_hand(window: u32) -> (weft_net::Connection, Raw) {
 }
 
 #[tokio::test]
-async fn a_server_that_sends_more_than_the_reply_window() {
+async fn a_client_leaves_a_server_that_overruns_the_reply_window() {
     let (connection, mut raw) = by_hand(1 << 20).await;
     let asking = connection.clone();
     let asked = tokio::spawn(async move { asking.fetch(&read(1)).await });
@@ -313,13 +313,13 @@ async fn a_server_that_sends_more_than_the_reply_window() {
     assert!(connection.lost().is_none());
     raw.send(Kind::Data, Flags::REPLY, id, &Nothing {}, &[0])
         .await;
-    until("the client leaves", || connection.lost().is_some()).await;
+    until("the client disconnects", || connection.lost().is_some()).await;
     assert!(connection.lost().unwrap().contains("more of a reply"));
     drop(incoming);
 }
 
 #[tokio::test]
-async fn what_a_server_never_sends() {
+async fn a_client_leaves_a_server_that_breaks_the_protocol() {
     let reply = Flags::REPLY;
     let ended = reply.with(Flags::LAST);
     let cases: [(Kind, Flags, Vec<u8>, &str); 6] = [
@@ -365,7 +365,7 @@ async fn what_a_server_never_sends() {
 }
 
 #[tokio::test]
-async fn answers_that_make_no_sense_fail_their_call_only() {
+async fn an_invalid_reply_fails_only_its_call() {
     let (connection, mut raw) = by_hand(1 << 20).await;
     let ended = Flags::REPLY.with(Flags::LAST);
     let cases: [(Flags, &[u8]); 2] = [(ended, &[0xff; 3]), (Flags::REPLY, &[])];
@@ -379,7 +379,7 @@ async fn answers_that_make_no_sense_fail_their_call_only() {
         let error = within(asked).await.unwrap().unwrap_err();
         assert!(matches!(error, CallError::Protocol { .. }), "{error:?}");
     }
-    // The one that went on where it should have ended was cancelled.
+    // The client cancels the call whose reply continued instead of ending.
     assert_eq!(raw.receive().await.unwrap().header.kind, Kind::Cancel);
     let asking = connection.clone();
     let asked = tokio::spawn(async move { asking.call(&sync(1)).await });
@@ -390,7 +390,7 @@ async fn answers_that_make_no_sense_fail_their_call_only() {
 }
 
 #[tokio::test]
-async fn a_client_asks_for_no_more_than_its_reply_window() {
+async fn a_hello_offers_the_reply_window_that_the_client_enforces() {
     let (listener, address) = listener().await;
     let env = Env::system();
     let (_, hello) = tokio::join!(connect(&env, &address), async {

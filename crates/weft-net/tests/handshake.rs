@@ -1,4 +1,4 @@
-//! Who is let in, who is not, and what each is told.
+//! Which peers the handshake accepts, and the error that each refused peer gets.
 
 use crate::common;
 
@@ -20,7 +20,7 @@ fn refusal(error: &ConnectError) -> &Failure {
 }
 
 #[tokio::test]
-async fn both_sides_learn_who_the_other_is() {
+async fn both_sides_learn_the_identity_of_the_other() {
     let server = Server::by_tcp().await;
     let connection = server.connect().await;
     assert_eq!(connection.server(), Some(SERVER));
@@ -34,7 +34,7 @@ async fn both_sides_learn_who_the_other_is() {
     );
     drop(connection);
     let closed = &server.fixture.closed;
-    until("the service hears of the end", || {
+    until("the service sees the connection close", || {
         closed.load(std::sync::atomic::Ordering::SeqCst) == 1
     })
     .await;
@@ -55,7 +55,7 @@ async fn a_client_that_does_not_know_the_volume_yet_is_served() {
 }
 
 #[tokio::test]
-async fn a_client_with_a_wrong_key_is_told_so() {
+async fn a_client_with_a_wrong_key_gets_a_clear_refusal() {
     let server = Server::usual().await;
     let wrong = Identity {
         key: VolumeKey([8; 32]),
@@ -69,7 +69,7 @@ async fn a_client_with_a_wrong_key_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_prove_the_key_is_an_impostor() {
+async fn a_server_that_cannot_prove_the_key_is_refused_as_an_impostor() {
     let (listener, address) = listener().await;
     let faking = tokio::spawn(async move {
         let mut raw = Raw::over(listener.accept().await.unwrap().0);
@@ -84,7 +84,7 @@ async fn a_server_that_cannot_prove_the_key_is_an_impostor() {
         };
         raw.send(Kind::Hello, end, 1, &challenge, &[]).await;
         let given = Proof::decode(&raw.receive().await.unwrap().body[..]).unwrap();
-        // The best it can do without the key: hand the client's own proof back.
+        // Without the key the server can only return the client's own proof.
         let welcome = Welcome {
             proof: given.proof,
             server: Some(SERVER),
@@ -93,7 +93,7 @@ async fn a_server_that_cannot_prove_the_key_is_an_impostor() {
             incarnation: 0,
         };
         raw.send(Kind::Proof, end, 2, &welcome, &[]).await;
-        // The client says no word more.
+        // The client sends nothing more.
         let mut more = Vec::new();
         within(raw.stream.read_to_end(&mut more)).await.unwrap();
         assert!(more.is_empty());
@@ -107,7 +107,7 @@ async fn a_server_that_cannot_prove_the_key_is_an_impostor() {
 }
 
 #[tokio::test]
-async fn another_volume_is_refused_by_either_side() {
+async fn either_side_refuses_a_peer_of_another_volume() {
     let server = Server::usual().await;
     let other = Identity {
         volume: [1; 16],
@@ -148,7 +148,7 @@ async fn another_volume_is_refused_by_either_side() {
 async fn refused_hello(address: &str, hello: &Hello) -> Failure {
     let mut raw = Raw::dial(address).await;
     raw.send(Kind::Hello, Flags::LAST, 1, hello, &[]).await;
-    let frame = raw.receive().await.expect("an answer");
+    let frame = raw.receive().await.expect("a failure");
     let end = Flags::REPLY.with(Flags::LAST).with(Flags::FAILED);
     assert_eq!((frame.header.flags, frame.header.kind), (end, Kind::Hello));
     assert!(raw.receive().await.is_none(), "the connection is closed");
@@ -156,7 +156,7 @@ async fn refused_hello(address: &str, hello: &Hello) -> Failure {
 }
 
 #[tokio::test]
-async fn a_client_of_another_version_is_told_both_versions() {
+async fn a_refusal_of_another_version_names_the_versions_of_the_client() {
     let server = Server::usual().await;
     for (oldest, newest) in [(VERSION + 1, VERSION + 7), (0, 0)] {
         let hello = Hello {
@@ -175,7 +175,7 @@ async fn a_client_of_another_version_is_told_both_versions() {
 }
 
 #[tokio::test]
-async fn a_client_that_also_speaks_this_version_is_served() {
+async fn a_newer_client_that_supports_this_version_is_served() {
     let server = Server::usual().await;
     let newer = Hello {
         version_newest: VERSION + 5,
@@ -185,7 +185,7 @@ async fn a_client_that_also_speaks_this_version_is_served() {
 }
 
 #[tokio::test]
-async fn a_hello_with_fields_of_a_later_version_is_understood() {
+async fn unknown_fields_in_a_hello_are_ignored() {
     let server = Server::usual().await;
     let mut later = hello(&VOLUME).encode_to_vec();
     later.extend_from_slice(&[0xf8, 0x06, 0x01]); // field 111
@@ -223,7 +223,7 @@ async fn an_illegal_hello_is_refused() {
 }
 
 #[tokio::test]
-async fn a_proof_is_good_for_one_challenge_only() {
+async fn a_proof_is_valid_for_one_challenge_only() {
     let server = Server::usual().await;
     let hello = hello(&VOLUME).encode_to_vec();
     let mut proofs = Vec::new();
@@ -262,7 +262,7 @@ async fn no_call_is_served_before_the_proof() {
 }
 
 #[tokio::test]
-async fn a_client_beyond_the_last_place_is_told_to_come_again() {
+async fn a_client_beyond_the_connection_limit_is_refused_as_busy() {
     let bounds = Bounds {
         connections: 1,
         ..Bounds::default()
@@ -295,7 +295,7 @@ async fn a_client_beyond_the_last_place_is_told_to_come_again() {
 }
 
 #[tokio::test]
-async fn a_connect_that_takes_too_long_ends_and_leaves_no_stream_open() {
+async fn a_connect_that_times_out_leaves_no_stream_open() {
     let (listener, address) = listener().await;
     let mut env = Env::system();
     env.timing.connect = Duration::from_millis(100);
@@ -308,7 +308,7 @@ async fn a_connect_that_takes_too_long_ends_and_leaves_no_stream_open() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unreachable() {
+async fn a_refused_or_reset_connection_is_reported_as_unreachable() {
     let (listener, address) = listener().await;
     drop(listener);
     let refused = connect(&Env::system(), &address).await;
@@ -332,7 +332,7 @@ async fn nobody_there_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_first_frame_that_is_no_request_is_refused() {
+async fn a_first_frame_that_is_not_a_request_is_refused() {
     let server = Server::usual().await;
     let hello = hello(&VOLUME).encode_to_vec();
     let reply = Flags::REPLY.with(Flags::LAST);
@@ -356,7 +356,7 @@ async fn a_first_frame_that_is_no_request_is_refused() {
 }
 
 #[tokio::test]
-async fn the_request_id_0_is_not_used() {
+async fn a_call_with_request_id_0_is_refused() {
     let server = Server::usual().await;
     let (mut raw, _) = Raw::prove(&server.address).await;
     raw.send(Kind::Sync, Flags::LAST, 0, &sync(1), &[]).await;

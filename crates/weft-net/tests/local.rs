@@ -1,4 +1,4 @@
-//! Programs on a server's own machine reach it through its local socket
+//! Clients on a server's machine connect through its local socket
 //! (`docs/design/0016-local-sockets.md`).
 
 use crate::common;
@@ -22,8 +22,8 @@ use common::{
     sync_reply, until, within, write,
 };
 
-/// A server that says of each `Sync` whether the caller came through its local socket: 1, or by
-/// TCP: 0.
+/// A server that replies to each `Sync` with 1 if the client uses its local socket, and 0 if it
+/// uses TCP.
 async fn telling(options: Options) -> Server {
     Server::start(options, |call| async move {
         if call.kind != Kind::Sync {
@@ -40,7 +40,7 @@ async fn came_locally(connection: &Connection) -> bool {
     reply.cells[0].length == 1
 }
 
-/// The name of a server's local socket, as its challenge tells it.
+/// The name of a server's local socket, from its challenge.
 async fn name_of(address: &str) -> String {
     let mut raw = Raw::dial(address).await;
     let hello = hello(&VOLUME);
@@ -50,11 +50,11 @@ async fn name_of(address: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_client_on_the_servers_machine_comes_through_its_local_socket() {
+async fn a_client_on_the_machine_of_the_server_uses_the_local_socket() {
     let server = telling(Options::default()).await;
     let connection = server.connect().await;
     assert!(came_locally(&connection).await);
-    // The first connection is given back.
+    // The client closes its first connection.
     let fixture = server.fixture.clone();
     until("the TCP connection ends", || {
         fixture.closed.load(Ordering::SeqCst) == 1
@@ -63,7 +63,7 @@ async fn a_client_on_the_servers_machine_comes_through_its_local_socket() {
     assert_eq!(fixture.opened.load(Ordering::SeqCst), 2);
     assert!(came_locally(&connection).await);
 
-    // Large payloads, both ways.
+    // Large payloads arrive in both directions.
     let bytes = 9_000_001;
     let (_, mut incoming) = within(connection.fetch(&read(bytes))).await.unwrap();
     let mut got = 0;
@@ -87,7 +87,7 @@ async fn a_client_on_the_servers_machine_comes_through_its_local_socket() {
 }
 
 #[tokio::test]
-async fn each_start_listens_under_another_name_and_tcp_alone_under_none() {
+async fn each_start_has_its_own_socket_name_and_a_tcp_only_server_has_none() {
     let first = telling(Options::default()).await;
     let second = telling(Options::default()).await;
     let (one, two) = (
@@ -96,8 +96,8 @@ async fn each_start_listens_under_another_name_and_tcp_alone_under_none() {
     );
     let (random, machine) = one.split_at(37);
     assert!(!two.starts_with(random), "{one} {two}");
-    // Both tell where they are, and a name of another machine leads nowhere, even if somebody
-    // listens under it here.
+    // Both names identify the machine. A client does not connect to a name of another machine, even
+    // if a program on this machine listens on it.
     assert!(two.ends_with(machine) && machine.len() > 34, "{one} {two}");
     let elsewhere = one.replace(machine, "-f0000001-0123456789abcdef0123456789abcdef");
     let _stranger = UnixListener::bind(format!("\0{elsewhere}")).unwrap();
@@ -113,13 +113,13 @@ async fn each_start_listens_under_another_name_and_tcp_alone_under_none() {
     assert!(!came_locally(&plain.connect().await).await);
 }
 
-/// Where [`Detour`] leads who wants to go to a local socket.
+/// Where [`Detour`] connects a client that asks for a local socket.
 enum Way {
-    /// To the server, by TCP: somebody stands between.
+    /// To the server by TCP, as if a relay listened on the socket.
     Tcp(String),
-    /// To somebody who accepts and says nothing.
+    /// To a program that accepts and sends nothing.
     Silence(String),
-    /// Nowhere.
+    /// Nowhere: the connection is refused.
     Nowhere,
 }
 
@@ -164,10 +164,10 @@ async fn connects_by_tcp_after(server: &Server, way: Way) -> Duration {
 }
 
 #[tokio::test]
-async fn whatever_is_wrong_with_the_local_socket_tcp_stays() {
+async fn tcp_is_the_fallback_for_any_local_socket_error() {
     let server = telling(Options::default()).await;
     connects_by_tcp_after(&server, Way::Nowhere).await;
-    // The server itself finds out who passes on what came to a name of his own.
+    // The server detects a relay that forwards a local connection by TCP.
     connects_by_tcp_after(&server, Way::Tcp(server.address.clone())).await;
     let real = name_of(&server.address).await;
     let stranger = real.replace("weft-", "weft-of-a-stranger-");
@@ -192,7 +192,7 @@ async fn refusal_over_local_socket(name: &str, hello: &Hello) -> Failure {
 }
 
 #[tokio::test]
-async fn who_comes_another_way_than_he_says_is_refused() {
+async fn a_hello_that_names_the_wrong_transport_is_refused() {
     let server = telling(Options::default()).await;
     let name = name_of(&server.address).await;
     let saying = |local: &str| Hello {

@@ -1,4 +1,4 @@
-//! Lost peers: promptly noticed, clearly said, found again.
+//! Lost peers: connections detect the loss promptly, report it clearly and reconnect.
 
 use crate::common;
 
@@ -32,7 +32,7 @@ fn link(env: &Env, address: &str, expected: Option<u32>) -> Link {
     )
 }
 
-/// An environment that tries again at once.
+/// An environment that reconnects without a backoff.
 fn eager() -> Env {
     let mut env = Env::system();
     env.timing.backoff = Duration::from_millis(1);
@@ -55,7 +55,7 @@ async fn find_again(link: &Link) -> Connection {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_call_learns_of_the_loss_at_once() {
+async fn every_kind_of_call_fails_at_once_when_the_peer_is_lost() {
     let (listener, address) = listener().await;
     let env = Env::system();
     let (connection, raw) =
@@ -97,14 +97,14 @@ async fn every_kind_of_call_learns_of_the_loss_at_once() {
     }
     assert!(
         start.elapsed() < env.timing.silence,
-        "found by the loss, not by the silence"
+        "the closed stream reveals the loss, not the silence"
     );
     assert!(connection.lost().is_some());
     reason(&within(connection.call(&sync(3))).await.unwrap_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_arrived_before_the_loss_is_still_delivered() {
+async fn bytes_received_before_the_loss_are_still_delivered() {
     let (listener, address) = listener().await;
     let env = Env::system();
     let serving = async {
@@ -150,7 +150,10 @@ async fn a_silent_peer_is_declared_lost() {
         tokio::join!(connect(&env, &address), Raw::accept(&listener, 1 << 20, 4));
     let connection = connection.unwrap();
     tokio::time::sleep(silence * 2).await;
-    assert!(connection.lost().is_none(), "nobody asked anything");
+    assert!(
+        connection.lost().is_none(),
+        "an idle connection was declared lost"
+    );
     let start = Instant::now();
     let error = within(connection.call(&sync(1))).await.unwrap_err();
     assert!(reason(&error).contains("no answer"), "{error}");
@@ -161,7 +164,7 @@ async fn a_silent_peer_is_declared_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_peer_is_declared_lost_also_when_callers_give_up_sooner() {
+async fn a_silent_peer_is_declared_lost_even_if_callers_give_up_sooner() {
     let (listener, address) = listener().await;
     let env = impatient(Duration::from_millis(200));
     let (connection, _raw) = tokio::join!(
@@ -213,9 +216,9 @@ async fn a_frame_that_arrives_slowly_is_not_silence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_takes_a_payload_slowly_is_not_silent_until_it_takes_no_more() {
+async fn a_slow_reader_is_not_silent_until_it_stops_reading() {
     let (listener, address) = listener().await;
-    // What its machine takes must not be far ahead of it.
+    // A small receive buffer keeps the socket from taking much more than the peer has read.
     let socket = SockRef::from(&listener);
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let silence = Duration::from_millis(200);
@@ -242,7 +245,7 @@ async fn a_peer_that_takes_a_payload_slowly_is_not_silent_until_it_takes_no_more
 }
 
 #[test]
-fn a_process_that_was_stopped_finds_its_answers_before_it_gives_up() {
+fn a_resumed_process_reads_its_replies_before_it_declares_a_loss() {
     let serving = tokio::runtime::Runtime::new().unwrap();
     let server = serving.block_on(Server::start(Options::default(), |call| async move {
         tokio::time::sleep(Duration::from_millis(150)).await;
@@ -264,7 +267,7 @@ fn a_process_that_was_stopped_finds_its_answers_before_it_gives_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unused_connection_is_kept_and_an_abandoned_one_is_closed_by_the_server() {
+async fn a_server_keeps_an_idle_connection_and_closes_an_abandoned_one() {
     let mut env = Env::system();
     env.timing.ping = Duration::from_millis(20);
     env.timing.idle = Duration::from_millis(400);
@@ -287,7 +290,7 @@ async fn an_unused_connection_is_kept_and_an_abandoned_one_is_closed_by_the_serv
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_handle_closes_the_connection_when_its_calls_are_done() {
+async fn a_connection_closes_after_its_last_handle_and_call_are_dropped() {
     let server = Server::by_tcp().await;
     let connection = server.connect().await;
     let (_, mut incoming) = within(connection.fetch(&read(10 << 20))).await.unwrap();
@@ -296,10 +299,10 @@ async fn the_last_handle_closes_the_connection_when_its_calls_are_done() {
     while let Some(chunk) = within(incoming.next()).await.unwrap() {
         bytes += chunk.len();
     }
-    assert_eq!(bytes, 10 << 20, "a reply keeps its connection");
+    assert_eq!(bytes, 10 << 20, "a reply keeps its connection open");
     assert_eq!(server.fixture.closed.load(Ordering::SeqCst), 0);
     drop(incoming);
-    until("the server sees the end", || {
+    until("the server sees the connection close", || {
         server.fixture.closed.load(Ordering::SeqCst) == 1
     })
     .await;
@@ -315,7 +318,7 @@ async fn a_stopped_server_ends_its_connections() {
     let connection = server.connect().await;
     let asking = connection.clone();
     let call = tokio::spawn(async move { asking.call(&sync(1)).await });
-    until("the call is there", || {
+    until("the call arrives", || {
         server.counters.snapshot().calls_of(Kind::Sync) == 1
     })
     .await;
@@ -324,13 +327,16 @@ async fn a_stopped_server_ends_its_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_finds_a_restarted_server_again() {
+async fn a_link_reconnects_to_a_restarted_server() {
     let server = Server::usual().await;
     let address = server.address.clone();
     let link = link(&eager(), &address, Some(SERVER));
     let (first, new) = link.connection().await.unwrap();
     assert!(new);
-    assert!(!link.connection().await.unwrap().1, "it is kept");
+    assert!(
+        !link.connection().await.unwrap().1,
+        "the link reuses its connection"
+    );
     within(first.call(&sync(1))).await.unwrap();
     server.stop().await;
     reason(&within(first.call(&sync(2))).await.unwrap_err());
@@ -351,7 +357,7 @@ async fn a_link_finds_a_restarted_server_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_backs_off_and_callers_share_one_try() {
+async fn a_link_backs_off_and_callers_share_one_attempt() {
     let (listener, address) = listener().await;
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = tries.clone();
@@ -375,14 +381,14 @@ async fn a_link_backs_off_and_callers_share_one_try() {
     errors.dedup();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!(tries.load(Ordering::SeqCst), 1);
-    // Elsewhere is tried at once.
+    // A new address is tried at once.
     let server = Server::usual().await;
     link.set_address(&server.address);
     assert!(within(link.connection()).await.unwrap().1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_refuses_another_server_at_the_address() {
+async fn a_link_refuses_a_different_server_at_its_address() {
     let server = Server::usual().await;
     let mistaken = link(&eager(), &server.address, Some(8));
     let error = within(mistaken.connection()).await.map(|_| ()).unwrap_err();
@@ -417,7 +423,7 @@ async fn a_link_refuses_another_server_at_the_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_whose_server_moved_leaves_the_old_connection() {
+async fn a_link_whose_server_moved_opens_a_new_connection() {
     let (old, new) = (Server::usual().await, Server::usual().await);
     let link = link(&eager(), &old.address, Some(SERVER));
     let (first, _) = within(link.connection()).await.unwrap();

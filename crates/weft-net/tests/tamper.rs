@@ -1,4 +1,4 @@
-//! Whoever sits on the path between client and server: what is changed there is noticed and never
+//! An attacker on the path between client and server: changed bytes are detected and never
 //! delivered.
 
 use crate::common;
@@ -28,10 +28,10 @@ enum Way {
     ToClient,
 }
 
-/// What a frame becomes on the way.
+/// Maps a frame to the frames that the path delivers instead.
 type Script = Box<dyn FnMut(Way, Vec<u8>) -> Vec<Vec<u8>> + Send>;
 
-/// A stretch of the path that somebody else owns.
+/// A stretch of the path that the attacker controls.
 struct Path {
     address: String,
     seen: Arc<Mutex<Vec<u8>>>,
@@ -73,7 +73,7 @@ async fn carry(
     script: Arc<Mutex<Script>>,
     seen: Arc<Mutex<Vec<u8>>>,
 ) {
-    // Of the handshake only the welcome has a tag.
+    // The welcome is the only frame of the handshake with a tag.
     let bare = if way == Way::ToServer { 2 } else { 1 };
     for number in 0.. {
         let (tags, first) = (tags && number >= bare, number == 1);
@@ -95,7 +95,7 @@ fn lengths(frame: &[u8]) -> (usize, usize) {
     (length(16), length(20))
 }
 
-/// The next frame; in place of the welcome may be a failure, which has no tag.
+/// The next frame. A failure in place of the welcome has no tag.
 async fn next(from: &mut OwnedReadHalf, tags: bool, welcome: bool) -> Option<Vec<u8>> {
     let mut frame = vec![0; HEADER_BYTES];
     from.read_exact(&mut frame).await.ok()?;
@@ -115,8 +115,7 @@ fn kind(frame: &[u8]) -> Kind {
     Kind::from_code(frame[4]).unwrap()
 }
 
-/// The same frame with a changed body or payload whose checksums are right; `tags` follow as they
-/// were.
+/// The frame with a changed body or payload, valid checksums and its original tags.
 fn changed(frame: &[u8], tagged: bool, change: impl FnOnce(&mut [u8], &mut [u8])) -> Vec<u8> {
     let (body_len, payload_len) = lengths(frame);
     let (head, rest) = frame.split_at(HEADER_BYTES);
@@ -135,7 +134,7 @@ fn changed(frame: &[u8], tagged: bool, change: impl FnOnce(&mut [u8], &mut [u8])
 enum Attack {
     FlipBody,
     FlipPayload,
-    /// A bit of what travels in the clear: the request's number.
+    /// A bit of the request id, which is never encrypted.
     FlipHeader,
     FlipTag,
     Replay,
@@ -156,9 +155,9 @@ impl Attack {
         Attack::Inject,
     ];
 
-    /// What becomes of the frame; `held` is one that waits for the next to overtake it.
+    /// The frames delivered instead of `frame`; the next frame overtakes one in `held`.
     fn on(self, frame: Vec<u8>, wire: Wire, held: &mut Option<Vec<u8>>) -> Vec<Vec<u8>> {
-        // Checksums that are encrypted cannot be made to fit, nor need they be.
+        // Encrypted checksums cannot be recomputed and need not be.
         let tagged = wire != Wire::Plain;
         let flip = |at_body: bool| {
             if wire == Wire::Encrypted {
@@ -208,7 +207,7 @@ impl Attack {
 
 fn by_tcp_pinging() -> Env {
     let mut env = by_tcp();
-    // What was left out is noticed with the next frame: let there be one.
+    // The receiver detects a dropped frame at the next frame; frequent pings provide one.
     env.timing.ping = Duration::from_millis(20);
     env
 }
@@ -217,7 +216,7 @@ fn client(wire: Wire) -> Identity {
     Identity { wire, ..identity() }
 }
 
-/// A server that notes which syncs it served.
+/// A server that records the syncs that it served.
 async fn server(wire: Wire) -> (Server, Arc<Mutex<Vec<u64>>>) {
     let syncs = Arc::new(Mutex::new(Vec::new()));
     let notes = syncs.clone();
@@ -238,7 +237,7 @@ async fn server(wire: Wire) -> (Server, Arc<Mutex<Vec<u64>>>) {
 
 const BYTES: usize = 9000;
 
-/// Writes, reads and syncs, and checks what is answered.
+/// Writes, reads and syncs, and checks the replies.
 async fn exchange(connection: &Connection, number: u64) -> Result<(), CallError> {
     let request = write(number);
     let sent = connection.send(&request, vec![pattern(0, BYTES)], true);
@@ -253,8 +252,8 @@ async fn exchange(connection: &Connection, number: u64) -> Result<(), CallError>
     Ok(())
 }
 
-/// Attacks one frame in the middle of a conversation; returns how the conversation ended and which
-/// syncs were served.
+/// Attacks one frame in the middle of a conversation; returns its result and the syncs that the
+/// server served.
 async fn attacked(wire: Wire, way: Way, attack: Attack) -> (Result<(), CallError>, Vec<u64>) {
     let (server, syncs) = server(wire).await;
     let target = match (attack, way) {
@@ -293,7 +292,7 @@ async fn attacked(wire: Wire, way: Way, attack: Attack) -> (Result<(), CallError
 }
 
 #[tokio::test]
-async fn what_is_changed_injected_repeated_left_out_or_reordered_ends_the_connection() {
+async fn changed_injected_replayed_dropped_or_reordered_frames_end_the_connection() {
     for wire in BOTH {
         for way in [Way::ToServer, Way::ToClient] {
             for attack in Attack::ALL {
@@ -302,11 +301,11 @@ async fn what_is_changed_injected_repeated_left_out_or_reordered_ends_the_connec
                 let Err(CallError::Lost { reason, .. }) = &ended else {
                     panic!("{what}");
                 };
-                // Whoever notices says so; the other side sees that the connection ends.
+                // The side that detects the attack names it; the other sees the connection close.
                 let noticed = way == Way::ToClient;
-                assert_eq!(reason.contains("does not fit its tag"), noticed, "{what}");
-                // Each at most once, in order, and none that was made up; one whose answer was
-                // forged was served.
+                assert_eq!(reason.contains("failed authentication"), noticed, "{what}");
+                // The server serves each sync at most once, in order, and no forged one. A
+                // sync with a forged reply was served.
                 assert!([&[1][..], &[1, 2]].contains(&&syncs[..]), "{what}");
             }
         }
@@ -314,7 +313,7 @@ async fn what_is_changed_injected_repeated_left_out_or_reordered_ends_the_connec
 }
 
 #[tokio::test]
-async fn an_honest_path_changes_nothing() {
+async fn frames_that_are_relayed_unchanged_are_accepted() {
     for wire in [Wire::Plain, Wire::Mac, Wire::Encrypted] {
         let (server, syncs) = server(wire).await;
         let path = Path::to(
@@ -329,7 +328,7 @@ async fn an_honest_path_changes_nothing() {
         for number in 1..=3 {
             within(exchange(&connection, number)).await.unwrap();
         }
-        // Frames of several segments, too.
+        // Frames of several segments arrive unchanged too.
         let (_, mut incoming) = connection.fetch(&read(3_000_000)).await.unwrap();
         let mut found = Vec::new();
         while let Some(bytes) = within(incoming.next()).await.unwrap() {
@@ -344,15 +343,15 @@ async fn an_honest_path_changes_nothing() {
     }
 }
 
-/// What `docs/protocol.md` says under *What is not protected*.
+/// A limit that `docs/protocol.md` states under *What is not protected*.
 #[tokio::test]
-async fn in_plain_what_is_changed_with_its_checksum_is_delivered() {
+async fn without_protection_a_replayed_frame_is_delivered() {
     let (ended, syncs) = attacked(Wire::Plain, Way::ToServer, Attack::Replay).await;
     assert!(ended.is_ok(), "{ended:?}");
     assert_eq!(syncs, [1, 2, 2, 3, 4, 5]);
 }
 
-/// Replaces the first frame of a direction by what is made of its body.
+/// Edits the body of the first frame of a direction.
 fn editing(way: Way, mut edit: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> Script {
     let mut done = false;
     Box::new(move |from, frame| {
@@ -366,7 +365,7 @@ fn editing(way: Way, mut edit: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) ->
     })
 }
 
-/// A client says less than it does: it takes `least` and speaks `most`.
+/// Replaces the protection levels that the client offers.
 fn saying(least: Wire, most: Wire) -> Script {
     editing(Way::ToServer, move |body| {
         let hello = Hello {
@@ -400,8 +399,8 @@ async fn refused(server: Wire, takes: Wire, script: Script) -> Failure {
 }
 
 #[tokio::test]
-async fn nobody_can_talk_the_protection_down() {
-    // The server takes no less than it is set to.
+async fn an_attacker_cannot_downgrade_the_protection() {
+    // The server enforces its own minimum.
     let failure = refused(Wire::Mac, Wire::Mac, saying(Wire::Plain, Wire::Plain)).await;
     assert_eq!(failure.code(), Code::Version);
     assert!(
@@ -410,7 +409,7 @@ async fn nobody_can_talk_the_protection_down() {
         failure.message
     );
     assert!(failure.message.contains("\"plain\""), "{}", failure.message);
-    // The client takes no less than it asked for, whatever the server heard.
+    // The client enforces its own minimum, whatever hello the server received.
     let failure = refused(Wire::Plain, Wire::Encrypted, saying(Wire::Mac, Wire::Mac)).await;
     assert_eq!(failure.code(), Code::Version);
     assert!(
@@ -425,7 +424,7 @@ async fn nobody_can_talk_the_protection_down() {
     );
     let failure = refused(Wire::Mac, Wire::Mac, choosing(Wire::Plain)).await;
     assert_eq!(failure.code(), Code::Version);
-    // Where both would take plain, the proofs show that somebody else chose it.
+    // Where both sides accept the lower level, the proofs reveal the changed choice.
     let failure = refused(Wire::Mac, Wire::Plain, choosing(Wire::Plain)).await;
     assert_eq!(failure.code(), Code::Unauthenticated);
     let failure = refused(Wire::Encrypted, Wire::Plain, choosing(Wire::Mac)).await;
@@ -435,12 +434,12 @@ async fn nobody_can_talk_the_protection_down() {
     assert_eq!(
         failure.code(),
         Code::Unauthenticated,
-        "any change is noticed"
+        "the server detects a changed hello"
     );
 }
 
 #[tokio::test]
-async fn the_better_of_both_settings_is_spoken() {
+async fn the_stronger_protection_level_is_negotiated() {
     let levels = [Wire::Plain, Wire::Mac, Wire::Encrypted];
     for set in levels {
         let (server, _) = server(set).await;
@@ -454,7 +453,7 @@ async fn the_better_of_both_settings_is_spoken() {
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_plainly_only_is_refused_by_either_side() {
+async fn either_side_refuses_a_peer_without_protection() {
     let (server, _) = server(Wire::Mac).await;
     let mut raw = Raw::dial(&server.address).await;
     raw.send(Kind::Hello, Flags::LAST, 1, &hello(&VOLUME), &[])
@@ -481,7 +480,10 @@ async fn a_peer_that_speaks_plainly_only_is_refused_by_either_side() {
         };
         let end = Flags::REPLY.with(Flags::LAST);
         raw.send(Kind::Hello, end, 1, &challenge, &[]).await;
-        assert!(raw.receive().await.is_none(), "the client says no more");
+        assert!(
+            raw.receive().await.is_none(),
+            "the client disconnects without a proof"
+        );
     };
     let client = client(Wire::Mac);
     let by_tcp = by_tcp();
@@ -494,7 +496,7 @@ async fn a_peer_that_speaks_plainly_only_is_refused_by_either_side() {
 }
 
 #[tokio::test]
-async fn a_welcome_that_was_changed_is_an_impostors() {
+async fn a_changed_welcome_is_reported_as_an_impostor() {
     for wire in BOTH {
         let (server, _) = server(wire).await;
         let mut number = 0;
@@ -502,7 +504,7 @@ async fn a_welcome_that_was_changed_is_an_impostors() {
             if way == Way::ToClient {
                 number += 1;
                 if number == 2 && wire == Wire::Mac {
-                    // The granted window, say.
+                    // A byte of the granted window.
                     frame = changed(&frame, true, |body, _| body[37] ^= 1);
                 } else if number == 2 {
                     frame[HEADER_BYTES + 37] ^= 1;
@@ -518,8 +520,8 @@ async fn a_welcome_that_was_changed_is_an_impostors() {
 }
 
 #[tokio::test]
-async fn an_encrypted_connection_shows_neither_names_nor_bytes() {
-    // What the fixture expects to be written.
+async fn an_encrypted_connection_reveals_neither_names_nor_bytes() {
+    // The fixture expects this pattern in a write.
     let (name, secret) = ("a-very-telling-name", pattern(0, 2000));
     let contains = |all: &[u8], part: &[u8]| all.windows(part.len()).any(|w| w == part);
     for wire in [Wire::Plain, Wire::Mac, Wire::Encrypted] {
@@ -536,7 +538,7 @@ async fn an_encrypted_connection_shows_neither_names_nor_bytes() {
             },
             ..UnlinkRequest::default()
         };
-        // The fixture has no namespace; it only matters that the name went.
+        // The fixture has no namespace; only the sent name matters.
         within(connection.call(&unlink)).await.unwrap_err();
         let request = write(7);
         let sent = connection.send(&request, vec![secret.clone()], true);
@@ -545,7 +547,7 @@ async fn an_encrypted_connection_shows_neither_names_nor_bytes() {
         let open = wire != Wire::Encrypted;
         assert_eq!(contains(&seen, name.as_bytes()), open, "{wire}");
         assert_eq!(contains(&seen, &secret), open, "{wire}");
-        // Nor does a checksum tell: that of these bytes is nowhere.
+        // The checksum of the bytes is hidden as well.
         let sum = weft_sum::of(&secret).to_le_bytes();
         assert_eq!(contains(&seen, &sum), open, "{wire}");
     }

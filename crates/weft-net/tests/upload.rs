@@ -1,4 +1,4 @@
-//! Payload up: the window holds the sender, and one call never holds another.
+//! Payload from client to server: the window limits the sender, and no call blocks another.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use weft_proto::{Code, Failure, limits};
 
 const WINDOW: u32 = 1 << 20;
 
-/// A server whose `Write` of file 1 takes its payload only as `gate` lets it, a frame per permit.
+/// A server whose `Write` of file 1 consumes one frame of its payload per permit of `gate`.
 async fn gated(gate: Arc<Semaphore>) -> Server {
     let bounds = Bounds {
         window: WINDOW,
@@ -71,7 +71,7 @@ async fn a_large_upload_arrives_whole_and_in_order() {
     let server = Server::usual().await;
     let connection = server.connect().await;
     assert_eq!(within(write_all(&connection, 2, 160)).await, 40 << 20);
-    // One piece of any length is cut into frames.
+    // A piece of any length is split into frames.
     let parts = vec![
         pattern(0, 100),
         pattern(100, 3 << 20),
@@ -84,7 +84,7 @@ async fn a_large_upload_arrives_whole_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_upload_is_a_call() {
+async fn an_empty_upload_is_served() {
     let server = Server::usual().await;
     let connection = server.connect().await;
     assert_eq!(within(write_all(&connection, 2, 0)).await, 0);
@@ -97,7 +97,7 @@ async fn an_empty_upload_is_a_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_does_not_consume_holds_the_sender_and_consuming_lets_it_go_on() {
+async fn a_sender_waits_for_the_service_to_consume() {
     let gate = Arc::new(Semaphore::new(0));
     let server = gated(gate.clone()).await;
     let connection = server.connect().await;
@@ -111,24 +111,24 @@ async fn a_service_that_does_not_consume_holds_the_sender_and_consuming_lets_it_
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(
         received() <= bound + 4096,
-        "{} received of {bound} granted",
+        "received {} bytes of {bound} granted",
         received()
     );
     assert!(!writing.is_finished());
     let stalled = received();
     gate.add_permits(2);
-    until("it goes on", || received() > stalled).await;
+    until("the sender continues", || received() > stalled).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(
         received() < stalled + (1 << 20),
-        "only as far as was consumed"
+        "the sender sent more than was consumed"
     );
     gate.add_permits(10_000);
     assert_eq!(within(writing).await.unwrap(), 16 << 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chunks_released_one_by_one_give_back_their_own_window_only() {
+async fn releasing_a_chunk_returns_only_its_own_window() {
     let bounds = Bounds {
         window: WINDOW,
         ..Bounds::default()
@@ -137,7 +137,7 @@ async fn chunks_released_one_by_one_give_back_their_own_window_only() {
         bounds,
         ..Options::default()
     };
-    // Releases the first chunk and holds all others.
+    // The service releases the first chunk and holds all others.
     let server = Server::start(options, |mut call: Served| async move {
         let call = &mut call;
         let mut held = Vec::new();
@@ -155,13 +155,17 @@ async fn chunks_released_one_by_one_give_back_their_own_window_only() {
     until("the window is used", || received() >= u64::from(WINDOW)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let bound = u64::from(WINDOW + limits::CALL_WINDOW) + (256 << 10);
-    assert!(received() <= bound + 4096, "{} of {bound}", received());
+    assert!(
+        received() <= bound + 4096,
+        "received {} bytes of {bound} granted",
+        received()
+    );
     assert!(received() > u64::from(WINDOW + limits::CALL_WINDOW));
     writing.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_nobody_consumes_holds_no_other_call() {
+async fn an_unconsumed_upload_does_not_block_other_calls() {
     let gate = Arc::new(Semaphore::new(0));
     let server = gated(gate.clone()).await;
     let connection = server.connect().await;
@@ -230,10 +234,10 @@ async fn many_uploads_share_the_window_and_all_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_fails_early_frees_a_sender_that_waits() {
+async fn an_early_failure_releases_a_waiting_sender() {
     let server = Server::start(Options::default(), |call: Served| async move {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        // The payload is still held, so no window comes back but by the call's end.
+        // The service still holds the payload, so only the end of the call returns its window.
         let Served { payload, reply, .. } = call;
         reply.fail(&Failure::new(Code::NoSpace, "full"));
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -256,7 +260,7 @@ async fn a_service_that_fails_early_frees_a_sender_that_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_drops_the_payload_and_answers_later_swallows_the_rest() {
+async fn the_rest_of_a_payload_that_the_service_dropped_is_discarded() {
     let server = Server::start(Options::default(), |call: Served| async move {
         let Served { payload, reply, .. } = call;
         drop(payload);
@@ -269,7 +273,7 @@ async fn a_service_that_drops_the_payload_and_answers_later_swallows_the_rest() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payload_given_up_half_way_ends_the_call() {
+async fn a_payload_abandoned_midway_ends_the_call() {
     let gate = Arc::new(Semaphore::new(0));
     let server = gated(gate.clone()).await;
     let connection = server.connect().await;

@@ -1,5 +1,5 @@
-//! Callers whose waker carries them on at once, as those of the mount do: it spawns the caller's
-//! future into a runtime, and one that ends drops it there and then, calls in flight and all.
+//! Callers whose waker resumes them at once, as those of the mount do: it spawns the caller's
+//! future into a runtime. A runtime that ends drops the future at once, with its calls in flight.
 
 use crate::common;
 
@@ -36,7 +36,7 @@ impl Wake for IntoEnded {
     }
 }
 
-/// Polls `caller` once; whatever wakes it drops it.
+/// Polls `caller` once; its waker then drops it.
 fn begin(caller: impl Future<Output = ()> + Send + 'static, woken: &Arc<Semaphore>) {
     let runtime = {
         let runtime = Runtime::new().unwrap();
@@ -53,12 +53,12 @@ fn begin(caller: impl Future<Output = ()> + Send + 'static, woken: &Arc<Semaphor
     let polled = caller
         .as_mut()
         .poll(&mut Context::from_waker(&Waker::from(waker.clone())));
-    assert!(polled.is_pending(), "it waits for the server");
+    assert!(polled.is_pending(), "the caller waits for the server");
     *waker.caller.lock().unwrap() = Some(caller);
 }
 
-/// Runs a test in a thread of its own: a lock that is never let go would hold up its runtime,
-/// timers and all.
+/// Runs a test in a thread of its own: a lock that is never released would block its runtime,
+/// including the timers.
 fn without_hanging<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     let (done, heard) = std::sync::mpsc::channel();
     let running = std::thread::spawn(move || {
@@ -67,13 +67,13 @@ fn without_hanging<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'st
         done.send(()).unwrap();
     });
     match heard.recv_timeout(TEST_TIMEOUT) {
-        Err(RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(RecvTimeoutError::Timeout) => panic!("the test hangs"),
         _ => running.join().unwrap(),
     }
 }
 
-/// A server that answers `Sync` when `go` lets it, with one place per connection, and one caller of
-/// it.
+/// A server with one place per connection that answers one `Sync` per permit of `go`, and a
+/// connection to it.
 async fn one_place(go: Arc<Semaphore>) -> (Server, Connection) {
     let bounds = Bounds {
         calls: 1,
@@ -107,7 +107,7 @@ fn call(connection: &Connection, file: u64) -> impl Future<Output = ()> + Send +
     }
 }
 
-/// One future with a call in flight and one that waits for its place.
+/// A future with one call in flight and a second call that waits for its place.
 fn two_calls(connection: &Connection) -> impl Future<Output = ()> + Send + 'static {
     let both = join(call(connection, 1), call(connection, 2));
     async move {
@@ -120,7 +120,7 @@ async fn taken(woken: &Semaphore) {
 }
 
 #[test]
-fn a_reply_to_a_caller_whose_runtime_ends_holds_up_no_other_call() {
+fn a_reply_to_a_caller_without_a_runtime_blocks_no_other_call() {
     without_hanging(|| async {
         let (go, woken) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let (_server, connection) = one_place(go.clone()).await;
@@ -132,7 +132,7 @@ fn a_reply_to_a_caller_whose_runtime_ends_holds_up_no_other_call() {
 }
 
 #[test]
-fn a_place_for_a_caller_whose_runtime_ends_holds_up_no_other_call() {
+fn a_place_for_a_caller_without_a_runtime_blocks_no_other_call() {
     without_hanging(|| async {
         let (go, woken) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let (_server, connection) = one_place(go.clone()).await;
@@ -144,7 +144,7 @@ fn a_place_for_a_caller_whose_runtime_ends_holds_up_no_other_call() {
 }
 
 #[test]
-fn credit_for_a_caller_whose_runtime_ends_holds_up_no_other_call() {
+fn credit_for_a_caller_without_a_runtime_blocks_no_other_call() {
     without_hanging(|| async {
         let (listener, address) = listener().await;
         let env = by_tcp();
@@ -174,7 +174,7 @@ fn credit_for_a_caller_whose_runtime_ends_holds_up_no_other_call() {
 }
 
 #[test]
-fn the_end_of_a_connection_reaches_callers_whose_runtime_ends() {
+fn a_connection_with_callers_without_a_runtime_ends_cleanly() {
     without_hanging(|| async {
         let (go, woken) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let (server, connection) = one_place(go).await;

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_that_command_a_terminal_are_escaped() {
+    fn control_characters_and_invalid_utf8_are_escaped() {
         assert_eq!(escape("plain äöü 線.txt".as_bytes()), "plain äöü 線.txt");
         assert_eq!(escape(b"a\nb\\c\x1b[2J"), "a\\nb\\\\c\\u{1b}[2J");
         assert_eq!(escape(b"\xff\xfe."), "\\xff\\xfe.");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_names_in_a_text_stay_as_they_are() {
+    fn escaped_names_in_a_text_are_not_escaped_again() {
         let name = escape(b"a\n\\\x1b");
         assert_eq!(one_line(&name), name);
         assert_eq!(lines(&name), name);

@@ -1,5 +1,5 @@
-//! Between messages and the checked types of `weft-layout`: there and back, and nothing illegal
-//! comes through.
+//! Conversion between messages and the checked types of `weft-layout`: legal values survive it in
+//! both directions, and illegal ones are refused.
 
 use proptest::prelude::*;
 use weft_layout::{
@@ -10,7 +10,7 @@ use weft_proto::io::{Access, Pattern};
 use weft_proto::prost::Message;
 use weft_proto::{ConvertError, io, meta};
 
-/// Through the bytes, as on the wire.
+/// Encodes and decodes a message, as on the wire.
 fn wire<M: Message + Default>(message: &M) -> M {
     M::decode(&message.encode_to_vec()[..]).unwrap()
 }
@@ -53,7 +53,7 @@ fn patterns() -> impl Strategy<Value = weft_layout::Pattern> {
 
 proptest! {
     #[test]
-    fn a_shaped_request_arrives_as_it_was_sent(pattern in patterns(), join in any::<bool>()) {
+    fn a_shaped_request_survives_encoding(pattern in patterns(), join in any::<bool>()) {
         let request = Request::new(ViewOffset(1 << 40), &pattern).unwrap();
         let (offset, parts) = request.to_nodes(join);
         let sent = Pattern::from_request(&request, join).unwrap();
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn no_parts_whatever_panic(
+    fn no_parts_cause_a_panic(
         parts in prop::collection::vec((any::<i64>(), 0..5u8, any::<i64>(), any::<u64>()), 0..20),
         (offset, small) in any::<(u64, bool)>(),
     ) {
@@ -146,7 +146,7 @@ fn views() -> impl Strategy<Value = View> {
 
 proptest! {
     #[test]
-    fn legal_layouts_come_back(
+    fn legal_layouts_survive_encoding(
         cells in 1u32..65_536, bsu in 1u64..1 << 40, chunk in 4096u32..16 << 20, first: u32,
         servers in 1u32..50, addressed: bool,
     ) {
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn legal_accesses_come_back(view in views(), offset in 0u64..1 << 50, length in 0u64..1 << 40) {
+    fn legal_accesses_survive_encoding(view in views(), offset in 0u64..1 << 50, length in 0u64..1 << 40) {
         let request = Request::Contiguous { offset: ViewOffset(offset), length };
         let message = wire(&Access {
             view: io::View::from(&view),
@@ -175,7 +175,7 @@ proptest! {
         prop_assert_eq!(View::try_from(&message.view).unwrap(), view);
     }
 
-    /// Whatever comes through is what `weft-layout` itself calls legal.
+    /// An accepted message has a grid and a view that `weft-layout` accepts.
     #[test]
     fn numbers_of_any_size_are_legal_or_refused(numbers: [u64; 9], small: bool, kind in 0..4) {
         let n = |i: usize| if small { numbers[i] % 5 } else { numbers[i] >> (numbers[8] % 64) };
@@ -290,6 +290,6 @@ fn illegal_accesses_are_refused_with_their_reason() {
     let empty = Access::decode(&[][..]).unwrap();
     assert!(
         empty.checked().is_err(),
-        "a message without its fields is no access"
+        "a message without its fields was accepted"
     );
 }

@@ -1,11 +1,13 @@
-//! Every code has an errno, a retry class and its place on the page; every kind has its place, too.
+//! Every code has an errno and a retry class, and `docs/protocol.md` lists every code, kind and
+//! limit.
 
+use weft_layout::Grid;
 use weft_proto::prost::Message;
-use weft_proto::{Code, Failure, Kind, Retry};
+use weft_proto::{Code, ConvertError, Failure, FrameError, Kind, Retry};
 
 fn page() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
-    std::fs::read_to_string(path).expect("docs/protocol.md is there")
+    std::fs::read_to_string(path).expect("docs/protocol.md is readable")
 }
 
 /// The cells of the page's table rows.
@@ -35,7 +37,7 @@ fn every_failure_carries_an_errno_and_a_retry_class() {
         assert_eq!(failure.errno, code.errno());
         assert!(
             (1..134).contains(&failure.errno),
-            "{code:?} is no errno of Linux"
+            "{code:?} has an errno that Linux does not define"
         );
     }
 }
@@ -56,7 +58,7 @@ fn a_code_of_a_newer_peer_keeps_its_errno_and_retry_class() {
 }
 
 #[test]
-fn the_page_lists_every_code_as_it_is() {
+fn protocol_md_lists_every_code_with_its_errno_and_retry_class() {
     let page = page();
     let rows = rows(&page);
     for code in Code::ALL {
@@ -75,7 +77,7 @@ fn the_page_lists_every_code_as_it_is() {
 }
 
 #[test]
-fn the_page_lists_every_kind() {
+fn protocol_md_lists_every_kind() {
     let page = page();
     let rows = rows(&page);
     for kind in Kind::ALL {
@@ -91,7 +93,7 @@ fn the_page_lists_every_kind() {
 }
 
 #[test]
-fn the_page_states_the_limits_as_they_are() {
+fn protocol_md_states_the_limits() {
     use weft_proto::limits as l;
     let page = page();
     let rows = rows(&page);
@@ -135,5 +137,65 @@ fn the_page_states_the_limits_as_they_are() {
         let row = rows.iter().find(|row| row[0] == name);
         let row = row.unwrap_or_else(|| panic!("docs/protocol.md has no row for {name}"));
         assert_eq!(row[1].replace(',', ""), value.to_string(), "{name}");
+    }
+}
+
+/// Asserts that a message is one line in lower case without a full stop.
+fn assert_style(message: &str) {
+    assert!(
+        !message.starts_with(char::is_uppercase)
+            && !message.ends_with('.')
+            && !message.contains('\n'),
+        "{message}"
+    );
+}
+
+#[test]
+fn messages_about_bad_frames_have_one_style() {
+    let all = [
+        FrameError::Magic(*b"HTTP"),
+        FrameError::Kind(200),
+        FrameError::Flags(0x8000),
+        FrameError::BodyTooLong(u32::MAX),
+        FrameError::PayloadTooLong(u32::MAX),
+        FrameError::HeaderChecksum {
+            found: 1,
+            expected: 2,
+        },
+        FrameError::PayloadChecksum {
+            found: 1,
+            expected: 2,
+        },
+        FrameError::Body {
+            kind: Kind::Read,
+            reason: "missing field".to_owned(),
+        },
+    ];
+    for error in all {
+        // The match forces a new variant into the list above.
+        match error {
+            FrameError::Magic(_)
+            | FrameError::Kind(_)
+            | FrameError::Flags(_)
+            | FrameError::BodyTooLong(_)
+            | FrameError::PayloadTooLong(_)
+            | FrameError::HeaderChecksum { .. }
+            | FrameError::PayloadChecksum { .. }
+            | FrameError::Body { .. } => {}
+        }
+        assert_style(&error.to_string());
+    }
+}
+
+#[test]
+fn messages_about_invalid_values_have_one_style() {
+    let too_long = usize::try_from(u32::MAX).unwrap();
+    let errors = [
+        ConvertError::List { runs: too_long },
+        ConvertError::Unknown { what: "view" },
+        Grid::new(0, 0, 0).unwrap_err().into(),
+    ];
+    for error in errors {
+        assert_style(&error.to_string());
     }
 }

@@ -1,4 +1,4 @@
-//! Headers and bodies against anything that may come over a wire.
+//! Headers and bodies decoded from arbitrary bytes.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -13,7 +13,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
     proptest::sample::select(Kind::ALL)
 }
 
-/// A frame as a receiver takes it, from all of its bytes.
+/// Decodes a frame from all of its bytes, like a receiver.
 fn receive(bytes: &[u8]) -> Result<(Header, Vec<u8>, Vec<u8>), Option<FrameError>> {
     let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(None)?;
     let header = Header::decode(head)?;
@@ -33,7 +33,7 @@ fn frame(kind: Kind, flags: u16, request: u64, body: &[u8], payload: &[Vec<u8>])
     [&header[..], body, &payload.concat()].concat()
 }
 
-/// Decodes `bytes` as every type of message there is.
+/// Decodes `bytes` as every type of message.
 #[allow(clippy::too_many_lines)] // a table
 fn decode_all(kind: Kind, bytes: &[u8]) {
     macro_rules! each {
@@ -141,7 +141,7 @@ fn decode_all(kind: Kind, bytes: &[u8]) {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(
+    fn an_encoded_frame_decodes_to_the_same_values(
         kind in kinds(), flags in 0u16..8, request: u64,
         body in vec(any::<u8>(), 0..300), payload in vec(vec(any::<u8>(), 0..300), 0..4),
     ) {
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_is_refused_wherever_it_is(
+    fn a_frame_with_any_flipped_bit_is_refused(
         kind in kinds(), body in vec(any::<u8>(), 0..60), payload in vec(any::<u8>(), 0..60),
         at: proptest::sample::Index, bit in 0u8..8,
     ) {
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn no_header_promises_more_than_the_bounds(bytes: [u8; HEADER_BYTES], honest in any::<bool>()) {
+    fn a_decoded_header_never_exceeds_the_bounds(bytes: [u8; HEADER_BYTES], honest in any::<bool>()) {
         let mut bytes = bytes;
         if honest {
             bytes[..4].copy_from_slice(b"WEFT");
@@ -200,9 +200,9 @@ proptest! {
         decode_all(kind, &bytes);
     }
 
-    /// Tags, wire types and lengths that nearly make sense.
+    /// The bytes have plausible tags, wire types and lengths.
     #[test]
-    fn nearly_messages_are_a_message_or_an_error(
+    fn almost_valid_bytes_are_a_message_or_an_error(
         kind in kinds(),
         fields in vec((1u32..20, 0u8..6, any::<u64>(), vec(any::<u8>(), 0..20)), 0..12),
     ) {
@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn strangers_are_known_by_any_prefix(prefix in vec(any::<u8>(), 0..8)) {
+    fn other_protocols_are_recognized_by_any_prefix(prefix in vec(any::<u8>(), 0..8)) {
         let seen = prefix.len().min(4);
         prop_assert_eq!(Header::check_begin(&prefix).is_ok(), prefix[..seen] == b"WEFT"[..seen]);
     }

@@ -1,6 +1,6 @@
-//! What a decoder may allocate, measured: a body's lists are bounded by the body's own length.
+//! Measures the allocations of the decoder: a body's lists are bounded by the body's own length.
 
-// Counting is only possible from inside the allocator.
+// Only an allocator can count allocations.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -16,7 +16,7 @@ struct Counting;
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: hands everything to the system's allocator and only counts beside it.
+// SAFETY: passes every call to the system's allocator and only counts in addition.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes allocated at most, at a time, while these bytes are decoded.
+/// The peak of allocated bytes while `bytes` are decoded.
 fn peak<M: Message + Default>(kind: Kind, bytes: &[u8]) -> usize {
     let before = NOW.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
@@ -43,25 +43,26 @@ fn peak<M: Message + Default>(kind: Kind, bytes: &[u8]) -> usize {
     PEAK.load(Ordering::Relaxed) - before
 }
 
-/// One test, because others would allocate beside it.
+/// The only test of this program, because others would allocate at the same time.
 #[test]
-fn decoding_allocates_in_proportion_to_the_bytes_that_came() {
+fn decoding_allocates_in_proportion_to_the_received_bytes() {
     let max = limits::BODY_MAX as usize;
-    // A length that promises the rest of memory: nothing is allocated for it.
+    // The decoder allocates nothing for a length far beyond the body.
     for tag in [0x0a, 0x12, 0x1a] {
         let lie = [tag, 0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3];
         assert!(peak::<StatRequest>(Kind::Stat, &lie) < 1024);
         assert!(peak::<DeleteCellsRequest>(Kind::DeleteCells, &lie) < 1024);
         assert!(peak::<ListReply>(Kind::List, &lie) < 1024);
     }
-    // The densest lists that a request can carry: a number per byte.
+    // The densest list in a request: one number per byte.
     let mut dense = vec![0x0a, 0xfb, 0xff, 0x3f];
     dense.resize(max, 1);
     let files = peak::<DeleteCellsRequest>(Kind::DeleteCells, &dense);
     assert!(files <= 32 * max, "{files}");
     let files = peak::<ReassertRequest>(Kind::Reassert, &dense);
     assert!(files <= 32 * max, "{files}");
-    // And that a reply can: an empty entry per two bytes. Only a proven server is heard that far.
+    // The densest list in a reply: one empty entry per two bytes. Clients decode replies of
+    // authenticated servers only.
     let dense = [0x0a, 0].repeat(max / 2);
     let entries = peak::<ListReply>(Kind::List, &dense);
     assert!(entries <= 512 * max, "{entries}");

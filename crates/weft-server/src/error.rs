@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_start_in_lower_case_and_name_what_they_hold() {
+    fn errors_start_in_lower_case_and_name_their_values() {
         for (error, words) in all() {
             let message = error.to_string();
             assert!(message.starts_with(char::is_lowercase), "{message}");

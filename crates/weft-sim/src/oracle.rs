@@ -395,13 +395,13 @@ mod tests {
         oracle.end(write, true, ended);
     }
 
-    /// What a read at this time may see.
+    /// The values that a read at this time may return.
     fn allowed(oracle: &Oracle, now: Time, losses: &Losses) -> Vec<u8> {
         oracle.image((now, now), losses).remove(0)
     }
 
     #[test]
-    fn an_acknowledged_byte_may_go_back_only_by_power_loss_and_only_to_the_last_sync() {
+    fn an_acknowledged_byte_may_revert_only_by_power_loss_and_only_to_the_last_sync() {
         let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
         write(&mut oracle, b'a', (1, 2));
         oracle.synced(3, 4);
@@ -423,7 +423,11 @@ mod tests {
         assert_eq!(allowed(&oracle, 4, &losses), b"\0a");
         let mut lossy = oracle.clone();
         oracle.synced_by(1, 5, 6);
-        assert_eq!(allowed(&oracle, 7, &losses), b"\0a", "of another process");
+        assert_eq!(
+            allowed(&oracle, 7, &losses),
+            b"\0a",
+            "the sync of another process proves nothing"
+        );
         oracle.synced(8, 9);
         assert_eq!(allowed(&oracle, 10, &losses), b"a");
         assert!(lossy.reported_lost(0, (5, 6), &losses));
@@ -431,12 +435,12 @@ mod tests {
         assert_eq!(allowed(&lossy, 10, &losses), b"\0a");
         assert!(
             !lossy.reported_lost(1, (11, 12), &losses),
-            "it wrote nothing"
+            "a process without writes reported a loss"
         );
     }
 
     #[test]
-    fn of_writes_at_once_any_may_be_the_last() {
+    fn any_of_several_concurrent_writes_may_be_the_last() {
         let (mut oracle, losses) = (one_byte(), Losses::new(1));
         let first = oracle.begin(0, b"a", 1);
         write(&mut oracle, b'b', (2, 3));
@@ -445,24 +449,28 @@ mod tests {
         assert_eq!(allowed(&oracle, 6, &losses), b"ab");
         write(&mut oracle, b'c', (6, 7));
         assert_eq!(allowed(&oracle, 8, &losses), b"c");
-        // A read that began before the last write ended may see what was there before it.
+        // A read that began before the last write ended may return the earlier value.
         assert!(oracle.check(0, b"a", (6, 8), &losses).is_none());
     }
 
     #[test]
-    fn a_failed_write_may_show_for_as_long_as_nothing_later_replaced_it() {
+    fn a_failed_write_may_appear_until_a_later_write_replaces_it() {
         let (mut oracle, losses) = (one_byte(), Losses::new(1));
         write(&mut oracle, b'a', (1, 2));
         let failed = oracle.begin(0, b"b", 3);
         oracle.end(failed, false, 4);
         write(&mut oracle, b'c', (5, 6));
-        assert_eq!(allowed(&oracle, 7, &losses), b"bc", "it was on its way");
+        assert_eq!(
+            allowed(&oracle, 7, &losses),
+            b"bc",
+            "the failed write may still be in flight"
+        );
         write(&mut oracle, b'd', (5 + IN_FLIGHT_MAX, 6 + IN_FLIGHT_MAX));
         assert_eq!(allowed(&oracle, 7 + IN_FLIGHT_MAX, &losses), b"d");
     }
 
     #[test]
-    fn power_that_is_lost_during_a_write_or_another_s_sync_counts_as_lost_after_it() {
+    fn power_loss_during_a_write_or_the_sync_of_another_process_counts_as_later() {
         let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
         losses.note(0, 2);
         write(&mut oracle, b'a', (1, 3));
@@ -471,13 +479,13 @@ mod tests {
         losses.note(0, 8);
         oracle.synced_by(1, 7, 9);
         assert_eq!(allowed(&oracle, 10, &losses), b"\0ab");
-        // The sync of its process would have reported it.
+        // The sync of the writing process would have reported the loss.
         oracle.synced(7, 9);
         assert_eq!(allowed(&oracle, 10, &losses), b"b");
     }
 
     #[test]
-    fn a_cut_is_a_write_of_zeros_that_power_loss_leaves() {
+    fn a_truncation_is_a_write_of_zeros_that_power_loss_keeps() {
         let (mut oracle, mut losses) = (one_byte(), Losses::new(1));
         write(&mut oracle, b'a', (1, 2));
         let cut = oracle.begin_truncate(0, 3);

@@ -1,7 +1,7 @@
-//! Whole volumes from seeds, one after the other for `WEFT_SECONDS` (40). A seed that fails is
-//! named together with the command that replays it, which runs that seed alone:
-//! `WEFT_SEED=4711 cargo test -p weft-sim --test seeds …`. With both variables seeds are run from
-//! that one on; `WEFT_SIM_REPLAYS` asks for more runs that are compared with their replays.
+//! Simulates whole volumes, one seed after another for `WEFT_SECONDS` (40). A failure names its
+//! seed and the command that replays that seed alone:
+//! `WEFT_SEED=4711 cargo test -p weft-sim --test seeds …`. With both variables, the seeds start at
+//! `WEFT_SEED`; `WEFT_SIM_REPLAYS` sets the number of runs that are compared with their replays.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,11 +26,11 @@ fn number(name: &str) -> Option<u64> {
     Some(given.parse().expect("a number"))
 }
 
-/// Runs a seed of a test; if it fails, says how to run it again.
+/// Runs a seed of a test; a failure prints the command that runs it again.
 fn name_seed(test: &str, seed: u64, run: impl FnOnce()) {
     if let Err(failure) = catch_unwind(AssertUnwindSafe(run)) {
         println!(
-            "seed {seed} failed; it is replayed by\n    \
+            "seed {seed} failed; this command replays it:\n    \
              WEFT_SEED={seed} cargo test -p weft-sim --test seeds {test} -- --nocapture"
         );
         std::panic::resume_unwind(failure);
@@ -62,12 +62,18 @@ fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
     );
     assert!(
         all.acknowledged() as u64 > 20 * runs,
-        "too little happened to show anything"
+        "too few operations succeeded to prove anything"
     );
-    assert!(all.failed() > 0 || runs < 5, "no fault was felt");
+    assert!(
+        all.failed() > 0 || runs < 5,
+        "no operation failed in spite of the faults"
+    );
     let idle = all.operations.iter().find(|(_, c)| c.acknowledged == 0);
     let idle = idle.filter(|(kind, _)| **kind != "close");
-    assert!(idle.is_none() || runs < 20, "never done: {idle:?}");
+    assert!(
+        idle.is_none() || runs < 20,
+        "an operation never succeeded: {idle:?}"
+    );
 }
 
 #[test]
@@ -82,13 +88,17 @@ fn the_same_seed_replays_the_same_run() {
             digests.insert(one.network);
         });
     }
-    assert_eq!(digests.len() as u64, replays, "different seeds differ");
+    assert_eq!(
+        digests.len() as u64,
+        replays,
+        "different seeds gave the same run"
+    );
 }
 
-/// Seeds in which a defect on purpose must show.
+/// The checker must detect a planted defect within this number of seeds.
 const CANARY_SEEDS: u64 = 20;
 
-/// What is wrong in the first seed in which a defect shows, and that the seed replays it.
+/// The error of the first seed that detects the defect; asserts that the seed replays it.
 fn found(canary: Canary) -> String {
     for seed in (0..CANARY_SEEDS).map(|n| 2 * n) {
         let plan = Plan {
@@ -97,36 +107,36 @@ fn found(canary: Canary) -> String {
         };
         let outcome = run(plan);
         if let Some(wrong) = &outcome.wrong {
-            println!("{canary:?} is found by seed {seed}: {wrong}");
-            assert_eq!(outcome, run(plan), "seed {seed} replays what it found");
+            println!("seed {seed} detects {canary:?}: {wrong}");
+            assert_eq!(outcome, run(plan), "seed {seed} does not replay the error");
             return wrong.clone();
         }
     }
-    panic!("{canary:?} is not found by {CANARY_SEEDS} seeds");
+    panic!("{CANARY_SEEDS} seeds do not detect {canary:?}");
 }
 
 #[test]
-fn writes_that_are_acknowledged_and_not_sent_are_found() {
+fn acknowledged_writes_that_were_never_sent_are_detected() {
     let wrong = found(Canary::Unsent);
     assert!(wrong.contains("may only be"), "{wrong}");
 }
 
 #[test]
-fn disks_that_only_say_that_they_synced_are_found() {
+fn disks_that_ignore_syncs_are_detected() {
     found(Canary::NoSync);
 }
 
 #[test]
-fn an_engine_of_names_that_only_says_that_it_synced_is_found() {
+fn a_namespace_engine_that_ignores_syncs_is_detected() {
     found(Canary::NoNameSync);
 }
 
 #[test]
-fn disks_that_lose_blocks_are_found() {
+fn disks_that_lose_blocks_are_detected() {
     found(Canary::LostBlocks);
 }
 
 #[test]
-fn a_server_that_passes_for_its_earlier_incarnation_is_found() {
+fn a_server_that_claims_its_earlier_incarnation_is_detected() {
     found(Canary::SameIncarnation);
 }

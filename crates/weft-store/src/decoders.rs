@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::log::{find_frames, parse};
 use crate::record::{
     CheckpointRecord, ChunkRecord, DiskRecord, FileRecord, ForkEntry, ForkRecord, FrameRecord,
-    Header, HistoryRecord, ItemRecord, LabelRecord, NoteRecord, ReachedRecord, RunningRecord,
+    Header, HistoryRecord, ItemRecord, LabelRecord, LogWatermark, NoteRecord, RunningRecord,
     ServicePositionRecord, StoreRecord, decode_body, new_body,
 };
 
@@ -66,7 +66,7 @@ pub const DECODERS: &[(&str, Decoder)] = &[
         Some(ServicePositionRecord::decode(value)?.encode())
     }),
     ("reached", |value| {
-        Some(ReachedRecord::decode(value)?.encode())
+        Some(LogWatermark::decode(value)?.encode())
     }),
     ("running", |value| {
         Some(RunningRecord::encode(&RunningRecord::decode(value)?))

@@ -13,7 +13,7 @@ use crate::key::{ChunkName, ForkKey, ForkName};
 pub enum StoreError {
     /// A stored block does not match its checksum; its bytes were not returned.
     #[error(
-        "checksum of a block is wrong: file {file}, cell {cell}, fork {fork}, chunk {chunk}, \
+        "block checksum mismatch: file {file}, cell {cell}, fork {fork}, chunk {chunk}, \
          block {at} of the chunk, block {block} of disk {disk}: stored {expected:#010x}, read {found:#010x}"
     )]
     BadChecksum {
@@ -39,7 +39,7 @@ pub enum StoreError {
     /// The bytes written there are lost, and nothing else is returned in their place.
     #[error(
         "bytes {}..{} of cell {cell}, fork {fork} of file {file} are lost: what was written there cannot be read any more. Write \
-         them anew, restore the file from a copy or a checkpoint, or let `weft fsck --accept FILE` make zeros of them",
+         them anew, restore the file from a copy or a checkpoint, or let `weft fsck --accept FILE` replace them with zeros",
         range.start, range.end
     )]
     Lost {
@@ -71,7 +71,7 @@ pub enum StoreError {
     },
     /// Bytes changed in the memory of this process; they were neither stored nor returned.
     #[error(
-        "the server's memory changed bytes: file {file}, cell {cell}, fork {fork}, chunk {chunk}, block {at} of the chunk: {}",
+        "data was corrupted in the server's memory: file {file}, cell {cell}, fork {fork}, chunk {chunk}, block {at} of the chunk: {}",
         if *closes {
             "the store takes no writes until the server is started again, which brings back all that was acknowledged"
         } else {
@@ -94,7 +94,7 @@ pub enum StoreError {
     },
     /// A disk fails to read a block, or is missing.
     #[error(
-        "{shown} cannot give a block: file {file}, cell {cell}, fork {fork}, chunk {chunk}, \
+        "{shown} cannot read a block: file {file}, cell {cell}, fork {fork}, chunk {chunk}, \
          block {at} of the chunk, block {block} of disk {disk}: {reason}"
     )]
     DiskFailed {
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_start_in_lower_case_end_without_a_stop_and_name_their_values() {
+    fn messages_start_in_lower_case_have_no_full_stop_and_name_their_values() {
         for (error, values) in samples() {
             let message = error.to_string();
             let first = message.chars().next().unwrap();

@@ -9,11 +9,11 @@
 //! 1. An acknowledged write survives the death of the process
 //!    (`a_crash_at_every_storage_operation_leaves_an_allowed_state`).
 //! 2. What was acknowledged before a [`Store::sync`] began survives power loss once it returned
-//!    (`what_a_sync_answered_for_survives_power_loss`).
+//!    (`writes_covered_by_an_acknowledged_sync_survive_power_loss`).
 //! 3. After power loss the store holds a prefix of the acknowledged batches, never less than what
 //!    was synced (`repeated_crashes_leave_allowed_states`).
 //! 4. Bytes that do not match their checksum are never returned
-//!    (`a_wrong_block_is_a_typed_error_and_never_wrong_bytes`).
+//!    (`a_damaged_block_gives_a_typed_error_and_never_wrong_bytes`).
 //!
 //! Modules, lowest first. A module imports only from modules above it in this list, and `./check`
 //! enforces it. Each `mod.rs` names what its module owns, its invariants and its calls.
@@ -77,7 +77,7 @@ pub use key::{
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, ReceiveBuffer, Slice};
 pub use provision::Trimmed;
 pub use record::INDEX_SPACES;
-pub use recovery::{Obstacle, RepairMode, has_log, log_reaches, repair_closed};
+pub use recovery::{OpenBlocker, RepairMode, has_log, log_reaches, repair_closed};
 pub use storage::sim::{self, SimStorage};
 pub use storage::{
     BlockingTask, BoxFuture, DeviceStorage, FileKind, FolderStorage, IoBackend, Storage,

@@ -65,7 +65,7 @@ fn equal_chunks_of_any_size_are_stored_once() {
         }
         assert_eq!(listed(&store).len(), sizes.len());
         assert_no_leak(&store, "all").await;
-        // They are not cells: a comparison of the store with a namespace does not see them.
+        // Chunks are not cells: a comparison of the store with a namespace skips them.
         let cells = store.list_forks(FileId(0), None, 100).unwrap();
         assert_eq!(cells, (vec![], false));
         assert_eq!(
@@ -103,7 +103,7 @@ fn bytes_that_do_not_match_their_name_are_refused() {
 }
 
 #[test]
-fn of_many_calls_that_put_one_chunk_one_writes() {
+fn concurrent_puts_of_one_chunk_write_it_once() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();
@@ -116,7 +116,7 @@ fn of_many_calls_that_put_one_chunk_one_writes() {
     });
 }
 
-/// Puts and removes chunks at random; returns what the store must then have and must not have.
+/// Puts and removes chunks at random; returns the chunks that must and must not exist.
 async fn work(store: &Store, rng: &mut SmallRng, sync: bool) -> BTreeMap<ChunkName, Option<u64>> {
     let mut known: BTreeMap<ChunkName, Option<u64>> = BTreeMap::new();
     for _ in 0..24 {
@@ -135,7 +135,7 @@ async fn work(store: &Store, rng: &mut SmallRng, sync: bool) -> BTreeMap<ChunkNa
             Ok(there) if sync => store.sync().await.map(|()| there),
             done => done,
         };
-        // After an error the chunk may be there or not.
+        // After an error the chunk may or may not exist.
         let Ok(there) = done else {
             known.remove(&name);
             return known;
@@ -153,7 +153,7 @@ async fn assert_known(store: &Store, known: &BTreeMap<ChunkName, Option<u64>>, w
         let found = got(store, name).await.unwrap();
         assert_eq!(found.is_some(), there.is_some(), "{what}");
     }
-    // Every chunk that is there is whole.
+    // Every existing chunk is whole.
     for (name, length) in listed(store) {
         let found = got(store, &name).await.unwrap().unwrap();
         assert_eq!(found.len() as u64, length, "{what}");
@@ -184,7 +184,7 @@ fn a_crash_at_any_operation_leaves_whole_chunks_and_leaks_no_blocks() {
                 let what = format!("power {power}, operation {at}");
                 assert_known(&store, &known, &what).await;
                 if !died {
-                    assert!(at > 20, "{what}: nothing died");
+                    assert!(at > 20, "{what}: the process did not die");
                     break;
                 }
                 at += 1;
@@ -225,7 +225,7 @@ fn a_damaged_chunk_is_an_error_until_it_is_put_again() {
 }
 
 #[test]
-fn a_chunk_that_does_not_fit_leaves_nothing() {
+fn a_chunk_that_does_not_fit_leaves_nothing_behind() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();

@@ -35,17 +35,14 @@ fn sparse(file: u64, count: u64, data: &[u8]) -> Vec<Scattered> {
     }]
 }
 
-/// How many of the largest writers are still writing; the others write as long as there are any.
+/// The number of largest writers that are still writing; the others go on until it is 0.
 #[derive(Clone)]
 struct LargestWriters(Arc<AtomicUsize>);
 
 impl LargestWriters {
-    /// Whether the others go on writing. They must not starve the largest for ever.
+    /// Whether the other writers continue. They must not starve the largest ones.
     fn are_there(&self, round: u64) -> bool {
-        assert!(
-            round < 20_000,
-            "others overtake the largest writers for ever"
-        );
+        assert!(round < 20_000, "the largest writers starve");
         self.0.load(Relaxed) > 0
     }
 }
@@ -114,7 +111,7 @@ fn writers_that_exceed_the_bounds_finish_beside_others_and_lose_nothing() {
                 clearing.join_all().await;
                 sparse.join_all().await
             });
-            for (file, count, last) in ended.await.expect("a writer waits for ever") {
+            for (file, count, last) in ended.await.expect("a writer never finishes") {
                 let expected = pattern(file + last, count as usize * PIECE);
                 let length = (count - 1) * STRIDE + PIECE as u64;
                 let found = read(&store, &key(file, 0), 0, length).await.unwrap();

@@ -1,4 +1,4 @@
-//! Failures in the background: waiting writers get an error, or go on.
+//! Failures in the background: waiting writers get an error or continue.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -19,11 +19,11 @@ async fn put(store: &Store, n: u64) -> Result<(), StoreError> {
     let one = write(&key(n % 50, 0), CHUNK, n * 100, pattern(n, LENGTH));
     let write = store.write(vec![one], now());
     let done = tokio::time::timeout(Duration::from_mins(10), write).await;
-    done.expect("a writer waits for ever")
+    done.expect("a writer never finishes")
 }
 
-/// Writes while an operation fails; returns how many operations there were, and whether a write got
-/// an error.
+/// Writes while operation `at` fails; returns the number of operations, and whether a write got an
+/// error.
 async fn with_failure(at: u64) -> (u64, bool) {
     let machine = Machine::new(7);
     let store = machine.open().await.unwrap();
@@ -55,7 +55,7 @@ fn a_failed_operation_leaves_no_writer_waiting() {
     let (total, _) = run(with_failure(u64::MAX / 2));
     assert!(total > 1_000, "{total}");
     let (mut failed, mut went_on) = (0, 0);
-    // Around the first application of the log, and at samples after it.
+    // Fail operations around the first application of the log, and samples after it.
     for at in (150..450).chain((450..total).step_by(41)) {
         let (_, error) = run(with_failure(at));
         failed += u32::from(error);
@@ -118,7 +118,7 @@ fn the_removal_of_a_segment_is_retried_and_blocks_no_writer() {
 }
 
 #[test]
-fn changes_stay_only_in_the_log_for_half_a_minute_at_most() {
+fn changes_reach_the_index_within_half_a_minute() {
     run(async {
         let machine = Machine::new(9);
         let store = machine.open().await.unwrap();
@@ -144,7 +144,7 @@ fn changes_stay_only_in_the_log_for_half_a_minute_at_most() {
         let operations = machine.disk.operations();
         tokio::time::sleep(Duration::from_mins(10)).await;
         assert_eq!(machine.disk.operations(), operations, "nothing changed");
-        // Now the log can be lost.
+        // The index holds everything now: damage the log.
         drop(store);
         machine.kill(9);
         for name in machine.disk.names() {
@@ -158,7 +158,7 @@ fn changes_stay_only_in_the_log_for_half_a_minute_at_most() {
             .await
             .unwrap();
         let store = machine.open().await.unwrap();
-        // Nothing says that the index had everything in the log.
+        // The repair cannot know that the index held the whole log.
         assert!(read(&store, &key(1, 0), 0, 1 << 20).await.is_err());
         store.accept_unproven().await.unwrap();
         let found = read(&store, &key(1, 0), 0, 1 << 20).await.unwrap();
@@ -211,12 +211,12 @@ fn an_unreadable_index_blocks_no_writer_and_space_is_freed_later() {
         let used = store.usage().used;
         machine.index.set_unreadable(true);
         store.drop_checkpoint(FileId(100), 1, 2).await.unwrap();
-        // To files that the index does not have.
+        // Write to files that the index does not have.
         for n in 0..WRITES {
             let one = write(&key(1_000 + n, 0), CHUNK, 0, pattern(n, LENGTH));
             let write = store.write(vec![one], now());
             let done = tokio::time::timeout(Duration::from_mins(10), write).await;
-            done.expect("a writer waits for ever").unwrap();
+            done.expect("a writer never finishes").unwrap();
         }
         machine.index.set_unreadable(false);
         for n in 0..WRITES {
@@ -259,7 +259,7 @@ fn operations_that_free_space_may_use_the_reserve_of_the_index() {
         store.delete_file(FileId(77)).await.unwrap();
         let added = store.apply().await.unwrap_err();
         assert!(matches!(added, StoreError::IndexFull { .. }), "{added}");
-        // A check needs little, and was requested.
+        // A check needs little space and was requested: it may use the reserve.
         store.check_begin().await.unwrap();
         store.close().await.unwrap();
     });
@@ -364,9 +364,9 @@ fn a_full_index_leaves_everything_in_the_log_and_writers_get_an_error() {
                 break;
             }
         }
-        let (first, error) = refused.expect("the log is shorter than what was written");
+        let (first, error) = refused.expect("the log is shorter than the written data");
         assert!(matches!(error, StoreError::IndexFull { .. }), "{error}");
-        // Calls that free space go on, and nothing is lost, whether the store is closed or killed.
+        // Calls that free space still succeed, and a close and a kill lose nothing.
         let (from, offset) = (first - 1, (first - 1) * 100);
         store.delete_file(FileId(first % 50)).await.unwrap();
         store.sync().await.unwrap();
@@ -376,13 +376,13 @@ fn a_full_index_leaves_everything_in_the_log_and_writers_get_an_error() {
         let store = machine.open().await.unwrap();
         let found = read(&store, &key(from % 50, 0), offset, 1 << 20).await;
         assert!(found.unwrap() == pattern(from, LENGTH));
-        // With space it goes on by itself.
+        // Once there is space, the application resumes by itself.
         machine.index.set_full(false);
         for n in 0..WRITES {
             let one = write(&key(1_000 + n, 0), CHUNK, 0, pattern(n, LENGTH));
             let write = store.write(vec![one], now());
             let done = tokio::time::timeout(Duration::from_mins(10), write).await;
-            done.expect("a writer waits for ever").unwrap();
+            done.expect("a writer never finishes").unwrap();
         }
         let found = read(&store, &key(from % 50, 0), offset, 1 << 20).await;
         assert!(found.unwrap() == pattern(from, LENGTH));

@@ -85,7 +85,7 @@ fn a_truncation_inside_a_bad_block_succeeds() {
             assert_eq!(status.map(|s| s.length), Some(5000));
             let before = read(store, &key(1, 0), 0, 4096).await;
             assert_eq!(before.unwrap(), pattern(1, 16 << 10)[..4096]);
-            // The rest of the block is lost, which is not a hole.
+            // The rest of the block is lost; it is not a hole.
             assert!(read(store, &key(1, 0), 4096, 904).await.is_err());
         };
         assert_cut(&store).await;
@@ -100,7 +100,7 @@ fn a_truncation_inside_a_bad_block_succeeds() {
         machine.kill(3);
         let store = machine.open().await.unwrap();
         assert_cut(&store).await;
-        // Another truncation, and an extension: the block still is not a hole.
+        // After another truncation and an extension the block is still not a hole.
         let cut = vec![(key(1, 0), 4500)];
         store.truncate(FileId(1), cut, 2, now()).await.unwrap();
         let longer = vec![(key(1, 0), 20_000)];
@@ -108,7 +108,7 @@ fn a_truncation_inside_a_bad_block_succeeds() {
         assert!(read(&store, &key(1, 0), 4096, 100).await.is_err());
         let hole = read(&store, &key(1, 0), 8192, 4096).await;
         assert_eq!(hole.unwrap(), [0; 4096]);
-        // A write makes it good.
+        // A write makes the block good.
         let halves = [4096, 6144].map(|at| write(&key(1, 0), CHUNK, at, pattern(at, 2048)));
         store.write(halves.to_vec(), now()).await.unwrap();
         let found = read(&store, &key(1, 0), 4096, 2048).await;
@@ -117,7 +117,7 @@ fn a_truncation_inside_a_bad_block_succeeds() {
     });
 }
 
-/// What a check with data finds, and what it did about it.
+/// The findings of a check with data, each with its repair.
 async fn checked(store: &Store, repair: bool) -> Vec<(Finding, Option<String>)> {
     let (mut pass, mut findings) = (store.check_begin().await.unwrap(), Vec::new());
     loop {
@@ -140,7 +140,7 @@ fn lost_now(range: std::ops::Range<u64>) -> Fault {
     }
 }
 
-/// What a check finds; asserts that it is only lost bytes.
+/// The findings of a check; asserts that they are only lost bytes.
 async fn lost(store: &Store) -> Vec<Fault> {
     let found = checked(store, false).await.into_iter();
     let found: Vec<Fault> = found.map(|(finding, _)| finding.fault).collect();
@@ -181,8 +181,8 @@ fn a_repair_marks_a_bad_block_as_lost_and_keeps_the_bytes_on_the_disk() {
         let mut kept = machine.disk.bytes(&name).unwrap();
         kept[7] ^= 2;
         assert_eq!(kept, pattern(1, 16 << 10)[4096..8192]);
-        // A second repair finds the loss, now and after a power loss, and no hole is where bytes
-        // were.
+        // A second repair finds the loss, now and after a power loss; the lost bytes never become
+        // a hole.
         let lost = vec![(lost.clone(), None)];
         assert_eq!(checked(&store, true).await, lost);
         machine.lose_power(5);
@@ -242,7 +242,7 @@ fn a_repair_rewrites_a_bad_block_from_the_cache() {
         store.write(all, now()).await.unwrap();
         store.apply().await.unwrap();
         let blocks = machine.disk.blocks("data");
-        // Only a read makes sure that the blocks are in the cache.
+        // A read ensures that the blocks are in the cache.
         read(&store, &key(1, 0), 0, 16 << 10).await.unwrap();
         assert!(machine.disk.flip("data", blocks[2] * 4096 + 7, 1));
         let found = checked(&store, true).await;
@@ -262,7 +262,7 @@ fn a_repair_rewrites_a_bad_block_from_the_cache() {
 }
 
 #[test]
-fn a_lost_block_that_was_rewritten_and_truncated_or_cleared_stays_so_after_a_kill() {
+fn a_rewritten_lost_block_that_is_truncated_or_cleared_survives_a_kill() {
     for punch in [false, true] {
         run(async {
             let machine = Machine::new(1);

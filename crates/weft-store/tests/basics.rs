@@ -110,7 +110,7 @@ fn warm_reads_share_the_cache_and_copy_nothing() {
             (before.copied_bytes, before.disk_reads),
             (after.copied_bytes, after.disk_reads)
         );
-        // A later write does not change what a reader holds.
+        // A later write does not change the bytes that a reader holds.
         store
             .write(vec![write(&k, 262_144, 0, pattern(2, 100))], now())
             .await
@@ -212,7 +212,7 @@ fn truncation_is_idempotent_and_leaves_zeros() {
 }
 
 #[test]
-fn a_deleted_file_refuses_late_calls_for_ever_and_its_space_is_freed() {
+fn a_deleted_file_refuses_all_later_calls_and_frees_its_space() {
     run(async {
         let machine = Machine::new(7);
         let store = machine.open().await.unwrap();

@@ -1,4 +1,4 @@
-//! What the cache keeps, what it prefetches, and how often it reads the disk.
+//! The cache: what it keeps and prefetches, and how often it reads the disk.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -51,7 +51,7 @@ async fn check(store: &Store, at: u64, length: u64) {
 }
 
 #[test]
-fn a_sequential_read_by_four_clients_together_is_read_in_long_operations() {
+fn four_clients_that_share_a_sequential_read_cause_long_disk_reads() {
     let sweep = async |rules| {
         let machine = Machine::new(1);
         let store = cold_by(rules, &machine, 256, 64 << 20).await;
@@ -73,7 +73,7 @@ fn a_sequential_read_by_four_clients_together_is_read_in_long_operations() {
         assert_eq!(c.disk_reads - before.disk_reads, 256);
         let (before, c) = sweep(CacheRules::default()).await;
         let reads = c.disk_reads - before.disk_reads;
-        // 256 without prefetching.
+        // There would be 256 without prefetching.
         assert!(reads < 60, "{reads} reads of the disk");
         assert!(c.prefetched_used > 200 * 16, "{c:?}");
         let bytes = c.disk_read_bytes - before.disk_read_bytes;
@@ -253,7 +253,7 @@ fn beyond_half_of_the_dirty_bound_pages_are_flushed_down_to_a_quarter() {
         assert_eq!(
             store.counters().disk_write_bytes,
             0,
-            "half of the bound is not more than half"
+            "a flush starts only beyond half of the bound"
         );
         put(half).await;
         let written = store.counters().disk_write_bytes;
@@ -268,7 +268,7 @@ fn beyond_half_of_the_dirty_bound_pages_are_flushed_down_to_a_quarter() {
         assert_eq!(
             store.counters().disk_write_bytes,
             written,
-            "far from half again"
+            "less than half of the bound is dirty again"
         );
     });
 }
@@ -321,7 +321,7 @@ fn small_chunks_reach_the_index_before_they_fill_cache_and_log() {
 }
 
 #[test]
-fn memory_stays_bounded_whatever_one_batch_holds() {
+fn memory_stays_bounded_for_any_batch() {
     run(async {
         let machine = Machine::new(9);
         let mut config = config(&machine, 4 << 20);

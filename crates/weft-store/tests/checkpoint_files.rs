@@ -21,7 +21,7 @@ async fn fill(store: &Store, mark: u64) -> Result<(), StoreError> {
     store.sync().await
 }
 
-/// How many files have the checkpoint; asserts that it has their contents of that time.
+/// The number of files with the checkpoint; asserts that it has their contents of that time.
 async fn kept(store: &Store) -> usize {
     let mut count = 0;
     for file in FILES {
@@ -36,7 +36,7 @@ async fn kept(store: &Store) -> usize {
     count
 }
 
-/// How many files are what they were at the checkpoint.
+/// The number of files with their contents of the checkpoint.
 async fn rolled_back(store: &Store) -> usize {
     let mut count = 0;
     for file in FILES {
@@ -55,8 +55,8 @@ fn files() -> Vec<FileId> {
     FILES.map(FileId).to_vec()
 }
 
-/// Makes a checkpoint or rolls back to it, and dies at operation `at` of that; returns whether it
-/// came so far.
+/// Makes a checkpoint or rolls back to it, and dies at operation `at` of that; returns whether
+/// that operation was reached.
 async fn die_at(at: u64, power: bool, back: bool) -> bool {
     let machine = Machine::new(at);
     let store = machine.open().await.unwrap();

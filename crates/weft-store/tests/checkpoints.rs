@@ -22,7 +22,7 @@ async fn sparse(store: &Store, file: u64, chunks: u64) {
     store.drop_cache();
 }
 
-/// What an operation adds to the counters of disk reads, disk writes, log appends and log bytes.
+/// The disk reads, disk writes, log appends and log bytes that an operation adds to the counters.
 async fn cost(store: &Store, work: impl Future<Output = Result<(), StoreError>>) -> [u64; 4] {
     let work_of = |c: CounterSnapshot| [c.disk_reads, c.disk_writes, c.log_appends, c.log_bytes];
     let before = work_of(store.counters());
@@ -32,7 +32,7 @@ async fn cost(store: &Store, work: impl Future<Output = Result<(), StoreError>>)
 }
 
 #[test]
-fn checkpoint_and_rollback_cost_the_same_for_a_long_file_as_for_a_short_one() {
+fn the_cost_of_checkpoint_and_rollback_does_not_grow_with_the_file() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();

@@ -26,7 +26,7 @@ const CHUNK: u32 = 16384;
 const FILES: u64 = 3;
 const LENGTH: usize = 96 << 10;
 
-/// What the files hold after each batch.
+/// The contents of the files after each batch.
 type States = Vec<Vec<Vec<u8>>>;
 
 /// A store of two disks.
@@ -237,7 +237,7 @@ proptest! {
                 let typed = |e: &StoreError| matches!(e, StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. } | StoreError::Lost { .. } | StoreError::Unproven { .. });
                 prop_assert!(lost.clone().all(typed), "{:?}", lost.collect::<Vec<_>>());
             }
-            // A check finds what cannot be read.
+            // A check finds every unreadable block.
             let found = checked(&store).await;
             let reported = found.iter().any(|f| matches!(f.fault, Fault::Checksum | Fault::Unreadable { .. } | Fault::Entry { .. } | Fault::Lost { .. } | Fault::Unproven { .. }));
             prop_assert!(!failed || reported || hit == "chunks", "{hit}: {found:?}");

@@ -1,4 +1,4 @@
-//! Crashes around the marks that say how a store was left: rows of the table in
+//! Crashes around the marks that record how a store ended: rows of the table in
 //! `docs/design/0003-store.md` about `reached`, `running` and a clean close. Those about repairs
 //! are in `log_loss.rs`.
 #![allow(missing_docs)]
@@ -65,7 +65,7 @@ async fn marks(store: &Store) -> Vec<String> {
 
 #[test]
 fn a_clean_close_that_is_killed_anywhere_loses_nothing() {
-    // What is left of the log: all segments, some, none.
+    // How often all, some or none of the segments of the log are left.
     let mut seen = [0; 3];
     for power in [false, true] {
         let (mut at, mut alive, mut most) = (0, false, 0);

@@ -109,7 +109,7 @@ fn logged_data_survives_a_kill_and_is_whole_or_absent_after_power_loss() {
 }
 
 #[test]
-fn power_loss_during_a_sync_leaves_old_or_new_and_answers_no_caller() {
+fn power_loss_during_a_sync_leaves_old_or_new_data_and_acknowledges_no_caller() {
     for step in 1..4 {
         for seed in 0..10 {
             run(async {
@@ -130,7 +130,7 @@ fn power_loss_during_a_sync_leaves_old_or_new_and_answers_no_caller() {
 }
 
 #[test]
-fn what_a_sync_answered_for_survives_power_loss() {
+fn writes_covered_by_an_acknowledged_sync_survive_power_loss() {
     for seed in 0..40 {
         run(async {
             let machine = Machine::new(seed);
@@ -195,7 +195,7 @@ fn a_tombstone_outlives_a_crash_and_recovery_frees_the_blocks() {
 }
 
 #[test]
-fn a_wrong_block_is_a_typed_error_and_never_wrong_bytes() {
+fn a_damaged_block_gives_a_typed_error_and_never_wrong_bytes() {
     run(async {
         let machine = Machine::new(4);
         let store = machine.open().await.unwrap();
@@ -234,7 +234,7 @@ fn a_wrong_block_is_a_typed_error_and_never_wrong_bytes() {
 }
 
 #[test]
-fn damage_in_the_middle_of_the_log_is_refused_and_never_wrong_bytes() {
+fn damage_in_the_middle_of_the_log_is_refused_and_never_gives_wrong_bytes() {
     for power in [false, true] {
         let total = run(async {
             let machine = Machine::new(5);
@@ -483,7 +483,7 @@ fn frames_synced_into_preallocated_zeros_survive_a_crash_at_any_operation() {
                 let names = machine.disk.names();
                 let logs = names.iter().filter(|n| n.starts_with("log."));
                 let ahead = logs.filter(|n| machine.disk.bytes(n).unwrap().ends_with(&[0; 1024]));
-                // It may die while it preallocates zeros, with few of them left.
+                // The process may die while it preallocates zeros, with few of them left.
                 without += u32::from(synced >= 2 && ahead.count() == 0);
                 drop(store);
                 end(&machine, power, tried);

@@ -32,7 +32,7 @@ async fn fill(store: &Store, mark: u64, chunks: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What [`fill`] writes.
+/// The bytes that [`fill`] writes.
 fn filled(mark: u64, chunks: u64) -> Vec<u8> {
     let pieces = (0..chunks).step_by(50).map(|n| {
         let count = (chunks - n).min(50) as usize;
@@ -88,7 +88,7 @@ fn a_long_truncation_is_visible_at_once_and_its_space_is_freed_in_the_background
 }
 
 #[test]
-fn a_checkpoint_during_a_deferred_truncation_is_of_the_truncated_file() {
+fn a_checkpoint_during_a_deferred_truncation_holds_the_truncated_file() {
     run(async {
         let machine = machine(2);
         let store = machine.open().await.unwrap();
@@ -223,7 +223,7 @@ fn a_crash_at_any_operation_of_a_long_truncation_leaves_all_of_it_or_none() {
 
 /// A cache that holds fewer entries than the file has, and readers that evict them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_truncation_of_more_chunks_than_the_cache_holds_ends_beside_readers() {
+async fn a_truncation_larger_than_the_cache_completes_beside_readers() {
     let machine = Machine::new(4);
     let mut config = machine.config();
     config.cache_bytes = 1 << 20;

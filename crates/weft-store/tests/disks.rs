@@ -1,4 +1,4 @@
-//! Several disks: how data is spread, what the loss of a disk costs, what a crash leaves.
+//! Several disks: the spread of data, the cost of a lost disk, and the state after a crash.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -78,7 +78,7 @@ fn data_spreads_over_disks_by_their_free_space() {
 }
 
 #[test]
-fn a_disk_that_fails_gets_no_new_data_and_writes_go_on() {
+fn a_failed_disk_gets_no_new_data_and_writes_continue() {
     run(async {
         let machine = Machine::new(2);
         let store = Store::open(config(&machine, &THREE, true)).await.unwrap();
@@ -99,7 +99,7 @@ fn a_disk_that_fails_gets_no_new_data_and_writes_go_on() {
         let b = &store.disks()[2];
         assert_eq!((b.state, b.available), (DiskState::Failed, 0), "{b:?}");
         assert!(b.reason.contains("broken") && b.errors > 0, "{b:?}");
-        // Reading its blocks is an error that says where they are. The others are there.
+        // Reads of its blocks fail with an error that names their place. Other blocks are readable.
         store.drop_cache();
         let mut errors = Vec::new();
         for file in 10..30 {
@@ -201,7 +201,7 @@ fn a_disk_missing_after_power_loss_truncates_the_log_before_its_unsynced_blocks(
             let two = [THREE[0], THREE[2]];
             let store = Store::open(config(&machine, &two, false)).await.unwrap();
             assert_eq!(store.disks()[2].state, DiskState::Missing);
-            // What was synced is kept; reading what lay on the missing disk is an error.
+            // Synced files are kept; reads of bytes on the missing disk are errors.
             let mut errors = Vec::new();
             for file in 10..20 {
                 errors.extend(check(&store, file, 2).await);
@@ -209,13 +209,17 @@ fn a_disk_missing_after_power_loss_truncates_the_log_before_its_unsynced_blocks(
             assert!(!errors.is_empty() && errors.len() < 20, "{errors:?}");
             let there = |e: &StoreError| matches!(e, StoreError::DiskFailed { disk: 2, .. });
             assert!(errors.iter().all(there), "{errors:?}");
-            // Of the rest there is a prefix, none of it on the missing disk.
+            // Of the unsynced writes a prefix survives, none of it on the missing disk.
             let mut whole = 0;
             for file in 20..40 {
                 if store.status(&key(file, 0)).await.unwrap().is_some() {
                     assert_eq!(check(&store, file, 1).await, []);
                     whole += 1;
-                    assert_eq!(whole, file - 19, "a file after one that was dropped");
+                    assert_eq!(
+                        whole,
+                        file - 19,
+                        "a file survives although an earlier one was dropped"
+                    );
                 }
             }
             assert!(whole < 20, "the log was not truncated");
@@ -255,7 +259,7 @@ fn a_missing_disk_costs_only_its_blocks_until_it_is_back() {
         let store = Store::open(config(&machine, &empty, false)).await.unwrap();
         assert_eq!(store.disks()[2].state, DiskState::Missing);
         store.close().await.unwrap();
-        // A new one gets a new number.
+        // A new disk gets a new number.
         let store = Store::open(config(&machine, &empty, true)).await.unwrap();
         let numbers: Vec<u16> = store.disks().iter().map(|d| d.number).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4]);
@@ -299,7 +303,7 @@ fn a_store_of_one_disk_can_grow_to_several() {
 
 /// Adding disks dies at every operation; the store then opens with every disk once.
 #[test]
-fn a_crash_while_disks_are_added_leaves_them_to_be_added() {
+fn after_a_crash_while_disks_are_added_the_next_opening_adds_them() {
     for at in 1..40 {
         for power in [false, true] {
             run(async {
@@ -327,7 +331,7 @@ fn a_crash_while_disks_are_added_leaves_them_to_be_added() {
 
 /// Writes at random places on three disks, with kills, power losses and failing disks.
 #[test]
-fn crashes_of_a_store_of_several_disks_leave_a_prefix() {
+fn crashes_of_a_store_of_several_disks_leave_a_prefix_of_its_writes() {
     let cases = std::env::var("WEFT_CASES").map_or(20, |n| n.parse().unwrap());
     let from = std::env::var("WEFT_SEED").map_or(0, |n| n.parse().unwrap());
     for seed in from..from + cases {
@@ -405,7 +409,7 @@ async fn holds(store: &Store, state: &State, before: &[State]) -> bool {
     for slot in state.keys() {
         let found = read(store, &key(1, 0), slot * 60_000, 60_000).await;
         let mut found = found.unwrap();
-        // Else a fork that is too short would compare equal.
+        // Otherwise a fork that is too short would compare equal.
         found.resize(60_000, 0);
         let mut expected = vec![0; 60_000];
         let mut last = None;

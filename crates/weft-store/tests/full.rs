@@ -33,7 +33,7 @@ enum Op {
 }
 
 impl Op {
-    /// It frees space, so a full disk is no reason to refuse it.
+    /// Whether the operation frees space, so that a full disk must not refuse it.
     fn frees_space(self) -> bool {
         matches!(self, Op::Truncate(..) | Op::Drop(..) | Op::Delete(_))
     }
@@ -248,8 +248,8 @@ fn a_log_without_space_for_a_segment_never_falls_behind_the_index() {
         for n in 1..=3 {
             store.write(put(n), now()).await.unwrap();
         }
-        // The next segment is there, but no other fits: then only calls that free space are
-        // admitted.
+        // The next segment exists, but no further one fits: only calls that free space are
+        // admitted now.
         machine.disk.set_capacity(1);
         store.apply().await.unwrap();
         perform(&store, 0, Op::Delete(1)).await.unwrap();

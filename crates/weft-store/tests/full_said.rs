@@ -100,7 +100,10 @@ fn a_full_disk_is_reported_once_until_blocks_on_it_are_freed() {
             }
             assert_eq!(states(&store), vec![DiskState::InUse; count]);
             let again = warned().split_off(count);
-            assert_eq!(again, vec!["a disk that was full has room again"; count]);
+            assert_eq!(
+                again,
+                vec!["a disk that was full has free blocks again"; count]
+            );
             assert!(fill_up(&store, 30_000).await > 600);
         });
     }

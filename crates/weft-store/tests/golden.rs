@@ -2,9 +2,9 @@
 //! every byte.
 //!
 //! `golden/NAME.store` is a packed folder (`golden/packed.rs`). Below `store`, `index` and `disk`
-//! are the files of a store. Below `holds` is what it must hold: `forks` in words, and the bytes of
-//! each fork and checkpoint under its name. An image is never changed. `docs/format.md` says when
-//! one is added.
+//! are the files of a store. Below `holds` are the required contents: `forks` in words, and
+//! the bytes of each fork and checkpoint under its name. An image is never changed.
+//! `docs/format.md` says when one is added.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -58,13 +58,13 @@ fn all() -> Vec<(String, Tree)> {
 /// An index that can stop: from then on it writes nothing.
 struct Index {
     engine: FjallKv,
-    /// How many syncs it still does.
+    /// The number of syncs before it stops.
     left: AtomicI64,
 }
 
 impl Index {
     fn open(folder: &Path) -> Arc<Self> {
-        // Small, so that there are tables.
+        // A small memtable, so that there are tables.
         let options = FjallOptions {
             cache: 1 << 20,
             memtable: 2 << 10,
@@ -138,7 +138,7 @@ async fn unlocked(path: &Path) -> FolderStorage {
     panic!("{} stays locked", path.display());
 }
 
-/// What a store holds: bytes by name, and in `holds/forks` everything else about files and forks.
+/// The contents of a store: bytes by name, and in `holds/forks` all else about files and forks.
 async fn observe(store: &Store) -> Tree {
     let (mut holds, mut words) = (Tree::new(), String::new());
     for file in 0..FILES {
@@ -207,7 +207,7 @@ async fn every_image_opens_with_every_byte() {
         let mut wanted = image.clone();
         wanted.retain(|name, _| name.starts_with("holds/"));
         assert!(wanted.len() > 10, "{name}: the image is almost empty");
-        // As after a kill, and as after a power loss that lost no bytes.
+        // Open as after a kill, and as after a power loss that lost no bytes.
         for boot in [BOOT, "another boot"] {
             let what = format!("{name}, {boot}");
             let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -435,7 +435,7 @@ fn damage_last_frames(store: &Path) {
 }
 
 async fn save(path: &Path, folder: &Path, mut image: Tree) {
-    // Work in flight ends.
+    // Work in flight must end.
     tokio::time::sleep(Duration::from_millis(200)).await;
     for name in ["store", "index", "disk"] {
         gather(&folder.join(name), name, &mut image);

@@ -78,7 +78,7 @@ async fn a_store_of_a_million_chunks_opens_after_a_kill_in_two_seconds() {
     store.sync().await.unwrap();
     let before = store.usage();
     let written = started.elapsed();
-    // Neither closed nor applied: what a kill leaves.
+    // The store is neither closed nor applied, as after a kill.
     drop(store);
     let (index, took, store) = reopen(folder.path()).await;
     println!("{chunks} chunks, written in {written:?}: index {index:?}, all {took:?}");

@@ -159,7 +159,7 @@ async fn one(seed: u64, total: &mut Total) {
     machine.kill(seed);
     damage(&machine, &mut rng);
     if let Ok(store) = machine.open().await {
-        // The index has what the damaged frame said.
+        // The index already holds the change of the damaged frame.
         let found = compare(&store, &model, &format!("seed {seed}, not needed")).await;
         assert_eq!(found.refused, 0);
         return;
@@ -231,9 +231,9 @@ async fn put(store: &Store, file: u64, at: u64, length: usize) {
     store.write(vec![one], common::now()).await.unwrap();
 }
 
-/// Three files in the log, each synced; a frame of the second is damaged. Returns what the repair
-/// reports.
-async fn with_a_hole(machine: &Machine) -> Vec<weft_store::Obstacle> {
+/// Three files in the log, each synced; a frame of the second is damaged. Returns the report of
+/// the repair.
+async fn with_a_hole(machine: &Machine) -> Vec<weft_store::OpenBlocker> {
     let store = machine.open().await.unwrap();
     for file in 1..=3 {
         put(&store, file, 0, 300).await;
@@ -301,7 +301,7 @@ fn a_log_repair_names_the_touched_files_and_leaves_others_readable() {
         );
         assert!(read(&store, &of(2), 99, 2).await.is_err());
         assert!(read(&store, &of(2), 150, 1).await.is_err());
-        // Accepted: the bytes of the truncated log.
+        // The accepted bytes are those of the truncated log.
         let accepted = store.accept_losses(FileId(3)).await.unwrap();
         assert_eq!((accepted.ranges, accepted.bytes), (1, 300));
         assert_eq!(read(&store, &of(3), 0, 4096).await.unwrap(), vec![0; 300]);
@@ -330,7 +330,7 @@ fn a_log_repair_names_the_touched_files_and_leaves_others_readable() {
     });
 }
 
-/// Changes the log to what earlier versions wrote, which did not record what frames touch.
+/// Rewrites the log as earlier versions did, without records of the files that frames touch.
 fn forget_touched(machine: &Machine) -> usize {
     let mut count = 0;
     for (name, at, body) in frames(machine) {
@@ -507,7 +507,7 @@ fn a_log_repair_that_is_killed_anywhere_leaves_the_log_damaged_or_every_doubt_re
 }
 
 #[test]
-fn recording_touched_files_costs_a_sync_about_ten_bytes_for_each_file() {
+fn recording_touched_files_costs_a_sync_about_ten_bytes_per_file() {
     run(async {
         let machine = Machine::new(1);
         let store = machine.open().await.unwrap();

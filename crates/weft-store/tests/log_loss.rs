@@ -45,8 +45,8 @@ fn segments(machine: &Machine) -> Vec<String> {
         .collect()
 }
 
-/// How many files, from the first on, are as they were written; asserts that each other one is a
-/// prefix of what was written.
+/// The number of whole files, from the first on; asserts that every other file holds a prefix of
+/// its bytes.
 async fn whole(store: &Store) -> u64 {
     let mut count = 0;
     for file in 0..FILES {
@@ -60,7 +60,7 @@ async fn whole(store: &Store) -> u64 {
         if found.len() == LENGTH {
             assert_eq!(
                 count, file,
-                "files after one that lost bytes lose theirs, too"
+                "a file after one that lost bytes kept its bytes"
             );
             count += 1;
         }
@@ -226,7 +226,7 @@ fn a_log_repair_that_is_killed_anywhere_is_completed_by_the_next() {
                     .names()
                     .iter()
                     .any(|n| n.starts_with("damaged."));
-                // The rest of the first segment, and a new one that says what is in doubt.
+                // The rest of the first segment, and a new one that records the doubt.
                 let is_truncated = machine.disk.bytes(&names[0]).unwrap().len() < before.len()
                     && segments(&machine).len() == 2;
                 let forgotten = !machine.disk.names().contains("reached");
@@ -258,9 +258,10 @@ fn a_log_repair_that_is_killed_anywhere_is_completed_by_the_next() {
                 assert!(kept, "{what}: there is no copy of the damaged segment");
                 let store = machine.open().await.expect(&what);
                 let whole = whole(&store).await;
-                // Unsynced frames that say what others touched may be lost with the power: then
-                // every file is in doubt.
-                let any = |o: &weft_store::Obstacle| o.reason.contains("nothing says which files");
+                // Unsynced records of touched files may be lost with the power: then every file
+                // is in doubt.
+                let any =
+                    |o: &weft_store::OpenBlocker| o.reason.contains("nothing says which files");
                 let doubted = power && obstacles.iter().any(any);
                 assert!(
                     (whole > 0 || doubted) && whole < FILES,
@@ -306,7 +307,7 @@ fn a_data_file_missing_after_a_kill_costs_only_its_blocks() {
         }
         let small = write(&key(7, 0), CHUNK, 0, pattern(7, 100));
         store.write(vec![small], now()).await.unwrap();
-        // Small pieces of blocks that are gone.
+        // Small pieces of lost blocks.
         for file in [1, 2] {
             let piece = write(&key(file, 0), CHUNK, 10, pattern(8, 100));
             store.write(vec![piece], now()).await.unwrap();
@@ -321,7 +322,7 @@ fn a_data_file_missing_after_a_kill_costs_only_its_blocks() {
         assert!(!obstacles.is_empty() && obstacles.iter().all(|o| o.repaired));
         assert!(
             machine.open().await.is_err(),
-            "bytes that the log has of a block are not dropped silently"
+            "logged bytes of a lost block are not dropped silently"
         );
         let mut config = machine.config();
         config.accept_loss = true;

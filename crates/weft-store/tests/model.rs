@@ -67,7 +67,7 @@ async fn run_lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
             Err(error) => panic!("{what}: power {power}: cannot reopen: {error}"),
         };
         let found = history.check(observe(&store, FILES).await, power, &what);
-        // More operations show what recovery got wrong.
+        // More operations reveal mistakes of the recovery.
         history = History::new(found);
         history.go(&store, &mut rng, base, 6, FILES, &machine).await;
         base += 6;

@@ -41,9 +41,9 @@ fn an_older_copy_is_in_doubt_until_it_is_rewritten_or_accepted() {
     run(async {
         let machine = Machine::new(1);
         let mut store = accepted(&machine).await;
-        // At once, after a power loss, and once the index has it.
+        // Check at once, after a power loss, and once the index holds the doubt.
         for round in 0..3 {
-            // Files 3 and 4 are not there, and may have been.
+            // Files 3 and 4 do not exist in the copy, but may have existed.
             for file in 1..=4 {
                 assert!(
                     is_in_doubt(&store, file).await,

@@ -55,7 +55,7 @@ fn data_aligned_in_memory_as_in_its_page_is_not_copied() {
         assert_eq!(copied(&store, (4 << 20) + 4096, 0, &one).await, MIB as u64);
         // Aligned as in its pages again, but not at a page's beginning.
         let some = copied(&store, (8 << 20) + 28_672, 28_672, &one).await;
-        assert_eq!(some, 7 * 4096, "the end of it");
+        assert_eq!(some, 7 * 4096, "only the end is copied");
         store.close().await.unwrap();
         let store = machine.open().await.unwrap();
         let found = read(&store, &key(1, 0), (8 << 20) + 28_672, MIB as u64).await;

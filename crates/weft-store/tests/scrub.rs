@@ -53,7 +53,7 @@ async fn bad_blocks(store: &Store, file: u64) -> Vec<(u64, u32, u64)> {
 }
 
 #[test]
-fn a_scrub_finds_exactly_the_damaged_blocks_and_reads_name_the_same() {
+fn a_scrub_finds_exactly_the_damaged_blocks_and_reads_report_the_same() {
     run(async {
         let machine = Machine::new(1);
         let store = filled(&machine).await;
@@ -80,7 +80,7 @@ fn a_scrub_finds_exactly_the_damaged_blocks_and_reads_name_the_same() {
         assert_eq!(bad_blocks(&store, 2).await, [(2, 2, 50), (2, 3, 51)]);
         assert_eq!(bad_blocks(&store, 3).await, []);
         assert_eq!(store.counters().scrub_bad_blocks, 4 * 4);
-        // Blocks that are written again are good; a deleted file has no bad blocks.
+        // Rewritten blocks are good; a deleted file has no bad blocks.
         let all = vec![write(&key(1, 0), CHUNK, 0, pattern(9, 160 << 10))];
         store.write(all, now()).await.unwrap();
         store.delete_file(FileId(2)).await.unwrap();

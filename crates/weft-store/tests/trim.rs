@@ -1,4 +1,4 @@
-//! Free space goes back to the host, and no data goes with it.
+//! Free space is returned to the host without losing data.
 #![allow(missing_docs)]
 
 use crate::common;
@@ -68,12 +68,12 @@ fn held(machine: &Machine) -> u64 {
 }
 
 #[test]
-fn free_blocks_are_back_at_the_host_a_minute_after_the_last_change() {
+fn free_blocks_are_returned_to_the_host_a_minute_after_the_last_change() {
     run(async {
         let machine = Machine::new(1);
         let store = open(&machine).await;
         fill_and_delete(&store).await;
-        assert!(held(&machine) > 24 * MIB, "there was nothing to give back");
+        assert!(held(&machine) > 24 * MIB, "there is no space to return");
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(store.usage().used, 4 * LENGTH);
         let held = held(&machine);
@@ -83,7 +83,7 @@ fn free_blocks_are_back_at_the_host_a_minute_after_the_last_change() {
             put(&store, file).await.unwrap();
         }
         for file in 21..=32 {
-            expect(&store, file, "written where blocks had been given back").await;
+            expect(&store, file, "written into returned blocks").await;
         }
         expect_rest(&store, "after new writes").await;
     });
@@ -100,13 +100,13 @@ fn trim_returns_free_blocks_at_once() {
         assert!(trimmed.bytes >= 14 * MIB, "{trimmed:?}");
         assert!(trimmed.held <= bound(&store), "{trimmed:?}");
         let again = store.trim().await.unwrap();
-        assert_eq!(again.bytes, 0, "everything had gone back");
+        assert_eq!(again.bytes, 0, "everything was already returned");
         expect_rest(&store, "after a trim").await;
     });
 }
 
 #[test]
-fn many_small_free_extents_go_back_too() {
+fn many_small_free_extents_are_returned_too() {
     run(async {
         let machine = Machine::new(8);
         let store = open(&machine).await;
@@ -165,7 +165,7 @@ fn returned_blocks_count_as_available_only_while_the_host_has_space() {
     });
 }
 
-/// Dies at an operation of a trim, or of the writes into the blocks that it gave back; returns
+/// Dies at an operation of a trim, or of the writes into the blocks that it returned; returns
 /// false if there was no such operation.
 async fn crash_at(at: u64, power: bool) -> bool {
     let machine = Machine::new(1000 + at);

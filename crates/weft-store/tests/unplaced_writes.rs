@@ -117,7 +117,7 @@ fn writes_left_without_a_block_by_a_failed_disk_outlive_a_dropped_checkpoint() {
         for file in 1..=FILES {
             put(&store, file, 5_000).await.unwrap();
         }
-        // A failed read: the disk gets no new data any more, and its free blocks cannot be used.
+        // After a failed read the disk gets no new data, and its free blocks cannot be used.
         machine.disk.disk("a").set_broken(true);
         read(&store, &key(900, 0), 0, 1 << 20).await.unwrap_err();
         machine.disk.disk("a").set_broken(false);
@@ -148,7 +148,7 @@ fn writes_left_without_a_block_by_a_failed_disk_outlive_a_dropped_checkpoint() {
 }
 
 #[test]
-fn a_truncation_that_needs_a_missing_block_is_refused_unchanged_and_others_succeed() {
+fn a_truncation_without_a_free_block_is_refused_and_others_succeed() {
     run(async {
         let machine = Machine::new(3);
         let store = full(&machine).await;

@@ -140,8 +140,8 @@ mod tests {
     const SHAPE: FileShape = FileShape { cells: 3, bsu: 5 };
 
     #[test]
-    fn what_one_view_makes_another_finds_right() {
-        // Three cells of BSUs of 5 bytes: two rows of BSUs.
+    fn content_made_through_one_view_is_correct_through_another() {
+        // The file has two rows of BSUs: three cells with BSUs of 5 bytes.
         let whole = Workload::records(ViewSpec::Canonical, 0, 30, 30, 1);
         let mut file = [0; 30];
         Calls::new(&whole, SHAPE)
@@ -152,7 +152,10 @@ mod tests {
         let calls = Calls::new(&cell, SHAPE).unwrap();
         let mut column = [&file[5..10], &file[20..25]].concat();
         calls.check(7, &column).unwrap();
-        assert!(calls.check(8, &column).is_err(), "an earlier write is seen");
+        assert!(
+            calls.check(8, &column).is_err(),
+            "an earlier write passes the check"
+        );
         column[7] ^= 1;
         let error = calls.check(7, &column).unwrap_err();
         let SuiteError::WrongByte { cell, offset, .. } = error else {

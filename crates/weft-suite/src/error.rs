@@ -14,7 +14,7 @@ pub enum SuiteError {
     Crew(#[from] CrewError),
     /// A read returned a byte that was not written there.
     #[error(
-        "WRONG DATA: byte {offset} of cell {cell} is {found}, but {expected} was written; nothing of this run counts"
+        "WRONG DATA: byte {offset} of cell {cell} is {found}, but {expected} was written; discard the results of this run"
     )]
     WrongByte {
         /// The cell.
@@ -27,7 +27,7 @@ pub enum SuiteError {
         expected: u8,
     },
     /// A call moved another number of bytes than it was asked for.
-    #[error("WRONG COUNT: {moved} bytes moved of {expected}; nothing of this run counts")]
+    #[error("WRONG COUNT: {moved} bytes moved of {expected}; discard the results of this run")]
     WrongCount {
         /// Bytes moved.
         moved: u64,

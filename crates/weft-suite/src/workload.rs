@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loops_are_of_calls_or_within_one() {
+    fn loops_repeat_calls_or_runs_within_a_call() {
         let rows = Workload {
             view: ViewSpec::Canonical,
             at: 5,

@@ -48,8 +48,7 @@ pub fn joined(first: u32, second: u32, length: usize) -> u32 {
         }
 }
 
-/// The sum of bytes, and where somebody computed them so, those of its blocks: who needs both
-/// passes over the bytes once.
+/// The sum of bytes and, if computed in the same pass, the sums of their blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     all: u32,

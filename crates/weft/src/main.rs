@@ -53,7 +53,10 @@ fn misused(args: &[OsString], error: clap::Error) -> ExitCode {
 }
 
 fn misuse_code(args: &[OsString], code: i32) -> ExitCode {
-    if args.iter().any(|arg| arg == "fsck") {
+    let understood = Cli::command()
+        .ignore_errors(true)
+        .try_get_matches_from(args);
+    if understood.is_ok_and(|words| words.subcommand_name() == Some("fsck")) {
         return ExitCode::from(16);
     }
     ExitCode::from(u8::try_from(code).unwrap_or(1))

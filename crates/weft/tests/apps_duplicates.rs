@@ -89,7 +89,7 @@ fn duplicates_finds_exactly_the_equal_blocks_of_a_tree() {
             .unwrap()
             .contains("file 4")
     );
-    // The records stay, sorted, with the list of files beside them.
+    // The sorted records are kept, with the list of files beside them.
     let records = volume.ok(&["cat", "/duplicates/records.grid"]);
     assert_eq!(
         records.len() as u64,

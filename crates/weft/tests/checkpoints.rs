@@ -94,7 +94,7 @@ fn a_checkpoint_of_a_tree_can_be_read_rolled_back_to_and_deleted() {
     volume.text("ln -s d/big /t/link");
     volume.text("chmod 640 /t/small");
     volume.text("checkpoint create /t monday");
-    // Deleted, renamed, rewritten, grown, made.
+    // Overwrite, delete, rewrite, rename and create files.
     volume.feed("put /t/d/big --offset 1M", b"patched");
     volume.text("rm /t/d/big");
     volume.feed("put /t/small", &bytes(3, 50_000));
@@ -128,7 +128,7 @@ fn a_checkpoint_of_a_tree_can_be_read_rolled_back_to_and_deleted() {
     assert!(volume.run(["cat", "/t/small"]) == small);
     volume.fails("cat /t/new", 1);
     assert!(volume.fails("rm -r /t", 1).contains("checkpoint"));
-    // Its content is removed, and restored.
+    // The content is removed, and the rollback restores it.
     volume.text("checkpoint rollback /t monday");
     volume.text("checkpoint delete /t monday");
     assert!(volume.run(["cat", "/t/d/big"]) == big);
@@ -230,17 +230,17 @@ fn survive(path: &str, of: &str, read: impl Fn(&str) -> Vec<String>) {
             std::thread::sleep(Duration::from_millis(100));
             there = names(&volume, of).contains(&name);
         }
-        assert!(there || !done, "{name} was answered and is not there");
+        assert!(there || !done, "{name} was acknowledged and is missing");
         std::thread::sleep(Duration::from_millis(300));
         if names(&volume, of).contains(&name) {
             kept.push((name, state));
         }
         for (name, state) in &kept {
             let found = volume.run(read(name));
-            assert!(found == *state, "round {round}: {name} is not what it was");
+            assert!(found == *state, "round {round}: {name} has other contents");
         }
     }
-    assert!(!kept.is_empty(), "no checkpoint was ever made");
+    assert!(!kept.is_empty(), "no checkpoint was made");
     let (name, state) = &kept[0];
     volume.text(&format!("checkpoint rollback {of} {name}"));
     assert!(volume.run(["cat", path]) == *state);

@@ -1,4 +1,4 @@
-//! Groups of real processes, which die and are replaced.
+//! Groups of real processes that die and are replaced.
 
 mod files_support;
 
@@ -40,7 +40,7 @@ fn the_number_of_a_killed_member_is_free_for_another_process() {
 }
 
 #[test]
-fn a_member_that_is_killed_and_not_replaced_is_named_to_the_others() {
+fn the_other_members_report_a_killed_member_that_was_not_replaced() {
     let volume = Volume::up();
     volume.feed("put /file", b"");
     let short = |k| line(k).replace("--timeout 20", "--timeout 6");
@@ -136,11 +136,11 @@ fn printed(child: Child) -> String {
 }
 
 #[test]
-fn a_group_makes_or_finds_a_file_with_one_request() {
+fn a_group_creates_or_opens_a_file_with_one_request() {
     let volume = Volume::up();
     let before = attaches(&volume);
     for (round, done) in [(0, "made"), (1, "found")] {
-        // In any order of arrival.
+        // Members arrive in any order.
         let order = if round == 0 {
             [2, 0, 3, 1]
         } else {
@@ -166,7 +166,7 @@ fn a_group_makes_or_finds_a_file_with_one_request() {
 }
 
 #[test]
-fn a_group_that_wants_another_layout_fails_as_one() {
+fn a_group_that_requests_another_layout_fails_as_a_whole() {
     let volume = Volume::up();
     volume.text("create /grid --cells 2");
     let members = [0, 1, 2, 3].map(|member| create(&volume, "/grid --cells 3", "late", member));
@@ -177,7 +177,7 @@ fn a_group_that_wants_another_layout_fails_as_one() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_fails_for_all() {
+fn a_failed_creation_fails_for_all_members() {
     let volume = Volume::up();
     let members = [0, 1, 2, 3].map(|member| create(&volume, "/none/grid", "nowhere", member));
     let errors = members.map(ended);
@@ -187,7 +187,7 @@ fn a_file_that_cannot_be_made_fails_for_all() {
 }
 
 #[test]
-fn a_file_is_made_only_when_all_have_come_or_the_group_goes_on() {
+fn a_file_is_created_once_all_members_arrived_or_the_group_goes_on() {
     let volume = Volume::up();
     let killed = create(&volume, "/grid", "some", 1);
     std::thread::sleep(Duration::from_millis(300));

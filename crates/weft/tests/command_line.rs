@@ -33,7 +33,7 @@ fn the_exit_code_reports_failures_if_standard_error_is_closed() {
     fs::write(&source, b"text").unwrap();
     let mut verbose = volume.command(["import", "-v"]);
     let status = verbose.arg(&source).arg("/f").stderr(full()).status();
-    assert!(status.unwrap().success(), "a summary is no result");
+    assert!(status.unwrap().success(), "a lost summary is not a failure");
     assert_eq!(volume.text("cat /f"), "text");
 }
 
@@ -112,7 +112,7 @@ fn gives_seven_cells(volume: &Volume, directory: &str) {
 }
 
 #[test]
-fn a_status_has_one_shape_whatever_is_up() {
+fn a_status_has_one_shape_whether_or_not_the_volume_is_up() {
     let volume = Volume::up();
     let up = volume.json("status --json");
     let pid = up["servers"][1]["pid"].as_i64().unwrap();
@@ -148,7 +148,7 @@ fn a_status_has_one_shape_whatever_is_up() {
     assert!(all_down["files"].is_null());
 }
 
-/// The document of a volume that is not up.
+/// The JSON status of a volume that is not up.
 fn status(volume: &Volume) -> serde_json::Value {
     let output = volume.command(["status", "--json"]).output().unwrap();
     let document = serde_json::from_slice(&output.stdout);
@@ -212,7 +212,7 @@ fn local_sockets(volume: &Volume) -> Vec<bool> {
 }
 
 #[test]
-fn servers_have_local_sockets_unless_the_configuration_says_no() {
+fn servers_have_local_sockets_unless_the_configuration_disables_them() {
     let volume = Volume::up();
     assert_eq!(local_sockets(&volume), [true; 4]);
     volume.feed("put /file", b"by a local socket");
@@ -229,14 +229,14 @@ fn servers_have_local_sockets_unless_the_configuration_says_no() {
 }
 
 #[test]
-fn up_of_a_running_volume_says_so_and_can_mount_it() {
+fn up_reports_a_running_volume_and_can_mount_it() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     let dir = folder.to_str().unwrap();
     let told = volume.text(&format!("up {dir}"));
     assert!(told.contains("already running"), "{told}");
     if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED the mount: it wants root and /dev/fuse");
+        eprintln!("SKIPPED the mount: it needs root and /dev/fuse");
         return;
     }
     let at = volume.path("mounted");

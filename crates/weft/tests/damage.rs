@@ -81,7 +81,7 @@ fn a_namespace_damaged_after_its_service_was_killed_is_refused() {
     let said = String::from_utf8_lossy(&up.stderr).into_owned();
     assert!(
         !up.status.success(),
-        "half of the namespace was taken for all of it"
+        "the service started with half of the namespace"
     );
     assert!(
         said.contains("is damaged") && said.contains("Restore"),
@@ -105,7 +105,7 @@ fn a_stopped_volume_has_empty_journals() {
     volume.run(&["fsck", "--data"]);
 }
 
-/// What was written to the index stays in the log until it is in tables.
+/// Changes of the index stay in the log until they are in tables.
 #[test]
 fn an_index_that_lost_its_journal_is_recovered_from_the_log() {
     let volume = Volume::up();
@@ -128,7 +128,7 @@ fn an_index_that_lost_its_journal_is_recovered_from_the_log() {
     );
     assert!(
         !said.contains("/f"),
-        "files are named that lost nothing: {said}"
+        "the message names files that lost nothing: {said}"
     );
     assert!(journal.with_extension("damaged").exists());
     assert!(weft(&["up", &volume.dir]).status.success());
@@ -231,9 +231,9 @@ fn bytes_lost_with_a_damaged_log_are_errors_until_they_are_accepted() {
     }
     assert!(
         (0..4).all(|i| volume.holds(i)),
-        "what the lost frames did not touch"
+        "files that the lost frames did not touch are readable"
     );
-    // Restored, accepted, and all the rest.
+    // Restore one file, accept the loss of another, and then that of all others.
     let whole = volume.folder.path().join("local");
     std::fs::write(&whole, content(5)).unwrap();
     volume.run(&["cp", whole.to_str().unwrap(), "weft:/f5"]);
@@ -245,7 +245,7 @@ fn bytes_lost_with_a_damaged_log_are_errors_until_they_are_accepted() {
     assert!(weft(&["status", &volume.dir]).status.success());
 }
 
-/// Flips bytes in the middle of what the journal holds.
+/// Flips bytes in the middle of the contents of the journal.
 fn damage(journal: &Path) {
     let mut bytes = std::fs::read(journal).unwrap();
     let end = bytes.iter().rposition(|b| *b != 0).unwrap();

@@ -132,7 +132,7 @@ fn a_lost_disk_costs_only_its_data_and_another_can_be_added() {
         "{found:?}"
     );
 
-    // Its path is empty, as if it were not mounted.
+    // The path of the disk is empty, as if it were not mounted.
     volume.down();
     fs::rename(volume.path("a"), volume.path("away")).unwrap();
     fs::create_dir(volume.path("a")).unwrap();
@@ -163,7 +163,7 @@ fn a_lost_disk_costs_only_its_data_and_another_can_be_added() {
     assert!(lost > 0 && lost < 24, "{lost} of 24 were lost");
     good(&volume.put("/new", &bytes(100, MIB)));
 
-    // It is back, and there is one more.
+    // The lost disk is back and a disk was added.
     volume.down();
     fs::remove_dir_all(volume.path("a")).unwrap();
     fs::rename(volume.path("away"), volume.path("a")).unwrap();
@@ -328,7 +328,7 @@ fn a_truncated_disk_costs_only_the_missing_data() {
     let (code, said) = fsck(&["--repair"]);
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("disk 3"), "{said}");
-    // From then on the loss is known.
+    // From now on the loss is known.
     let (code, said) = fsck(&[]);
     assert_eq!(code, Some(4), "{said}");
     assert!(
@@ -412,7 +412,7 @@ fn a_block_device_is_used_by_one_server_only() {
 }
 
 #[test]
-fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
+fn a_full_volume_refuses_writes_that_do_not_fit_and_allows_deletes() {
     let volume = Volume::up(&["--servers", "2", "--cache", "64M", "--capacity", "32M"]);
     // Data of a failed command is freed when its file is removed, without waiting for the command
     // to reconnect.
@@ -427,7 +427,10 @@ fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
         std::thread::sleep(std::time::Duration::from_millis(100));
         volume.put("/second", &bytes(7, 48 * MIB)).status.success()
     });
-    assert!(put.is_some(), "its space does not come back");
+    assert!(
+        put.is_some(),
+        "the space of the failed command is not freed"
+    );
     good(&volume.run("rm /second"));
     std::thread::sleep(std::time::Duration::from_secs(2));
     let data = bytes(7, 5 * MIB);
@@ -440,8 +443,8 @@ fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
         );
         !put.status.success()
     });
-    let full = full.expect("64 MiB hold no 40 files of 5 MiB");
-    assert!(full >= 8, "{full} files of 5 MiB fitted");
+    let full = full.expect("40 files of 5 MiB do not fit in 64 MiB");
+    assert!(full >= 8, "only {full} files of 5 MiB fit");
     good(&volume.run(&format!("rm /f{full}")));
     good(&volume.run("checkpoint create /f0 before"));
     // Existing data is complete; truncating, and deleting files and checkpoints, work.
@@ -458,12 +461,12 @@ fn a_full_volume_refuses_what_does_not_fit_and_deletes() {
         let put = volume.put("/again", &data);
         put.status.success().then_some(())
     });
-    again.expect("deleting makes room");
+    again.expect("deleting frees space");
     assert!(volume.run("cat /again").stdout == data);
 }
 
 #[test]
-fn a_full_volume_says_so_to_programs_of_a_mount() {
+fn a_full_volume_returns_enospc_through_a_mount() {
     if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
         println!("SKIPPED: this needs root and /dev/fuse");
         return;
@@ -490,11 +493,11 @@ fn a_full_volume_says_so_to_programs_of_a_mount() {
         });
         written.is_ok()
     });
-    assert!(again.is_some(), "deleting makes room");
+    assert!(again.is_some(), "deleting frees space");
 }
 
 #[test]
-fn a_full_disk_of_the_metadata_service_stops_growth_only_and_only_while_it_is_full() {
+fn a_full_metadata_disk_stops_only_growth_and_only_while_it_is_full() {
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: this needs root");
         return;

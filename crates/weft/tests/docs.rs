@@ -1,4 +1,4 @@
-//! The tests that the pages cite exist, and their examples are true.
+//! The tests that the pages cite exist, and the examples of the pages work.
 
 mod files_support;
 
@@ -46,7 +46,7 @@ fn every_test_that_a_page_cites_exists() {
         for name in cited(&text) {
             assert!(
                 there.contains(name),
-                "{}: `{name}` is no test",
+                "{}: `{name}` is not a test",
                 page.display()
             );
             count += 1;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use files_support::{Volume, bytes, weft};
 
 #[test]
-fn layouts_are_given_inherited_and_fixed() {
+fn layouts_are_set_at_creation_inherited_and_then_fixed() {
     let volume = Volume::up();
     volume.text("create /a --cells 4 --bsu 4K --servers 2,0 --chunk 64K --mode 0640");
     let stat = &volume.json("stat --json /a")[0];
@@ -75,7 +75,7 @@ fn directories_are_made_listed_and_removed() {
 }
 
 #[test]
-fn listings_and_removals_go_page_by_page() {
+fn listings_and_removals_work_page_by_page() {
     let volume = Volume::up();
     let folder = volume.path("many");
     std::fs::create_dir(&folder).unwrap();
@@ -96,7 +96,7 @@ fn listings_and_removals_go_page_by_page() {
 }
 
 #[test]
-fn names_move_and_link() {
+fn names_can_be_moved_and_linked() {
     let volume = Volume::up();
     volume.feed("put /a", b"a");
     volume.feed("put /b", b"b");
@@ -128,7 +128,7 @@ fn names_move_and_link() {
 }
 
 #[test]
-fn attributes_change() {
+fn attributes_can_be_changed() {
     let volume = Volume::up();
     volume.text("mkdir -p /d/e");
     volume.feed("put /d/e/f", b"x");

@@ -1,4 +1,4 @@
-//! Trees copied into the volume and back: everything that a tree can hold comes back unchanged.
+//! Trees copied into the volume and back: every kind of entry survives unchanged.
 
 mod files_support;
 
@@ -155,7 +155,7 @@ fn cp(volume: &Volume, args: &[&str], from: impl AsRef<OsStr>, to: impl AsRef<Os
 }
 
 #[test]
-fn a_nasty_tree_comes_back_as_it_was() {
+fn a_tree_of_awkward_entries_survives_a_copy_in_and_out() {
     let volume = Volume::up();
     let (source, back) = (volume.path("source"), volume.path("back"));
     fs::create_dir(&source).unwrap();
@@ -285,7 +285,7 @@ fn a_file_truncated_while_it_is_copied_is_a_failure() {
         let mut command = volume.command(["cp", "-r"]);
         let command = command.arg(&tree).arg("weft:/");
         let child = command.stderr(Stdio::piped()).spawn().unwrap();
-        // It has opened the file, but is still near its start.
+        // The copy has opened the file, but is still near its start.
         while client.stat("/tree/big").await.is_err() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -422,7 +422,7 @@ fn a_copy_without_space_leaves_no_partial_file() {
     let volume = Volume::up();
     volume.text("mkdir /from");
     volume.feed("put /from/big", &bytes(1, 9 << 20));
-    // Out of the volume: to a full device.
+    // Copy out of the volume, to a full device.
     let said = volume.fails("cp weft:/from/big /dev/full", 1);
     assert!(
         said.contains("/from/big") && said.contains("No space left"),
@@ -436,12 +436,12 @@ fn a_copy_without_space_leaves_no_partial_file() {
         println!("SKIPPED: only root sets quotas");
         return;
     }
-    // Into the volume: to a tree with a small quota, as a new file and over an existing one.
+    // Copy into a tree with a small quota, as a new file and over an existing one.
     volume.text("mkdir /t");
     volume.text("quota set --tree /t --bytes 2MiB");
     let said = volume.fails("cp weft:/from/big weft:/t/new", 1);
     assert!(
-        said.contains("weft:/t/new (nothing of it is left there)"),
+        said.contains("weft:/t/new (no partial file is left)"),
         "{said}"
     );
     volume.fails("stat /t/new", 1);

@@ -1,4 +1,4 @@
-//! Ctrl-C and `kill`: what long commands report, what they leave, and how they continue.
+//! Ctrl-C and `kill`: the reports and leftovers of long commands, and how they continue.
 
 mod files_support;
 
@@ -94,13 +94,13 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_interrupted_transfer_keeps_its_progress_and_says_how_to_continue() {
+fn an_interrupted_transfer_keeps_its_progress_and_explains_how_to_continue() {
     let volume = Volume::up();
     let (source, copy) = (volume.path("source"), volume.path("copy"));
     let data = bytes(1, 24 << 20);
     fs::write(&source, &data).unwrap();
     let (from, to) = (source.display(), copy.display());
-    // Progress is recorded rarely: what is kept was recorded at the end.
+    // Progress is rarely recorded during the transfer: the kept progress was recorded at its end.
     let slowly = "--limit 8M --streams 2";
     for (line, signal, code, word) in [
         (
@@ -143,7 +143,7 @@ fn an_interrupted_copy_leaves_only_complete_files() {
     let line = format!("cp -r weft:/tree {}", copy.display());
     let frozen = Frozen::new(Frozen::pids(&volume, false));
     let child = start(&volume, &line);
-    wait_until("a file is under way", || !names(&copy).is_empty());
+    wait_until("a file is being copied", || !names(&copy).is_empty());
     assert!(names(&copy).iter().all(|n| n.starts_with(".weft-copy-")));
     send(&child, Signal::INT);
     std::thread::sleep(Duration::from_millis(300));
@@ -176,7 +176,7 @@ fn a_second_signal_ends_a_command_at_once() {
     fs::create_dir(&copy).unwrap();
     let frozen = Frozen::new(Frozen::pids(&volume, false));
     let child = start(&volume, &format!("cp weft:/big {}", copy.display()));
-    wait_until("the file is under way", || !names(&copy).is_empty());
+    wait_until("the file is being copied", || !names(&copy).is_empty());
     send(&child, Signal::INT);
     std::thread::sleep(Duration::from_millis(1300));
     let started = Instant::now();
@@ -188,7 +188,7 @@ fn a_second_signal_ends_a_command_at_once() {
 }
 
 #[test]
-fn an_interrupted_removal_says_what_is_left() {
+fn an_interrupted_removal_reports_how_much_was_removed() {
     let volume = Volume::up();
     let source = volume.path("source");
     fs::create_dir(&source).unwrap();
@@ -210,7 +210,7 @@ fn an_interrupted_removal_says_what_is_left() {
 }
 
 #[test]
-fn missing_input_does_not_keep_a_command_from_ending() {
+fn a_command_that_waits_for_input_ends_on_a_signal() {
     let volume = Volume::up();
     volume.feed("put /file", b"what was there before");
     let mut child = start(&volume, "put /file");
@@ -235,7 +235,7 @@ fn missing_input_does_not_keep_a_command_from_ending() {
 }
 
 #[test]
-fn a_signal_that_a_command_was_started_to_ignore_stays_ignored() {
+fn a_signal_ignored_at_the_start_stays_ignored() {
     let volume = Volume::up();
     // A shell that ignores a signal passes that on, as scripts do for background jobs.
     let put = format!("trap '' INT; exec {} put /file", env!("CARGO_BIN_EXE_weft"));
@@ -286,7 +286,7 @@ fn an_interrupted_put_to_a_new_file_reports_no_lost_data() {
     let mut child = start(&volume, "put /new");
     let mut input = child.stdin.take().unwrap();
     input.write_all(&bytes(1, 9 << 20)).unwrap();
-    wait_until("it is under way", || {
+    wait_until("the command writes the file", || {
         volume
             .command(["stat", "/new"])
             .output()

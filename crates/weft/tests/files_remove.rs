@@ -30,7 +30,7 @@ fn a_tree_with_checkpoints_in_it_is_refused_by_path_before_anything_is_removed()
     assert!(!said.contains("own"), "{said}");
     assert_eq!(volume.text("cat /t/d/e/file"), "content");
     assert_eq!(volume.text("ls /t"), "d\nfirst\nother\n");
-    // Not by another path either.
+    // `rm -d` refuses such a directory, too.
     volume.text("mkdir /kept");
     volume.text("checkpoint create /kept c");
     let said = volume.fails("rm -d /kept", 1);
@@ -71,7 +71,7 @@ fn deep(root: &Path, levels: usize, make: bool) -> OwnedFd {
 
 #[test]
 fn a_tree_deeper_than_the_longest_path_is_copied_in_and_out_and_removed() {
-    // Two bytes each; a path has 4096 at most.
+    // Each name takes two bytes; a path has at most 4096.
     const LEVELS: usize = 2200;
     let volume = Volume::up();
     let (source, copy) = (volume.path("source"), volume.path("copy"));

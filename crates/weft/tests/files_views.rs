@@ -165,7 +165,7 @@ fn orders_by_row_and_by_column_rearrange_one_access() {
 }
 
 #[test]
-fn forks_grow_on_their_own() {
+fn forks_grow_independently() {
     let volume = Volume::up();
     volume.feed("put /a --cells 2 --bsu 4", b"datadata");
     volume.text("fork create /a index");

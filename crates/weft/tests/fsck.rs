@@ -36,6 +36,7 @@ fn a_sound_volume_has_no_findings_and_misuse_is_reported() {
     assert!(report["chunks"].as_u64().unwrap() >= 12, "{report}");
     assert!(report["files"].as_u64() == Some(1), "{report}");
     volume.fails("fsck --nonsense", 16);
+    volume.fails("mkdir fsck --nonsense", 2);
     let dir = volume.path("volume");
     let dir = dir.to_str().unwrap();
     let error = volume.fails(&format!("fsck --offline {dir}"), 8);
@@ -154,7 +155,7 @@ fn data_of_a_reformatted_server_never_reads_as_zeros() {
     // A write does not turn lost bytes around it into a hole.
     refused("write --subfile 1,1,1,3,1 /file 0+5");
     refused("cat /file");
-    // Nor does a truncation.
+    // Neither does a truncation.
     let cut = volume.start("truncate -s 2000001 /file", b"");
     drop(cut.wait_with_output().unwrap());
     refused("cat /file");
@@ -183,7 +184,7 @@ fn data_of_a_reformatted_server_never_reads_as_zeros() {
         "{lost}"
     );
     let (report, code) = fsck(&volume, &["--repair"]);
-    assert_eq!(code, 4, "a repair accepts nothing: {report}");
+    assert_eq!(code, 4, "a repair accepts no loss: {report}");
     refused("cat /file");
     refused("checkpoint read /file before");
     let (report, _) = fsck(&volume, &["--accept-server", "1"]);
@@ -230,7 +231,11 @@ fn a_store_that_does_not_open_is_repaired_and_never_returns_wrong_bytes() {
     );
     let (report, code) = fsck(&volume, &["--repair", "--offline", dir]);
     let found = faults(&report);
-    assert_eq!((found, code), (vec!["lost"], 4), "told once: {report}");
+    assert_eq!(
+        (found, code),
+        (vec!["lost"], 4),
+        "the loss is reported once: {report}"
+    );
     let finding = &report["findings"][0];
     for field in ["file", "cell", "server"] {
         assert!(finding[field].is_number(), "{field}: {report}");
@@ -271,7 +276,10 @@ fn an_unreadable_journal_is_kept_until_a_repair_drops_it() {
         "{error}"
     );
     let up = volume.command(["up", dir]).output().unwrap();
-    assert!(!up.status.success(), "an index of nothing was opened");
+    assert!(
+        !up.status.success(),
+        "the server started with an empty index"
+    );
     // Some or none of its nodes may have started.
     volume.command(["down", dir]).output().unwrap();
     assert!(

@@ -53,7 +53,7 @@ fn nothing_is_owed(volume: &Volume) {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    panic!("something is still owed");
+    panic!("an operation is still pending");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_rollback_to_lost_data_is_refused_and_leaves_nothing_pending() {
     volume.text("rm /file");
     nothing_is_owed(&volume);
     let (report, code) = fsck(&volume, &["--repair"]);
-    assert_eq!(code, 4, "a repair accepts nothing: {report}");
+    assert_eq!(code, 4, "a repair accepts no loss: {report}");
     let (report, code) = fsck(&volume, &["--accept", "/other"]);
     assert_eq!(code, 1, "{report}");
     assert!(faults(&report).contains(&"checkpoint missing"), "{report}");

@@ -49,7 +49,7 @@ fn nothing_is_owed(volume: &Volume) {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    panic!("something is still owed");
+    panic!("an operation is still pending");
 }
 
 fn stale(volume: &Volume, line: &str) {
@@ -102,7 +102,7 @@ fn names_of_files_deleted_on_their_servers_are_reported_and_removed() {
 }
 
 #[test]
-fn an_unclean_stopped_volume_loses_such_names_too() {
+fn an_uncleanly_stopped_volume_loses_names_of_deleted_files_too() {
     let volume = Volume::up();
     volume.feed("put /gone", &bytes(1, 3 << 20));
     undone(&volume, || drop(volume.text("rm /gone")));

@@ -77,7 +77,7 @@ fn a_sync_after_servers_came_back_without_acknowledged_bytes_fails_once_for_each
         fs::remove_dir_all(folder).unwrap();
         copy(&aside.join(n.to_string()), folder);
     }
-    // They may have reported B as durable to the metadata service, but do not have it any more.
+    // They may have reported B as durable to the metadata service, but no longer have it.
     let up = weft(&["up", text(&m.volume)]);
     if !up.status.success() {
         let said = String::from_utf8_lossy(&up.stderr).into_owned();
@@ -101,15 +101,19 @@ fn a_sync_after_servers_came_back_without_acknowledged_bytes_fails_once_for_each
             let servers = status["servers"].as_array().unwrap();
             servers.iter().all(|server| server["state"] == "up")
         };
-        mount_support::wait_until("the servers take part again", accepted);
+        mount_support::wait_until("the servers are up again", accepted);
     }
     let eio = Some(libc_eio());
     assert_eq!(sync_errno(&first), eio, "the writer");
     assert_eq!(sync_errno(&second), eio, "another descriptor of the mount");
-    assert_eq!(sync_errno(&first), None, "it was told");
-    assert_eq!(sync_errno(&second), None, "it was told");
+    assert_eq!(sync_errno(&first), None, "the loss was already reported");
+    assert_eq!(sync_errno(&second), None, "the loss was already reported");
     let third = OpenOptions::new().write(true).open(&path).unwrap();
-    assert_eq!(sync_errno(&third), None, "it was not there");
+    assert_eq!(
+        sync_errno(&third),
+        None,
+        "this descriptor was opened after the loss"
+    );
     // Bytes that are written again stay.
     first.write_all_at(&vec![b'C'; LENGTH], 0).unwrap();
     assert_eq!(sync_errno(&first), None);
@@ -126,9 +130,9 @@ fn no_sync_fails_after_processes_were_only_killed() {
         file.write_all_at(&vec![b'a' + round; LENGTH], 0).unwrap();
         small.write_all_at(&[b'a' + round; 100], 0).unwrap();
         fs::write(m.file(&format!("name-{round}")), b"x").unwrap();
-        // A close sends what the mount holds. (The programs started below would send it otherwise,
-        // when they drop the descriptors that they inherit, and wait for the volume that they are
-        // to start.)
+        // A close sends the data that the mount holds. (Otherwise the programs started below would
+        // send it when they drop the descriptors that they inherit, and wait for the volume that
+        // they are to start.)
         for path in [&path, &m.file("small")] {
             drop(OpenOptions::new().write(true).open(path).unwrap());
         }

@@ -1,5 +1,5 @@
 //! kill −9 of each process of a volume in turn, then of some at random, under mixed load, against a
-//! manifest of what was acknowledged; and the loss of power.
+//! manifest of acknowledged operations; and power loss.
 
 mod power;
 
@@ -337,10 +337,10 @@ async fn acknowledged_writes_survive_kill_nine_of_any_processes() {
     );
     let (syncs, checkpoints) = (manifest.syncs, manifest.checkpoints);
     println!(
-        "{rounds} rounds: {records} records, {names} names and {gone} gone, {syncs} syncs, {checkpoints} checkpoints"
+        "{rounds} rounds: {records} records, {names} names and {gone} removed, {syncs} syncs, {checkpoints} checkpoints"
     );
     assert!(
         records > 100 && names > 20 && gone > 10 && syncs > 0 && checkpoints > 0,
-        "the load was too thin to show anything"
+        "the load was too small to prove anything"
     );
 }

@@ -103,7 +103,7 @@ fn silent_connections_do_not_exhaust_the_descriptors_of_the_service() {
         let listed = volume.weft("ls /");
         assert!(listed.status.success(), "{}", said(&listed));
     }
-    assert_eq!(volume.nodes(), nodes, "none was restarted");
+    assert_eq!(volume.nodes(), nodes, "a node was restarted");
     let log = fs::read_to_string(volume.log("meta")).unwrap();
     assert!(!log.contains("key-value engine"), "{log}");
 }
@@ -255,7 +255,7 @@ fn partial_payloads_of_many_clients_take_bounded_memory_and_free_it() {
             let mut out = connection.send(&request, Vec::new(), false).await.unwrap();
             let parts = parts.clone();
             all.push(tokio::spawn(async move {
-                // Half of it, as far as it is taken; then nothing comes any more.
+                // Send half of the payload, as far as the server takes it, and then stop.
                 let stall = async {
                     out.more(parts, false).await.unwrap();
                     std::future::pending::<()>().await;
@@ -282,10 +282,7 @@ fn partial_payloads_of_many_clients_take_bounded_memory_and_free_it() {
     let deadline = Instant::now() + Duration::from_secs(20);
     while resident(server) > before + CACHE + (32 << 20) {
         let left = resident(server) - before;
-        assert!(
-            Instant::now() < deadline,
-            "{left} bytes were not given back"
-        );
+        assert!(Instant::now() < deadline, "{left} bytes were not freed");
         std::thread::sleep(Duration::from_millis(100));
     }
     println!("{} after", resident(server));

@@ -80,7 +80,7 @@ fn errors_name_the_file_by_its_path() {
     assert!(!output.status.success());
     assert!(said.contains("/quota/large"), "{said}");
     assert!(!said.contains("file "), "{said}");
-    let hint = "`weft quota show /quota/large` tells which";
+    let hint = "`weft quota show /quota/large` shows which";
     assert!(
         said.contains("leaves no more") && said.contains(hint),
         "{said}"
@@ -98,7 +98,7 @@ fn a_missing_file_is_reported_as_missing() {
     assert!(said.contains("nofile.dat does not exist"), "{said}");
     for line in ["put /there/new/", "create /there/new/"] {
         let said = volume.fails(line, 1);
-        assert!(!said.contains("this is a directory"), "{said}");
+        assert!(!said.contains("is a directory"), "{said}");
         assert!(said.contains("slash"), "{said}");
     }
 }
@@ -113,7 +113,7 @@ fn a_message_names_a_path_once() {
 }
 
 #[test]
-fn a_missing_thing_is_named_with_where_to_look() {
+fn errors_about_missing_things_explain_where_to_look() {
     let volume = Volume::shared();
     volume.text("mkdir /look");
     volume.feed("put /look/f", b"abc");

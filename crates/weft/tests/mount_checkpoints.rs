@@ -56,7 +56,7 @@ fn checkpoints_are_read_only_directories_beside_the_files() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     assert_eq!(errno(std::fs::set_permissions(&file, mode)), rofs);
     checkpoint(&m, "rollback", "/t", "one");
-    wait_until("the mount shows the tree as it was", || {
+    wait_until("the mount shows the tree of the checkpoint", || {
         shown("t") == shown("before")
     });
     sh(here, "diff -r before t");
@@ -106,7 +106,7 @@ fn an_open_descriptor_sees_a_rollback() {
         file.write_all(b"appended").unwrap();
         file.sync_all().unwrap();
         checkpoint(&m, "rollback", of, "c");
-        wait_until("the open file is what it was", || {
+        wait_until("the open file has the contents of the checkpoint", || {
             let mut now = Vec::new();
             file.seek(SeekFrom::Start(0)).unwrap();
             file.read_to_end(&mut now).unwrap();
@@ -149,7 +149,7 @@ fn a_directory_with_checkpoints_cannot_be_removed_and_can_be_rolled_back() {
     checkpoint(&m, "create", "/t/d", "c");
     let notempty = Some(Errno::NOTEMPTY.raw_os_error());
     assert_eq!(errno(std::fs::remove_dir(m.file("t/d"))), notempty);
-    // Names are removed one at a time, so nothing is refused beforehand.
+    // Names are removed one at a time, so only the directory itself is refused.
     sh(
         here,
         "! rm -rf t 2> said; grep -q 'Directory not empty' said",
@@ -158,7 +158,7 @@ fn a_directory_with_checkpoints_cannot_be_removed_and_can_be_rolled_back() {
     assert_eq!(errno(std::fs::remove_dir(m.file("t/d"))), notempty);
     assert_eq!(errno(std::fs::rename(m.file("u"), m.file("t/d"))), notempty);
     checkpoint(&m, "rollback", "/t/d", "c");
-    wait_until("the file is back", || m.file("t/d/file").exists());
+    wait_until("the file is restored", || m.file("t/d/file").exists());
     assert_eq!(sh(here, "cat t/d/file").trim(), "content");
     checkpoint(&m, "delete", "/t/d", "c");
     sh(here, "rm -rf t");

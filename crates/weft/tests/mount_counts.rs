@@ -1,5 +1,5 @@
-//! What small files cost through a mount, counted: the kernel's requests, and the calls that they
-//! make.
+//! The counted cost of small files on a mount: requests of the kernel, and the calls that they
+//! cause.
 //!
 //! The table is that of `docs/design/0005-mount.md`.
 
@@ -19,7 +19,7 @@ use rustix::io::ReadWriteFlags;
 /// Files of each case: enough for detaches to be reported together.
 const FILES: u64 = 40;
 
-/// Counts by what is counted: `request 14`, `call Attach`.
+/// Counts by kind, such as `request 14` or `call Attach`.
 fn counts(mount: &Path) -> BTreeMap<String, u64> {
     let mut text = vec![0; 16 << 10];
     let length = rustix::fs::getxattr(mount, "user.weft.counts", &mut text[..]).unwrap();
@@ -76,8 +76,8 @@ fn small_files_cost_the_documented_number_of_calls() {
     let names: Vec<_> = (0..FILES).map(|i| folder.join(format!("f{i}"))).collect();
     let folders: Vec<_> = (0..FILES).map(|i| folder.join(format!("d{i}"))).collect();
     let at_most = |what: &str, names: &[PathBuf], requests, calls, work: &mut dyn FnMut(&Path)| {
-        // And one more for the directory, whose attributes the kernel may ask for, and one that
-        // gives a directory back.
+        // One more call may ask for the attributes of the directory, and one may return a delegated
+        // directory.
         let (all, asked, called) = cost(&m.path, names, work);
         println!("{what}: {all:?}");
         assert!(called <= calls + 2, "{what}: {called} calls: {all:?}");
@@ -86,12 +86,10 @@ fn small_files_cost_the_documented_number_of_calls() {
             "{what}: {asked} requests: {all:?}"
         );
         let told = all.get("call Detach").unwrap_or(&0);
-        assert!(
-            *told < FILES,
-            "ends of attachments are told together: {all:?}"
-        );
+        assert!(*told < FILES, "closes are reported together: {all:?}");
     };
-    // Ahead of the service: some before it is worth asking for the directory, then many in a call.
+    // A call creates each of the first names. Then the mount holds the directory, and one call
+    // reports many names.
     at_most("create, close", &names, 5, FILES / 2, &mut |name| {
         File::create_new(name).unwrap();
     });
@@ -101,7 +99,7 @@ fn small_files_cost_the_documented_number_of_calls() {
     at_most("unlink", &names, 3, FILES / 2, &mut |name| {
         fs::remove_file(name).unwrap();
     });
-    // Name and bytes in one call.
+    // One call reports name and bytes.
     at_most(
         "create, write, close",
         &names,
@@ -114,7 +112,7 @@ fn small_files_cost_the_documented_number_of_calls() {
                 .unwrap();
         },
     );
-    at_most("stat of what was written", &names, 1, 0, &mut |name| {
+    at_most("stat of written files", &names, 1, 0, &mut |name| {
         assert_eq!(fs::metadata(name).unwrap().len(), 4096);
     });
     let read = &mut |name: &Path| {
@@ -125,7 +123,7 @@ fn small_files_cost_the_documented_number_of_calls() {
     // `ls -l`, where nothing is known yet: one listing brings the attributes of all, and that they
     // have no extended ones.
     let other = m.further("other", "");
-    wait_until("its watch is live", || {
+    wait_until("the watch of the other mount is live", || {
         counts(&other).get("call Watch") > Some(&1)
     });
     let (all, _, calls) = cost(&other, &[other.join("folder")], |folder| {
@@ -170,7 +168,7 @@ fn put(file: &File, at: u64, block: &[u8], flags: ReadWriteFlags) {
 }
 
 #[test]
-fn synchronous_writes_past_the_kernel_s_pages_are_at_the_servers_when_they_return() {
+fn synchronous_writes_that_bypass_the_page_cache_are_on_the_servers_when_they_return() {
     const LENGTH: usize = 50_000;
     let by_each = ReadWriteFlags::DSYNC;
     let none = ReadWriteFlags::empty();
@@ -204,8 +202,8 @@ fn synchronous_writes_past_the_kernel_s_pages_are_at_the_servers_when_they_retur
                 assert!((1..=2).contains(&of("call Write")), "{what}: {after:?}");
                 syncs += of("call Sync");
             }
-            // What others may have left is synced once, on both servers; then the writes are synced
-            // by themselves.
+            // Earlier unsynced writes are synced once, on both servers; then each write syncs
+            // itself.
             assert!(syncs <= 2, "{what}: {syncs}");
             assert!(name != "there" || syncs > 0, "{what}");
         }
@@ -232,7 +230,7 @@ fn access_times_cost_no_call() {
     fs::create_dir(&folder).unwrap();
     let names: Vec<_> = (0..FILES).map(|i| folder.join(format!("f{i}"))).collect();
     for (number, name) in names.iter().enumerate() {
-        // With the metadata, and on the servers.
+        // One file is stored with its metadata, one on the servers.
         fs::write(name, vec![7; number % 2 * 100_000 + 10]).unwrap();
     }
     let times = || -> Vec<_> {
@@ -254,10 +252,14 @@ fn access_times_cost_no_call() {
             .all(|(before, after)| before < after)
     );
     let (again, ..) = cost(&m.path, &names, &mut *read);
-    assert_eq!(times(), after, "the second read does not count");
+    assert_eq!(
+        times(),
+        after,
+        "the second read does not change the access time"
+    );
     println!("first {first:?}, again {again:?}");
-    // But for how many closes one call tells of, which time decides, and for the bytes, which are
-    // there the second time.
+    // Two counts may differ: timing decides how many closes one call reports, and the bytes are
+    // cached the second time.
     let others = |counts: &BTreeMap<String, u64>| -> u64 {
         all_calls(counts) - counts["call Detach"] - counts.get("call Read").unwrap_or(&0)
     };

@@ -1,7 +1,6 @@
 //! Large directories, listed while names come and go.
 //!
-//! `WEFT_CASES` is how many thousand names that stay: 20 in every run, 1,000 where there is time
-//! for it.
+//! `WEFT_CASES` is the number of names that stay, in thousands: 20 by default, 1,000 in long runs.
 
 mod mount_support;
 
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 use mount_support::Mounted;
 use rustix::fs::{RawDir, SeekFrom, seek};
 
-/// One name in so many is a directory.
+/// One in this many names is a directory.
 const DIRECTORIES: u32 = 40;
 
 fn thousands() -> u32 {
@@ -25,8 +24,8 @@ fn thousands() -> u32 {
     asked.unwrap_or(20)
 }
 
-/// Most are links, which cost least to make; some are files and some directories. Through both
-/// mounts: the kernel lets one at a time into a directory.
+/// Makes names through both mounts, because the kernel admits one process at a time to a directory.
+/// Most are links, which are the cheapest; some are files and some directories.
 fn make(mounts: [&Path; 2], count: u32) {
     File::create(mounts[0].join("first")).unwrap();
     let part = |directory: &Path, start: u32| {
@@ -87,15 +86,14 @@ fn list(directory: &Path, count: u32) {
         .filter(|(_, times)| **times > 1)
         .take(5)
         .collect();
-    // What came, went and came back under the same name may be seen as often as it came; these do
-    // not.
+    // A name that was removed and created again may be listed twice. Names that stay may not.
     assert!(
         twice.iter().all(|(name, _)| name.ends_with('x')),
         "{twice:?}"
     );
 }
 
-/// Names from where the directory stands on, each with the place behind it.
+/// The names from the current position of the directory on, each with the position after it.
 fn rest(directory: &File) -> Vec<(String, u64)> {
     let mut buffer = Vec::with_capacity(8 << 10);
     let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
@@ -110,7 +108,7 @@ fn rest(directory: &File) -> Vec<(String, u64)> {
 
 /// Seeks back in a listing, while names that it has seen go and others come.
 fn seek_back(directory: &Path, count: u32) {
-    // Each sorts after the name that it begins with.
+    // These names sort after the name that they begin with.
     let passing = |n: u32, end: &str| directory.join(format!("stays-{n}{end}"));
     let all = || (0..count).step_by(7);
     all().for_each(|n| drop(File::create(passing(n, "x")).unwrap()));
@@ -132,8 +130,8 @@ fn seek_back(directory: &Path, count: u32) {
             File::create(passing(n, "y")).unwrap();
         }
     }
-    // `back` names before the end, or at the start: the name there, and what the first listing had
-    // behind it.
+    // Seek to `back` names before the end, or to the start: the listing must continue as the first
+    // one did.
     for back in [10, 5_000, 15_000, listed.len() - 10] {
         let at = listed.len().saturating_sub(back);
         let (before, behind) = listed.split_at(at);
@@ -155,12 +153,12 @@ fn seek_back(directory: &Path, count: u32) {
     assert!(!names.iter().any(|(name, _)| name.ends_with('x')));
     let came = names.iter().filter(|(name, _)| name.ends_with('y')).count();
     assert_eq!(came, all().filter(|n| n % 2 == 0).count());
-    // Places of before are good all the same, as those of who never was at the start.
+    // Positions from before the seek to the start remain valid.
     for at in [1, listed.len() / 3, listed.len() - 2] {
         seek(&open, SeekFrom::Start(listed[at].1)).unwrap();
         assert!(
             stays(&rest(&open)) == stays(&listed[at + 1..]),
-            "behind {at}"
+            "after position {at}"
         );
     }
 }
@@ -211,7 +209,7 @@ fn an_open_removed_file_keeps_its_attributes_on_strict_mounts() {
     removed_while_open("strict");
 }
 
-/// By its own mount, and by another one.
+/// The directory is removed by its own mount, and by another one.
 fn removed_while_open(options: &str) {
     let Some(m) = Mounted::with_options(options) else {
         return;
@@ -224,7 +222,7 @@ fn removed_while_open(options: &str) {
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let open = File::open(&directory).unwrap();
         let reader = File::options().read(true).write(true).open(&fifo).unwrap();
-        // Different from when they were looked up first.
+        // Change the attributes after the first lookup.
         for file in [&open, &reader] {
             file.set_permissions(fs::Permissions::from_mode(0o710))
                 .unwrap();
@@ -236,7 +234,7 @@ fn removed_while_open(options: &str) {
         let gone = |path: &Path| fs::symlink_metadata(path).is_err();
         let deadline = Instant::now() + Duration::from_secs(10);
         while !gone(&directory) || !gone(&fifo) {
-            assert!(Instant::now() < deadline, "they are still there");
+            assert!(Instant::now() < deadline, "the names are still visible");
         }
         for (file, before) in [&open, &reader].into_iter().zip(before) {
             let after = match file.metadata() {
@@ -296,7 +294,7 @@ fn names_that_stay_are_listed_exactly_once_while_others_change() {
             rounds += 1;
         }
         stop.store(true, Ordering::Relaxed);
-        println!("{} came and went", here.join().unwrap());
+        println!("{} names came and went", here.join().unwrap());
     });
     assert_eq!(
         fs::metadata(&directory).unwrap().nlink(),

@@ -59,7 +59,7 @@ fn a_dead_volume_gives_errors_soon_and_no_program_hangs() {
         start.elapsed()
     );
     weft_ok(&["up", m.volume.to_str().unwrap()]);
-    wait_until("it is well again", || {
+    wait_until("the mount works again", || {
         fs::read(m.file("f")).is_ok_and(|data| data == b"x")
     });
 }
@@ -83,15 +83,15 @@ fn waiting(directory: &Path, program: &str) -> Child {
     child
 }
 
-/// Lets programs begin, and kills them while they wait: each must end by that, long before the
-/// calls would time out.
+/// Starts programs and kills them while they wait: each must end then, long before the calls would
+/// time out.
 fn begin_and_kill(children: Vec<(Child, &str)>) {
     let mut children = children;
     for (child, program) in &mut children {
         drop(child.stdin.take());
         let comm = format!("/proc/{}/comm", child.id());
         let name = program.split(' ').next().unwrap();
-        wait_until("it has begun", || {
+        wait_until("the program has begun", || {
             fs::read_to_string(&comm).unwrap().trim() == name
         });
     }
@@ -131,7 +131,7 @@ fn a_program_waiting_for_a_frozen_volume_can_be_killed_in_any_call() {
         "mkdir e",
         "mv -T d moved",
         "rm f",
-        // With nothing of the file in the kernel's cache.
+        // The kernel's cache has nothing of the file.
         "dd if=f iflag=direct bs=1M of=out",
         "dd if=/dev/zero of=f bs=1M count=1 conv=notrunc,fsync",
         "truncate -s 5 f",
@@ -158,8 +158,8 @@ fn a_program_waiting_for_a_frozen_volume_can_be_killed_in_any_call() {
     stop(&nodes, true);
     begin_and_kill(children);
     stop(&nodes, false);
-    // Requests of killed programs may have been done or not; other programs continue.
-    wait_until("it is well again", || {
+    // Requests of killed programs may or may not have been done; other programs continue.
+    wait_until("the mount works again", || {
         fs::read(m.file("0/f")).is_ok_and(|data| data.len() == 300_000)
     });
 }
@@ -186,10 +186,10 @@ fn cached_attributes_expire_while_the_service_is_frozen() {
     stop(&service, true);
     // Both come from caches for some seconds; then they expire, though the kernel could cache them
     // for a minute.
-    wait_until("attributes are not believed", || known().is_err());
-    assert!(!not_found(absent()), "a name is not believed either");
+    wait_until("cached attributes have expired", || known().is_err());
+    assert!(!not_found(absent()), "the cached absence has expired, too");
     stop(&service, false);
-    wait_until("all is as it was", || {
+    wait_until("the mount works again", || {
         known().is_ok() && not_found(absent())
     });
 }
@@ -357,7 +357,7 @@ fn open_files_survive_restarts_of_the_service_the_servers_and_both() {
         nodes.into_iter().for_each(kill);
         let other = m.file(&format!("d/{round}"));
         let patient = std::thread::scope(|scope| {
-            // Begun while no node runs.
+            // The calls begin while no node runs.
             let patient = scope.spawn(|| {
                 let of = |name, result: std::io::Result<()>| {
                     result.map_err(|error| format!("{name} in round {round}: {error}"))
@@ -387,7 +387,7 @@ fn open_files_survive_restarts_of_the_service_the_servers_and_both() {
         assert_eq!(nameless.metadata().unwrap().nlink(), 0);
         directory.sync_all().unwrap();
         assert_eq!(fs::read_dir(m.file("d")).unwrap().count(), round + 1);
-        // It still holds its lock.
+        // The file still holds its lock.
         let other = fs::File::open(m.file("large")).unwrap();
         let tried = rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         assert_eq!(tried.unwrap_err(), rustix::io::Errno::WOULDBLOCK);
@@ -398,7 +398,7 @@ fn open_files_survive_restarts_of_the_service_the_servers_and_both() {
 
 /// In a private table of mounts, without the device, or with a file in its place.
 #[test]
-fn a_mount_without_the_fuse_device_says_so() {
+fn a_missing_fuse_device_is_reported() {
     let Some(m) = Mounted::new() else { return };
     let path = m.beside("here");
     let folder = m.beside("empty");
@@ -488,7 +488,7 @@ fn down_refuses_a_mount_by_any_name_or_address() {
         fs::write(m.file("f"), options).unwrap();
         m.unmount();
     }
-    // Another volume is told apart, whatever its name.
+    // The command does not confuse another volume with this one, whatever its name.
     let another = Mounted::with_options(&format!("fsname={volume}")).unwrap();
     weft_ok(&["down", volume]);
     fs::write(another.file("f"), b"goes on").unwrap();
@@ -553,12 +553,12 @@ fn a_mount_by_address_has_a_log_that_names_the_server_it_waits_for() {
         .current_dir(path)
         .spawn()
         .unwrap();
-    wait_until("the log says who is waited for", || {
+    wait_until("the log names the server that the mount waits for", || {
         said().contains("waiting for server 0 at ")
     });
     weft_ok(&["up", volume]);
     assert!(writes.wait().unwrap().success());
-    wait_until("the log says who is back", || {
+    wait_until("the log reports that the server is back", || {
         said().contains("server 0 at ") && said().contains("answers again")
     });
     m.unmount();

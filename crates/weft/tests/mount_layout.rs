@@ -65,7 +65,7 @@ fn the_layout_of_an_empty_file_can_change_and_that_of_a_file_with_data_cannot() 
         assert_eq!(lay_out("cells=1"), Err(Errno::NOTEMPTY));
         assert!(layout(&path).starts_with("cells=3 bsu=7 "));
         assert!(fs::read(&path).unwrap() == data);
-        // The former place of the bytes does not matter once they are gone.
+        // The former place of the bytes does not matter once they are removed.
         fs::write(&path, b"").unwrap();
         lay_out("cells=4 bsu=5").unwrap();
         fs::write(&path, &data).unwrap();
@@ -100,7 +100,7 @@ fn an_empty_file_open_in_another_mount_keeps_its_layout() {
     );
     writer.write_all_at(b"x", 0).unwrap();
     drop(writer);
-    mount_support::wait_until("it is closed and has data", || {
+    mount_support::wait_until("the file is closed and has data", || {
         set(&m.file("f"), "user.weft.layout", "cells=1") == Err(Errno::NOTEMPTY)
     });
 }
@@ -127,7 +127,7 @@ fn reserved_names_are_refused() {
 }
 
 #[test]
-fn a_view_has_each_byte_order() {
+fn a_view_can_be_read_in_default_row_and_column_order() {
     let Some(m) = Mounted::new() else { return };
     sh(
         &m.path,
@@ -185,12 +185,12 @@ fn a_view_has_each_byte_order() {
     sorted.sort_unstable();
     assert_eq!(
         sorted, default,
-        "the default order says which bytes they are"
+        "the access has the same bytes as in default order"
     );
     through.write_all_at(&part, 0).unwrap();
     drop(through);
     assert!(
         fs::read(m.file("d/f")).unwrap() == data,
-        "written as it was read"
+        "writing the bytes back changes nothing"
     );
 }

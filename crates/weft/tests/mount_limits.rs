@@ -23,7 +23,7 @@ fn open(path: &Path) -> fs::File {
 }
 
 #[test]
-fn names_have_255_bytes_and_paths_4096() {
+fn names_may_have_255_bytes_and_paths_4096() {
     let Some(m) = Mounted::new() else { return };
     // In bytes, not characters; any byte except zero and slash.
     for name in ["n".repeat(255), "ä".repeat(127)] {
@@ -77,7 +77,7 @@ fn unsupported_calls_fail_with_the_errno_that_programs_expect() {
     assert_eq!(
         unnamed.unwrap_err(),
         Errno::OPNOTSUPP,
-        "programs then make a named file and unlink it"
+        "programs fall back to a named file that they unlink"
     );
     fs::write(m.file("a"), b"a").unwrap();
     let whiteout = renameat_with(CWD, m.file("a"), CWD, m.file("b"), RenameFlags::WHITEOUT);
@@ -214,7 +214,7 @@ fn a_small_file_that_gets_cells_keeps_its_holes() {
             let file = open(&m.file(&format!("small-{small}")));
             rustix::fs::ftruncate(&file, small).unwrap();
             assert_eq!(data_of(&file), [], "{options} {small}");
-            // Until the service has the data.
+            // Wait until the service has the data.
             file.sync_all().unwrap();
             drop(file);
             let file = open(&m.file(&format!("small-{small}")));
@@ -248,7 +248,7 @@ fn a_small_file_of_a_full_volume_stays_readable() {
             at += block as u64;
         }
     };
-    // To the last block of both servers.
+    // Fill both servers to the last block.
     fill("fill", 1 << 20);
     for n in 0..4 {
         fill(&format!("fill-{n}"), 4096);
@@ -276,7 +276,7 @@ fn a_small_file_of_a_full_volume_stays_readable() {
     m.mount("");
     assert!(fs::read(m.file("small")).unwrap().starts_with(&content));
     fs::remove_file(m.file("fill")).unwrap();
-    wait_until("there is room again", || {
+    wait_until("there is space again", || {
         fs::write(m.file("small"), vec![8; 20_000]).is_ok()
     });
     assert_eq!(fs::read(m.file("small")).unwrap(), vec![8; 20_000]);
@@ -294,7 +294,7 @@ fn ranges_are_copied_between_mounts_and_to_a_local_disk() {
         let (mut at, mut there) = (100, 4_000);
         while at < data.len() as u64 {
             let moved = copy_file_range(&from, Some(&mut at), &to, Some(&mut there), data.len());
-            // The kernel may not support it; then programs read and write.
+            // If the kernel does not support the call, programs read and write.
             match moved {
                 Ok(0) => break,
                 Ok(_) => {}
@@ -347,7 +347,7 @@ fn a_mount_keeps_quotas_and_shows_them() {
     let set = command(&m, "quota set --tree /t --bytes 8MiB --files 6");
     assert_eq!(set, (Some(0), String::new(), String::new()));
     let space = || rustix::fs::statvfs(m.file("t/d")).unwrap();
-    wait_until("the tree's bound comes_to", || {
+    wait_until("the mount shows the quota of the tree", || {
         space().f_blocks * space().f_frsize == 8 * MIB
     });
     assert_eq!((space().f_files, space().f_ffree), (6, 3));
@@ -374,7 +374,7 @@ fn a_mount_keeps_quotas_and_shows_them() {
     sh(&m.path, "truncate -s 4M t/d/big");
     let rest = 4 * MIB - 6;
     let write_rest = format!("head -c {rest} /dev/zero > t/more");
-    wait_until("there is room", || {
+    wait_until("there is space", || {
         std::process::Command::new("sh")
             .args(["-c", &write_rest])
             .current_dir(&m.path)
@@ -382,13 +382,13 @@ fn a_mount_keeps_quotas_and_shows_them() {
             .status()
             .is_ok_and(|status| status.success())
     });
-    wait_until("nothing is left", || space().f_bavail == 0);
+    wait_until("no space is left", || space().f_bavail == 0);
     let refused = sh(&m.path, "! echo one byte too many 2>&1 > t/small2; ls t");
     assert!(!refused.contains("byte"), "{refused}");
     sh(&m.path, "rm -f t/small2 t/more; echo fits > t/small2");
     // Files are counted as well: d, big, small, small2 and the tree itself exist once the others
     // are closed.
-    wait_until("what is removed is gone", || {
+    wait_until("the removed files are gone", || {
         used(&m, "quota show --tree /t --json").1 == 5
     });
     sh(&m.path, "touch t/six");
@@ -482,7 +482,7 @@ fn writing_a_program_clears_its_set_id_bits_and_capabilities() {
 }
 
 #[test]
-fn a_file_is_emptied_by_an_open_for_reading_and_attributes_that_cannot_be_set_are_refused() {
+fn an_open_for_reading_can_truncate_and_unsupported_attributes_are_refused() {
     let Some(m) = Mounted::new() else { return };
     for size in [1, 20_000] {
         for extra in [OFlags::empty(), OFlags::CREATE] {
@@ -502,7 +502,7 @@ fn a_file_is_emptied_by_an_open_for_reading_and_attributes_that_cannot_be_set_ar
 /// The descriptor that wrote is closed first, so the last one closed does not know the length of
 /// the file.
 #[test]
-fn a_file_is_charged_for_all_writes_whichever_descriptor_is_closed_last() {
+fn a_file_is_charged_for_the_writes_of_every_descriptor() {
     let Some(m) = Mounted::new() else { return };
     fs::create_dir(m.file("d")).unwrap();
     let volume = m.volume.to_str().unwrap();
@@ -526,7 +526,7 @@ fn a_file_is_charged_for_all_writes_whichever_descriptor_is_closed_last() {
         written += 2_000_000;
         drop(b);
         drop(a);
-        wait_until("it is charged", || {
+        wait_until("the file is charged", || {
             quota(&["show", "/d", "--json"]).contains(&written.to_string())
         });
     }

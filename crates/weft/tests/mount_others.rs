@@ -8,7 +8,7 @@ use std::path::Path;
 
 use mount_support::{Mounted, sh, wait_until, weft_ok};
 
-/// What a descriptor reads from an offset on.
+/// The bytes that a descriptor reads from an offset on.
 fn rest(file: &fs::File, offset: u64) -> Vec<u8> {
     let mut bytes = vec![99; 200_000];
     let count = file.read_at(&mut bytes, offset).unwrap();
@@ -33,28 +33,28 @@ fn an_open_small_file_shows_exactly_what_another_mount_appends() {
     );
     assert_eq!(rest(&follows, 0), b"once\n");
     let mut expected = b"once\n".to_vec();
-    // It stays small at first, then gets cells.
+    // The file stays small at first, then gets cells.
     for more in ["more\n".to_owned(), "m".repeat(40_000), "last\n".to_owned()] {
         append(&other.join("f"), more.as_bytes());
         let before = expected.len();
         expected.extend(more.as_bytes());
-        wait_until("what was appended is seen", || {
+        wait_until("the appended bytes are visible", || {
             let size = follows.metadata().unwrap().size();
             let mut seen = rest(&follows, 0);
             if (seen.len() as u64) < size {
-                // The kernel drops a size that a notice overtakes: this read may end where the file
-                // ended before, once.
+                // The kernel drops a size that a notification overtakes: one read may end at the
+                // old end of the file.
                 seen = rest(&follows, 0);
             }
             let other = seen.iter().zip(&expected).position(|(a, b)| a != b);
             assert!(
                 other.is_none() && seen.len() <= expected.len(),
-                "{} bytes for {}, other ones from {other:?} on: {:?}",
+                "{} bytes instead of {}, different from {other:?} on: {:?}",
                 seen.len(),
                 expected.len(),
                 other.map(|at| &seen[at..seen.len().min(at + 20)]),
             );
-            assert!(seen.len() as u64 >= size, "{size} were told");
+            assert!(seen.len() as u64 >= size, "the reported size is {size}");
             seen.len() == expected.len()
         });
         assert!(rest(&follows, before as u64) == more.as_bytes());
@@ -142,7 +142,7 @@ for flags in (os.O_RDONLY, os.O_RDONLY | os.O_DIRECT):
 
 /// In one program, at once: a little later the kernel would have been notified anyway.
 #[test]
-fn an_open_small_file_shows_what_is_written_through_a_view() {
+fn an_open_small_file_shows_writes_through_a_view() {
     const PROGRAM: &str = "
 import os
 with open('f', 'wb') as f: f.write(b'o' * 100)
@@ -239,8 +239,9 @@ fn a_mount_and_the_command_line_can_write_a_file_that_the_other_has_open() {
         held.write_all_at(b"ours", 20).unwrap();
         held.sync_all().unwrap();
         assert_eq!(read_beside(&m, 8, 18), "..theirs....ours..", "{size}");
-        wait_until("an open file shows what was written beside", || {
-            &rest(&held, 0)[8..26] == b"..theirs....ours.."
-        });
+        wait_until(
+            "the open file shows the bytes written by the command line",
+            || &rest(&held, 0)[8..26] == b"..theirs....ours..",
+        );
     }
 }

@@ -245,7 +245,7 @@ fn views_are_files_under_a_hidden_directory() {
 }
 
 #[test]
-fn partitions_and_forks_are_views_of_a_mount_too() {
+fn a_mount_shows_partitions_and_forks_as_views() {
     let Some(m) = Mounted::new() else { return };
     sh(
         &m.path,

@@ -54,7 +54,7 @@ fn compare(options: &str, cases: u64, layout: &str) {
         match failure {
             Ok(()) => {}
             Err(TestError::Fail(why, script)) => {
-                panic!("WEFT_SEED={seed} WEFT_CASES=1 brings it back: {why}\nwith {script:#?}")
+                panic!("WEFT_SEED={seed} WEFT_CASES=1 reproduces it: {why}\nwith {script:#?}")
             }
             Err(other) => panic!("WEFT_SEED={seed}: {other}"),
         }
@@ -62,11 +62,11 @@ fn compare(options: &str, cases: u64, layout: &str) {
 }
 
 #[test]
-fn a_mount_does_what_a_local_directory_does() {
+fn a_mount_behaves_like_a_local_directory() {
     compare("", 5, "");
 }
 
 #[test]
-fn a_strict_mount_does_what_a_local_directory_does_whatever_the_layout() {
+fn a_strict_mount_of_any_layout_behaves_like_a_local_directory() {
     compare("strict", 3, "cells=5 bsu=1000");
 }

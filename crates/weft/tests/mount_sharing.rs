@@ -33,14 +33,14 @@ fn open(path: &Path) -> fs::File {
 }
 
 #[test]
-fn ranges_are_cleared_and_the_size_is_kept_or_made() {
+fn clearing_a_range_keeps_or_extends_the_size() {
     let Some(m) = Mounted::new() else { return };
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let zero = FallocateFlags::ZERO_RANGE;
     for (name, length) in [("small", 10_000_usize), ("large", 5_000_000)] {
         let file = open(&m.file(name));
         let mut expected = vec![7_u8; length];
-        // Dirty when it is cleared.
+        // The range is dirty when it is cleared.
         file.write_all_at(&expected, 0).unwrap();
         let at = length / 5;
         fallocate(&file, punch, at as u64, at as u64).unwrap();
@@ -89,8 +89,8 @@ fn ranges_are_copied_between_files_and_within_one() {
     let copy = |from: &fs::File, mut at: u64, to: &fs::File, mut there: u64, length| {
         copy_file_range(from, Some(&mut at), to, Some(&mut there), length)
     };
-    // Both dirty, the target small until now; to an odd offset, past the source's end, and again in
-    // place.
+    // Both files are dirty and the target is still small. Copy to an odd offset, past the end of
+    // the source, and again within one file.
     assert_eq!(copy(&from, 100_000, &to, 65_537, 9_000_000), Ok(2_900_000));
     let mut expected = b"old".to_vec();
     expected.resize(65_537, 0);
@@ -151,13 +151,13 @@ fn a_file_locked_in_one_mount_is_locked_in_the_other() {
     assert_eq!(refused, Err(Errno::AGAIN));
     killed.kill().unwrap();
     killed.wait().unwrap();
-    wait_until("the lock has ended with its holder", || {
+    wait_until("the lock of the killed process is released", || {
         flock(&two, FlockOperation::NonBlockingLockExclusive).is_ok()
     });
 }
 
 #[test]
-fn under_a_lock_each_mount_sees_what_the_other_wrote() {
+fn under_a_lock_each_mount_sees_the_writes_of_the_other() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     let count = "set -e; exec 9<>f; for i in $(seq 40); do flock 9; n=$(cat f); printf %06d $((10#${n:-0} + 1)) \
@@ -237,7 +237,10 @@ fn bytes_are_locked_between_mounts_until_any_descriptor_is_closed() {
     let mut first = holder(&m.path, 100, 50);
     hear(&mut first, "held");
     assert!(!try_bytes(&other, 140, 20));
-    assert!(!try_bytes(&m.path, 140, 20), "nor in the same mount");
+    assert!(
+        !try_bytes(&m.path, 140, 20),
+        "the bytes are locked in the same mount, too"
+    );
     assert!(try_bytes(&other, 150, 0));
     // A waiting process is interrupted by a signal, and does not get the lock later.
     let mut waits = holder(&other, 120, 1);
@@ -298,7 +301,7 @@ fn changes_of_another_mount_are_seen_despite_long_cache_timeouts() {
     wait_until("all changes are seen", || everything(&m.path) == after);
     fs::remove_file(there("d/new")).unwrap();
     wait_until("the name is gone", || !here("d/new").exists());
-    // Size and time of a file that stays open elsewhere are seen, too, once they have reached the
+    // Size and time of a file that stays open on the other mount are seen, too, once they reach the
     // servers.
     for name in ["kept", "large"] {
         let file = open(&there(name));

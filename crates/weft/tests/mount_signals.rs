@@ -136,8 +136,8 @@ fn calls_of_a_killed_program_complete_and_leave_nothing_open() {
         child.wait().unwrap();
     }
     stop(&nodes, false);
-    // Whether chmod came as far as its change depends on the machine; that nobody shows another
-    // mode does not.
+    // Whether chmod reached its change depends on the machine. In either case both mounts show the
+    // same mode.
     std::thread::sleep(Duration::from_secs(1));
     wait_until("both mounts show one mode", || {
         match (mode(&m.path), mode(&other)) {

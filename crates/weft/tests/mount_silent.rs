@@ -82,7 +82,7 @@ fn unmount_and_down_report_a_stopped_mount() {
     assert!(words.contains(&format!("kill -CONT {pid}")), "{words}");
     assert!(
         began.elapsed() < Duration::from_secs(2),
-        "it is not waited for"
+        "the command does not wait for the mount"
     );
     drop(stopped);
     assert_eq!(fs::read(m.file("f")).unwrap(), b"written");

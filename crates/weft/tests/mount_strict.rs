@@ -21,7 +21,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|n| n.parse().ok())
 }
 
-/// What both mounts must show.
+/// The file that both mounts must show.
 struct Model {
     bytes: Vec<u8>,
     rng: SmallRng,
@@ -105,7 +105,7 @@ impl Model {
         }
     }
 
-    /// Compares what a mount shows: the size, and some or all of the bytes.
+    /// Compares the file of a mount: the size, and some or all of the bytes.
     fn look(&mut self, file: &File, whole: bool) -> Result<(), String> {
         let size = file.metadata().unwrap().len();
         if size != self.bytes.len() as u64 {
@@ -156,7 +156,7 @@ fn two_strict_mounts_show_the_same_file() {
     for step in 0..number("WEFT_CASES").unwrap_or(1500) {
         let by = model.rng.random_range(0..2);
         if model.rng.random_ratio(1, 50) {
-            // Closes and reopens, which must not matter.
+            // Closing and reopening must not matter.
             files[by] = (open(&paths[by], false), open(&paths[by], true));
         }
         let what = model.change(&files[by].0, &files[by].1);

@@ -1,4 +1,4 @@
-//! What programs expect of a Unix file system beside names and data: permissions, set-id bits,
+//! Promises of a Unix file system beyond names and data: permissions, set-id bits,
 //! access times, holes, sockets, private maps, read-only mounts; and how mounts start, change and
 //! end, by mount(8) and in the foreground.
 

@@ -74,7 +74,7 @@ fn older_copy(end: End) {
     assert_eq!(status.status.code(), Some(1));
     let status = String::from_utf8(status.stdout).unwrap();
     assert!(status.contains("refused: older copy"), "{status}");
-    // The newest folder back: all is well.
+    // With the newest folder restored, the volume works.
     down(&v);
     replace(&folder, &v.path("newest"));
     let (done, said) = turn(&v, "up");
@@ -112,7 +112,7 @@ fn older_copy(end: End) {
     assert_eq!(v.run(["cat", "/later/g"]), new);
     v.text("truncate --size 9M /later/g");
     assert_eq!(v.run(["cat", "/later/g"]).len(), 9 << 20);
-    // From now on that is the data of the server.
+    // From now on the copy is the data of the server.
     down(&v);
     let (done, said) = turn(&v, "up");
     assert!(done, "{said}");
@@ -134,7 +134,10 @@ fn older_copy(end: End) {
             let check = v.command(["fsck", "--accept", "/f"]).output().unwrap();
             assert_eq!(check.status.code(), Some(4));
             let read = v.run(["cat", "/f"]);
-            assert!(read != old && read != new, "cells of two times");
+            assert!(
+                read != old && read != new,
+                "the file has cells of both times"
+            );
         }
     }
     let check = v
@@ -254,7 +257,11 @@ fn an_older_copy_of_the_metadata_is_refused_until_it_is_accepted() {
     let status = v.command(["status"]).output().unwrap();
     assert_eq!(status.status.code(), Some(1));
     v.text("server accept-rollback metadata");
-    assert_eq!(v.text("ls /").trim(), "f", "as of the copy");
+    assert_eq!(
+        v.text("ls /").trim(),
+        "f",
+        "the names are those of the copy"
+    );
     // The file is longer than in the copy, which the servers know.
     assert_eq!(v.run(["cat", "/f"]), new);
     assert!(v.text("status").contains("up"));
@@ -265,7 +272,7 @@ fn an_older_copy_of_the_metadata_is_refused_until_it_is_accepted() {
 }
 
 #[test]
-fn an_offline_check_of_a_volume_with_an_older_copy_says_so() {
+fn an_offline_check_reports_an_older_copy() {
     let v = aged(&bytes(1, LENGTH), &bytes(2, LENGTH));
     let folder = volume_folder(&v).join("server-2");
     replace(&folder, &v.path("old/server-2"));
@@ -315,7 +322,7 @@ fn a_copied_folder_is_served_only_once() {
     copy(&volume_folder(&v).join("server-1"), &v.path("twin"));
     assert!(turn(&v, "up").0);
     v.feed("put /f", &bytes(3, LENGTH));
-    // The same server from the copy, elsewhere.
+    // Run the same server from the copy, in another folder.
     let config = fs::read_to_string(volume_folder(&v).join("weft.toml")).unwrap();
     let old = v.json("status --json")["servers"][1]["address"].clone();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -84,7 +84,7 @@ fn open_everything(path: &Path) {
 }
 
 #[test]
-fn other_users_cannot_read_a_volumes_folder_whatever_the_umask() {
+fn other_users_cannot_read_a_volumes_folder_with_any_umask() {
     if !rustix::process::geteuid().is_root() {
         // Only root can act as another user.
         return;
@@ -108,7 +108,7 @@ fn other_users_cannot_read_a_volumes_folder_whatever_the_umask() {
     assert_eq!(found_open(&volume), [""; 0]);
     let mut grep = Command::new("grep");
     grep.args(["-r", "-a", "-q", SECRET]).arg(&volume);
-    assert!(grep.status().unwrap().success(), "root finds it");
+    assert!(grep.status().unwrap().success(), "root finds the secret");
 
     // As left by an earlier version.
     open_everything(&volume);
@@ -141,7 +141,7 @@ fn a_folder_that_holds_more_than_a_volume_keeps_its_mode() {
 }
 
 #[test]
-fn a_key_that_others_can_read_is_not_used_and_the_message_says_what_to_do() {
+fn a_key_that_others_can_read_is_refused_with_advice() {
     let volume = Volume::up();
     let key = volume.path("volume/volume.key");
     for mode in [0o644, 0o640, 0o660, 0o606] {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use files_support::{Volume, weft};
 
-/// The page's examples: a command of the shell and what it prints.
+/// The page's examples: a shell command and its output.
 fn examples() -> Vec<(String, String)> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/requests.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -69,7 +69,10 @@ fn malformed_requests_explain_why() {
             "touches byte 1 more than once",
         ),
         ("read /file --slab 0:3", "--array"),
-        ("read /file --slab 0:3 --array u8x", "is no array"),
+        (
+            "read /file --slab 0:3 --array u8x",
+            "is not an array description",
+        ),
         ("write /file 3", "nothing was written"),
     ] {
         let output = volume

@@ -46,7 +46,7 @@ fn flip(volume: &Volume, mark: &[u8]) -> Vec<u64> {
 fn flip_disk(disk: &Path, mark: &[u8]) -> Vec<u64> {
     let file = File::options().read(true).write(true).open(disk).unwrap();
     let (mut block, mut flipped) = ([0; 4096], Vec::new());
-    // The disk is allocated in steps far larger than what the test wrote.
+    // The disk is allocated in steps far larger than the data of the test.
     for n in 0..4096 {
         if file.read_exact_at(&mut block, n * 4096).is_err() {
             break;
@@ -60,7 +60,7 @@ fn flip_disk(disk: &Path, mark: &[u8]) -> Vec<u64> {
     flipped
 }
 
-/// A volume of two files, of the second of which a block was damaged; that block of the disk.
+/// A volume of two files with a damaged block in the second; returns that block of the disk, too.
 fn damaged() -> (Volume, u64) {
     let volume = Volume::up();
     volume.text("mkdir /d");

@@ -72,7 +72,7 @@ fn a_volume_takes_little_more_space_than_it_stores() {
     }
     assert!(
         held(&folder) > bound(FILES * LENGTH),
-        "it grows in large steps"
+        "the disk grows in large steps"
     );
     let report = trim(&volume);
     assert!(

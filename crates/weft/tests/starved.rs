@@ -19,7 +19,7 @@ use files_support::{bytes, weft};
 use one_server::OneServer;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-/// Rounds: each leaves a process so many descriptors or threads, from 0 on.
+/// The rounds: round N leaves a process N more descriptors or threads.
 const ROUNDS: u64 = 10;
 /// A command must end within this time, also if it fails.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
@@ -70,7 +70,7 @@ impl Volume {
         ended(command, words, input)
     }
 
-    /// Does all kinds of work. Adds what was acknowledged to `kept`.
+    /// Does all kinds of work. Adds the acknowledged data to `kept`.
     fn work(&self, round: &str, kept: &mut BTreeMap<String, Vec<u8>>) {
         for (name, length) in [("large", LENGTH), ("small", 100)] {
             let path = format!("/{name}-{round}");
@@ -175,7 +175,7 @@ fn output(child: Child) -> Output {
     output
 }
 
-/// Limits a process to so many more descriptors; `None`: to its maximum.
+/// Limits a process to this many more descriptors; `None`: to its maximum.
 fn descriptors(pid: i32, more: Option<u64>) {
     let process = Pid::from_raw(pid).unwrap();
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
@@ -210,7 +210,7 @@ fn nodes_without_descriptors_recover_when_descriptors_are_available() {
         }
         volume.is_well(&format!("{more} descriptors"), &kept);
     }
-    assert_eq!(volume.nodes(), nodes, "none was restarted");
+    assert_eq!(volume.nodes(), nodes, "a node was restarted");
     assert!(!kept.is_empty());
 }
 
@@ -244,13 +244,13 @@ fn nodes_and_a_mount_without_threads_recover_when_threads_are_available() {
             assert!(fs::read(path).unwrap() == *content, "{}", path.display());
         }
     }
-    assert_eq!(volume.nodes(), all[..2], "none was restarted");
+    assert_eq!(volume.nodes(), all[..2], "a node was restarted");
     assert!(!kept.is_empty() && !seen.is_empty());
     let unmounted = volume.ask(&["unmount", at.to_str().unwrap()], b"");
     assert!(unmounted.status.success(), "{unmounted:?}");
 }
 
-/// Does what programs do on a mount. Adds what was synced to `kept`.
+/// Uses a mount as programs do. Adds the synced data to `kept`.
 fn use_mount(at: &Path, round: u64, kept: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for (name, length) in [("large", LENGTH), ("small", 100)] {
         let path = at.join(format!("mounted-{name}-{round}"));

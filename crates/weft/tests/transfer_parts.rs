@@ -32,7 +32,7 @@ fn beside(folder: &Path, begin: &str) -> Vec<String> {
 }
 
 #[test]
-fn parts_at_once_make_one_file_and_leave_nothing_behind() {
+fn concurrent_parts_make_one_file_and_leave_nothing_behind() {
     let volume = Volume::up();
     let data = bytes(1, (30 << 20) + 12_345);
     let (source, copy) = (volume.path("source"), volume.path("copy"));
@@ -97,7 +97,7 @@ fn holes_stay_holes_and_old_data_is_removed() {
     assert_eq!(done["copied"], SIZE);
     assert!(volume.run(["cat", "/new"]) == expected);
 
-    // Over other bytes, in the volume and here, longer ones and all of them set.
+    // Replace longer files without zeros, in the volume and on the local disk.
     let old = volume.path("old");
     fs::write(&old, vec![0xEE; SIZE as usize + 5_000_000]).unwrap();
     volume.text(&format!("import {} /old", old.display()));
@@ -129,7 +129,7 @@ fn holes_stay_holes_and_old_data_is_removed() {
 }
 
 #[test]
-fn a_part_does_not_hide_that_the_bytes_of_another_are_gone() {
+fn a_part_does_not_hide_lost_bytes_of_another_part() {
     let volume = Volume::up();
     let data = bytes(3, (10 << 20) + 5);
     volume.feed("put /big", &data);

@@ -12,7 +12,7 @@ use files_support::{Volume, bytes};
 use weft_client::ConnectOptions;
 
 const SIZE: usize = 40 << 20;
-/// Slow enough to be killed half way; progress is recorded after every piece.
+/// Slow enough to be killed halfway; progress is recorded after every piece.
 const SLOWLY: &str = "--limit 16M --checkpoint 4M --streams 2";
 
 fn start(volume: &Volume, line: &str) -> Child {
@@ -37,7 +37,7 @@ fn progress(beyond: u64, mut noted: impl FnMut() -> Option<Vec<u8>>) -> u64 {
         }
         assert!(
             started.elapsed() < Duration::from_mins(1),
-            "no progress is noted"
+            "no progress was recorded"
         );
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -65,7 +65,7 @@ fn killed_import(volume: &Volume, from: &Path, to: &str) -> u64 {
     child.kill().unwrap();
     assert!(
         !child.wait().unwrap().success(),
-        "it was over before it was killed"
+        "the transfer ended before the kill"
     );
     done
 }
@@ -90,7 +90,7 @@ fn a_killed_import_continues_from_its_last_sync() {
     assert!(volume.run(["cat", "/big"]) == data);
     assert!(record_of(&volume, "/big", 1).is_none());
 
-    // A changed source is not mixed with what was copied.
+    // A changed source is not mixed with the copied bytes.
     killed_import(&volume, &source, "/other");
     let mut file = fs::File::options().append(true).open(&source).unwrap();
     file.write_all(b"more").unwrap();
@@ -112,7 +112,7 @@ fn a_killed_export_continues_from_its_last_sync() {
     child.kill().unwrap();
     assert!(
         !child.wait().unwrap().success(),
-        "it was over before it was killed"
+        "the transfer ended before the kill"
     );
     assert!(done < SIZE as u64);
     let refused = volume.fails(&format!("export /big {to}"), 1);
@@ -146,7 +146,7 @@ fn a_killed_part_continues_without_the_others() {
         slow.kill().unwrap();
         assert!(
             !slow.wait().unwrap().success(),
-            "it was over before it was killed"
+            "the transfer ended before the kill"
         );
         for child in &mut children {
             assert!(child.wait().unwrap().success());
@@ -168,7 +168,7 @@ fn verifying_finds_one_flipped_byte() {
     fs::write(&source, &data).unwrap();
     let from = source.display();
     killed_import(&volume, &source, "/big");
-    // In what was copied before the kill.
+    // Flip a byte that was copied before the kill.
     volume.feed("put /big --offset 1234567", &[!data[1_234_567]]);
     let found = volume.fails(&format!("import {from} /big --resume --verify"), 1);
     assert!(found.contains("differ at byte 1234567"), "{found}");
@@ -221,12 +221,12 @@ fn killed_export(volume: &Volume, from: &str, to: &Path) {
     child.kill().unwrap();
     assert!(
         !child.wait().unwrap().success(),
-        "it was over before it was killed"
+        "the transfer ended before the kill"
     );
 }
 
 #[test]
-fn progress_does_not_count_for_lost_bytes() {
+fn recorded_progress_does_not_hide_lost_bytes() {
     let volume = Volume::up();
     let (data, copy) = (bytes(6, SIZE), volume.path("copy"));
     volume.feed("put /big", &data);
@@ -237,7 +237,7 @@ fn progress_does_not_count_for_lost_bytes() {
     for lose in lose {
         killed_export(&volume, "/big", &copy);
         lose();
-        // Nothing is left, so copying again loses nothing.
+        // No bytes are left, so copying again loses nothing.
         let summary = volume.json(&resume);
         assert_eq!(summary["copied"], SIZE, "{summary}");
         assert!(fs::read(&copy).unwrap() == data);

@@ -49,7 +49,7 @@ fn tree(root: &Path) {
 }
 
 #[test]
-fn parts_of_a_tree_are_disjoint_and_together_the_tree() {
+fn parts_of_a_tree_are_disjoint_and_cover_the_tree() {
     let volume = Volume::up();
     let (source, copy) = (volume.path("source"), volume.path("copy"));
     tree(&source);
@@ -163,7 +163,7 @@ fn a_view_applies_to_every_file_of_a_tree() {
     for (place, (content, ..)) in &again {
         assert!(all[place].0 == *content, "{}", place.display());
     }
-    assert_eq!(all.len(), again.len() + 5, "all but the links");
+    assert_eq!(all.len(), again.len() + 5, "all files except the links");
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn a_changed_configuration_of_a_running_volume_is_reported_and_refused() {
         assert!(told.contains(words), "{told}");
     }
     assert!(!told.contains("server-0:"), "{told}");
-    // Unchanged again: nothing to report.
+    // With the old configuration restored there is nothing to report.
     let changed = edit(&volume, |_| before.clone());
     let told = succeeded(&up(&folder));
     assert!(told.contains("is already running: 3 servers"), "{told}");
@@ -223,7 +223,7 @@ fn an_unknown_server_is_refused_before_any_node_starts() {
         assert!(!folder.join("server-3").exists());
         assert_eq!(serving(&volume), if running { 4 } else { 0 });
     }
-    // Also one that is missing in the configuration.
+    // A server that is missing in the configuration is refused, too.
     edit(&volume, |_| before.replace(&section(&before, 2), ""));
     let told = refused(&up(&folder));
     assert!(told.contains("does not name server-2"), "{told}");
@@ -259,7 +259,7 @@ fn a_volume_of_an_earlier_version_learns_its_servers_when_it_is_served() {
 }
 
 #[test]
-fn down_stops_running_nodes_whatever_the_configuration_says() {
+fn down_stops_running_nodes_despite_a_wrong_configuration() {
     let volume = Volume::up();
     let folder = volume.path("volume");
     for broken in ["this is [not legal", "", "[volume]\nname = \"x\"\n"] {
@@ -278,7 +278,7 @@ fn down_stops_running_nodes_whatever_the_configuration_says() {
     assert_eq!(serving(&volume), 0);
     fs::write(configuration(&volume), before).unwrap();
     succeeded(&up(&folder));
-    // A server is no longer named, and its folder is elsewhere.
+    // A server is no longer named, and its folder was moved.
     let before = edit(&volume, |config| config.replace(&section(config, 1), ""));
     succeeded(&down(&folder));
     assert_eq!(serving(&volume), 0);
@@ -355,7 +355,10 @@ fn down_signals_only_processes_that_hold_the_lock() {
     write!(lock, "{}\nready\n", other.id()).unwrap();
     let told = refused(&down(&folder));
     assert!(told.contains("cannot stop server-1"), "{told}");
-    assert!(other.try_wait().unwrap().is_none(), "it was ended");
+    assert!(
+        other.try_wait().unwrap().is_none(),
+        "the other process was killed"
+    );
     other.kill().unwrap();
     other.wait().unwrap();
 }

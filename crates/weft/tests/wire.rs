@@ -98,7 +98,7 @@ fn tap(server: String) -> (String, Arc<Mutex<Vec<u8>>>) {
 fn a_tap_between_client_and_service_reads_names_unless_they_are_encrypted() {
     let nodes = Nodes::up(&[]);
     nodes.down();
-    // So that the client stays with the tap.
+    // Without local sockets the client stays with the tap.
     nodes.edit("[volume]\n", "[volume]\nlocal_sockets = false\n");
     nodes.start(&[]).unwrap();
     let service = nodes.read("volume.address").trim().to_owned();
@@ -107,7 +107,7 @@ fn a_tap_between_client_and_service_reads_names_unless_they_are_encrypted() {
         let (address, seen) = tap(service.clone());
         let path = format!("/{name}");
         let error = nodes.ask(&address, &["--wire", wire, "stat", &path]);
-        assert!(error.contains(name), "it was looked for: {error}");
+        assert!(error.contains(name), "the message names the file: {error}");
         let seen = seen.lock().unwrap().clone();
         assert!(!seen.is_empty());
         let found = seen.windows(name.len()).any(|w| w == name.as_bytes());
@@ -124,7 +124,7 @@ fn connections_are_plain_only_if_configured() {
     let nodes = Nodes::up(&[]);
     assert!(
         !nodes.read("weft.toml").contains("wire"),
-        "mac is the usual"
+        "mac is the default"
     );
     assert!(log(&nodes).contains("wire=mac"), "{}", log(&nodes));
     nodes.down();
@@ -145,7 +145,7 @@ fn connections_are_plain_only_if_configured() {
         assert_eq!(nodes.read("volume.wire").trim(), wire);
         assert!(log(&nodes).contains(&format!("wire={wire}")));
         let warned = log(&nodes).contains("machines on the network path can alter messages");
-        assert!(warned, "once for the plain one");
+        assert!(warned, "the log warns about the plain connection");
         let ls = weft()
             .arg("--volume")
             .arg(nodes.folder())

@@ -13,7 +13,7 @@ use weft_proto::collective::{JoinedReadReply, JoinedReadRequest, JoinedWriteRequ
 use weft_proto::io::{Access, Pattern};
 
 use super::Overlaps;
-use super::stream::{Deal, Frames, turns};
+use super::stream::{Frames, StreamScatter, turns};
 use crate::io::{Durability, Writing, lengths};
 use crate::volume::Repeat;
 use crate::{Error, OpenView, Transfer};
@@ -271,7 +271,7 @@ impl<'a> Joined<'a> {
         &self,
         head: &JoinedReadReply,
         slot: ServerSlot,
-    ) -> Result<Deal<impl CellLengths + use<>>, String> {
+    ) -> Result<StreamScatter<impl CellLengths + use<>>, String> {
         let lengths = lengths(&head.lengths, self.view().map.grid().cells())?;
         let lengths = std::sync::Arc::new(lengths);
         let length_of = move |cell: CellIndex| lengths.get(&cell).copied().unwrap_or(0);
@@ -280,7 +280,7 @@ impl<'a> Joined<'a> {
         let clipped = pieces.map(|pieces| Clipped::new(pieces, length_of.clone()));
         let rounds = Rounds::new(self.view().map.grid(), slot, clipped);
         let local = self.local(slot, &length_of).map_err(text)?;
-        Ok(Deal::new(turns(rounds), local))
+        Ok(StreamScatter::new(turns(rounds), local))
     }
 
     /// The order in which the members' bytes go to a server, which sees it the same way.

@@ -22,16 +22,16 @@ where
 }
 
 /// All members' bytes in the order in which they travel.
-struct Travel<L> {
+struct StreamOrder<L> {
     turns: Box<dyn Iterator<Item = Turn> + Send>,
     turn: Turn,
     /// Each member's pieces with the caller's numbers.
     local: Vec<Splitter<L>>,
 }
 
-impl<L: CellLengths> Travel<L> {
+impl<L: CellLengths> StreamOrder<L> {
     fn new(turns: impl Iterator<Item = Turn> + Send + 'static, local: Vec<Splitter<L>>) -> Self {
-        Travel {
+        StreamOrder {
             turns: Box::new(turns),
             turn: (0, 0),
             local,
@@ -57,18 +57,18 @@ impl<L: CellLengths> Travel<L> {
 }
 
 /// Deals one server's stream into the members' memory.
-pub(super) struct Deal<L> {
-    travel: Travel<L>,
+pub(super) struct StreamScatter<L> {
+    travel: StreamOrder<L>,
     moved: u64,
 }
 
-impl<L: CellLengths> Deal<L> {
+impl<L: CellLengths> StreamScatter<L> {
     pub(super) fn new(
         turns: impl Iterator<Item = Turn> + Send + 'static,
         local: Vec<Splitter<L>>,
-    ) -> Deal<L> {
-        Deal {
-            travel: Travel::new(turns, local),
+    ) -> StreamScatter<L> {
+        StreamScatter {
+            travel: StreamOrder::new(turns, local),
             moved: 0,
         }
     }
@@ -98,14 +98,14 @@ impl<L: CellLengths> Deal<L> {
 }
 
 /// Gathers the members' memory into frames.
-pub(super) struct Frames(Travel<Endless>);
+pub(super) struct Frames(StreamOrder<Endless>);
 
 impl Frames {
     pub(super) fn new(
         turns: impl Iterator<Item = Turn> + Send + 'static,
         local: Vec<Splitter<Endless>>,
     ) -> Frames {
-        Frames(Travel::new(turns, local))
+        Frames(StreamOrder::new(turns, local))
     }
 
     /// The next frame's payload, of the `left` bytes that are still to go.

@@ -8,7 +8,7 @@ use crate::{Error, File};
 impl File {
     /// The offset in canonical order at which to write `length` bytes that are to follow all
     /// others: at or beyond `known_end`, which is one past the last byte that this client knows of,
-    /// and every byte appended by anybody. The file must be attached for writing. One request;
+    /// and every byte that any client appended. The file must be attached for writing. One request;
     /// while other clients have the file attached for writing the service asks its servers.
     ///
     /// Who does not write there leaves zeros. In the first seconds after a restart of the service a

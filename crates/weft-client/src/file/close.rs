@@ -7,7 +7,7 @@ use weft_proto::meta::{ReportReply, ReportRequest};
 use super::{Attachment, END_UNKNOWN};
 use crate::limits::CLOSE_SIZE_RETRIES;
 use crate::names::{ForkStates, size_of};
-use crate::volume::Ending;
+use crate::volume::Detach;
 use crate::{Attributes, Error, File};
 
 /// What the service knows of a file whose last writer has closed it.
@@ -30,7 +30,7 @@ impl File {
     /// As [`File::close`], but without an extra request where there is nothing to report: the
     /// service is told together with other ends, some milliseconds later. Returns what the service
     /// knows of a file that was written.
-    pub async fn let_go(&self) -> Result<Option<Closed>, Error> {
+    pub async fn close_deferred(&self) -> Result<Option<Closed>, Error> {
         let a = &self.0;
         let changed =
             a.written.load(Ordering::Acquire) != i64::MIN || a.forks.load(Ordering::Acquire);
@@ -72,7 +72,7 @@ impl File {
             can_ask: wrote,
             forks: a.forks.load(Ordering::Acquire),
         };
-        let mut ending = Ending::new(&a.volume, vec![(a.id, a.write)]);
+        let mut ending = Detach::new(&a.volume, vec![(a.id, a.write)]);
         let (mut retries, mut unknown) = (0, None);
         let reply = loop {
             let done = |reply: &ReportReply| !reply.size_wanted;
@@ -118,7 +118,7 @@ impl File {
 impl Drop for Attachment {
     fn drop(&mut self) {
         if self.owner && !*self.detached.get_mut() && !self.volume.shared.delegated.close(self.id) {
-            let mut ending = Ending::new(&self.volume, vec![(self.id, self.write)]);
+            let mut ending = Detach::new(&self.volume, vec![(self.id, self.write)]);
             let wrote = *self.written.get_mut() != i64::MIN;
             let request = ReportRequest {
                 file: self.id,

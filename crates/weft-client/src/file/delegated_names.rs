@@ -68,7 +68,7 @@ impl Volume {
                 false
             }
             None => {
-                table.shun(directory);
+                table.back_off(directory);
                 false
             }
         });
@@ -176,7 +176,7 @@ impl Volume {
         self.shared.delegated.with(|table| {
             for directory in directories {
                 table.give_back(*directory);
-                table.shun(*directory);
+                table.back_off(*directory);
             }
         });
         self.schedule_report(true);

@@ -10,7 +10,7 @@
 //! the connection or with this process.
 
 use crate::limits::{ACCESS_DELAY, DETACH_DELAY};
-use crate::volume::Ending;
+use crate::volume::Detach;
 use crate::{Error, Volume};
 
 impl Volume {
@@ -40,7 +40,7 @@ impl Volume {
                 tokio::time::sleep(ACCESS_DELAY).await;
                 let more = volume.shared.detaches.lock().begin_accesses();
                 if more {
-                    volume.tell_ended().await;
+                    volume.report_detaches().await;
                 }
             });
         }
@@ -54,8 +54,9 @@ impl Volume {
         drop(detaches.reporting().await);
     }
 
-    /// Reports all attachments that [`File::let_go`](crate::File::let_go) has ended so far.
-    pub async fn tell_ended(&self) {
+    /// Reports all attachments that [`File::close_deferred`](crate::File::close_deferred) has ended
+    /// so far.
+    pub async fn report_detaches(&self) {
         while self.report_detached().await {}
     }
 
@@ -78,7 +79,7 @@ impl Volume {
     /// another writer, for which a small file's bytes would have to move to its cells.
     pub(crate) async fn tell_ended_writers(&self) {
         if self.shared.detaches.lock().has_writers() {
-            self.tell_ended().await;
+            self.report_detaches().await;
         }
     }
 
@@ -98,7 +99,7 @@ impl Volume {
         };
         let reading = request.reading.iter().map(|file| (*file, false));
         let writing = request.writing.iter().map(|file| (*file, true));
-        let mut ending = Ending::new(self, reading.chain(writing).collect());
+        let mut ending = Detach::new(self, reading.chain(writing).collect());
         let what = "end attachments";
         let reported: Result<_, Error> = self
             .meta_ending(what, &request, &mut ending, |_| true)

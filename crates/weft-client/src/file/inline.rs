@@ -41,7 +41,7 @@ impl File {
         let again = volume.attach(Place::of(a.id), Access::default().inline());
         let again = again.await?;
         let data = again.inline_data();
-        again.let_go().await?;
+        again.close_deferred().await?;
         self.set_inline(data.clone());
         Ok(data)
     }

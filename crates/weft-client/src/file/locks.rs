@@ -125,7 +125,7 @@ impl File {
             }
         };
         if locked == Locked::Granted {
-            self.with_locks(|locks| locks.paint(lock));
+            self.with_locks(|locks| locks.apply_range(lock));
         }
         Ok(locked)
     }
@@ -134,7 +134,7 @@ impl File {
     pub async fn unlock(&self, range: LockRange, owner: LockOwner) -> Result<(), Error> {
         let lock = self.held_lock(LockKind::Unlock, range, owner);
         // First here: a released lock must not be asserted again.
-        self.with_locks(|locks| locks.paint(lock));
+        self.with_locks(|locks| locks.apply_range(lock));
         let request = LockRequest { lock, wait: false };
         let what = format!("unlock {}", self.path());
         self.0.volume.meta(&what, &request, Repeat::Safe).await?;

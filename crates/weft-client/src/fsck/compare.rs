@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weft_layout::{CellIndex, Layout, ServerSlot};
-use weft_proto::fsck::{CellState, Fault, FileState, Finding, KeptState};
+use weft_proto::fsck::{CellState, CheckpointedState, Fault, FileState, Finding};
 use weft_proto::io::ForkPlace;
 use weft_proto::meta;
 
@@ -16,7 +16,7 @@ pub(super) struct Known {
     pub(super) state: FileState,
     /// By server.
     pub(super) cells: Vec<(u32, CellState)>,
-    pub(super) kept: Vec<(u32, KeptState)>,
+    pub(super) kept: Vec<(u32, CheckpointedState)>,
     /// Servers that have deleted it.
     pub(super) deleted: BTreeSet<u32>,
     /// Servers that do not know whether they had cells of it that they do not have.
@@ -457,49 +457,49 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_whole_file_agrees() {
+    fn an_intact_file_has_no_faults() {
         assert_eq!(faults(&whole()), []);
     }
 
     #[test]
-    fn cells_elsewhere_or_beyond_the_layout_are_misplaced() {
+    fn cells_on_a_wrong_server_or_beyond_the_layout_are_misplaced() {
         let mut known = whole();
         known.cells.push((2, cell(1)));
         known.cells.push((0, cell(3)));
         let misplaced = [2, 0].map(|server| (Fault::Misplaced, Some(server)));
         assert_eq!(faults(&known), misplaced);
-        // What lies in the wrong place makes the file no longer.
+        // A cell in the wrong place does not count towards the size.
         known.cells[3].1.length = 90;
         assert_eq!(faults(&known), misplaced);
     }
 
     #[test]
-    fn cells_of_another_chunk_size_are_told() {
+    fn cells_of_another_chunk_size_are_reported() {
         let mut known = whole();
         known.cells[1].1.chunk = 2 * CHUNK;
         assert_eq!(faults(&known), [(Fault::ChunkSize, Some(1))]);
     }
 
     #[test]
-    fn a_layout_is_given_up_only_for_one_that_most_cells_want() {
+    fn a_layout_is_replaced_only_by_one_that_fits_most_cells() {
         let servers = [0, 1, 2, 3];
         assert_eq!(whole().fitting_layout(&servers), None);
-        // One of three.
+        // One of three cells is elsewhere.
         let mut known = whole();
         known.cells[1].0 = 3;
         assert_eq!(known.fitting_layout(&servers), None);
-        // All of them: the rest of the layout stays.
+        // All cells are elsewhere: only the servers of the layout change.
         let mut known = whole();
         known.state.layout.as_mut().unwrap().servers = vec![2, 0, 1];
         let layout = whole().state.layout;
         assert_eq!(known.fitting_layout(&servers), layout);
-        // A layout of one cell, and three of them.
+        // The layout has one cell, and the servers have three.
         known.state.layout.as_mut().unwrap().cells = 1;
         assert_eq!(known.fitting_layout(&servers), layout);
         // Cells in two places fit nowhere.
         known.cells.push((3, cell(0)));
         assert_eq!(known.fitting_layout(&servers), None);
-        // Chunks: only if all agree.
+        // The chunk size changes only if all cells agree.
         let mut known = whole();
         known.cells[0].1.chunk = 2 * CHUNK;
         assert_eq!(known.fitting_layout(&servers), None);
@@ -512,9 +512,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn empty_cells_and_forks_of_one_cell_have_no_say() {
+    fn empty_cells_and_extra_forks_of_a_cell_do_not_change_the_layout() {
         let servers = [0, 1, 2, 3];
-        // A file that was emptied, and then got another layout.
+        // An emptied file that then got another layout.
         let mut known = whole();
         known.state.layout.as_mut().unwrap().cells = 1;
         known.state.size = 30;
@@ -534,7 +534,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn bytes_in_cells_of_an_inline_file_are_found() {
+    fn bytes_in_cells_of_an_inline_file_are_reported() {
         let mut known = whole();
         known.state.inline = true;
         known.cells[0].1.length = 0;
@@ -543,7 +543,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_size_that_the_cells_do_not_bear_out_is_told_where_nobody_may_write() {
+    fn a_wrong_size_is_reported_unless_the_file_is_open_for_writing() {
         let mut known = whole();
         known.state.size = 100;
         // The last byte of 100 lies in cell 0.
@@ -569,9 +569,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn checkpoints_are_on_all_servers_and_listed() {
+    fn missing_and_unlisted_checkpoints_are_reported() {
         let mut known = whole();
-        let kept = |number| KeptState {
+        let kept = |number| CheckpointedState {
             file: FILE,
             number,
             made: 1,
@@ -586,13 +586,13 @@ pub(super) mod tests {
             (Fault::CheckpointUnknown, None),
         ];
         assert_eq!(faults(&known), expected);
-        // One that is being removed may be anywhere.
+        // A checkpoint that is being removed may be on any server.
         known.state.checkpoints[0].there = false;
         assert_eq!(faults(&known), [(Fault::CheckpointUnknown, None)]);
     }
 
     #[test]
-    fn a_file_that_checkpoints_of_trees_hold_is_judged_also_when_it_was_deleted() {
+    fn a_deleted_file_that_tree_checkpoints_hold_is_still_checked() {
         let mut known = whole();
         let listed = |number, there| ListedCheckpoint { number, there };
         known.state.held = true;
@@ -600,11 +600,11 @@ pub(super) mod tests {
         let kept = |server, number| {
             let made = 1;
             let file = FILE;
-            (server, KeptState { file, number, made })
+            (server, CheckpointedState { file, number, made })
         };
         known.kept = vec![kept(0, 7), kept(1, 7), kept(2, 7), kept(0, 9)];
         assert_eq!(faults(&known), []);
-        // A server was formatted anew.
+        // Server 1 was formatted after the file was created.
         known.cells.remove(1);
         known.kept.remove(1);
         let since = Servers {
@@ -623,7 +623,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn cells_that_an_older_copy_lacks_are_in_doubt_and_not_short() {
+    fn cells_missing_from_an_older_copy_are_in_doubt_instead_of_short() {
         let mut known = whole();
         known.cells.remove(1);
         known.state.size = 55;
@@ -636,15 +636,15 @@ pub(super) mod tests {
             [(Some(1), 1, 20)]
         );
         assert_eq!(faults(&known), [(Fault::Unproven, Some(1))]);
-        // Pending intents for it change nothing about that.
+        // Pending intents do not change the finding.
         known.state.owed = true;
         assert_eq!(faults(&known), [(Fault::Unproven, Some(1))]);
-        // By its size it had no bytes there.
+        // By its size, the file had no bytes in that cell.
         (known.state.size, known.state.owed) = (10, false);
         assert_eq!(faults(&known), []);
         known.state.size_exact = false;
         assert_eq!(faults(&known), [(Fault::Unproven, Some(1))]);
-        // Forks beside `data` had bytes that no server has.
+        // Other forks than `data` had bytes that no server has.
         (
             known.state.size,
             known.state.size_exact,
@@ -658,7 +658,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_on_which_something_is_owed_is_not_faults() {
+    fn a_file_with_pending_intents_is_not_reported() {
         let mut known = whole();
         known.cells.clear();
         known.state.owed = true;

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_where_the_layout_says() {
+    fn a_layout_is_derived_from_the_places_of_the_cells() {
         let layout = fitting(&[cell(1, 0), cell(3, 2)], &[1, 2, 3]).unwrap();
         assert_eq!((layout.cells, layout.chunk), (3, 8192));
         assert_eq!(layout.servers, [1, 2, 3]);
@@ -84,7 +84,7 @@ mod tests {
         assert!(fitting(&[cell(1, 0), cell(2, 0)], &[1, 2]).is_none());
         assert!(
             fitting(&[], &[1]).is_some(),
-            "a file without cells, which checkpoints may have"
+            "a file without cells, which may have checkpoints, has a layout"
         );
     }
 }

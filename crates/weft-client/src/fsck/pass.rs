@@ -6,7 +6,7 @@ use futures_util::future::{join_all, try_join_all};
 use weft_layout::ServerId;
 use weft_proto::Code;
 use weft_proto::fsck::{
-    CellState, CheckNamespaceRequest, CheckStoreRequest, FileState, Finding, KeptState,
+    CellState, CheckNamespaceRequest, CheckStoreRequest, CheckpointedState, FileState, Finding,
     ListCellsRequest, ListFilesReply, ListFilesRequest, ListKeptRequest, WhichDeletedRequest,
 };
 use weft_proto::io::ForkPlace;
@@ -53,7 +53,7 @@ impl OfFile for CellState {
     }
 }
 
-impl OfFile for KeptState {
+impl OfFile for CheckpointedState {
     fn file(&self) -> u64 {
         self.file
     }
@@ -201,7 +201,7 @@ impl Fsck<'_> {
         let mut looked = Looked::default();
         let mut cells: Vec<Stream<CellState>> =
             self.servers.iter().map(|s| Stream::new(*s)).collect();
-        let mut kept: Vec<Stream<KeptState>> =
+        let mut kept: Vec<Stream<CheckpointedState>> =
             self.servers.iter().map(|s| Stream::new(*s)).collect();
         let (mut files, mut through, mut more) = (VecDeque::new(), 0, true);
         let (mut cell_at, mut kept_at) = (vec![None; cells.len()], vec![None; kept.len()]);
@@ -366,7 +366,7 @@ impl Fsck<'_> {
 
     async fn fill_kept(
         &self,
-        stream: &mut Stream<KeptState>,
+        stream: &mut Stream<CheckpointedState>,
         at: &mut Option<(u64, u64)>,
     ) -> Result<(), Error> {
         while stream.page.is_empty() && stream.more {

@@ -64,13 +64,13 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use weft_proto::fsck::{CellState, KeptState, ListedCheckpoint};
+    use weft_proto::fsck::{CellState, CheckpointedState, ListedCheckpoint};
 
     use super::super::compare::Servers;
     use super::super::compare::tests::{FILE, cell, faults, whole};
     use super::*;
 
-    /// What is left of a file that was removed.
+    /// A file that all servers have deleted.
     fn removed() -> Known {
         let mut known = whole();
         known.cells.clear();
@@ -79,28 +79,28 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_what_all_servers_have_deleted_is_told() {
+    fn a_name_of_a_file_that_all_servers_deleted_is_reported() {
         let mut known = removed();
         let told = [(Fault::Removed, None)];
         assert_eq!(faults(&known), told);
-        // Whoever has it open cannot write to it; checkpoints went with it.
+        // A process that has the file open cannot write to it; its checkpoints are gone too.
         known.state.open = true;
         known.state.checkpoints = vec![ListedCheckpoint {
             number: 7,
             there: true,
         }];
         assert_eq!(faults(&known), told);
-        // Where the delete is still under way.
+        // The delete is still pending.
         known.state.owed = true;
         assert_eq!(faults(&known), []);
-        // Servers that its layout does not have are none of its matter.
+        // Servers outside the layout of a file do not matter.
         let mut known = whole();
         known.deleted = [3].into();
         assert_eq!(faults(&known), []);
     }
 
     #[test]
-    fn what_one_server_still_holds_of_a_removed_file_is_told_and_kept() {
+    fn leftovers_of_a_removed_file_on_one_server_are_reported_and_kept() {
         let mut known = removed();
         known.deleted.remove(&1);
         known.cells.push((1, cell(1)));
@@ -108,19 +108,19 @@ mod tests {
         assert_eq!(faults(&known), [(Fault::PartRemoved, None)]);
         let words = "server 0 has nothing, server 2 has nothing, server 1 holds 30 bytes";
         assert_eq!(findings[0].text, words);
-        // A checkpoint is as good.
+        // A checkpoint counts like a cell.
         let (file, number, made) = (FILE, 7, 1);
         known.cells.clear();
-        known.kept = vec![(1, KeptState { file, number, made })];
+        known.kept = vec![(1, CheckpointedState { file, number, made })];
         assert_eq!(faults(&known), [(Fault::PartRemoved, None)]);
-        // A cell in the wrong place comes first.
+        // A misplaced cell is reported first.
         let mut known = removed();
         known.cells.push((3, cell(1)));
         assert_eq!(faults(&known), [(Fault::Misplaced, Some(3))]);
     }
 
     #[test]
-    fn a_server_that_has_not_deleted_a_file_is_asked_and_nobody_may_be_writing_there() {
+    fn a_removal_is_reported_only_if_all_servers_are_up_and_the_file_is_closed() {
         let mut known = removed();
         known.deleted.remove(&1);
         let length = 0;
@@ -137,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_lie_with_the_metadata_of_a_deleted_id_are_good() {
+    fn inline_bytes_of_a_deleted_id_are_intact() {
         let mut known = removed();
         known.state.inline = true;
         assert_eq!(faults(&known), [(Fault::IdRemoved, None)]);
         known.state.size = 0;
         assert_eq!(faults(&known), [(Fault::IdRemoved, None)]);
-        // Nor are there fewer where an administrator has tried to move them.
+        // A failed attempt to move the bytes to cells changes nothing.
         known.state.spilling = true;
         assert_eq!(faults(&known), [(Fault::IdRemoved, None)]);
         let mut known = whole();

@@ -337,17 +337,17 @@ mod tests {
     }
 
     #[test]
-    fn servers_copy_alone_where_every_byte_stays_on_its_server() {
+    fn a_server_copies_alone_if_every_byte_stays_on_it() {
         let (plain, turned) = (layout(3, &[5, 6, 7]), layout(3, &[6, 7, 5]));
         assert!(meet(&plain, &plain, 7, 37));
         assert!(!meet(&plain, &plain, 7, 17));
         assert!(!meet(&plain, &plain, 7, 38));
-        // The base of the other is one further on, so its bytes must be one BSU less far.
+        // The base of `turned` is one server further, so its bytes must be one BSU earlier.
         assert!(meet(&plain, &turned, 15, 5));
         assert!(meet(&plain, &turned, 5, 25));
         assert!(!meet(&plain, &turned, 0, 0));
         assert!(!meet(&plain, &layout(4, &[5, 6, 7]), 0, 0));
-        // Seven cells do not go round three servers evenly: the last meets another.
+        // Seven cells do not divide evenly among three servers: bytes of the last cell move.
         let odd = layout(7, &[5, 6, 7]);
         assert!(meet(&odd, &odd, 0, 70));
         assert!(!meet(&odd, &odd, 0, 30));

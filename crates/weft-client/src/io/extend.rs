@@ -7,10 +7,10 @@ use crate::volume::Repeat;
 use crate::{Error, File, OpenView};
 
 impl File {
-    /// Makes the file at least `size` bytes long, with a hole at its end. One that is as long stays
-    /// as it is: unlike [`File::truncate`] it cuts off nothing that others write meanwhile. One
-    /// request to the service, which charges the growth, and one to the server of the last byte; of
-    /// an inline file only the first.
+    /// Makes the file at least `size` bytes long, with a hole at its end. Does nothing if the file
+    /// is that long already: unlike [`File::truncate`] it never discards what other clients write
+    /// at the same time. One request to the service, which charges the growth, and one to the
+    /// server of the last byte; of an inline file only the first.
     ///
     /// # Durability
     /// As [`OpenView::write_at`].
@@ -18,7 +18,7 @@ impl File {
     /// [`weft_proto::Code::QuotaExceeded`], and then nothing has changed; those of a write of the
     /// last byte.
     /// # Cancellation
-    /// Dropped, the file is longer or is not.
+    /// If dropped, the file may or may not have been extended.
     pub async fn extend(&self, size: u64) -> Result<(), Error> {
         self.needs_write("extend")?;
         let Some(last) = size.checked_sub(1) else {
@@ -29,14 +29,14 @@ impl File {
             return Ok(());
         }
         let extended = self.canonical()?.reach(ViewOffset(last)).await;
-        // What failed may have been done.
+        // A failed call may still have taken effect.
         self.note_write(extended.is_ok().then_some(size));
         extended
     }
 }
 
 impl OpenView {
-    /// Makes the cell that holds this byte of the view so long that it does.
+    /// Extends the cell of this byte of the view far enough to hold it.
     async fn reach(&self, last: ViewOffset) -> Result<(), Error> {
         let byte = Request::Contiguous {
             offset: last,

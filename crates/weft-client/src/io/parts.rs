@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_came_twice_are_there_once() {
+    fn repeated_bytes_are_returned_once() {
         let part = |at, bytes: &'static [u8]| (at, Bytes::from_static(bytes));
         let sorted = vec![
             part(0, b"abcd"),

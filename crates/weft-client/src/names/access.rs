@@ -1,6 +1,6 @@
 //! What an attachment is for, and what a creator asks of a layout.
 
-use weft_proto::meta::{AttachRequest, Create, Credentials, LayoutWish};
+use weft_proto::meta::{AttachRequest, Create, Credentials, LayoutOptions};
 
 use super::place::Place;
 use crate::Error;
@@ -8,7 +8,7 @@ use crate::Error;
 /// What an attachment is for.
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "independent wishes of a builder, none of them a state"
+    reason = "independent options of a builder, none of them a state"
 )]
 #[derive(Clone, Debug, Default)]
 pub struct Access {
@@ -132,9 +132,9 @@ impl Access {
     }
 }
 
-impl From<&NewLayout> for LayoutWish {
-    fn from(layout: &NewLayout) -> LayoutWish {
-        LayoutWish {
+impl From<&NewLayout> for LayoutOptions {
+    fn from(layout: &NewLayout) -> LayoutOptions {
+        LayoutOptions {
             cells: layout.cells,
             bsu: layout.bsu,
             chunk: layout.chunk,

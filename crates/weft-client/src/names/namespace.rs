@@ -6,7 +6,7 @@ use weft_proto::meta::{
     Entry, FileKind, GetXattrRequest, LinkRequest, ListRequest, ListXattrRequest,
     MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest, ReadLinkRequest,
     RemoveDirectoryRequest, RemoveXattrRequest, RenameRequest, SetAttributesRequest,
-    SetXattrRequest, StatReply, TimeWish, TruncateRequest, UnlinkRequest,
+    SetXattrRequest, StatReply, TimeUpdate, TruncateRequest, UnlinkRequest,
 };
 
 use crate::volume::Repeat;
@@ -28,14 +28,14 @@ pub enum Time {
     Nanos(i64),
 }
 
-impl From<Time> for TimeWish {
-    fn from(time: Time) -> TimeWish {
+impl From<Time> for TimeUpdate {
+    fn from(time: Time) -> TimeUpdate {
         match time {
-            Time::Now => TimeWish {
+            Time::Now => TimeUpdate {
                 now: true,
                 nanos: 0,
             },
-            Time::Nanos(nanos) => TimeWish { now: false, nanos },
+            Time::Nanos(nanos) => TimeUpdate { now: false, nanos },
         }
     }
 }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_start_at_the_root_names_at_their_directory_and_ids_at_themselves() {
+    fn paths_resolve_from_the_root_and_names_from_their_directory() {
         let parts = |place: Place| {
             let target = place.target(false).unwrap();
             (target.at, target.path.to_vec())
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_path_is_a_mistake() {
+    fn an_empty_path_is_refused() {
         assert_eq!(
             Place::from("").target(true).unwrap_err().code(),
             Code::NotFound
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_show_bytes_that_are_no_text_escaped() {
+    fn messages_escape_bytes_that_are_not_text() {
         assert_eq!(Place::from(b"a\xff").to_string(), "a\\xff");
         assert_eq!(Place::under(3, "n").to_string(), "n in directory 3");
         let shown = Place::under(3, "n").shown_as("/a/n");

@@ -76,7 +76,7 @@ impl Volume {
     /// # Durability
     /// As of every operation of the namespace.
     pub async fn set_quota(&self, payer: &Payer, bounds: NewBounds) -> Result<Quota, Error> {
-        let bound = |wish: Option<Option<u64>>| wish.map(|most| Bound { most });
+        let bound = |change: Option<Option<u64>>| change.map(|most| Bound { most });
         let request = SetQuotaRequest {
             bytes: bound(bounds.bytes),
             files: bound(bounds.files),

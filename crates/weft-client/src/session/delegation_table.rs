@@ -131,7 +131,7 @@ impl DelegationTable {
     }
 
     /// This directory is not to be asked for again soon.
-    pub(crate) fn shun(&mut self, directory: u64) {
+    pub(crate) fn back_off(&mut self, directory: u64) {
         if self.shunned.len() >= COUNTED_DIRECTORIES_MAX {
             self.shunned.clear();
         }
@@ -283,15 +283,15 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_directory_is_worth_a_delegation_unless_another_client_wants_it() {
+    fn a_busy_directory_gets_a_delegation_unless_another_client_uses_it() {
         let mut table = DelegationTable::default();
         let asked: Vec<bool> = (0..5).map(|_| table.is_worth(7)).collect();
         assert_eq!(asked, [false, false, false, true, true]);
-        table.shun(7);
+        table.back_off(7);
         assert!(!table.is_worth(7));
         for directory in 0..10 * COUNTED_DIRECTORIES_MAX as u64 {
             table.is_worth(directory);
-            table.shun(directory);
+            table.back_off(directory);
         }
         assert!(
             table.counted.len() <= COUNTED_DIRECTORIES_MAX
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_used_once_and_then_only_removals_go_on() {
+    fn ids_are_used_once_and_then_only_removals_are_allowed() {
         let mut table = DelegationTable::default();
         table.hold(7, lent(100, 2));
         let ids: Vec<_> = std::iter::from_fn(|| table.next(7)).map(|n| n.0).collect();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_keep_the_order_and_none_makes_a_file_and_removes_it() {
+    fn batches_keep_the_order_and_never_create_and_remove_the_same_file() {
         let mut table = DelegationTable::default();
         table.hold(7, lent(100, 9));
         table.note(change(7, 100, true));
@@ -320,18 +320,25 @@ mod tests {
         table.end(7);
         assert!(
             table.close(101) && !table.close(50),
-            "one is not its making"
+            "the table closes only files that it created"
         );
         let first = table.take().unwrap();
         assert_eq!(files(&first), [100, 50]);
         assert_eq!(first.attached().collect::<Vec<_>>(), [(100, true)]);
-        assert!(first.given_back.is_empty(), "there is more to tell of it");
+        assert!(
+            first.given_back.is_empty(),
+            "the delegation has unreported changes"
+        );
         let second = table.take().unwrap();
         assert_eq!(
             (files(&second), &second.given_back[..]),
             (vec![100, 101], &[7][..])
         );
-        assert_eq!(second.attached().count(), 0, "it was closed before");
+        assert_eq!(
+            second.attached().count(),
+            0,
+            "the file was closed before the report"
+        );
         assert!(table.take().is_none() && !table.close(100));
         assert_eq!(table.noted, 5);
     }
@@ -351,7 +358,11 @@ mod tests {
         assert_eq!((table.queue.len(), many), (UNREPORTED_CHANGES_MAX, 1));
         let batches: Vec<_> = std::iter::from_fn(|| table.take()).collect();
         assert!(batches.iter().all(|b| b.changes.len() <= NAMES_AHEAD_MAX));
-        assert_eq!(files(&batches[0]).len(), 16, "16 KiB each");
+        assert_eq!(
+            files(&batches[0]).len(),
+            16,
+            "a batch has 16 files of 16 KiB"
+        );
         let reported: Vec<u64> = batches.iter().flat_map(files).collect();
         assert_eq!(
             reported,

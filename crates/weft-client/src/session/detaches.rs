@@ -8,14 +8,14 @@ use weft_proto::meta::{Accessed, DetachRequest};
 
 /// Ended attachments and accesses, until they are reported.
 #[derive(Default)]
-pub(crate) struct Detaches {
-    waiting: Mutex<UnreportedEnds>,
+pub(crate) struct DetachQueue {
+    waiting: Mutex<UnreportedDetaches>,
     /// Locked while a call reports accesses.
     reporting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-pub(crate) struct UnreportedEnds {
+pub(crate) struct UnreportedDetaches {
     reading: Vec<u64>,
     writing: Vec<u64>,
     /// A task will report them.
@@ -25,7 +25,7 @@ pub(crate) struct UnreportedEnds {
     access_scheduled: bool,
 }
 
-impl UnreportedEnds {
+impl UnreportedDetaches {
     /// An attachment has ended; whether the caller must start a task that reports it.
     pub(crate) fn add(&mut self, file: u64, write: bool) -> bool {
         let list = if write {
@@ -99,9 +99,9 @@ impl UnreportedEnds {
     }
 }
 
-impl Detaches {
+impl DetachQueue {
     /// What is unreported, under its lock.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, UnreportedEnds> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, UnreportedDetaches> {
         self.waiting.lock()
     }
 
@@ -116,13 +116,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_report_exceeds_what_the_service_takes_and_none_is_left_out() {
-        let mut waiting = UnreportedEnds {
+    fn reports_are_split_at_the_limit_of_the_service_and_none_is_lost() {
+        let mut waiting = UnreportedDetaches {
             reading: (0..6000).collect(),
             writing: (6000..9000).collect(),
             scheduled: true,
             accessed: (0..5000).map(|file| (file, 1)).collect(),
-            ..UnreportedEnds::default()
+            ..UnreportedDetaches::default()
         };
         let (mut reported, mut accessed) = (Vec::new(), 0);
         while let Some(batch) = waiting.take(true) {

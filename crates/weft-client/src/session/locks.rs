@@ -50,7 +50,7 @@ impl LocksHeld {
             );
             if let Some(of_file) = locks.get_mut(&lock.file) {
                 let kind = LockKind::Unlock as i32;
-                of_file.paint(HeldLock { kind, ..*lock });
+                of_file.apply_range(HeldLock { kind, ..*lock });
             }
         }
     }
@@ -69,7 +69,7 @@ impl FileLocks {
         let converts = |held: &HeldLock| same_owner(held, &lock) && held.kind != lock.kind;
         if whole && self.held.iter().any(converts) {
             let kind = LockKind::Unlock as i32;
-            self.paint(HeldLock { kind, ..lock });
+            self.apply_range(HeldLock { kind, ..lock });
         }
     }
 
@@ -85,7 +85,7 @@ impl FileLocks {
     }
 
     /// Makes `lock` hold in place of what its owner held there; an unlock only takes away.
-    pub(crate) fn paint(&mut self, lock: HeldLock) {
+    pub(crate) fn apply_range(&mut self, lock: HeldLock) {
         let mut rests = Vec::new();
         self.held.retain(|held| {
             if !same_owner(held, &lock) || held.start > lock.last || lock.start > held.last {
@@ -138,7 +138,7 @@ impl FileLocks {
                     last,
                     ..*held
                 };
-                all.paint(piece);
+                all.apply_range(piece);
             }
         }
         // Downgrades first: no other client comes between.
@@ -176,25 +176,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_splits_and_merges_and_stays_few() {
+    fn held_locks_are_split_and_merged_into_few_ranges() {
         let mut locks = FileLocks::default();
         for byte in 0..100 {
-            locks.paint(lock(LockKind::Shared, byte, byte));
+            locks.apply_range(lock(LockKind::Shared, byte, byte));
         }
         assert_eq!(spans(&locks.held), [(1, 0, 99)]);
-        locks.paint(lock(LockKind::Exclusive, 10, 19));
-        locks.paint(lock(LockKind::Unlock, 15, 29));
+        locks.apply_range(lock(LockKind::Exclusive, 10, 19));
+        locks.apply_range(lock(LockKind::Unlock, 15, 29));
         let expected = [(1, 0, 9), (2, 10, 14), (1, 30, 99)];
         assert_eq!(spans(&locks.held), expected);
-        locks.paint(lock(LockKind::Exclusive, 0, u64::MAX));
+        locks.apply_range(lock(LockKind::Exclusive, 0, u64::MAX));
         assert_eq!(spans(&locks.held), [(2, 0, u64::MAX)]);
     }
 
     #[test]
     fn the_pieces_of_a_range_cover_it_once() {
         let mut locks = FileLocks::default();
-        locks.paint(lock(LockKind::Shared, 5, 9));
-        locks.paint(lock(LockKind::Exclusive, 20, 40));
+        locks.apply_range(lock(LockKind::Shared, 5, 9));
+        locks.apply_range(lock(LockKind::Exclusive, 20, 40));
         let pieces = locks.pieces(&lock(LockKind::Exclusive, 0, 29));
         let expected = [(0, 0, 4), (1, 5, 9), (0, 10, 19), (2, 20, 29)];
         assert_eq!(spans(&pieces), expected);

@@ -17,6 +17,6 @@ pub(crate) use attached::AttachedFiles;
 pub(crate) use delegated_names::DelegatedNames;
 pub use delegated_names::Refused;
 pub(crate) use delegation_table::{ChangeBatch, DelegationTable, QueuedChange};
-pub(crate) use detaches::Detaches;
+pub(crate) use detaches::DetachQueue;
 pub(crate) use locks::{FileLocks, LocksHeld};
 pub(crate) use unsynced::{Unsynced, on};

@@ -307,7 +307,7 @@ mod tests {
     const SERVER: ServerId = ServerId(3);
 
     #[test]
-    fn each_attachment_reports_a_loss_once_and_a_later_one_does_not() {
+    fn each_attachment_reports_a_loss_once_and_later_attachments_do_not() {
         let unsynced = Unsynced::default();
         let (one, other) = (AtomicU64::new(0), AtomicU64::new(unsynced.baseline(7)));
         unsynced.note(7, SERVER, &stamp(5, 10, 0));
@@ -333,17 +333,17 @@ mod tests {
     }
 
     #[test]
-    fn what_survives_is_not_asked_for_and_what_came_meanwhile_is() {
+    fn only_writes_since_the_sync_remain_unsynced() {
         let unsynced = Unsynced::default();
         unsynced.note(7, SERVER, &stamp(5, 10, 0));
         let asked = unsynced.of_file(7);
         unsynced.note(7, SERVER, &stamp(5, 20, 0));
         unsynced.synced(&asked, SERVER);
         assert_eq!(unsynced.of_file(7)[&(SERVER, 5)], 20);
-        // Said by the way, in the reply to a write of another file.
+        // The reply to a write of another file reports a later durable position.
         unsynced.note(8, SERVER, &stamp(5, 30, 25));
         assert!(unsynced.of_file(7).is_empty());
-        // Another incarnation counts for itself.
+        // A new incarnation has its own positions.
         unsynced.note(7, SERVER, &stamp(6, 2, 1));
         assert_eq!(unsynced.of_file(7).len(), 1);
     }
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_asked_for_until_they_survive_or_are_lost() {
+    fn name_changes_remain_unsynced_until_they_survive_or_are_lost() {
         let unsynced = Unsynced::default();
         let reported = AtomicU64::new(unsynced.names_baseline());
         unsynced.note_names(&stamp(5, 10, 0));

@@ -62,16 +62,16 @@ enum EndingState {
 /// Attachments that end; new connections assert them until the service knows of the end. Dropped
 /// before, they end all the same: those that certainly exist are ended later, of others the next
 /// connection asserts that they do not exist.
-pub(crate) struct Ending {
+pub(crate) struct Detach {
     volume: Volume,
     files: Vec<(u64, bool)>,
     state: EndingState,
 }
 
-impl Ending {
+impl Detach {
     /// `files`: their ids, and whether they were attached for writing.
-    pub(crate) fn new(volume: &Volume, files: Vec<(u64, bool)>) -> Ending {
-        Ending {
+    pub(crate) fn new(volume: &Volume, files: Vec<(u64, bool)>) -> Detach {
+        Detach {
             volume: volume.clone(),
             files,
             state: EndingState::Unknown,
@@ -98,7 +98,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for Detach {
     fn drop(&mut self) {
         if self.files.is_empty() {
             return;

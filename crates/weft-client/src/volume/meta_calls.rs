@@ -6,7 +6,7 @@ use weft_net::{CallError, Connection};
 use weft_proto::Call;
 
 use super::guards::ReassertOnDrop;
-use super::{Ending, Repeat, Retry, Volume};
+use super::{Detach, Repeat, Retry, Volume};
 use crate::Error;
 use crate::limits::ENDING_RETRIES;
 
@@ -68,7 +68,7 @@ impl Volume {
         &self,
         what: &str,
         request: &C,
-        ending: &mut Ending,
+        ending: &mut Detach,
         done: impl Fn(&C::Reply) -> bool,
     ) -> Result<C::Reply, Error> {
         self.catch_up().await;

@@ -30,10 +30,10 @@ use weft_proto::meta::{
 use weft_proto::session::Role;
 
 use crate::Error;
-use crate::session::{AttachedFiles, DelegatedNames, Detaches, LocksHeld, Unsynced};
+use crate::session::{AttachedFiles, DelegatedNames, DetachQueue, LocksHeld, Unsynced};
 use crate::volume::servers::Servers;
 
-pub(crate) use guards::{Attaching, Ending};
+pub(crate) use guards::{Attaching, Detach};
 pub use options::ConnectOptions;
 pub(crate) use retry::{Backoff, Repeat, Retry, RetryUntil};
 pub use small_file::{open_regular, read_small};
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     /// Delegated directories and the unreported changes in them.
     pub(crate) delegated: DelegatedNames,
     /// Attachments whose end is not reported yet.
-    pub(crate) detaches: Detaches,
+    pub(crate) detaches: DetachQueue,
     /// The service may have attachments that have ended here: the state must be asserted again.
     outdated: AtomicBool,
     lazy: bool,
@@ -108,7 +108,7 @@ impl Volume {
             ended: tokio::sync::Notify::new(),
             locks: LocksHeld::default(),
             delegated: DelegatedNames::default(),
-            detaches: Detaches::default(),
+            detaches: DetachQueue::default(),
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
             name: options.name,
@@ -180,7 +180,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes every metadata operation acknowledged so far, to anybody, survive power loss. One
+    /// Makes every metadata operation acknowledged so far, to any client, survive power loss. One
     /// request. Without [`ConnectOptions::lazy`] each operation does that itself before it is
     /// acknowledged.
     ///

@@ -106,8 +106,8 @@ fn key_of(path: &Path, text: &str, metadata: &Metadata) -> Result<VolumeKey, Err
     if let Some(wrong) = exposed(mode, own) {
         let path = path.display();
         return Err(Error::Configuration(format!(
-            "the volume's key {path} has the mode {mode:04o}: {wrong}, and whoever has the key may do everything with the \
-             volume. It is not used like that: say `chmod 600 {path}`"
+            "the volume's key {path} has the mode {mode:04o}: {wrong}, and a process with the key may do everything with the \
+             volume; run `chmod 600 {path}`"
         )));
     }
     parse_key(text).ok_or_else(|| bad_key(path))
@@ -151,8 +151,8 @@ fn unreadable(folder: &Path, file: &Path, error: &io::Error) -> String {
             "{folder} is not the folder of a volume: cannot read {file}: {error}; make one with `weft up {folder}`"
         ),
         io::ErrorKind::PermissionDenied => format!(
-            "cannot read {file} of the volume in {folder}: {error}; whoever uses a volume by its folder must be able to \
-             read that file"
+            "cannot read {file} of the volume in {folder}: {error}; a program that uses a volume by its folder \
+             needs to read that file"
         ),
         _ => format!("cannot read {file} of the volume in {folder}: {error}"),
     }
@@ -178,14 +178,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_others_can_read_or_change_is_refused() {
+    fn a_key_that_other_users_can_read_or_change_is_refused() {
         for (mode, own, refused) in [
             (0o600, true, false),
             (0o400, true, false),
             (0o640, true, true),
             (0o604, true, true),
             (0o610, true, true),
-            // Of another user, a group may have it.
+            // A key of another user may be readable by the group.
             (0o640, false, false),
             (0o660, false, true),
             (0o644, false, true),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_not_be_read_is_not_a_folder_that_is_none() {
+    fn an_unreadable_key_and_a_folder_without_a_volume_are_distinct_errors() {
         let say = |kind: io::ErrorKind| {
             let (folder, file) = (Path::new("/v"), Path::new("/v/volume.key"));
             unreadable(folder, file, &io::Error::from(kind))

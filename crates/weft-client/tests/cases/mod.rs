@@ -1,4 +1,4 @@
-//! Random views, requests and memory, and a model of a file's bytes that touches one at a time.
+//! Random views, requests and memory, and a byte-by-byte model of a file.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -67,7 +67,7 @@ pub fn any_pattern(rng: &mut SmallRng, depth: u32) -> Pattern {
     }
 }
 
-/// A pattern of `length` bytes in memory that touches none twice.
+/// A pattern of `length` bytes in memory without overlap.
 pub fn any_memory(rng: &mut SmallRng, length: u64) -> Pattern {
     if length == 0 {
         return Pattern::bytes(0);
@@ -96,7 +96,7 @@ pub fn any_memory(rng: &mut SmallRng, length: u64) -> Pattern {
     }
 }
 
-/// What a file must hold, cell by cell.
+/// The expected content of a file, cell by cell.
 #[derive(Default)]
 pub struct Content {
     pub cells: BTreeMap<u64, Vec<u8>>,
@@ -122,7 +122,7 @@ impl Content {
 pub struct Case {
     pub transfer: Transfer,
     pub places: Vec<Option<Byte>>,
-    /// Where each numbered byte lies in memory.
+    /// The place in memory of each byte of the transfer.
     pub memory: Vec<usize>,
     pub room: usize,
     pub overlaps: bool,

@@ -1,7 +1,7 @@
 //! A whole volume inside the test's process: real sockets on loopback, real stores in a temporary
 //! folder.
 
-#![allow(dead_code)] // each test file uses its own part
+#![allow(dead_code)] // each test file uses a part of it
 
 pub mod stopping;
 
@@ -83,16 +83,15 @@ async fn start_server(env: Env, folder: &Path, id: u32, address: &str, meta: &st
         .unwrap()
 }
 
-/// A loopback address with any port. Hardly anybody else has the address: whoever stops finds the
-/// port free when it starts again, which an outgoing connection, always from 127.0.0.1, might
-/// otherwise have taken.
+/// A random loopback address with any port. Outgoing connections start from 127.0.0.1, so none
+/// takes the port while a server restarts.
 fn own_address() -> String {
     let bits = Env::system().random_u64();
     let [a, b, c, ..] = bits.to_le_bytes();
     format!("127.{}.{b}.{}:0", a | 1, c.clamp(1, 254))
 }
 
-/// A new file of one cell, so that everything is one server's.
+/// A view of a file of one cell, which is on one server.
 pub async fn one_cell(volume: &Volume, path: &str) -> weft_client::OpenView {
     let layout = weft_client::NewLayout {
         cells: Some(1),

@@ -15,8 +15,7 @@ use weft_net::{BoxRead, BoxWrite, Listener, Network, Opened, TcpNetwork};
 
 use super::TestVolume;
 
-/// What a process that is stopped still does, each way: once it is on, three steps more and then
-/// nothing.
+/// The remaining I/O of a stopped process: three more steps in each direction, then nothing.
 #[derive(Default)]
 pub struct Stop {
     pub reads: Way,
@@ -97,7 +96,7 @@ impl Network for Stopping {
 }
 
 impl TestVolume {
-    /// A client that can be stopped; no server takes it for dead meanwhile.
+    /// A client that can be stopped and is not declared dead for two minutes.
     pub async fn stopping_client(&self) -> (Volume, Arc<Stop>) {
         let network = Stopping::default();
         let stop = network.0.clone();

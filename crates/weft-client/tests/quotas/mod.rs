@@ -1,5 +1,4 @@
-//! Files that are being written, against the bounds of their payers; over real sockets and
-//! real stores.
+//! Bounds of payers while files are written, over real sockets and real stores.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ fn tree(path: &str) -> Payer {
     Payer::Tree(path.into())
 }
 
-/// Only root sets bounds, whatever user runs the test.
+/// A client that acts as root, which may set bounds, whatever user runs the test.
 async fn as_root(test: &TestVolume) -> Volume {
     test.client().await.on_behalf_of(Credentials::default())
 }
@@ -43,7 +42,7 @@ async fn put(file: &File, at: u64) -> Result<u64, Error> {
     view.write_at(ViewOffset(at), vec![9; BLOCK].into()).await
 }
 
-/// Appends blocks until that is refused, one each `pause`; how many bytes there are then.
+/// Appends a block each `pause` until a write is refused; returns the bytes written.
 async fn fill(file: &File, pause: Duration) -> u64 {
     let mut at = 0;
     loop {
@@ -59,7 +58,7 @@ async fn fill(file: &File, pause: Duration) -> u64 {
     }
 }
 
-/// Repeats what quotas refuse until the servers know that there is space.
+/// Repeats a write that the quota refuses until the servers know of the free space.
 async fn soon(file: &File, at: u64) {
     let started = Instant::now();
     while let Err(error) = put(file, at).await {
@@ -70,7 +69,7 @@ async fn soon(file: &File, at: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_writer_stops_at_the_bound_overwrites_and_continues_when_space_is_free() {
+async fn a_writer_stops_at_the_bound_and_resumes_when_space_is_free() {
     let test = TestVolume::start(2).await;
     let volume = as_root(&test).await;
     volume.make_directory("/t", 0o777).await.unwrap();
@@ -80,14 +79,14 @@ async fn one_writer_stops_at_the_bound_overwrites_and_continues_when_space_is_fr
     assert_eq!(
         file.size().await.unwrap(),
         3 * MIB,
-        "nothing of what was refused is there"
+        "a refused write changed the size"
     );
     put(&file, MIB).await.unwrap();
-    // Whoever comes after a round is refused at once.
+    // A writer that starts after a round is refused at once.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let late = create(&volume, "/t/late").await;
     assert_eq!(put(&late, 0).await.unwrap_err().code(), Code::QuotaExceeded);
-    // A writer outside of the tree continues.
+    // A writer outside the tree continues.
     let beside = create(&volume, "/beside").await;
     put(&beside, 0).await.unwrap();
     file.close().await.unwrap();
@@ -115,7 +114,7 @@ async fn one_writer_stops_at_the_bound_overwrites_and_continues_when_space_is_fr
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_forks_stop_at_the_bound_count_when_closed_and_give_back_what_is_removed() {
+async fn other_forks_stop_at_the_bound_and_return_their_space_when_removed() {
     let test = TestVolume::start(2).await;
     let volume = as_root(&test).await;
     volume.make_directory("/t", 0o777).await.unwrap();
@@ -133,8 +132,11 @@ async fn other_forks_stop_at_the_bound_count_when_closed_and_give_back_what_is_r
     };
     assert_eq!(refused.code(), Code::QuotaExceeded, "{refused}");
     let most = 3 * MIB + BLOCK as u64;
-    assert!((2 * MIB..=most).contains(&at), "it stops after {at} bytes");
-    // What is there is written over.
+    assert!(
+        (2 * MIB..=most).contains(&at),
+        "the writer stops after {at} bytes"
+    );
+    // Overwriting existing bytes is allowed at the bound.
     view.write_at(ViewOffset(0), vec![8; BLOCK].into())
         .await
         .unwrap();
@@ -151,8 +153,8 @@ async fn other_forks_stop_at_the_bound_count_when_closed_and_give_back_what_is_r
     test.stop().await;
 }
 
-/// Waits until the tree is charged so many bytes: the service asks for the lengths of other forks
-/// when the last writer has gone.
+/// Waits until the tree is charged `bytes`: the service asks for the lengths of other forks after
+/// the last writer has closed the file.
 async fn wait_for(volume: &Volume, bytes: u64) {
     let started = Instant::now();
     loop {
@@ -168,8 +170,8 @@ async fn wait_for(volume: &Volume, bytes: u64) {
     }
 }
 
-/// A file is made longer without a byte on its way, so nothing is left to rounds: the bound is so
-/// far away here that the servers know of none.
+/// An extension sends no bytes, so the bound applies at once and not in rounds. The bound is so
+/// high that the servers have no growth limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_file_is_extended_beyond_a_bound() {
     const GIB: u64 = 1 << 30;
@@ -192,10 +194,10 @@ async fn no_file_is_extended_beyond_a_bound() {
     test.stop().await;
 }
 
-/// Overshoot is what is written in a round of half a second and on its way; more only where the
-/// machine is too busy for rounds to come in time.
+/// The overshoot is the writes of a round of half a second and those in flight. A busy machine may
+/// delay rounds and allow more.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_writers_pass_a_bound_by_what_they_write_in_a_round() {
+async fn many_writers_exceed_a_bound_by_at_most_the_writes_of_a_round() {
     const WRITERS: u64 = 6;
     const BOUND: u64 = 24 * MIB;
     let test = TestVolume::start(2).await;
@@ -235,15 +237,18 @@ async fn many_writers_pass_a_bound_by_what_they_write_in_a_round() {
         BOUND / MIB,
         over as f64 / rate
     );
-    assert!(total >= BOUND, "nobody stops before the bound: {total}");
+    assert!(
+        total >= BOUND,
+        "the writers stopped before the bound: {total}"
+    );
     assert!((over as f64) < 2.0 * rate, "{over} bytes beyond the bound");
     let used = volume.quota(&Payer::User(1000)).await.unwrap().unwrap();
     assert_eq!((used.bytes, used.files), (total, WRITERS));
     test.stop().await;
 }
 
-/// Who has what open is known for sure after a grace of 20 seconds only. What was written counts
-/// before that.
+/// The service knows all open files only after a grace period of 20 seconds. Written bytes count
+/// before its end.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_written_before_a_restart_and_closed_after_it_count_at_once() {
     let mut test = TestVolume::start(2).await;
@@ -271,7 +276,7 @@ async fn files_written_before_a_restart_and_closed_after_it_count_at_once() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let late = create(&volume, "/t/late").await;
     assert_eq!(fill(&late, Duration::ZERO).await, MIB);
-    // Until the next round each may take what was left.
+    // Until the next round, each writer may use the space that was left.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let refused = put(&open, MIB).await.unwrap_err();
     assert_eq!(refused.code(), Code::QuotaExceeded);
@@ -281,9 +286,9 @@ async fn files_written_before_a_restart_and_closed_after_it_count_at_once() {
     test.stop().await;
 }
 
-/// Limits outlive a service that was killed until another takes its place.
+/// Growth limits expire if the metadata service is gone, so that writers continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_service_blocks_no_client_for_ever() {
+async fn a_lost_metadata_service_blocks_no_writer_forever() {
     let mut env = weft_net::Env::system();
     env.timing.grace = Duration::from_secs(1);
     let mut test = TestVolume::start_with(1, env).await;

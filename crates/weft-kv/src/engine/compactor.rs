@@ -23,8 +23,8 @@ use parking_lot::Mutex;
 use super::disk_reserve::DiskReserve;
 use super::fault::EngineFault;
 use super::flush::flush;
-use crate::batch::NUMBER_KEY;
 use crate::files::{TABLES, list, table_path, trees};
+use crate::journal_batch::NUMBER_KEY;
 use crate::limits::{
     COMPACT_BACKOFF, COMPACT_GAIN_MIN, COMPACT_REST_FACTOR, COMPACT_SPACE_FACTOR,
     COMPACT_TABLES_MAX, FLUSH_SPACE_FACTOR, FLUSH_SPACE_MIN, TABLE_ITEM_BYTES,
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Bytes of all files below, except journals and copies, which change during the test.
+    /// The bytes of all files except journals and copies, which change during the test.
     fn bytes(folder: &Path) -> u64 {
         let of = |entry: fs::DirEntry| {
             let path = entry.path();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn small_pairs_are_counted_with_what_a_table_takes_for_each() {
+    fn compaction_counts_the_table_overhead_of_small_pairs() {
         let folder = tempfile::tempdir().unwrap();
         let kv = FjallKv::open(folder.path(), FjallOptions::default()).unwrap();
         let fill = |numbers: std::ops::Range<u64>, value: Option<&[u8]>| {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn deletions_free_disk_space_when_the_disk_is_short_of_it() {
+    fn deletions_free_disk_space_when_it_is_short() {
         let folder = tempfile::tempdir().unwrap();
         let options = FjallOptions {
             memtable: 1 << 20,
@@ -318,9 +318,9 @@ mod tests {
             (state.done.is_some(), bytes(folder.path()))
         };
         let (done, before) = look(2 * MARGIN);
-        assert!(!done, "there is enough space");
+        assert!(!done, "a compaction ran in spite of enough space");
         let (done, _) = look(MARGIN / 4);
-        assert!(!done, "there is no space for the live pairs");
+        assert!(!done, "a compaction ran without space for the live pairs");
         let (done, after) = look(2 * MARGIN - 1);
         assert!(
             done && after < before - (4 << 20),

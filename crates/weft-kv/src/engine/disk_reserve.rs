@@ -179,7 +179,7 @@ mod tests {
 
     const TOTAL: u64 = 64 << 30;
 
-    /// A reserve on a simulated disk with so many free bytes.
+    /// A reserve on a simulated disk with `free` bytes.
     fn reserve(folder: &Path, free: &Arc<AtomicU64>) -> DiskReserve {
         let free = Arc::clone(free);
         let measure = move |_: &Path| {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_space_is_for_operations_that_free_some() {
+    fn the_last_space_is_reserved_for_operations_that_free_space() {
         let folder = tempfile::tempdir().unwrap();
         let free = Arc::new(AtomicU64::new(MARGIN - 1));
         let reserve = reserve(folder.path(), &free);
@@ -229,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_counts_for_a_moment() {
+    fn a_recent_measurement_is_reused() {
         let folder = tempfile::tempdir().unwrap();
         let free = Arc::new(AtomicU64::new(MARGIN));
         let reserve = reserve(folder.path(), &free);
         reserve.check_growth().unwrap();
         free.store(0, Ordering::Relaxed);
-        // A measurement from the future is fresh, however slow the machine.
+        // A measurement dated in the future stays fresh, however slow the machine.
         *reserve.measured.lock() = Some((
             Instant::now() + SPACE_MAX_AGE,
             DiskSpace {

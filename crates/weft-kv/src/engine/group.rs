@@ -168,7 +168,7 @@ mod tests {
                 })
             })
             .collect();
-        // They cannot finish while the first sync runs; give them time to queue behind it.
+        // The callers cannot finish while the first sync runs; give them time to queue behind it.
         std::thread::sleep(std::time::Duration::from_millis(200));
         assert_eq!(syncs.load(Ordering::SeqCst), 1);
         leave.wait();

@@ -20,8 +20,8 @@ use super::flush::flush;
 use super::journal::Journals;
 use super::options::{FjallOptions, OnLoss};
 use crate::KvError;
-use crate::batch::NUMBER_KEY;
 use crate::files::{Extent, JournalScan, Loss, OnDamage, Watermark, loss, restore};
+use crate::journal_batch::NUMBER_KEY;
 use crate::limits::{LOCK_ATTEMPTS, LOCK_RETRY_INTERVAL};
 
 /// The one fjall keyspace.

@@ -90,7 +90,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |n: u64| folder.path().join(format!("{n}.jnl"));
         let journals = Journals::new(folder.path());
-        assert!(journals.sync().is_err(), "nothing to sync is no success");
+        assert!(
+            journals.sync().is_err(),
+            "a sync without a journal succeeded"
+        );
         for n in [2, 9, 10] {
             std::fs::write(path(n), b"x").unwrap();
         }

@@ -35,8 +35,8 @@ use super::group::SyncFailure;
 use super::instance::{Engine, EngineContext, lock, lost_error};
 use super::options::{FjallOptions, OnLoss};
 use crate::KvError;
-use crate::batch::NUMBER_KEY;
 use crate::files::{self, DamagedFile, EngineFile, Extent, OnDamage, loss};
+use crate::journal_batch::NUMBER_KEY;
 use crate::limits::{
     COMMIT_COPIES, REOPEN_DESCRIPTORS, REOPEN_READERS_TIMEOUT, SYNC_ATTEMPTS, SYNC_RETRY_INTERVAL,
 };

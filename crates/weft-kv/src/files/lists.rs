@@ -157,14 +157,14 @@ mod tests {
 
     use super::*;
 
-    /// The form of the engine's files that this module relies on: a new version may change it.
+    /// This module relies on the format of the engine's files, which a new version may change.
     #[test]
     fn a_list_names_the_tables_that_the_engine_uses() {
         let folder = tempfile::tempdir().unwrap();
         let database = Database::builder(folder.path()).open().unwrap();
         let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default);
         let keyspace = keyspace.unwrap();
-        // So few that the engine compacts none of them.
+        // The engine does not compact so few tables.
         for round in 0..3_u64 {
             for number in 0..100 {
                 let key = (round + number * 3).to_be_bytes();

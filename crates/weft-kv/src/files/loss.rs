@@ -21,8 +21,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::KvError;
-use crate::batch::read_batch;
 use crate::files::tables;
+use crate::journal_batch::read_batch;
 
 /// The file with the number of the last synced commit.
 const SYNCED: &str = "weft.synced";

@@ -77,7 +77,7 @@ pub(crate) fn verify_all(folder: &Path) -> Result<Vec<DamagedFile>, KvError> {
 pub(crate) fn mark_suspect(folder: &Path) {
     // Without the mark that opening only verifies less.
     if let Err(error) = File::create(folder.join(SUSPECT)) {
-        tracing::warn!(%error, "cannot note that the next start is to verify all tables");
+        tracing::warn!(%error, "cannot schedule the verification of all tables for the next start");
     }
 }
 

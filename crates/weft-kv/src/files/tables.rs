@@ -12,7 +12,7 @@ use lsm_tree::{AbstractTree, AnyTree, Config, SeqNo, SequenceNumberCounter};
 
 use super::lists::{list, trees};
 use crate::KvError;
-use crate::batch::NUMBER_KEY;
+use crate::journal_batch::NUMBER_KEY;
 
 /// The folder of links; fjall ignores this name.
 const LOOK: &str = "weft.look";

@@ -47,7 +47,7 @@ mod tests {
     use super::Divisor;
 
     #[test]
-    fn it_divides_like_division() {
+    fn it_agrees_with_the_division_operator() {
         let interesting = (0..63)
             .flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1])
             .chain([

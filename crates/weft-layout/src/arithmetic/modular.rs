@@ -49,7 +49,7 @@ mod tests {
     use super::first_below;
 
     #[test]
-    fn first_below_agrees_with_walking() {
+    fn first_below_agrees_with_a_linear_search() {
         for modulus in 1..=24u128 {
             for (start, step) in (0..modulus).flat_map(|a| (0..modulus).map(move |b| (a, b))) {
                 for length in 1..=modulus {

@@ -99,7 +99,7 @@ mod tests {
     use super::ProgressionHits;
 
     #[test]
-    fn jumping_finds_the_same_hits_as_walking() {
+    fn jumps_find_the_same_hits_as_a_linear_search() {
         for modulus in 1..=30u64 {
             for (step, range) in (0..modulus).flat_map(|s| (1..=modulus).map(move |r| (s, r))) {
                 let hits = ProgressionHits::new(step, modulus, range);

@@ -142,7 +142,7 @@ impl fmt::Display for Slab {
 pub enum ArrayError {
     /// The text is not of the form of an array.
     #[error(
-        "`{text}` is no array: write element, shape and perhaps order, as in `f64 1000x500 column`; elements are \
+        "`{text}` is not an array description: write element, shape and perhaps order, as in `f64 1000x500 column`; elements are \
          u8 u16 u32 u64, i8 to i64, f16 f32 f64, or bytesN"
     )]
     Text {

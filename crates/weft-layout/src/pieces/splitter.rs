@@ -59,7 +59,7 @@ impl<L: CellLengths> Splitter<L> {
     ///
     /// Cost: O(1) whatever the number of pieces; no allocation.
     /// # Source
-    /// Property `a_stream_split_anywhere_is_the_same_pieces`.
+    /// Property `a_stream_split_anywhere_has_the_same_pieces`.
     #[inline]
     pub fn next(&mut self, max: u64) -> Option<StridedPieces> {
         let strided = match self.waiting.pop() {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_count_in_1024s_and_in_1000s_with_a_plain_b() {
+    fn sizes_use_powers_of_1024_and_of_1000_with_a_plain_b() {
         for (text, size) in [
             ("0", 0),
             ("4096", 4096),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_says_what_to_write() {
+    fn an_invalid_size_is_refused_with_a_reason() {
         for text in [
             "",
             "K",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_is_singular() {
+    fn a_count_of_one_is_singular() {
         assert_eq!(count(1_u32, "server"), "1 server");
         assert_eq!(count(0_u64, "server"), "0 servers");
         assert_eq!(count(2_usize, "directory"), "2 directories");

@@ -56,7 +56,7 @@ impl Memory {
     /// Shape: `number` is below the request's bytes.
     /// Cost: O(depth), and O(log members) for each sequence or list.
     /// # Source
-    /// Property `memory_is_where_the_model_says`.
+    /// Property `memory_places_match_the_model`.
     pub fn place(&self, number: u64) -> (u64, u64) {
         self.nest.find(self.first + number)
     }

@@ -139,7 +139,7 @@ pub enum ViewError {
     },
     /// The groups of a partition would overlap.
     #[error(
-        "a group of {group} bytes every {stride} bytes overlaps itself: stride must not be below group"
+        "a group of {group} bytes every {stride} bytes overlaps the next: the stride must be at least the group size"
     )]
     GroupPastStride {
         /// Bytes of a group.

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_word_is_a_view_with_its_fork() {
+    fn a_view_and_its_fork_are_parsed_from_one_word() {
         let expected = Subfile {
             vbs: 1,
             vn: 1,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_view_says_why() {
+    fn an_invalid_view_is_refused_with_a_reason() {
         for (text, word) in [
             ("subfile=1,2,3", "5 numbers"),
             ("subfile=1,1,1,4,2,sideways", "5 numbers"),

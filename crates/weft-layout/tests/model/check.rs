@@ -7,10 +7,10 @@ use weft_layout::{
 
 use crate::model::{Model, slots};
 
-/// Compares all that does not depend on a request.
+/// Compares the functions of a map that take no request.
 pub fn check_places(grid: Grid, view: View) {
     let map = Map::new(grid, view).unwrap();
-    // The rearranged order exists only within an access: places are those of the default order.
+    // Column-major order applies only within an access: places are those of the default order.
     let view = match view {
         View::Subfile(Subfile {
             order: Order::Column,
@@ -90,7 +90,7 @@ pub fn check_requests(grid: Grid, view: View, places: &[usize]) {
                 let expected = &expected[slot.0 as usize];
                 assert!(
                     pieces.clone().eq(expected.iter().copied()),
-                    "{map:?} {request:?} {slot:?}: {:?}, not {expected:?}",
+                    "{map:?} {request:?} {slot:?}: {:?} instead of {expected:?}",
                     pieces.collect::<Vec<_>>()
                 );
             }

@@ -1,10 +1,10 @@
-//! A brute-force model of views: walks BSUs one at a time and writes down each byte.
+//! A brute-force model of views: it walks BSUs one at a time and records each byte.
 //!
-//! It shares no arithmetic with the crate: which block a BSU belongs to comes from counting, the
-//! order inside a subfile from sorting by the definition's tuple, a cell's slot from dealing cells
-//! out one by one.
+//! The model shares no arithmetic with the crate: it counts to find the block of a BSU, sorts by
+//! the definition's tuple for the order inside a subfile, and deals cells out one by one for their
+//! slots.
 
-#![allow(dead_code)] // Each test binary uses its own part of the model.
+#![allow(dead_code)] // each test binary uses a part of the model
 
 pub mod check;
 pub mod patterns;
@@ -26,7 +26,7 @@ pub struct Model {
     servers: u64,
     column_major: bool,
     pub bytes: Vec<Byte>,
-    /// All bytes of the view that lie below this offset of any cell are in `bytes`.
+    /// `bytes` has all bytes of the view below this offset of any cell.
     pub depth: u64,
 }
 
@@ -38,8 +38,8 @@ pub fn grid(cells: u64, bsu: u64, servers: u64) -> Result<Grid, LayoutError> {
     )
 }
 
-/// Where counting to `n` ends in a template of `parts` parts of `size` each:
-/// (which template, which part of it, place in the part).
+/// The place of `n` in repeated templates of `parts` parts of `size` each, found by counting:
+/// (template, part of the template, place in the part).
 fn count_to(n: u64, size: u64, parts: u64) -> (u64, u64, u64) {
     let (mut template, mut part, mut place) = (0, 0, 0);
     for _ in 0..n {
@@ -171,7 +171,7 @@ fn subfile_bytes(cells: u64, bsu: u64, subfile: &Subfile, least: usize) -> (Vec<
         across.push((block, s, place, cell));
         cell += 1;
     }
-    // Whole bands until there are bytes enough: (band, t, place in block, BSU of the cell).
+    // Whole bands until there are `least` bytes: (band, t, place in block, BSU of the cell).
     let mut sorted = Vec::new();
     let mut j = 0;
     loop {
@@ -212,7 +212,7 @@ fn partition_bytes(cells: u64, bsu: u64, partition: &Partition, least: usize) ->
     let mut bytes = Vec::new();
     let (mut cell, mut row, mut within) = (0, 0, 0);
     let mut file = 0;
-    // Location in the stride, once the offset is reached.
+    // The place in the stride, from the offset on.
     let mut phase = 0;
     loop {
         if cell == 0 && within == 0 && bytes.len() >= least {

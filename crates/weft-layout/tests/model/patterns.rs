@@ -1,4 +1,4 @@
-//! Patterns byte by byte: what each byte of a request is, in the caller's order.
+//! Patterns byte by byte: the place of each byte of a request, in the caller's order.
 
 use weft_layout::{Map, Pattern, ViewOffset};
 
@@ -26,13 +26,13 @@ fn runs(pattern: &Pattern, at: i64) -> Vec<Vec<i64>> {
     }
 }
 
-/// Where a pattern must start to touch nothing before byte `spare`, and the runs that it then has,
-/// empty ones left out.
+/// The start that keeps a pattern at or after byte `spare`, and its runs from there without empty
+/// ones.
 pub fn placed(pattern: &Pattern, spare: u64) -> (ViewOffset, Vec<Vec<usize>>) {
     let runs = runs(pattern, 0);
     let first = runs.iter().flatten().copied().min().unwrap_or(0);
     let start = spare.cast_signed() - first.min(0);
-    let at = |byte: i64| usize::try_from(byte + start).expect("nothing lies before the start");
+    let at = |byte: i64| usize::try_from(byte + start).expect("no byte precedes the start");
     let runs = runs
         .into_iter()
         .filter(|run| !run.is_empty())
@@ -41,7 +41,7 @@ pub fn placed(pattern: &Pattern, spare: u64) -> (ViewOffset, Vec<Vec<usize>>) {
     (ViewOffset(start.cast_unsigned()), runs)
 }
 
-/// Where each numbered byte lies; `None` is a ghost.
+/// The place of each numbered byte; `None` for a ghost.
 pub fn places(map: &Map, runs: &[Vec<usize>]) -> Vec<Option<Byte>> {
     let end = runs.iter().flatten().max().map_or(0, |last| last + 1);
     let model = Model::new(map.grid(), map.view(), end);

@@ -140,9 +140,12 @@ mod tests {
         let all = Delegations::default();
         assert!(all.conflicts_for(2).is_none());
         assert!(all.grant(1, 50) && all.grant(1, 50) && !all.grant(2, 50));
-        assert!(all.conflicts_for(0).is_none(), "the service sees all");
+        assert!(
+            all.conflicts_for(0).is_none(),
+            "the service itself has no conflicts"
+        );
         assert_eq!(all.conflicts_for(2).unwrap().get(&50), Some(&1));
-        assert!(!all.are_outstanding(&[50]), "none is recalled");
+        assert!(!all.are_outstanding(&[50]), "no delegation is recalled");
         all.recall(&[50, 51]);
         assert_eq!(all.recalled_from(1), [50]);
         assert!(
@@ -159,7 +162,7 @@ mod tests {
         all.revoke_holders(&[50]);
         assert!(
             all.conflicts_for(1).is_none(),
-            "the unresponsive client has lost all"
+            "the unresponsive client has lost its delegations"
         );
     }
 }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_that_falls_too_far_behind_drops_everything() {
+    fn a_watcher_that_is_too_far_behind_must_invalidate_everything() {
         let log = ChangeLog::default();
         let count = CHANGES_KEPT_MAX as u64 + 10;
         for id in 0..count {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_bounded_and_together_complete() {
+    fn watch_replies_are_bounded_and_together_complete() {
         let log = ChangeLog::default();
         let name = "n".repeat(250);
         let count = 3000;

@@ -133,13 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_must_acknowledge_a_change_once_before_its_client_continues() {
+    fn a_change_waits_for_one_acknowledgement_of_the_lease_holder() {
         let leases = Leases::default();
         assert!(leases.grant(1, 50));
         leases.changed(1, &entry(50), 7);
         assert!(!leases.are_recalled_by(1), "the holder made the change");
         leases.changed(2, &entry(51), 8);
-        assert!(!leases.are_recalled_by(2), "no client has a lease of that");
+        assert!(
+            !leases.are_recalled_by(2),
+            "no client has a lease of that directory"
+        );
         leases.changed(2, &entry(50), 9);
         assert!(leases.are_recalled_by(2));
         assert!(!leases.acknowledge(1, 8) && leases.are_recalled_by(2));
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn no_client_waits_for_one_that_has_ended_or_does_not_respond() {
+    fn a_change_does_not_wait_for_an_ended_or_unresponsive_lease_holder() {
         let leases = Leases::default();
         leases.grant(1, 50);
         leases.grant(1, 51);
@@ -159,7 +162,7 @@ mod tests {
         leases.changed(2, &entry(51), 10);
         assert!(
             !leases.are_recalled_by(2),
-            "the unresponsive client has lost all"
+            "the unresponsive client has lost its leases"
         );
         leases.grant(3, 52);
         leases.changed(2, &entry(52), 11);

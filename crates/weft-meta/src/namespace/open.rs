@@ -69,7 +69,7 @@ pub(super) fn open(kv: Arc<dyn OrderedKv>, clients: Clients) -> Result<Volume, M
 /// Marks a volume of which no client has anything open, and flushes the engine.
 pub(super) fn close(volume: &Volume) -> Result<(), MetaError> {
     let state = volume.state();
-    let settled = state.open_files().is_empty() && state.unsettled().is_empty();
+    let settled = state.open_files().is_empty() && state.unknown_sizes().is_empty();
     let kv = state.kv();
     if settled && !state.grace().is_active() {
         kv.write(Batch {

@@ -28,7 +28,7 @@ impl Namespace {
 
     /// Takes at most `most` files from `from` on whose servers must be asked for the size, and
     /// returns the last one taken; `None` where there was none. A caller that gets no size puts the
-    /// file back with [`Namespace::unsettle`].
+    /// file back with [`Namespace::mark_size_unknown`].
     ///
     /// Cost: a read for each.
     pub fn take_unsettled(
@@ -40,8 +40,8 @@ impl Namespace {
     }
 
     /// Puts a file back whose servers did not report its size.
-    pub fn unsettle(&self, file: u64) {
-        ops::unsettle(self.volume(), file);
+    pub fn mark_size_unknown(&self, file: u64) {
+        ops::mark_size_unknown(self.volume(), file);
     }
 
     /// Stores the size and the bytes of other forks that a file's servers reported after
@@ -55,8 +55,8 @@ impl Namespace {
     }
 
     /// Makes the sizes of at most `most` inodes from `from` on inexact, and adds the files to the
-    /// unsettled ones; returns where to continue. For a namespace that is older than the servers'
-    /// data: only the servers know sizes that have changed since.
+    /// files of unknown size; returns where to continue. For a namespace that is older than the
+    /// servers' data: only the servers know sizes that have changed since.
     ///
     /// Cost: a scan of so many inodes, and a transaction that writes those with cells.
     ///
@@ -67,12 +67,12 @@ impl Namespace {
     }
 
     /// Scans at most `most` inodes from `from` on for files whose size is unknown, and adds them to
-    /// the unsettled ones; returns where to continue. After a crash, some may have writers that
-    /// have not reconnected: they are checked again before a size is stored.
+    /// the files of unknown size; returns where to continue. After a crash, some may have writers
+    /// that have not reconnected: they are checked again before a size is stored.
     ///
     /// Cost: a scan of so many inodes.
-    pub fn find_unsettled(&self, from: u64, most: usize) -> Result<Option<u64>, MetaError> {
-        ops::find_unsettled(self.volume(), from, most)
+    pub fn find_unknown_sizes(&self, from: u64, most: usize) -> Result<Option<u64>, MetaError> {
+        ops::find_unknown_sizes(self.volume(), from, most)
     }
 
     /// First step of a spill: nothing else changes the bytes from here to [`Namespace::end_spill`],

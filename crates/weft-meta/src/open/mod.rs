@@ -1,7 +1,7 @@
 //! Which client has which file open.
 //!
 //! This module owns the table of attachments ([`OpenFiles`]), the set of files whose size is
-//! unknown ([`Unsettled`]) and the grace period after a restart ([`Grace`]). All are in memory
+//! unknown ([`UnknownSizes`]) and the grace period after a restart ([`Grace`]). All are in memory
 //! only: after a restart clients report again what they have open.
 //!
 //! Invariants:
@@ -12,9 +12,9 @@
 mod attachment;
 mod grace;
 mod open_files;
-mod unsettled;
+mod unknown_sizes;
 
 pub(crate) use attachment::{Author, Ended, OpenMode, SizeBefore};
 pub(crate) use grace::{Clients, Grace, LastRun};
 pub(crate) use open_files::OpenFiles;
-pub(crate) use unsettled::Unsettled;
+pub(crate) use unknown_sizes::UnknownSizes;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 /// The files, in memory; after a crash a scan looks for them.
 #[derive(Debug, Default)]
-pub(crate) struct Unsettled(Mutex<Files>);
+pub(crate) struct UnknownSizes(Mutex<Files>);
 
 #[derive(Debug, Default)]
 struct Files {
@@ -23,7 +23,7 @@ struct Files {
     asked: BTreeSet<u64>,
 }
 
-impl Unsettled {
+impl UnknownSizes {
     /// Notes a file whose size is not known.
     pub(crate) fn note(&self, file: u64) {
         self.0.lock().noted.insert(file);

@@ -24,9 +24,9 @@ pub(crate) use checkpoints::{
 pub(crate) use clients::{reap_orphans, reassert, session_ended};
 pub use files::{Append, Attached, Spill, SpillEnd, Truncation, UnsettledFile};
 pub(crate) use files::{
-    append, append_after, attach, begin_spill, detach, doubt_sizes, end_spill, find_unsettled,
-    has_unsettled, pending_truncate, report, settle_size, store_inline, take_unsettled, truncate,
-    undo_spill, unsettle,
+    append, append_after, attach, begin_spill, detach, doubt_sizes, end_spill, find_unknown_sizes,
+    has_unsettled, mark_size_unknown, pending_truncate, report, settle_size, store_inline,
+    take_unsettled, truncate, undo_spill,
 };
 pub use intents::IntentPage;
 pub(crate) use intents::{

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grows_alone_stops_at_the_bound() {
+    fn a_file_that_grows_alone_stops_at_its_quota() {
         let (user, tree) = (Payer::User(1), Payer::Tree(9));
         let growing = GrowingFiles {
             files: vec![

@@ -1,4 +1,4 @@
-//! Counting usage from the inodes, to check or replace the charged one.
+//! Counting usage from the inodes, to check or correct the recorded usage.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

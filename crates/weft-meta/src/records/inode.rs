@@ -39,13 +39,16 @@ impl InodeRecord {
 /// The attributes of a node as the wire carries them.
 pub(crate) fn attributes(node: &Node) -> Attributes {
     let inode = &node.inode;
-    let inherited = inode.wish.as_ref().map(|wish| weft_proto::meta::Layout {
-        cells: wish.cells.unwrap_or(0),
-        bsu: wish.bsu.unwrap_or(0),
-        chunk: wish.chunk.unwrap_or(0),
-        servers: wish.servers.clone(),
-        storage: 0,
-    });
+    let inherited = inode
+        .layout_options
+        .as_ref()
+        .map(|layout_options| weft_proto::meta::Layout {
+            cells: layout_options.cells.unwrap_or(0),
+            bsu: layout_options.bsu.unwrap_or(0),
+            chunk: layout_options.chunk.unwrap_or(0),
+            servers: layout_options.servers.clone(),
+            storage: 0,
+        });
     let kept = inode
         .frozen
         .filter(|_| inode.layout.is_some() && !inode.inline);

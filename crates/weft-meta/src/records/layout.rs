@@ -1,9 +1,9 @@
 //! Layouts: the stored record, the wire's message and the checked type of `weft-layout`.
 
 use weft_layout::Layout;
-use weft_proto::meta::{self, LayoutWish};
+use weft_proto::meta::{self, LayoutOptions};
 
-use super::record::{InodeRecord, LayoutRecord, WishRecord};
+use super::record::{DefaultLayoutRecord, InodeRecord, LayoutRecord};
 use crate::error::MetaError;
 
 impl LayoutRecord {
@@ -29,14 +29,14 @@ pub(crate) fn layout_of(id: u64, inode: &InodeRecord) -> Result<Layout, MetaErro
     })
 }
 
-impl From<&LayoutWish> for WishRecord {
-    fn from(wish: &LayoutWish) -> Self {
-        WishRecord {
-            cells: wish.cells,
-            bsu: wish.bsu,
-            chunk: wish.chunk,
-            servers: wish.servers.clone(),
-            base: wish.base,
+impl From<&LayoutOptions> for DefaultLayoutRecord {
+    fn from(layout_options: &LayoutOptions) -> Self {
+        DefaultLayoutRecord {
+            cells: layout_options.cells,
+            bsu: layout_options.bsu,
+            chunk: layout_options.chunk,
+            servers: layout_options.servers.clone(),
+            base: layout_options.base,
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct LayoutRecord {
 
 /// The defaults of a directory for the layouts of new files.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct WishRecord {
+pub struct DefaultLayoutRecord {
     /// Cells.
     #[prost(uint32, optional, tag = "1")]
     pub cells: Option<u32>,
@@ -100,7 +100,7 @@ pub struct InodeRecord {
     pub layout: Option<LayoutRecord>,
     /// Directories: defaults for new files.
     #[prost(message, optional, tag = "16")]
-    pub wish: Option<WishRecord>,
+    pub layout_options: Option<DefaultLayoutRecord>,
     /// Directories: the parent; that of the root is the root.
     #[prost(uint64, tag = "17")]
     pub parent: u64,
@@ -426,7 +426,7 @@ pub type Decoder = fn(&[u8]) -> Option<Vec<u8>>;
 /// may be shorter than the input; decoding the output again gives the same bytes.
 pub const DECODERS: &[(&str, Decoder)] = &[
     ("LayoutRecord", again::<LayoutRecord>),
-    ("WishRecord", again::<WishRecord>),
+    ("DefaultLayoutRecord", again::<DefaultLayoutRecord>),
     ("InodeRecord", again::<InodeRecord>),
     ("FrozenRecord", again::<FrozenRecord>),
     ("TreeFileRecord", again::<TreeFileRecord>),

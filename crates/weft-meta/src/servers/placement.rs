@@ -1,11 +1,11 @@
-//! Choosing the layout of a new file: the wish of its creator, else of its directory, else the
+//! Choosing the layout of a new file: the options of its creator, else of its directory, else the
 //! volume's default (one cell per server, all candidate servers, a base that spreads files evenly).
 
 use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId, Storage};
-use weft_proto::meta::{self, LayoutWish};
+use weft_proto::meta::{self, LayoutOptions};
 
 use crate::error::{MetaError, text};
-use crate::records::record::{LayoutRecord, WishRecord};
+use crate::records::record::{DefaultLayoutRecord, LayoutRecord};
 
 /// The servers to choose from.
 #[derive(Debug)]
@@ -28,13 +28,15 @@ impl Pool {
 pub(crate) fn choose(
     pool: &Pool,
     id: u64,
-    wish: Option<&LayoutWish>,
-    inherited: Option<&WishRecord>,
+    layout_options: Option<&LayoutOptions>,
+    inherited: Option<&DefaultLayoutRecord>,
     path: &[u8],
 ) -> Result<LayoutRecord, MetaError> {
-    let none = WishRecord::default();
+    let none = DefaultLayoutRecord::default();
     let inherited = inherited.unwrap_or(&none);
-    let own = wish.map(WishRecord::from).unwrap_or_default();
+    let own = layout_options
+        .map(DefaultLayoutRecord::from)
+        .unwrap_or_default();
     let named = [&own.servers, &inherited.servers];
     let named = named.into_iter().find(|servers| !servers.is_empty());
     // The directory's base does not apply to servers that the creator named.
@@ -104,8 +106,11 @@ mod tests {
         }
     }
 
-    fn servers(wish: &LayoutWish, inherited: Option<&WishRecord>) -> Result<Vec<u32>, MetaError> {
-        choose(&pool(), 7, Some(wish), inherited, b"f").map(|layout| layout.servers)
+    fn servers(
+        layout_options: &LayoutOptions,
+        inherited: Option<&DefaultLayoutRecord>,
+    ) -> Result<Vec<u32>, MetaError> {
+        choose(&pool(), 7, Some(layout_options), inherited, b"f").map(|layout| layout.servers)
     }
 
     #[test]
@@ -125,35 +130,35 @@ mod tests {
     }
 
     #[test]
-    fn the_wish_of_the_creator_takes_precedence_over_that_of_the_directory() {
-        let directory = WishRecord {
+    fn the_options_of_the_creator_take_precedence_over_those_of_the_directory() {
+        let directory = DefaultLayoutRecord {
             cells: Some(9),
             bsu: Some(17),
             servers: vec![3, 1],
             base: Some(1),
-            ..WishRecord::default()
+            ..DefaultLayoutRecord::default()
         };
-        let wish = LayoutWish {
+        let layout_options = LayoutOptions {
             cells: Some(2),
-            ..LayoutWish::default()
+            ..LayoutOptions::default()
         };
-        let layout = choose(&pool(), 7, Some(&wish), Some(&directory), b"f").unwrap();
+        let layout = choose(&pool(), 7, Some(&layout_options), Some(&directory), b"f").unwrap();
         assert_eq!(
             (layout.cells, layout.bsu, layout.servers),
             (2, 17, vec![1, 3])
         );
-        let wish = LayoutWish {
+        let layout_options = LayoutOptions {
             servers: vec![4, 2],
-            ..LayoutWish::default()
+            ..LayoutOptions::default()
         };
-        assert_eq!(servers(&wish, Some(&directory)).unwrap(), [4, 2]);
+        assert_eq!(servers(&layout_options, Some(&directory)).unwrap(), [4, 2]);
     }
 
     #[test]
     fn a_base_comes_first_even_if_it_is_down() {
-        let base = |base| LayoutWish {
+        let base = |base| LayoutOptions {
             base: Some(base),
-            ..LayoutWish::default()
+            ..LayoutOptions::default()
         };
         assert_eq!(servers(&base(4), None).unwrap(), [4, 1, 2]);
         assert_eq!(servers(&base(3), None).unwrap(), [3, 4, 1, 2]);
@@ -161,38 +166,38 @@ mod tests {
             servers(&base(9), None),
             Err(MetaError::BaseNotAmong { base: 9, .. })
         ));
-        let wish = LayoutWish {
+        let layout_options = LayoutOptions {
             servers: vec![1, 2],
             ..base(3)
         };
         assert!(matches!(
-            servers(&wish, None),
+            servers(&layout_options, None),
             Err(MetaError::BaseNotAmong { base: 3, .. })
         ));
     }
 
     #[test]
-    fn illegal_wishes_are_refused() {
-        let refused = |wish: LayoutWish| servers(&wish, None).unwrap_err();
-        let wish = LayoutWish::default;
-        let zero = refused(LayoutWish {
+    fn illegal_options_are_refused() {
+        let refused = |layout_options: LayoutOptions| servers(&layout_options, None).unwrap_err();
+        let layout_options = LayoutOptions::default;
+        let zero = refused(LayoutOptions {
             cells: Some(0),
-            ..wish()
+            ..layout_options()
         });
         assert!(matches!(zero, MetaError::Layout { .. }), "{zero}");
-        let chunk = refused(LayoutWish {
+        let chunk = refused(LayoutOptions {
             chunk: Some(1),
-            ..wish()
+            ..layout_options()
         });
         assert!(matches!(chunk, MetaError::Layout { .. }), "{chunk}");
-        let twice = refused(LayoutWish {
+        let twice = refused(LayoutOptions {
             servers: vec![1, 1],
-            ..wish()
+            ..layout_options()
         });
         assert!(matches!(twice, MetaError::Layout { .. }), "{twice}");
-        let unknown = refused(LayoutWish {
+        let unknown = refused(LayoutOptions {
             servers: vec![1, 8],
-            ..wish()
+            ..layout_options()
         });
         assert!(
             matches!(unknown, MetaError::UnknownServer { server: 8 }),

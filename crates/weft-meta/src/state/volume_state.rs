@@ -8,7 +8,7 @@ use weft_kv::OrderedKv;
 use super::incarnations::Incarnations;
 use crate::intents::OldestIntent;
 use crate::leases::{ChangeLog, Delegations, Leases};
-use crate::open::{Grace, OpenFiles, Unsettled};
+use crate::open::{Grace, OpenFiles, UnknownSizes};
 use crate::quota::Growth;
 use crate::records::record::{CountersRecord, VolumeRecord};
 use crate::servers::{ServerTable, Servers};
@@ -20,7 +20,7 @@ pub(crate) struct VolumeState {
     kv: Arc<dyn OrderedKv>,
     volume: VolumeRecord,
     open_files: Mutex<OpenFiles>,
-    unsettled: Unsettled,
+    unknown_sizes: UnknownSizes,
     grace: Grace,
     servers: Servers,
     growth: Growth,
@@ -45,7 +45,7 @@ impl VolumeState {
             kv,
             volume,
             open_files: Mutex::new(OpenFiles::of_run(counters.next_id)),
-            unsettled: Unsettled::default(),
+            unknown_sizes: UnknownSizes::default(),
             grace,
             servers: Servers::new(servers),
             growth: Growth::default(),
@@ -73,8 +73,8 @@ impl VolumeState {
     }
 
     /// Files whose size is unknown.
-    pub(crate) fn unsettled(&self) -> &Unsettled {
-        &self.unsettled
+    pub(crate) fn unknown_sizes(&self) -> &UnknownSizes {
+        &self.unknown_sizes
     }
 
     /// The grace period after a restart.

@@ -52,7 +52,7 @@ impl Tx<'_, '_> {
         let inode = inode.clone();
         if !inode.size_exact {
             // Its writers may have detached before.
-            self.state().unsettled().note(id);
+            self.state().unknown_sizes().note(id);
         }
         if !known {
             // The stored size is older: a writer that detaches without a write must not make it

@@ -61,7 +61,7 @@ impl Tx<'_, '_> {
         (inode.truncate, inode.truncate_raced, inode.size_exact) = (0, false, false);
         // Its writers do not know the size either.
         self.open_files().wrote(file);
-        self.state().unsettled().note(file);
+        self.state().unknown_sizes().note(file);
         Ok(())
     }
 

@@ -56,7 +56,7 @@ pub fn invariants(kv: &dyn OrderedKv) {
         *entries.entry(parent).or_default() += 1;
         if entry.kind == DIRECTORY {
             *subdirectories.entry(parent).or_default() += 1;
-            assert_eq!(inode.parent, parent, "a directory knows its parent");
+            assert_eq!(inode.parent, parent, "a directory records its parent");
         }
     }
     let intents: Vec<(u64, IntentRecord)> = all(reader, "intents")

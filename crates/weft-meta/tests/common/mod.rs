@@ -1,4 +1,4 @@
-//! What the suites share: a namespace on either engine, short forms of the requests, and the check
+//! Shared by the suites: a namespace on either engine, short forms of the requests, and the check
 //! of the namespace's invariants by reading the engine's keys.
 #![allow(dead_code, reason = "each suite uses its own part")]
 

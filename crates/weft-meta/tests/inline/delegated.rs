@@ -8,7 +8,7 @@ use weft_proto::meta::*;
 use crate::common::{Volume, at, attaching, who};
 
 crate::on_both_engines! {
-    changes_reported_twice_are_made_once
+    changes_reported_twice_are_applied_once
     a_refused_change_does_not_stop_the_others
     no_other_client_reads_a_delegated_directory
 }
@@ -60,7 +60,7 @@ fn code(done: &NameChanged) -> Option<Code> {
     Code::try_from(failure.code).ok()
 }
 
-fn changes_reported_twice_are_made_once(v: &mut Volume) {
+fn changes_reported_twice_are_applied_once(v: &mut Volume) {
     let d = directory(v, "/d");
     let delegation = delegate(v, 1, d).unwrap();
     assert!(delegation.granted && delegation.layouts.len() == 8);
@@ -82,7 +82,10 @@ fn changes_reported_twice_are_made_once(v: &mut Volume) {
         assert!(!v.meta.is_attached(1, delegation.first + 1));
     }
     v.detach(1, delegation.first, true);
-    assert!(!v.meta.is_attached(1, delegation.first), "it counts once");
+    assert!(
+        !v.meta.is_attached(1, delegation.first),
+        "both reports attached the file only once"
+    );
     for _ in 0..2 {
         let done = report(v, 1, &[removed(&first), removed(&changes[1])]);
         assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");
@@ -115,9 +118,13 @@ fn a_refused_change_does_not_stop_the_others(v: &mut Volume) {
     let codes: Vec<_> = done.iter().map(code).collect();
     assert_eq!(codes[..2], [None, Some(Code::Exists)]);
     assert_eq!(codes[2], Some(Code::Invalid), "its id was never allocated");
-    assert_eq!(codes[3], Some(Code::Stale), "the name is another file's");
+    assert_eq!(
+        codes[3],
+        Some(Code::Stale),
+        "the name belongs to another file"
+    );
     assert!(codes[4].is_some() && codes[5].is_none(), "{codes:?}");
-    // Made and removed in one call.
+    // Create and remove a name in one call.
     let again = made(&delegation, d, "e", 5);
     let done = report(v, 1, &[again.clone(), removed(&again)]);
     assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");

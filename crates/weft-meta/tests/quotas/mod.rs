@@ -260,7 +260,7 @@ fn other_forks_are_charged_when_the_servers_have_reported_their_length() {
 }
 
 #[test]
-fn trees_are_inherited_and_nested() {
+fn quota_trees_are_inherited_and_can_be_nested() {
     let mut v = Volume::mem();
     for path in ["t", "t/u", "t/u/w", "out"] {
         v.mkdir(0, path, 0o777).unwrap();
@@ -355,7 +355,7 @@ fn an_open_deleted_file_is_charged_until_it_is_removed() {
 }
 
 #[test]
-fn only_root_sets_bounds_and_others_see_theirs() {
+fn only_root_sets_quotas_and_users_see_their_own() {
     let mut v = Volume::mem();
     v.mkdir(1, "mine", 0o755).unwrap();
     tree(&v, "mine", None, Some(5));

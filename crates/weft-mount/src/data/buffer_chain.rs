@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_lie_over_zeros_and_over_earlier_pieces() {
+    fn pieces_overwrite_zeros_and_earlier_pieces() {
         let pieces = vec![
             (12, Bytes::from_static(b"abc")),
             (16, Bytes::from_static(b"d")),

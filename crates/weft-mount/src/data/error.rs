@@ -79,7 +79,7 @@ impl From<CallFailure> for DataError {
 mod tests {
     use super::*;
 
-    /// One error of each kind, with what its message must name.
+    /// One error of each kind, with the values that its message must name.
     fn all() -> Vec<(DataError, Vec<&'static str>)> {
         let refused = || {
             Arc::new(weft_client::Error::Refused {

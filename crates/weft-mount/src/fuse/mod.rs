@@ -27,7 +27,7 @@ mod requests;
 mod session;
 
 pub use mount::{
-    Appearance, FILE_SYSTEM, Look, MountAction, MountError, MountFlags, Mounted, detach, is_dead,
+    Appearance, FILE_SYSTEM, MountAction, MountError, MountFlags, Mounted, Probe, detach, is_dead,
     look, mounted, mounted_on, mounts_below, process_of, remount, stopped_process, told,
 };
 pub use session::{Mount, Negotiated, Running};

@@ -28,7 +28,7 @@
 //! 1. A connection never waits for another: each keeps the window that it was granted until it
 //!    ends.
 //! 2. Within a connection, no call waits for another call's payload to be consumed.
-//! 3. A sender that keeps within its bounds is never found outside of them (see [`shared_part`]).
+//! 3. A sender that keeps within its bounds is never judged to exceed them (see [`shared_part`]).
 //!
 //! [`HANDSHAKE_BODY_MAX`]: weft_proto::limits::HANDSHAKE_BODY_MAX
 //! [`BODY_MAX`]: weft_proto::limits::BODY_MAX

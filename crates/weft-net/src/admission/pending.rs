@@ -161,7 +161,7 @@ mod tests {
         let fifth = accept("10.0.0.3:1");
         let evicted = slots.each_ref().map(is_evicted);
         assert_eq!(evicted, [false, false, true, false]);
-        // The source still has two connections; one of them has said hello.
+        // The source still has two connections, one of them with a hello.
         let sixth = accept("10.0.0.3:2");
         let evicted = slots.each_ref().map(is_evicted);
         assert_eq!(evicted, [false, false, false, true]);

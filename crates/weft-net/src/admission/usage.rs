@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_and_bodies_are_bounded_and_come_back() {
+    fn calls_and_bodies_are_bounded_and_released_when_a_call_ends() {
         let mut usage = ConnectionUsage::new(2, 0);
         let half = BODIES_MAX as usize / 2;
         let first = usage.begin(half).unwrap();

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn buffers_that_stay_unused_are_freed() {
+    async fn unused_buffers_are_freed() {
         let pool = BufferPool::default();
         let assert_free = |n| assert_eq!(pool.free(3).buffers.len(), n);
         let buffers: Vec<_> = (0..4).map(|_| pool.take(1 << 20)).collect();
@@ -132,7 +132,7 @@ mod tests {
         pool.trim();
         assert_free(4);
         tokio::time::advance(TRIM_INTERVAL).await;
-        // Meanwhile two of them are used, twice.
+        // Two of the four buffers are used again, twice.
         for _ in 0..2 {
             drop((pool.take(1 << 20), pool.take(1 << 20)));
         }

@@ -194,7 +194,7 @@ impl Connection {
         if !frame.header.flags.has(Flags::LAST) {
             return Err(self
                 .calls
-                .protocol_error("the reply goes on where none should"));
+                .protocol_error("unexpected continuation of the reply"));
         }
         Ok(frame)
     }

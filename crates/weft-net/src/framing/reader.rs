@@ -281,15 +281,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_payloads_are_received_into_the_services_buffers() {
+    async fn large_payloads_are_received_into_the_buffers_of_the_service() {
         let (mut to, from) = tokio::io::duplex(1 << 12);
         let mut reader = FrameReader::new(Box::new(from), BufferPool::default(), Arc::default());
         reader.authenticated();
         let buffers = CountedBuffers::default();
         reader.receive_into(Some(Arc::new(buffers.clone())));
         let in_use = || buffers.0.load(Ordering::Relaxed);
-        // Too small, accepted, refused; each payload begins in bytes that were read with the frame
-        // before.
+        // Too small, accepted, refused; each payload starts in bytes that were read with the
+        // previous frame.
         let lengths = [LARGE_PAYLOAD, LARGE_PAYLOAD + 1, 1 << 20, 500_000, 3];
         let payload = |n| (0..n).map(|i| (i * 7 + n) as u8).collect::<Bytes>();
         let payloads = lengths.map(payload);
@@ -308,7 +308,7 @@ mod tests {
         }
         drop(frames);
         assert_eq!(in_use(), 0);
-        // Damaged on the way, and truncated.
+        // A damaged and a truncated frame release their buffers.
         let mut to = sending.await.unwrap();
         let mut damaged = frame(&payloads[3]);
         *damaged.last_mut().unwrap() ^= 1;

@@ -41,9 +41,10 @@ mod tests {
         (0..hex.len()).step_by(2).map(digits).collect()
     }
 
-    /// The example of `docs/protocol.md`, with which another implementation can check its proofs.
+    /// Checks the example of `docs/protocol.md`, against which another implementation can verify
+    /// its proofs.
     #[test]
-    fn the_page_shows_the_proofs_as_they_are() {
+    fn the_proofs_of_protocol_md_are_correct() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
         let page = std::fs::read_to_string(page).unwrap();
         let value = |name: &str| {

@@ -17,7 +17,7 @@ fn pair(cover: Cover) -> (Sealer, Opener) {
     )
 }
 
-/// A frame as it leaves: its head with tag, its payload, the payload's tags.
+/// A sealed frame: its head with the tag, its payload, and the payload's tags.
 type Sealed = (BytesMut, Vec<u8>, Vec<u8>);
 
 fn seal(sealer: &mut Sealer, head: &[u8], payload: &[Bytes]) -> Sealed {
@@ -71,7 +71,7 @@ fn protected_frames_open_however_their_payload_is_split() {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_noticed() {
+fn a_flipped_bit_anywhere_is_detected() {
     let (head, payload) = (noise(HEADER_BYTES + 9), Bytes::from(noise(SEGMENT + 40)));
     for cover in [Cover::All, Cover::Encrypted] {
         let sealed = seal(&mut pair(cover).0, &head, std::slice::from_ref(&payload));
@@ -96,7 +96,7 @@ fn a_flipped_bit_anywhere_is_noticed() {
 }
 
 #[test]
-fn a_frame_opens_only_in_its_place() {
+fn a_frame_opens_only_at_its_position_in_the_stream() {
     let head = noise(HEADER_BYTES);
     for cover in [Cover::Heads, Cover::All, Cover::Encrypted] {
         let (mut sealer, _) = pair(cover);
@@ -127,7 +127,7 @@ fn segments_cannot_be_swapped() {
 }
 
 #[test]
-fn directions_connections_and_keys_differ() {
+fn each_direction_connection_and_key_has_its_own_secret() {
     let secret = |key: u8, hello: &[u8], wire| {
         let protection = Protection::new(&VolumeKey([key; 32]), (hello, b"c"), wire, false);
         let protection = protection.unwrap();
@@ -144,7 +144,7 @@ fn directions_connections_and_keys_differ() {
 }
 
 #[test]
-fn only_a_clients_first_frame_may_be_a_failure_without_a_tag() {
+fn a_failure_without_a_tag_is_accepted_only_as_the_first_frame_to_a_client() {
     let of = || Protection::new(&VolumeKey([1; 32]), (b"h", b"c"), Wire::Mac, false).unwrap();
     let (mut sealer, server) = of().server_side(BufferPool::default());
     let (_, mut client) = of().client_side(BufferPool::default());
@@ -154,10 +154,10 @@ fn only_a_clients_first_frame_may_be_a_failure_without_a_tag() {
     assert!(client.covers(Flags::FAILED));
 }
 
-/// The example of `docs/protocol.md`, with which another implementation can check its keys and
-/// tags.
+/// Checks the example of `docs/protocol.md`, against which another implementation can verify its
+/// keys and tags.
 #[test]
-fn the_page_shows_tags_and_encryption_as_they_are() {
+fn the_tags_and_encryption_of_protocol_md_are_correct() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
     let page = std::fs::read_to_string(page).unwrap();
     let value = |name: &str| {

@@ -16,7 +16,7 @@ fn frame(kind: Kind, request: u64, payload: usize) -> OutgoingFrame {
     }
 }
 
-/// The request ids of the frames, in the order in which they leave.
+/// The request ids of the frames, in the order in which the queue writes them.
 async fn order(queue: &SendQueue) -> Vec<u64> {
     queue.close("done");
     let (ours, mut theirs) = tokio::io::duplex(64 << 20);
@@ -53,7 +53,7 @@ async fn urgent_frames_overtake_bulk_and_neither_lane_starves() {
 }
 
 #[tokio::test]
-async fn a_cancel_leaves_after_what_it_cancels_in_either_lane() {
+async fn a_cancel_is_sent_after_its_call_in_either_lane() {
     let queue = queue();
     let cancel = |id: u64| frame(Kind::Cancel, 100 + id, 0);
     queue.bulk(frame(Kind::Write, 1, 1000), None).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_cancel_leaves_after_what_it_cancels_in_either_lane() {
 }
 
 #[tokio::test]
-async fn bulk_waits_for_budget_and_a_dropped_wait_leaves_nothing() {
+async fn bulk_waits_for_budget_and_a_dropped_wait_sends_nothing() {
     let queue = queue();
     for id in 0..2 {
         queue
@@ -105,7 +105,7 @@ async fn a_peer_that_does_not_read_closes_the_queue() {
 }
 
 #[tokio::test]
-async fn a_direct_sender_writes_and_what_the_stream_does_not_take_follows_in_order() {
+async fn a_direct_sender_writes_at_once_and_the_remainder_follows_in_order() {
     let queue = queue();
     let (ours, mut theirs) = tokio::io::duplex(256);
     let writer = queue.clone();
@@ -118,10 +118,10 @@ async fn a_direct_sender_writes_and_what_the_stream_does_not_take_follows_in_ord
     queue
         .urgent(frame(Kind::Read, 1, 0), None, SendMode::Direct)
         .unwrap();
-    // No other task has run.
+    // The sender wrote the frame itself: no other task has run.
     let mut first = [0; HEADER_BYTES];
     let read = theirs.read_exact(&mut first).now_or_never();
-    assert_eq!(read.expect("the frame is there").unwrap(), HEADER_BYTES);
+    assert_eq!(read.expect("the frame was written").unwrap(), HEADER_BYTES);
     for id in 2..8 {
         queue
             .urgent(frame(Kind::Write, id, 1000), None, SendMode::Direct)
@@ -163,7 +163,7 @@ async fn a_stuck_stream_is_closed_after_the_grace_period() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_wake_up_is_lost_between_many_senders_and_the_writer() {
+async fn many_senders_and_the_writer_lose_no_wake_up() {
     let queue = queue();
     let (ours, mut theirs) = tokio::io::duplex(4096);
     let writer = queue.clone();
@@ -200,7 +200,8 @@ async fn no_wake_up_is_lost_between_many_senders_and_the_writer() {
     let mut bytes = Vec::new();
     let read = theirs.read_to_end(&mut bytes);
     let read = tokio::time::timeout(Duration::from_secs(20), read).await;
-    read.expect("nothing hangs").unwrap();
+    read.expect("all frames are written before the timeout")
+        .unwrap();
     all.await.unwrap();
     let payload: usize = 8 * (0..500).map(|i| i % 7 * 1000).sum::<usize>();
     assert_eq!(bytes.len(), payload + 8 * 500 * HEADER_BYTES);

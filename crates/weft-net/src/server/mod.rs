@@ -13,6 +13,6 @@ mod reply_flow;
 mod service;
 
 pub use accept::serve;
-pub use call::{Caller, Parcel, Payload, Reply, Served};
+pub use call::{Caller, Payload, Reply, ReplyPayload, Served};
 pub use reply_flow::Gone;
 pub use service::Service;

@@ -14,12 +14,12 @@ pub trait Service: Send + Sync + 'static {
     /// Serves one call; answers through [`Served::reply`].
     ///
     /// # Cancellation
-    /// The future runs to its end also when the connection is lost or the call cancelled: check
-    /// [`Reply::cancelled`](super::Reply::cancelled) where much is left to do.
+    /// The future runs to completion even if the connection is lost or the call is cancelled: check
+    /// [`Reply::cancelled`](super::Reply::cancelled) before long work.
     fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()>;
-    /// Whether calls of a kind mostly finish after one or two waits: these begin in the task of
-    /// their connection, beside one another. A call that takes longer says so
-    /// ([`Reply::long`](super::Reply::long)).
+    /// Whether calls of a kind usually finish after one or two waits. Such calls run concurrently
+    /// in the task of their connection; a longer one must call
+    /// [`Reply::long`](super::Reply::long).
     fn is_brief(&self, kind: Kind) -> bool;
     /// The service's own buffers for large payloads, if it has any.
     fn receive_buffers(&self) -> Option<Arc<dyn ReceiveBuffers>> {

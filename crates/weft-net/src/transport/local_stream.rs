@@ -189,7 +189,7 @@ mod tests {
         let bytes: Vec<u8> = (0..8_u32 << 20).map(|n| (n % 251) as u8).collect();
         let sent = bytes.clone();
         let writing = tokio::spawn(async move {
-            // Twice more than any socket holds: the second half uses the spare descriptor again.
+            // Each write exceeds any socket buffer: the second one reuses the spare descriptor.
             for half in sent.chunks(4 << 20) {
                 ours.write.write_all(half).await.unwrap();
                 ours.write.flush().await.unwrap();
@@ -198,7 +198,10 @@ mod tests {
             ours.read.read_to_end(&mut Vec::new()).await.unwrap()
         });
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        assert!(!writing.is_finished(), "the peer does not read yet");
+        assert!(
+            !writing.is_finished(),
+            "the write waits for the peer to read"
+        );
         let mut found = Vec::new();
         theirs.read.read_to_end(&mut found).await.unwrap();
         assert!(found == bytes);

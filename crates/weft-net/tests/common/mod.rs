@@ -1,6 +1,6 @@
-//! A server with a service made of a closure, a client, and both sides of the protocol by hand.
+//! A server whose service is a closure, a client, and both sides of the protocol by hand.
 
-#![allow(dead_code)] // every test file uses a part of it
+#![allow(dead_code)] // each test file uses a part of it
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ use weft_proto::{Flags, HEADER_BYTES, Header, Kind, VERSION, VERSION_OLDEST, lim
 pub const KEY: [u8; 32] = [7; 32];
 pub const VOLUME: [u8; 16] = [9; 16];
 pub const SERVER: u32 = 3;
-/// Long enough for any loaded machine; only a test that hangs waits this long.
+/// Long enough for a heavily loaded machine: only a hanging test waits this long.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 type Handler = Box<dyn Fn(Served) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -66,8 +66,8 @@ pub struct Options {
     pub address: String,
     pub key: [u8; 32],
     pub server: Option<u32>,
-    /// The least protection that the server accepts. [`Raw`] sends plain frames; other clients ask
-    /// for more by themselves.
+    /// The least protection that the server accepts. [`Raw`] sends plain frames; other clients
+    /// request more.
     pub wire: Wire,
 }
 
@@ -84,7 +84,7 @@ impl Default for Options {
     }
 }
 
-/// A client that also accepts a peer whose frames have no tags.
+/// The identity of a client that also accepts a peer whose frames have no tags.
 pub fn identity() -> Identity {
     Identity {
         key: VolumeKey(KEY),
@@ -95,7 +95,7 @@ pub fn identity() -> Identity {
     }
 }
 
-/// An environment without local sockets: each client has one connection from its first byte on.
+/// An environment without local sockets: each client keeps its first connection.
 pub fn by_tcp() -> Env {
     Env {
         network: Arc::new(TcpNetwork),
@@ -103,7 +103,7 @@ pub fn by_tcp() -> Env {
     }
 }
 
-/// An environment whose connections are lost after `silence`.
+/// An environment that declares a connection lost after `silence`.
 pub fn impatient(silence: Duration) -> Env {
     let mut env = Env::system();
     env.timing.ping = silence / 4;
@@ -152,12 +152,12 @@ impl Server {
         }
     }
 
-    /// A server of [`standard`] with default options.
+    /// Starts a server of [`standard`] with default options.
     pub async fn usual() -> Server {
         Self::start(Options::default(), standard).await
     }
 
-    /// The same, without a local socket.
+    /// Starts a server of [`standard`] without a local socket.
     pub async fn by_tcp() -> Server {
         let options = Options {
             env: by_tcp(),
@@ -199,14 +199,17 @@ pub async fn connect_as(
 pub async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(TEST_TIMEOUT, future)
         .await
-        .expect("took too long")
+        .expect("timed out")
 }
 
 /// Waits until `done` holds.
 pub async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !done() {
-        assert!(start.elapsed() < TEST_TIMEOUT, "never came true: {what}");
+        assert!(
+            start.elapsed() < TEST_TIMEOUT,
+            "timed out waiting until {what}"
+        );
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -244,7 +247,7 @@ pub fn sync(file: u64) -> SyncRequest {
     }
 }
 
-/// Answers with the number of the request.
+/// The reply to a `Sync` of `file`.
 pub fn sync_reply(file: u64) -> SyncReply {
     let cell = ForkState {
         length: file,
@@ -253,8 +256,8 @@ pub fn sync_reply(file: u64) -> SyncReply {
     SyncReply { cells: vec![cell] }
 }
 
-/// `Sync` echoes its number, `Read` streams as many bytes as the file's number says, `Write` counts
-/// its payload.
+/// `Sync` echoes its file's number, `Read` streams as many bytes as its file's number, `Write`
+/// counts its payload.
 pub async fn standard(mut call: Served) {
     match call.kind {
         Kind::Sync => {
@@ -347,7 +350,7 @@ impl Raw {
         Raw { stream }
     }
 
-    /// The bytes of the next frame.
+    /// The bytes of a frame.
     pub fn frame(kind: Kind, flags: Flags, request: u64, body: &[u8], payload: &[u8]) -> Vec<u8> {
         let all = [Bytes::copy_from_slice(payload)];
         let header = Header::encode(kind, flags, request, body, &all);
@@ -459,7 +462,7 @@ impl Raw {
         raw
     }
 
-    /// Gives back window of a call's payload.
+    /// Returns window for a call's payload.
     pub async fn credit_reply(&mut self, request: u64, bytes: u32) {
         let flags = Flags::REPLY.with(Flags::LAST);
         let credit = Credit { bytes, request };

@@ -44,7 +44,7 @@ pub struct CheckpointRequest {
 
 /// The state of a file in a checkpoint, as far as one server knows.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct KeptFile {
+pub struct CheckpointedFile {
     /// The size in canonical order that the server's cells give it.
     #[prost(uint64, tag = "1")]
     pub size: u64,
@@ -62,7 +62,7 @@ pub struct CheckpointReply {
     pub size: u64,
     /// The states of the files in `others`, in the same order.
     #[prost(message, repeated, tag = "2")]
-    pub others: Vec<KeptFile>,
+    pub others: Vec<CheckpointedFile>,
     /// The last write to a cell of `file` here, nanoseconds since the epoch.
     #[prost(int64, tag = "3")]
     pub modified: i64,

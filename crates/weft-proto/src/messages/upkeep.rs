@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pass_is_kept_as_the_format_says() {
+    fn a_scrub_pass_is_stored_as_format_md_documents() {
         let told = ScrubStatusReply {
             state: ScrubState::Stopped as i32,
             bytes: 4096,

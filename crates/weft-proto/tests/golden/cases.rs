@@ -1,7 +1,7 @@
-//! Messages beside the files that hold their bytes.
+//! Messages, compared with the files that hold their bytes.
 //!
-//! `<family>/<Message>.txt` holds the bytes of one message in hexadecimal digits, a field or a part
-//! of one on each line. What follows a `#` is for the reader.
+//! `<family>/<Message>.txt` holds the bytes of one message in hexadecimal digits, one field or part
+//! of a field on each line. A `#` starts a comment.
 
 use std::any::type_name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use weft_proto::{Call, Kind, body_from};
 
 /// The folder of the families.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-/// Bytes on a line, at most, of what a missing file should hold.
+/// Maximum bytes per line in the expected content of a missing file.
 const LINE: usize = 16;
 
-/// Messages with every field set, by the names of their files.
+/// Messages with every field set, by file name.
 #[derive(Default)]
 pub struct Golden {
     messages: BTreeMap<String, Vec<u8>>,
@@ -37,7 +37,7 @@ impl Golden {
         self.kinds.push(kind);
     }
 
-    /// Adds a message that is no call's own, or one of its forms. It is sent in frames of `kind`.
+    /// Adds a message of no single call, or another form of a message. Frames of `kind` carry it.
     pub fn message<M>(&mut self, kind: Kind, name: &str, message: &M)
     where
         M: Message + Default + PartialEq + Debug,
@@ -51,12 +51,16 @@ impl Golden {
     {
         let bytes = message.encode_to_vec();
         let decoded = body_from::<M>(kind, &bytes);
-        assert_eq!(decoded.as_ref(), Ok(message), "{name} is decoded");
+        assert_eq!(
+            decoded.as_ref(),
+            Ok(message),
+            "{name} decodes to another message"
+        );
         let before = self.messages.insert(format!("{name}.txt"), bytes);
-        assert_eq!(before, None, "{name} is there twice");
+        assert_eq!(before, None, "{name} was added twice");
     }
 
-    /// The kinds of the calls that were added.
+    /// The kinds of the added calls.
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
@@ -87,7 +91,7 @@ impl Golden {
 fn family<M>() -> &'static str {
     let mut path = type_name::<M>().split("::").skip(1);
     let module = path.find(|module| *module != "messages");
-    module.expect("a message is in a module")
+    module.expect("a message type has a module")
 }
 
 /// The names of all data files below `folder`, relative to it.
@@ -100,13 +104,15 @@ fn files(folder: &Path) -> BTreeSet<String> {
     families
         .flat_map(|family| entries(&family))
         .map(|path| {
-            let name = path.strip_prefix(folder).expect("it is below the folder");
+            let name = path
+                .strip_prefix(folder)
+                .expect("the file is below the folder");
             name.to_str().expect("names are ASCII").to_owned()
         })
         .collect()
 }
 
-/// How the bytes of a file differ from those of its message, if they do.
+/// Describes the first difference between a file and the bytes of its message.
 fn difference(text: &str, bytes: &[u8]) -> Option<String> {
     let mut at = 0;
     for (number, line) in text.lines().enumerate() {
@@ -138,7 +144,7 @@ fn difference(text: &str, bytes: &[u8]) -> Option<String> {
     ))
 }
 
-/// Bytes as a file holds them.
+/// Bytes in the form of a file.
 fn dump(bytes: &[u8]) -> String {
     let mut text = String::new();
     for line in bytes.chunks(LINE) {
@@ -149,7 +155,7 @@ fn dump(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_difference_is_told_by_its_line_and_byte() {
+fn a_difference_is_reported_with_line_and_byte() {
     let text = "# A message\n08 4d  # file = 77\n10 01\n";
     assert_eq!(difference(text, &[8, 0x4d, 0x10, 1]), None);
     let how = |bytes: &[u8]| difference(text, bytes).unwrap();

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use weft_proto::checkpoint::{
-    CheckpointInfo, CheckpointReply, CheckpointRequest, DropCheckpointReply, DropCheckpointRequest,
-    FileCheckpoint, KeptFile, ListCheckpointsReply, ListCheckpointsRequest,
+    CheckpointInfo, CheckpointReply, CheckpointRequest, CheckpointedFile, DropCheckpointReply,
+    DropCheckpointRequest, FileCheckpoint, ListCheckpointsReply, ListCheckpointsRequest,
     ListFileCheckpointsReply, ListFileCheckpointsRequest, MakeCheckpointReply,
     MakeCheckpointRequest, RemoveCheckpointReply, RemoveCheckpointRequest, RollBackRequest,
     RollbackReply, RollbackRequest, TreeFile,
@@ -91,7 +91,7 @@ pub fn messages(golden: &mut Golden) {
         },
         &CheckpointReply {
             size: 300,
-            others: vec![KeptFile {
+            others: vec![CheckpointedFile {
                 size: 300,
                 modified: 1,
             }],

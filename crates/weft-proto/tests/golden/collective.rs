@@ -1,4 +1,4 @@
-//! Messages of requests that the members of a group make together.
+//! Messages of collective requests, which the members of a group make together.
 
 use weft_proto::collective::{
     CollectiveReadReply, CollectiveReadRequest, CollectiveWriteReply, CollectiveWriteRequest,

@@ -1,4 +1,4 @@
-//! Messages of directories that are delegated to a client.
+//! Messages about directories delegated to a client.
 
 use bytes::Bytes;
 use weft_proto::delegation::{

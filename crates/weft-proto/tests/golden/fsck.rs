@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use weft_proto::fsck::{
     AdoptFileRequest, CellState, CheckNamespaceReply, CheckNamespaceRequest, CheckStoreReply,
-    CheckStoreRequest, Fault, FileState, Finding, KeptState, ListCellsReply, ListCellsRequest,
-    ListFilesReply, ListFilesRequest, ListKeptReply, ListKeptRequest, ListedCheckpoint, NameOf,
-    NamesOfReply, NamesOfRequest, RepairNamespaceReply, RepairNamespaceRequest, WhichDeletedReply,
-    WhichDeletedRequest,
+    CheckStoreRequest, CheckpointedState, Fault, FileState, Finding, ListCellsReply,
+    ListCellsRequest, ListFilesReply, ListFilesRequest, ListKeptReply, ListKeptRequest,
+    ListedCheckpoint, NameOf, NamesOfReply, NamesOfRequest, RepairNamespaceReply,
+    RepairNamespaceRequest, WhichDeletedReply, WhichDeletedRequest,
 };
 use weft_proto::io::ForkPlace;
 use weft_proto::meta::Layout;
@@ -108,7 +108,7 @@ fn stores(golden: &mut Golden) {
             only: true,
         },
         &ListKeptReply {
-            kept: vec![KeptState {
+            kept: vec![CheckpointedState {
                 file: 77,
                 number: 300,
                 made: -1,

@@ -1,9 +1,9 @@
-//! The bytes of every message, with every field set. They never change: a peer of another release
-//! sends them.
+//! The bytes of every message, with every field set. They never change, because peers of other
+//! releases send them.
 //!
 //! Each family of messages has a file of values here and a folder of data files; `cases` compares
-//! the two. A new message needs a call in its family's file, and a data file: the test that fails
-//! without it prints the bytes.
+//! the two. A new message needs a call in its family's file, and a data file: without it the test
+//! fails and prints the bytes.
 
 mod cases;
 mod checkpoint;
@@ -53,12 +53,12 @@ fn every_message_keeps_its_bytes() {
 
     let has = |kind: &&Kind| !golden.kinds().contains(kind);
     let without: Vec<&Kind> = Kind::ALL.iter().filter(has).collect();
-    assert!(without.is_empty(), "no messages of {without:?}");
+    assert!(without.is_empty(), "{without:?} have no messages");
     let differences = golden.differences();
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// A nested-batched request: twice a run and a list of three runs, two of them alike.
+/// A nested request: two repetitions of a run and a list of three runs, two of them equal.
 fn shaped() -> Pattern {
     let part = |at, kind| Part {
         at,
@@ -97,7 +97,7 @@ fn stamp() -> Stamp {
 }
 
 #[test]
-fn a_stamp_is_two_more_fields_of_any_reply() {
+fn a_stamp_adds_two_fields_to_any_reply() {
     let stamp = stamp();
     let reply = WriteReply { bytes: 1_000_000 };
     let stamped = [reply.encode_to_vec(), stamp.encode_to_vec()].concat();
@@ -161,5 +161,9 @@ fn the_header_keeps_its_bytes() {
     header.check_payload(b"123456789").unwrap();
     let empty = Header::encode(Kind::Ping, Flags::LAST, 1, &[], &[]);
     assert_eq!(empty.len(), HEADER_BYTES);
-    assert_eq!(hex(&empty[24..28]), "00000000", "the CRC of no payload");
+    assert_eq!(
+        hex(&empty[24..28]),
+        "00000000",
+        "the CRC of an empty payload"
+    );
 }

@@ -4,20 +4,20 @@ use bytes::Bytes;
 use weft_proto::meta::{
     AcceptRollbackReply, AcceptRollbackRequest, Accessed, AttachReply, AttachRequest, Attributes,
     ConnectedClient, Create, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply,
-    GetXattrRequest, HeartbeatReply, HeartbeatRequest, LayoutWish, LinkRequest, ListClientsReply,
-    ListClientsRequest, ListReply, ListRequest, ListXattrReply, ListXattrRequest,
+    GetXattrRequest, HeartbeatReply, HeartbeatRequest, LayoutOptions, LinkRequest,
+    ListClientsReply, ListClientsRequest, ListReply, ListRequest, ListXattrReply, ListXattrRequest,
     MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest, ReadLinkReply,
     ReadLinkRequest, ReassertReply, ReassertRequest, RemoveDirectoryRequest, RemoveXattrRequest,
     RenameReply, RenameRequest, ReportReply, ReportRequest, Server, ServerMapReply,
     ServerMapRequest, ServerState, SetAttributesRequest, SetXattrRequest, StatRequest, Target,
-    TimeWish, TruncateRequest, UnlinkReply, UnlinkRequest, XattrDone,
+    TimeUpdate, TruncateRequest, UnlinkReply, UnlinkRequest, XattrDone,
 };
 
 use super::cases::Golden;
 use super::values::{attributes, bytes, held_lock, position, stat, target, usage, who};
 
-fn wish() -> LayoutWish {
-    LayoutWish {
+fn layout_options() -> LayoutOptions {
+    LayoutOptions {
         cells: Some(6),
         bsu: Some(0),
         chunk: Some(4096),
@@ -50,7 +50,7 @@ pub fn messages(golden: &mut Golden) {
     service(golden);
 }
 
-/// What a client says of files that it has open.
+/// Reports of a client about its open files.
 fn open_files(golden: &mut Golden) {
     golden.call(
         &AttachRequest {
@@ -61,7 +61,7 @@ fn open_files(golden: &mut Golden) {
             create: Some(Create {
                 mode: 0o644,
                 exclusive: true,
-                layout: Some(wish()),
+                layout: Some(layout_options()),
                 umask: 0o22,
             }),
             inline: true,
@@ -136,15 +136,15 @@ fn attributes_of_files(golden: &mut Golden) {
             mode: Some(0),
             uid: Some(1),
             gid: Some(2),
-            accessed: Some(TimeWish {
+            accessed: Some(TimeUpdate {
                 now: true,
                 nanos: 0,
             }),
-            modified: Some(TimeWish {
+            modified: Some(TimeUpdate {
                 now: false,
                 nanos: 5,
             }),
-            layout: Some(wish()),
+            layout: Some(layout_options()),
             kill_priv: true,
         },
         &stat(),
@@ -161,7 +161,7 @@ fn attributes_of_files(golden: &mut Golden) {
     );
 }
 
-/// Names that are made.
+/// Calls that create names.
 fn new_names(golden: &mut Golden) {
     golden.call(
         &MakeDirectoryRequest {
@@ -209,7 +209,7 @@ fn new_names(golden: &mut Golden) {
     );
 }
 
-/// Names that are changed, removed or listed.
+/// Calls that change, remove or list names.
 fn other_names(golden: &mut Golden) {
     golden.call(
         &RenameRequest {

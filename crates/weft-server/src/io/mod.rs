@@ -38,7 +38,7 @@ use crate::metrics::Metrics;
 use crate::position;
 
 use admission::AdmissionGate;
-use checkpoint::{Gates, HeldFiles};
+use checkpoint::{FrozenFiles, WriteGates};
 use clients::Clients;
 use collective::Collectives;
 use growth::GrowthLimits;
@@ -65,8 +65,8 @@ pub(crate) struct IoService {
     admission: AdmissionGate,
     clients: Clients,
     scrubber: Arc<Scrubber>,
-    gates: Gates,
-    held: HeldFiles,
+    gates: WriteGates,
+    held: FrozenFiles,
     checks: StoreChecks,
     collectives: Collectives,
     growth: GrowthLimits,
@@ -94,8 +94,8 @@ impl IoService {
             since: AtomicU64::new(SINCE_UNKNOWN),
             admission: AdmissionGate::new(),
             clients: Clients::default(),
-            gates: Gates::default(),
-            held: HeldFiles::default(),
+            gates: WriteGates::default(),
+            held: FrozenFiles::default(),
             checks: StoreChecks::default(),
             collectives: Collectives::default(),
             growth: GrowthLimits::new(grace),
@@ -146,7 +146,7 @@ impl IoService {
 
     /// Refuses files that the store lost because it was formatted after they were made: an empty
     /// cell of such a file is no hole.
-    fn check_held(&self, file: FileId) -> Result<(), Failure> {
+    fn check_present(&self, file: FileId) -> Result<(), Failure> {
         let since = self.since.load(Ordering::Acquire);
         if file.0 >= since || self.store.holds(file) {
             return Ok(());
@@ -186,7 +186,7 @@ impl IoService {
 
     /// As [`IoService::job`], for calls whose cost does not grow with their bytes.
     fn unbounded_job(&self, access: &Access) -> Result<Job, Failure> {
-        self.check_held(FileId(access.file))?;
+        self.check_present(FileId(access.file))?;
         self.job_of_any(access)
     }
 

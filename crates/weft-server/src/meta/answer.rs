@@ -100,7 +100,7 @@ impl MetaService {
         }
         let ends = matches!(kind, Kind::Report | Kind::Detach | Kind::Reassert);
         if ends && self.namespace.has_unsettled() {
-            self.unsettled.notify_one();
+            self.unknown_sizes.notify_one();
         }
         if result.is_ok() && (frees || kind == Kind::SetQuota) && self.namespace.limits_growth() {
             self.freed.notify_one();

@@ -38,7 +38,7 @@ use check::CheckSlot;
 use clients::{Locks, Sessions, Watchers};
 use intents::Intents;
 use rollback::Rollback;
-use servers::{IoServers, SpillLanes};
+use servers::{IoServers, SpillLocks};
 use sizes::LimitLease;
 
 /// Serves the calls of kinds 64 and above from one namespace.
@@ -53,7 +53,7 @@ pub(crate) struct MetaService {
     /// Set when the grace period after the start is over: clients of an earlier incarnation have
     /// reasserted what they hold.
     recovered: SetOnce<()>,
-    spilling: SpillLanes,
+    spilling: SpillLocks,
     /// There are new intents.
     new_intents: Notify,
     /// A change was acknowledged that does not survive power loss yet.
@@ -63,7 +63,7 @@ pub(crate) struct MetaService {
     /// Some payer may have more quota left than the servers know.
     freed: Notify,
     /// A file was closed whose size is not exact.
-    unsettled: Notify,
+    unknown_sizes: Notify,
     watchers: Watchers,
     locks: Locks,
     blocking: Blocking,
@@ -103,12 +103,12 @@ impl MetaService {
             servers,
             intents: Intents::default(),
             recovered: SetOnce::new(),
-            spilling: SpillLanes::default(),
+            spilling: SpillLocks::default(),
             new_intents: Notify::new(),
             unsynced: Notify::new(),
             limiting: tokio::sync::Mutex::new(LimitLease::new(grace)),
             freed: Notify::new(),
-            unsettled: Notify::new(),
+            unknown_sizes: Notify::new(),
         }))
     }
 

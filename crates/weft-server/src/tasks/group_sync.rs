@@ -208,7 +208,7 @@ mod tests {
                 }
             }
             drop(group);
-            assert_eq!(Arc::strong_count(&kv), 1, "its thread has ended");
+            assert_eq!(Arc::strong_count(&kv), 1, "the sync thread has ended");
         }
     }
 

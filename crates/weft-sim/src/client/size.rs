@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn power_loss_takes_a_size_back_to_what_was_synced_but_not_below() {
+    fn power_loss_may_reduce_a_size_to_the_synced_one_but_not_below() {
         let mut losses = Losses::new(1);
         let mut size = Size::exactly(10, &losses);
         size.begin_write(20, &losses);

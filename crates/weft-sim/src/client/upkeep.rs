@@ -68,9 +68,8 @@ impl Client {
         }
     }
 
-    /// Runs fsck: a volume that was only left alone and started
-    /// again. Where a server lost power, a file may be shorter there than was told when it was
-    /// closed: nobody had synced it.
+    /// Runs fsck on a volume that was only left alone and restarted. Where a server lost power, a
+    /// file may be shorter there than its close reported, because no client had synced it.
     pub(super) async fn fsck(&self, volume: &Volume) -> Result<(), Error> {
         let options = FsckOptions {
             data: true,

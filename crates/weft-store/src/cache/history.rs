@@ -62,12 +62,12 @@ impl Head {
         if end < reach.end && whole >= self.fetched + FETCH_SLOTS / 2 {
             end = whole;
         }
-        let wished = end.checked_sub(self.fetched).filter(|slots| *slots > 0)?;
+        let wanted = end.checked_sub(self.fetched).filter(|slots| *slots > 0)?;
         // If few more can be in flight, a later read fetches more at once.
-        if reach.in_flight_left < wished.min(FETCH_SLOTS) {
+        if reach.in_flight_left < wanted.min(FETCH_SLOTS) {
             return None;
         }
-        let fetch = self.fetched..self.fetched + wished.min(reach.in_flight_left);
+        let fetch = self.fetched..self.fetched + wanted.min(reach.in_flight_left);
         self.fetched = fetch.end;
         Some(fetch)
     }
@@ -249,13 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_prefetched_further_and_further() {
+    fn prefetches_grow_along_a_sequence() {
         let all = fetched(0..200);
         assert_eq!(all[0], 3..5);
         for pair in all.windows(2) {
             assert_eq!(
                 pair[0].end, pair[1].start,
-                "nothing twice, nothing left out"
+                "fetches neither overlap nor leave gaps"
             );
         }
         assert!(all.last().unwrap().end > 200);
@@ -265,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn many_clients_form_one_sequence() {
-        // Four clients, each its quarter of every stripe, in turn and out of step.
+    fn reads_of_many_clients_form_one_sequence() {
+        // Each of four clients reads one quarter of every stripe, in turn and out of step.
         let turns = (0..50).flat_map(|stripe| [2, 0, 3, 1].map(|client| stripe * 4 + client));
         let all = fetched(turns);
         assert!(slots(&all) > 180, "{} of 200", slots(&all));
@@ -278,11 +278,11 @@ mod tests {
     }
 
     #[test]
-    fn reads_without_order_fetch_nothing() {
+    fn unordered_reads_prefetch_nothing() {
         assert_eq!(fetched((0..1000).map(|i| i * 7919 % 100_003)), []);
         assert_eq!(fetched((0..100).map(|i| i * 2)), []);
         assert_eq!(fetched((0..100).rev()), []);
-        // Long ones neither.
+        // Long reads prefetch nothing either.
         let mut history = AccessHistory::default();
         for i in 0..1000 {
             let at = 16 + i * 7919 % 10_007 * 16;
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn random_reads_of_a_short_fork_fetch_little() {
+    fn random_reads_of_a_short_fork_prefetch_little() {
         let mut state = 1_u64;
         for length in [60, 120, 500] {
             let mut random = || {
@@ -319,7 +319,7 @@ mod tests {
             );
             assert!(
                 slots(&all) < wanted + streams * PREFETCH_SLOTS_MAX,
-                "twice: {}",
+                "fetched twice: {}",
                 slots(&all)
             );
             assert!(all.len() as u64 <= streams * 60, "{} fetches", all.len());
@@ -349,11 +349,11 @@ mod tests {
     }
 
     #[test]
-    fn few_slots_in_flight_do_not_split_fetches() {
+    fn a_slowly_freed_budget_does_not_split_prefetches() {
         let mut history = AccessHistory::default();
         let mut all = Vec::new();
         for slot in 0_u64..1000 {
-            // Comes back by two slots a read.
+            // Each read frees two slots.
             let in_flight_left = (slot * 2).saturating_sub(slots(&all));
             let reach = PrefetchBounds {
                 in_flight_left,
@@ -370,13 +370,13 @@ mod tests {
     }
 
     #[test]
-    fn histories_are_kept_of_forks_read_last() {
+    fn the_most_recently_read_forks_keep_their_histories() {
         let mut histories = AccessHistories::default();
         let reach = PrefetchBounds { end: 1000, ..FAR };
         for slot in 0..4 {
             for id in 1..HISTORIES_MAX as u64 + 100 {
                 histories.read(ForkId(id), slot..slot + 1, reach);
-                // Read all the time.
+                // Fork 0 is read continuously.
                 histories.read(ForkId(0), 500..501, reach);
             }
             assert!(histories.forks.len() <= HISTORIES_MAX);
@@ -385,12 +385,12 @@ mod tests {
         assert_eq!(
             histories.sequential_forks(),
             0,
-            "each was forgotten before it came again"
+            "each fork was dropped before its next read"
         );
     }
 
     #[test]
-    fn sequential_forks_count_while_they_are_read() {
+    fn only_forks_being_read_count_as_sequential() {
         let mut histories = AccessHistories::default();
         for slot in 0..200 {
             for id in 0..300 {
@@ -398,7 +398,7 @@ mod tests {
             }
         }
         assert_eq!(histories.sequential_forks(), 300);
-        // Many short ones, each read to its end.
+        // Many short forks, each read to its end.
         for id in 1000..9000 {
             for slot in 0..4 {
                 let reach = PrefetchBounds { end: 4, ..FAR };
@@ -415,7 +415,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_fetch_is_ahead_of_the_read_and_bounded(
+        fn a_prefetch_starts_after_the_read_and_is_bounded(
             reads in prop::collection::vec((0_u64..300, 1_u64..200, 0_u64..200, 0_u64..200), 1..300),
         ) {
             let mut history = AccessHistory::default();

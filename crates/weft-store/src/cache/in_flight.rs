@@ -82,7 +82,7 @@ mod tests {
     use crate::record::ForkId;
 
     #[test]
-    fn blocks_in_flight_are_waited_for_and_the_rest_is_read_at_once() {
+    fn a_read_waits_for_blocks_in_flight_and_reads_the_rest_at_once() {
         let reads = ReadsInFlight::default();
         let wanted: Vec<WantedBlock> = (0..20).map(wanted).collect();
         let places = |blocks: &[WantedBlock]| blocks.iter().map(|w| w.place.0).collect::<Vec<_>>();

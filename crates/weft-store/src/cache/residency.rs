@@ -102,10 +102,10 @@ impl Residency {
                 continue;
             };
             match chunk.page_mut(slot as usize) {
-                Some(page) if page.is_spent() && page.is_dirty() => {
+                Some(page) if page.is_evict_first() && page.is_dirty() => {
                     self.replace.push_back((id, n, slot));
                 }
-                Some(page) if page.is_spent() => {
+                Some(page) if page.is_evict_first() => {
                     self.drop_page(chunk, slot);
                     left = most.min(self.replace.len());
                 }
@@ -219,7 +219,7 @@ impl Residency {
     }
 
     /// The page of a slot is spent: it is among the first to be evicted.
-    pub(crate) fn spend(&mut self, id: ForkId, n: u64, slot: usize) {
+    pub(crate) fn mark_evict_first(&mut self, id: ForkId, n: u64, slot: usize) {
         self.replace.push_back((id, n, slot as u32));
     }
 

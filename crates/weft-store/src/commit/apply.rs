@@ -62,7 +62,7 @@ impl Inner {
         if self.log().is_tight()
             && let Err(error) = self.release_applied_log().await
         {
-            tracing::warn!(%error, "segments of the log that are not needed stay");
+            tracing::warn!(%error, "cannot remove obsolete log segments");
         }
         self.wake_background();
         Ok(())

@@ -18,7 +18,7 @@ use std::ops::Range;
 use weft_layout::FileId;
 
 use crate::key::Run;
-use crate::record::{AbsentRecord, DoubtRecord, ForkId, META, Ranges, TrustRecord};
+use crate::record::{DoubtRecord, ForkId, META, MissingForksRecord, Ranges, VerifiedFileRecord};
 
 /// All doubt of a store.
 #[derive(Debug, Default)]
@@ -70,18 +70,18 @@ impl Doubts {
         let files = std::mem::take(&mut self.changed_files);
         let files = files.into_iter().map(|file| {
             let trusted = self.trusted.contains(&file);
-            let value = trusted.then(TrustRecord::encode);
-            (META, TrustRecord::key(file), value)
+            let value = trusted.then(VerifiedFileRecord::encode);
+            (META, VerifiedFileRecord::key(file), value)
         });
         let all = std::mem::take(&mut self.changed_all).then(|| {
-            let value = self.absent.map(AbsentRecord::encode);
-            (META, AbsentRecord::KEY.to_vec(), value)
+            let value = self.absent.map(MissingForksRecord::encode);
+            (META, MissingForksRecord::KEY.to_vec(), value)
         });
         let unsure = std::mem::take(&mut self.changed_unsure);
         let unsure = unsure.into_iter().map(|(file, number)| {
             let value = self.unsure.contains(&(file, number));
-            let value = value.then(TrustRecord::encode);
-            (META, TrustRecord::unsure_key(file, number), value)
+            let value = value.then(VerifiedFileRecord::encode);
+            (META, VerifiedFileRecord::unsure_key(file, number), value)
         });
         forks.chain(files).chain(unsure).chain(all).collect()
     }

@@ -76,7 +76,7 @@ impl TouchedSpan {
 
 /// The forks touched since the last reports.
 #[derive(Debug, Default)]
-pub(crate) struct Touches {
+pub(crate) struct TouchedForks {
     recent: TouchedSpan,
     /// Since the last report that began a segment.
     wide: TouchedSpan,
@@ -86,7 +86,7 @@ pub(crate) struct Touches {
     bytes: u64,
 }
 
-impl Touches {
+impl TouchedForks {
     /// Begins at this frame.
     pub(crate) fn begin(&mut self, from: u64) {
         self.recent.begin(from);

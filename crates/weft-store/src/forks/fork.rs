@@ -156,7 +156,7 @@ impl Fork {
     }
 
     /// The best place for its next blocks.
-    pub(crate) fn wish(&self, id: ForkId) -> AllocHint {
+    pub(crate) fn hint(&self, id: ForkId) -> AllocHint {
         AllocHint {
             fork: Some(id.0),
             held: self.blocks,
@@ -282,12 +282,12 @@ impl Fork {
     }
 
     /// Blocks pass to another fork.
-    pub(crate) fn gave_blocks(&mut self, blocks: u64) {
+    pub(crate) fn transfer_out(&mut self, blocks: u64) {
         self.blocks = self.blocks.saturating_sub(blocks);
     }
 
     /// Blocks of another fork pass to this one.
-    pub(crate) fn got_blocks(&mut self, blocks: u64) {
+    pub(crate) fn transfer_in(&mut self, blocks: u64) {
         self.blocks += blocks;
     }
 

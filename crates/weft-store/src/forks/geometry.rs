@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_of_a_fork_its_last_block_is_cleared_as_a_whole() {
+    fn clearing_to_the_end_of_a_fork_clears_its_last_block_whole() {
         assert_eq!(up_to(100, 1000, 65536), 100);
         assert_eq!(up_to(1000, 1000, 65536), 4096);
         assert_eq!(up_to(u64::MAX / 2, 70_000, 65536), 65536 + 8192);

@@ -265,7 +265,7 @@ mod tests {
     use crate::record::ForkId;
     use crate::record::new_body;
 
-    /// Frames 1 to `count`, zeros behind them, and where the last frame begins.
+    /// Frames 1 to `count` with zeros after them, and the offset of the last frame.
     fn segment(count: u64) -> (Vec<u8>, usize) {
         let (mut bytes, mut last) = (Vec::new(), 0);
         for n in 1..=count {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_behind_the_frames_end_a_segment() {
+    fn zeros_after_the_last_frame_end_a_segment() {
         let (first, _) = segment(3);
         let mut second = Vec::new();
         FrameRecord::append(&mut second, 4, false, &new_body(7));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_lacks_frames_the_kernel_had_is_damaged() {
+    fn a_log_that_ends_before_its_recorded_end_is_damaged() {
         let (bytes, last) = segment(3);
         let cut = Bytes::copy_from_slice(&bytes[..last]);
         for power_lost in [false, true] {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partly_written_last_frame_is_torn_and_a_changed_one_is_damage() {
+    fn a_partly_written_last_frame_is_torn_and_an_altered_one_is_damaged() {
         let (bytes, last) = segment(3);
         let end = used_length(&bytes);
         for cut in last + 1..end {
@@ -330,7 +330,7 @@ mod tests {
             torn[cut..].fill(0);
             let cut_at = (used_length(&torn) > last).then_some((0, last as u64));
             assert_eq!(frames(&[torn.clone()], false).unwrap(), (2, cut_at));
-            // Frames after it were written later, so it was complete.
+            // A later frame exists, so this one was complete.
             let mut next = Vec::new();
             FrameRecord::append(&mut next, 4, false, &new_body(7));
             assert!(frames(&[torn, next], false).is_err());
@@ -343,9 +343,9 @@ mod tests {
     }
 
     #[test]
-    fn synced_frames_that_the_index_has_may_be_missing() {
-        // Of the removed segments the first came back after a loss of power, the one with frames 4
-        // and 5 did not.
+    fn synced_frames_already_in_the_index_may_be_missing() {
+        // Two segments were removed. After a power loss the first is back, and the second, with
+        // frames 4 and 5, is not.
         let (first, _) = segment(3);
         let mut second = vec![0; 512];
         let mut body = new_body(7);
@@ -361,8 +361,8 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_frame_that_the_index_has_is_damage() {
-        // The frame was synced before the index had it, even if no record in the log says so.
+    fn a_damaged_frame_is_reported_even_if_the_index_has_it() {
+        // The index holds only synced frames: this one was synced, even if no record says so.
         let (bytes, last) = segment(6);
         let stride = last / 5;
         for (bad, applied, damaged) in [

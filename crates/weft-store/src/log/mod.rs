@@ -1,9 +1,10 @@
 //! The log: frames in order, in segment files.
 //!
 //! Owns the segment files, the queue of frames, the log's progress, and the history of incarnations
-//! beside it. Only this module writes the log. Calls: [`Log::append`], [`Log::rotate`],
-//! [`Log::release_through`] while the store runs; [`parse`] when it opens; [`LogHead`] holds the
-//! queue under the state's lock.
+//! beside it. While the store is open, only this module writes these files; before that,
+//! `recovery/` truncates the log, and a repair adds a segment. Calls: [`Log::append`],
+//! [`Log::rotate`], [`Log::release_through`] while the store runs; [`parse`] when it opens;
+//! [`LogHead`] holds the queue under the state's lock.
 //!
 //! Invariants:
 //! 1. Frames are appended in the order of their sequences.

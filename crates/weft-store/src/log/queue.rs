@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_with_shared_data_have_the_bytes_of_frames_without() {
+    fn shared_data_does_not_change_the_bytes_of_a_frame() {
         let large = |n: u8, extra: usize| Bytes::from(vec![n; SHARED_MIN + extra]);
         let datas = [
             vec![],

@@ -18,7 +18,7 @@ use super::source::{FrameSource, TakenFrames};
 use crate::counters::Counters;
 use crate::error::StoreError;
 use crate::limits::{SCRATCH_MAX, UNMARKED_MAX};
-use crate::record::ReachedRecord;
+use crate::record::LogWatermark;
 use crate::signals::Signals;
 use crate::storage::{FileKind, Storage, StorageFile};
 
@@ -141,7 +141,7 @@ impl SegmentFiles {
     /// Records how far the log has come: an overwrite of a few bytes that no sync waits for.
     fn mark(&mut self) {
         self.unmarked = 0;
-        let record = ReachedRecord {
+        let record = LogWatermark {
             synced: self.synced,
             given: self.appended,
         };

@@ -419,7 +419,7 @@ mod tests {
     use crate::pool::{BLOCK, Pool};
 
     #[test]
-    fn an_entry_survives_its_encoding() {
+    fn an_entry_round_trips_through_its_encoding() {
         let mut chunk = Chunk::default();
         for (block, place) in [(0, 10), (1, 11), (2, 20), (9, 21), (10, 22)] {
             chunk.set(block, Place(place), block * 7);

@@ -315,18 +315,18 @@ impl Page {
         }
         // Bytes that are touched twice count twice, as in Vesta.
         self.touched %= held.max(1);
-        self.spend()
+        self.mark_evict_first()
     }
 
     /// Makes the page one of the first to be evicted; returns whether the replace queue lacks it.
-    pub(crate) fn spend(&mut self) -> bool {
+    pub(crate) fn mark_evict_first(&mut self) -> bool {
         self.used = false;
         self.spent = true;
         !std::mem::replace(&mut self.listed, true)
     }
 
     /// Whether the page is to be evicted first.
-    pub(crate) fn is_spent(&self) -> bool {
+    pub(crate) fn is_evict_first(&self) -> bool {
         self.spent
     }
 

@@ -381,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_memory_is_returned_and_serves_again() {
+    fn idle_memory_is_returned_and_can_be_used_again() {
         let pool = Pool::new();
         let take = |n: usize| (0..n).map(|_| pool.take(16)).collect::<Vec<Buffer>>();
         let mut all = take(3 * UNITS);
@@ -392,11 +392,11 @@ mod tests {
         pool.release_idle();
         pool.release_idle();
         assert_eq!(pool.bytes(), used);
-        // One unit holds its slab.
+        // One unit keeps its slab in use.
         let one = all.pop();
         drop(all);
         pool.release_idle();
-        assert_eq!(pool.bytes(), used, "it was used a moment ago");
+        assert_eq!(pool.bytes(), used, "the memory was in use a moment ago");
         pool.release_idle();
         assert_eq!(pool.bytes(), SLAB as u64);
         assert!(one.unwrap().iter().all(|byte| *byte == 7));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_never_overlap_and_whole_units_come_back() {
+    fn buffers_never_overlap_and_whole_units_are_returned() {
         let pool = Pool::new();
         let mut held: Vec<(Buffer, u8)> = Vec::new();
         let mut state = 7_u64;

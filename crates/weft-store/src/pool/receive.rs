@@ -219,14 +219,14 @@ mod tests {
     use crate::pool::BLOCK;
 
     #[test]
-    fn units_outlive_the_received_bytes_one_by_one() {
+    fn a_unit_outlives_the_received_bytes_around_it() {
         let pool = Pool::new();
         let mut receive = pool.receive_buffer(3 * UNIT - 100).unwrap();
         receive.bytes_mut().fill(7);
         let memory = receive.bytes_mut().as_ptr();
         assert!(
             pool.unit_of(receive.bytes_mut()).is_none(),
-            "it still changes"
+            "these bytes may still change"
         );
         let bytes = receive.freeze();
         assert!(bytes.as_ptr() == memory && bytes.len() == 3 * UNIT - 100);
@@ -240,14 +240,14 @@ mod tests {
             pool.unit_of(&second[..]).is_none(),
             "the unit is no longer in received bytes"
         );
-        // All others are free again: all units of the slab but that one.
+        // All other units of the slab are free again.
         let others: Vec<_> = (1..UNITS).map(|_| pool.take(16)).collect();
         assert_eq!(pool.bytes(), (UNIT * UNITS) as u64);
         assert!(others.iter().all(|o| o.as_ptr() != second.as_ptr()));
     }
 
     #[test]
-    fn without_a_row_the_pool_grows_only_if_little_is_free() {
+    fn a_pool_without_a_free_row_grows_only_if_little_is_free() {
         let pool = Pool::new();
         assert!(
             pool.receive_buffer(LENGTH_MIN - 1).is_none()
@@ -263,7 +263,7 @@ mod tests {
         });
         assert!(
             pool.receive_buffer(2 * UNIT).is_none(),
-            "every second unit is free"
+            "only every second unit is free"
         );
         assert_eq!(pool.bytes(), full);
         all.drain(..2);
@@ -272,7 +272,7 @@ mod tests {
         let taken: Vec<_> = (0..SPARE_UNITS / 2).map(|_| pool.take(16)).collect();
         assert!(
             pool.receive_buffer(2 * UNIT).is_some(),
-            "little is free by now"
+            "few units are free now"
         );
         assert_eq!(pool.bytes(), full + (UNITS * UNIT) as u64);
         drop((row, all, taken));
@@ -306,8 +306,8 @@ mod tests {
         let page = pool.unit_of(&whole_bits[39][..UNIT]).unwrap();
         let memory = pool.bytes();
         drop(whole_bits);
-        // The first 32 rows reach the bound; the last of them is reused first, and only for its
-        // length.
+        // The first 32 rows reach the bound; the last of them is reused first, and only for a
+        // buffer of its length.
         let other = pool.receive_buffer(7 * UNIT).unwrap().freeze();
         assert!(places[..32].iter().all(|place| *place != other.as_ptr()));
         let mut again: Vec<_> = (0..32)
@@ -330,12 +330,12 @@ mod tests {
         drop(pool);
         assert!(
             weak.upgrade().is_none(),
-            "a kept row does not hold the pool"
+            "a kept row does not keep the pool alive"
         );
     }
 
     #[test]
-    fn rows_are_found_among_bits() {
+    fn the_first_row_of_free_bits_is_found() {
         for (bits, count, found) in [
             (0b1, 1, Some(0)),
             (0b1011_1000, 3, Some(3)),

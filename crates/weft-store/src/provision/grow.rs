@@ -25,9 +25,9 @@ impl Inner {
             {
                 let mut state = self.lock();
                 let id = state.find(key);
-                let wish = state.wish(id);
-                if let Some(extents) = state.space_mut().take(blocks, wish) {
-                    let runs = count_runs(&extents, wish.goal);
+                let hint = state.hint(id);
+                if let Some(extents) = state.space_mut().take(blocks, hint) {
+                    let runs = count_runs(&extents, hint.goal);
                     Counters::add(&self.counters().placed_runs, runs);
                     Counters::add(&self.counters().placed_blocks, blocks);
                     if let (Some(id), Some(last)) = (id, extents.last()) {
@@ -97,7 +97,7 @@ impl Inner {
                 tracing::warn!(%error, "truncated forks keep their space");
             }
             if let Err(error) = self.merge_for(blocks).await {
-                tracing::warn!(%error, "dropped checkpoints keep their space");
+                tracing::warn!(%error, "cannot free the space of dropped checkpoints");
             }
             self.apply().await?;
             self.sync_now().await?;
@@ -110,7 +110,7 @@ impl Inner {
         if self.log().retained() > self.bounds().log / 64
             && let Err(error) = self.release_retained_log().await
         {
-            tracing::warn!(%error, "segments of the log that are not needed stay");
+            tracing::warn!(%error, "cannot remove obsolete log segments");
         }
         let available = self.lock().space().available();
         if available >= blocks || self.grow(&turn, blocks, 0).await? {

@@ -303,7 +303,7 @@ pub(crate) async fn trim_in_background(store: Weak<Inner>) {
         match AssertUnwindSafe(pass).catch_unwind().await {
             Err(_) => tracing::error!("returning free space to the host panicked"),
             Ok(Ok(0)) => {}
-            Ok(Ok(bytes)) => tracing::debug!(bytes, "free space went back to the host"),
+            Ok(Ok(bytes)) => tracing::debug!(bytes, "returned free space to the host"),
             Ok(Err(error)) => tracing::warn!(%error, "free space does not go back to the host yet"),
         }
     }

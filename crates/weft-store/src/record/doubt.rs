@@ -23,7 +23,8 @@ const UNSURE_PREFIX: &[u8] = b"doubt-at.";
 pub(crate) struct DoubtRecord;
 
 impl DoubtRecord {
-    /// All keys are in this range, and also those of [`AbsentRecord`] and [`TrustRecord`].
+    /// All keys are in this range, and also those of [`MissingForksRecord`] and
+    /// [`VerifiedFileRecord`].
     pub(crate) const KEYS: (&[u8], &[u8]) = (b"doubt", b"trust/");
 
     pub(crate) fn key(id: ForkId) -> Vec<u8> {
@@ -59,9 +60,9 @@ impl DoubtRecord {
 }
 
 /// Absent forks are in doubt: those of files before one, except of trusted files.
-pub(crate) struct AbsentRecord;
+pub(crate) struct MissingForksRecord;
 
-impl AbsentRecord {
+impl MissingForksRecord {
     pub(crate) const KEY: &[u8] = b"doubt";
 
     /// `below`: [`ADDRESSED`], written as nothing, means all files.
@@ -85,9 +86,9 @@ impl AbsentRecord {
 }
 
 /// A file is trusted, or a checkpoint was made in doubt: the key says it all.
-pub(crate) struct TrustRecord;
+pub(crate) struct VerifiedFileRecord;
 
-impl TrustRecord {
+impl VerifiedFileRecord {
     pub(crate) fn key(file: FileId) -> Vec<u8> {
         [TRUST_PREFIX, &file.0.to_be_bytes()].concat()
     }
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_one_encoding_and_survive_it() {
+    fn numbers_have_one_encoding_and_round_trip() {
         for n in [0, 1, 127, 128, 300, 1 << 21, u64::MAX / 2, u64::MAX] {
             let mut out = Vec::new();
             put_number(&mut out, n);

@@ -359,14 +359,14 @@ impl NoteRecord {
 
 /// The file `reached`: how far the log had come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReachedRecord {
+pub(crate) struct LogWatermark {
     /// Everything up to this frame is on stable storage.
     pub(crate) synced: u64,
     /// Everything up to this frame was handed to the kernel.
     pub(crate) given: u64,
 }
 
-impl ReachedRecord {
+impl LogWatermark {
     pub(crate) fn encode(self) -> Vec<u8> {
         let mut out = vec![VERSION];
         out.put_u64_le(self.synced);

@@ -22,13 +22,13 @@ use crate::key::ForkName;
 use crate::pool::BLOCK;
 
 pub(crate) use disk::{DISK_PREFIX, DiskRecord, LabelRecord};
-pub(crate) use doubt::{AbsentRecord, DoubtRecord, TouchedRecord, TrustRecord};
+pub(crate) use doubt::{DoubtRecord, MissingForksRecord, TouchedRecord, VerifiedFileRecord};
 pub(crate) use frame::{BODY_MAX, BODY_SOFT, FRAME_BYTES, FRAME_VERSION, FrameRecord, Header};
 pub use index::INDEX_SPACES;
 pub(crate) use index::{
     CHUNKS, CheckpointRecord, ChunkRecord, FILES, FORKS, FileRecord, ForkEntry, ForkRecord,
-    HistoryRecord, META, NoteRecord, ReachedRecord, RunningRecord, STORE_KEY,
-    ServicePositionRecord, StoreRecord,
+    HistoryRecord, LogWatermark, META, NoteRecord, RunningRecord, STORE_KEY, ServicePositionRecord,
+    StoreRecord,
 };
 pub(crate) use item::{ItemRecord, decode_body, new_body, rows};
 pub(crate) use ranges::Ranges;

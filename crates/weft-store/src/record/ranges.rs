@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_written_bytes_leave_the_doubt() {
+    fn only_rewritten_bytes_are_no_longer_in_doubt() {
         let mut model = [true; 40];
         let mut ranges = Ranges::default();
         ranges.add_below(40);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_ranges_stay_in_doubt() {
+    fn bytes_stay_in_doubt_once_there_are_too_many_ranges() {
         let mut ranges = Ranges::all();
         for n in 0..2 * DOUBT_RANGES_MAX as u64 {
             ranges.subtract(&(n * 2..n * 2 + 1));

@@ -8,7 +8,7 @@ use super::ranges::Ranges;
 use super::*;
 use crate::key::{ADDRESSED, ForkKey, ForkName, Run};
 
-/// The document that explains the bytes; every golden line must stand in it.
+/// The document that explains the bytes; it must contain every golden line.
 const FORMAT: &str = include_str!("../../../../docs/format.md");
 
 fn hex(bytes: &[u8]) -> String {
@@ -197,7 +197,7 @@ fn checksums_are_crc_32c() {
 }
 
 #[test]
-fn items_have_their_golden_bytes_and_come_back() {
+fn items_have_their_golden_bytes_and_round_trip() {
     for (name, item) in items() {
         let mut body = new_body(1);
         let front = body.len();
@@ -208,7 +208,7 @@ fn items_have_their_golden_bytes_and_come_back() {
 }
 
 #[test]
-fn a_frame_has_its_golden_bytes_and_comes_back() {
+fn a_frame_has_its_golden_bytes_and_round_trips() {
     let mut body = new_body(1);
     ItemRecord::Remove { id: ForkId(2) }.encode(&mut body);
     let mut frame = Vec::new();
@@ -244,7 +244,7 @@ fn a_frame_has_its_golden_bytes_and_comes_back() {
 }
 
 #[test]
-fn what_the_index_says_of_doubt_has_its_golden_bytes_and_comes_back() {
+fn doubt_records_have_their_golden_bytes_and_round_trip() {
     let doubt = Ranges::new(vec![1..5, 9..u64::MAX]).unwrap();
     let doubted = DoubtRecord::key(ForkId(2));
     golden("doubt key", &doubted);
@@ -252,20 +252,23 @@ fn what_the_index_says_of_doubt_has_its_golden_bytes_and_comes_back() {
     assert_eq!(DoubtRecord::decode_key(&doubted), Some(ForkId(2)));
     let decoded = DoubtRecord::decode(b"", &DoubtRecord::encode(&doubt));
     assert_eq!(decoded, Ok(doubt));
-    let trusted = TrustRecord::key(FileId(7));
+    let trusted = VerifiedFileRecord::key(FileId(7));
     golden("trust key", &trusted);
-    golden("trust value", &TrustRecord::encode());
-    assert_eq!(TrustRecord::decode_key(&trusted), Some(FileId(7)));
-    assert_eq!(TrustRecord::decode(b"", &TrustRecord::encode()), Ok(()));
+    golden("trust value", &VerifiedFileRecord::encode());
+    assert_eq!(VerifiedFileRecord::decode_key(&trusted), Some(FileId(7)));
+    assert_eq!(
+        VerifiedFileRecord::decode(b"", &VerifiedFileRecord::encode()),
+        Ok(())
+    );
     for (name, below) in [("all absent", ADDRESSED), ("absent before", FileId(7))] {
-        let value = AbsentRecord::encode(below);
+        let value = MissingForksRecord::encode(below);
         golden(name, &value);
-        assert_eq!(AbsentRecord::decode(&value), Ok(below));
+        assert_eq!(MissingForksRecord::decode(&value), Ok(below));
     }
 }
 
 #[test]
-fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
+fn index_keys_and_values_have_their_golden_bytes_and_round_trip() {
     let file = FileRecord {
         deleted: true,
         op: 6,
@@ -362,13 +365,13 @@ fn index_keys_and_values_have_their_golden_bytes_and_come_back() {
 }
 
 #[test]
-fn files_beside_the_log_have_their_golden_bytes_and_come_back() {
-    let reached = ReachedRecord {
+fn files_beside_the_log_have_their_golden_bytes_and_round_trip() {
+    let reached = LogWatermark {
         synced: 8,
         given: 11,
     };
     golden("reached", &reached.encode());
-    assert_eq!(ReachedRecord::decode(&reached.encode()), Some(reached));
+    assert_eq!(LogWatermark::decode(&reached.encode()), Some(reached));
     let mut history = weft_kv::History::default();
     history.begin(7, 3, 5);
     let history = HistoryRecord {
@@ -406,7 +409,7 @@ proptest! {
         let _ = ChunkRecord::decode_key(&bytes);
         let _ = StoreRecord::decode(&bytes);
         let _ = RunningRecord::decode(&bytes);
-        let _ = ReachedRecord::decode(&bytes);
+        let _ = LogWatermark::decode(&bytes);
         let _ = HistoryRecord::decode(&bytes);
         let _ = ServicePositionRecord::decode(&bytes);
     }

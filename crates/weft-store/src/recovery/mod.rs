@@ -10,4 +10,4 @@ mod replay;
 mod restore;
 
 pub use open::{has_log, log_reaches};
-pub use repair::{Obstacle, RepairMode, repair_closed};
+pub use repair::{OpenBlocker, RepairMode, repair_closed};

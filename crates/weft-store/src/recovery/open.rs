@@ -27,9 +27,9 @@ use crate::log::{
 use crate::pool::{BLOCK, Pool};
 use crate::provision::trim_in_background;
 use crate::record::{
-    AbsentRecord, CheckpointRecord, DoubtRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkEntry,
-    ForkRecord, FrameRecord, Header, ItemRecord, META, ReachedRecord, RunningRecord, RunsRecord,
-    STORE_KEY, StoreRecord, TrustRecord, checksum,
+    CheckpointRecord, DoubtRecord, FILES, FORKS, FRAME_BYTES, FileRecord, ForkEntry, ForkRecord,
+    FrameRecord, Header, ItemRecord, LogWatermark, META, MissingForksRecord, RunningRecord,
+    RunsRecord, STORE_KEY, StoreRecord, VerifiedFileRecord, checksum,
 };
 use crate::recovery::replay::{Overlay, Replay, each};
 use crate::signals::Signals;
@@ -203,24 +203,24 @@ pub(crate) fn read_running(storage: &dyn Storage) -> Result<Option<String>, Stor
 /// leaves what was written before, or an incomplete or empty new file; anything else is damage.
 pub(crate) fn read_reached(
     storage: &dyn Storage,
-) -> Result<(ReachedRecord, Option<String>), StoreError> {
+) -> Result<(LogWatermark, Option<String>), StoreError> {
     let fail = |e: io::Error| StoreError::io("read", REACHED, &e);
     if !storage.list().map_err(fail)?.iter().any(|n| n == REACHED) {
-        return Ok((ReachedRecord::default(), None));
+        return Ok((LogWatermark::default(), None));
     }
     let file = storage.open(REACHED, FileKind::Log).map_err(fail)?;
     let bytes = file.read_buffered(0, 1024).map_err(fail)?;
-    if let Some(record) = ReachedRecord::decode(&bytes) {
+    if let Some(record) = LogWatermark::decode(&bytes) {
         return Ok((record, None));
     }
-    let whole = ReachedRecord::default().encode().len();
+    let whole = LogWatermark::default().encode().len();
     let damaged = bytes.len() >= whole && bytes.iter().any(|b| *b != 0);
     let damaged = damaged.then(|| {
         format!(
             "the file {REACHED} was damaged: frames that the log lost at its end before this opening would not have been missed"
         )
     });
-    Ok((ReachedRecord::default(), damaged))
+    Ok((LogWatermark::default(), damaged))
 }
 
 /// Written before the mark of this boot: from that mark on, `given` counts, which may be less than
@@ -228,7 +228,7 @@ pub(crate) fn read_reached(
 fn write_reached(storage: &dyn Storage, synced: u64, given: u64) -> Result<(), StoreError> {
     let fail = |e: io::Error| StoreError::io("write", REACHED, &e);
     let synced = synced.min(given);
-    let record = ReachedRecord { synced, given };
+    let record = LogWatermark { synced, given };
     let file = storage.open(REACHED, FileKind::Log).map_err(fail)?;
     match file.write_buffered(0, &record.encode()) {
         // A new file on a full disk: then nothing is known.
@@ -294,18 +294,20 @@ fn read_doubts(index: &dyn Reader, state: &mut StoreState) -> Result<(), StoreEr
     let (low, high) = DoubtRecord::KEYS;
     let keys = (Bound::Included(low), Bound::Excluded(high));
     visit(index, META, keys, |key, value| {
-        if key == AbsentRecord::KEY {
-            state.doubts_mut().load_absent(AbsentRecord::decode(value)?);
+        if key == MissingForksRecord::KEY {
+            state
+                .doubts_mut()
+                .load_absent(MissingForksRecord::decode(value)?);
         } else if let Some(id) = DoubtRecord::decode_key(key) {
             let ranges = DoubtRecord::decode(key, value)?;
             if state.forks().contains(id) {
                 state.doubts_mut().load(id, ranges);
             }
-        } else if let Some((file, number)) = TrustRecord::decode_unsure_key(key) {
-            TrustRecord::decode(key, value)?;
+        } else if let Some((file, number)) = VerifiedFileRecord::decode_unsure_key(key) {
+            VerifiedFileRecord::decode(key, value)?;
             state.doubts_mut().load_unsure(file, number);
-        } else if let Some(file) = TrustRecord::decode_key(key) {
-            TrustRecord::decode(key, value)?;
+        } else if let Some(file) = VerifiedFileRecord::decode_key(key) {
+            VerifiedFileRecord::decode(key, value)?;
             state.doubts_mut().load_trusted(file);
         }
         Ok(())
@@ -369,7 +371,7 @@ pub(crate) fn read_log(
     segments: &[Segment],
     applied: u64,
     power_lost: bool,
-    reached: ReachedRecord,
+    reached: LogWatermark,
 ) -> Result<(ParsedLog, Vec<Bytes>), StoreError> {
     let read = |s: &Segment| {
         let bytes = s.file.read_buffered(0, s.bytes as usize);

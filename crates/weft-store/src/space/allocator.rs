@@ -205,34 +205,34 @@ impl Allocator {
     }
 
     /// Takes blocks for a write; `None` if there are too few.
-    pub(crate) fn take(&mut self, blocks: u64, wish: AllocHint) -> Option<Vec<Extent>> {
-        (blocks <= self.available()).then(|| self.gather(blocks, wish))
+    pub(crate) fn take(&mut self, blocks: u64, hint: AllocHint) -> Option<Vec<Extent>> {
+        (blocks <= self.available()).then(|| self.gather(blocks, hint))
     }
 
     /// Takes blocks promised before by [`Allocator::reserve`].
-    pub(crate) fn take_reserved(&mut self, blocks: u64, wish: AllocHint) -> Option<Vec<Extent>> {
+    pub(crate) fn take_reserved(&mut self, blocks: u64, hint: AllocHint) -> Option<Vec<Extent>> {
         if blocks > self.usable() {
             return None;
         }
         self.unreserve(blocks);
-        Some(self.gather(blocks, wish))
+        Some(self.gather(blocks, hint))
     }
 
     /// The caller has checked that there are enough.
-    fn gather(&mut self, mut blocks: u64, mut wish: AllocHint) -> Vec<Extent> {
+    fn gather(&mut self, mut blocks: u64, mut hint: AllocHint) -> Vec<Extent> {
         let mut found: Vec<Extent> = Vec::new();
         while blocks > 0 {
-            let part = match wish.fork.and_then(|f| self.windows.take(f, blocks)) {
+            let part = match hint.fork.and_then(|f| self.windows.take(f, blocks)) {
                 Some(part) => {
                     let disk = self.disks.get_mut(&part.disk());
                     disk.expect("a window is on a disk").windowed -= part.blocks;
                     part
                 }
-                None => self.fresh(blocks, wish),
+                None => self.fresh(blocks, hint),
             };
             blocks -= part.blocks;
-            wish.held += part.blocks;
-            wish.goal = part.start + part.blocks;
+            hint.held += part.blocks;
+            hint.goal = part.start + part.blocks;
             match found.last_mut() {
                 Some(last) if last.start + last.blocks == part.start => last.blocks += part.blocks,
                 _ => found.push(part),

@@ -28,15 +28,15 @@ impl Allocator {
     }
 
     /// Takes up to `blocks` outside of windows, and makes a window after them.
-    pub(super) fn fresh(&mut self, blocks: u64, wish: AllocHint) -> Extent {
+    pub(super) fn fresh(&mut self, blocks: u64, hint: AllocHint) -> Extent {
         if self.open_disks().all(|d| d.free.count() == 0) {
             self.close_windows();
         }
-        let goal = Some(Place(wish.goal)).filter(|_| wish.goal != u64::MAX);
-        let ahead = wish.fork.map_or(0, |_| (wish.held * 4).min(WINDOW_MAX));
+        let goal = Some(Place(hint.goal)).filter(|_| hint.goal != u64::MAX);
+        let ahead = hint.fork.map_or(0, |_| (hint.held * 4).min(WINDOW_MAX));
         // Up to a window's size a fork stays on one disk: then the loss of a disk affects fewer
         // files.
-        let stays = goal.map(Place::disk).filter(|_| wish.held < WINDOW_MAX);
+        let stays = goal.map(Place::disk).filter(|_| hint.held < WINDOW_MAX);
         let number = self.next_disk(blocks.max(ahead), goal.map(Place::disk), stays);
         let disk = self.disks.get_mut(&number).expect("it was just chosen");
         let share = (disk.free.count() + disk.growth) / 16;
@@ -53,7 +53,7 @@ impl Allocator {
             start: base + taken.blocks,
             blocks: length - taken.blocks,
         };
-        if let Some(fork) = wish.fork.filter(|_| rest.blocks > 0) {
+        if let Some(fork) = hint.fork.filter(|_| rest.blocks > 0) {
             disk.windowed += rest.blocks;
             if let Some(old) = self.windows.insert(fork, rest) {
                 self.return_window(old);

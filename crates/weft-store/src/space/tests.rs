@@ -7,7 +7,7 @@ fn extent(start: u64, blocks: u64) -> Extent {
     Extent { start, blocks }
 }
 
-fn wish(fork: u64, held: u64, goal: u64) -> AllocHint {
+fn hint(fork: u64, held: u64, goal: u64) -> AllocHint {
     AllocHint {
         fork: Some(fork),
         held,
@@ -42,7 +42,7 @@ fn freed_blocks_wait_for_a_durable_synced_record() {
 }
 
 #[test]
-fn promised_blocks_are_not_given_to_others() {
+fn reserved_blocks_are_not_given_to_others() {
     let mut disk = disk_of(4);
     disk.reserve(3);
     assert_eq!(disk.take(2, NO_FORK), None);
@@ -52,7 +52,7 @@ fn promised_blocks_are_not_given_to_others() {
 }
 
 #[test]
-fn a_block_is_claimed_once() {
+fn a_block_can_be_claimed_only_once() {
     let mut disk = disk_of(8);
     assert!(disk.claim(extent(2, 4)));
     assert!(!disk.claim(extent(5, 1)));
@@ -67,7 +67,7 @@ fn forks_that_grow_side_by_side_stay_contiguous() {
     // 64 MiB each in steps of 64 KiB.
     for _ in 0..1024 {
         for (id, fork) in (0..).zip(&mut forks) {
-            for part in disk.take(16, wish(id, fork.0, fork.1)).unwrap() {
+            for part in disk.take(16, hint(id, fork.0, fork.1)).unwrap() {
                 fork.2 += u64::from(part.start != fork.1);
                 fork.0 += part.blocks;
                 fork.1 = part.start + part.blocks;
@@ -82,25 +82,25 @@ fn forks_that_grow_side_by_side_stay_contiguous() {
 #[test]
 fn windows_are_given_up_when_nothing_else_is_free() {
     let mut disk = disk_of(4096);
-    let first = disk.take(16, wish(1, 0, u64::MAX)).unwrap();
+    let first = disk.take(16, hint(1, 0, u64::MAX)).unwrap();
     let goal = first[0].start + 16;
-    disk.take(16, wish(1, 64, goal)).unwrap();
+    disk.take(16, hint(1, 64, goal)).unwrap();
     let left = disk.available();
     assert_eq!(left, 4096 - 32 - 64);
-    let all = disk.take(left, wish(2, 0, u64::MAX)).unwrap();
+    let all = disk.take(left, hint(2, 0, u64::MAX)).unwrap();
     assert_eq!(all.iter().map(|e| e.blocks).sum::<u64>(), left);
 }
 
 #[test]
-fn disks_take_turns_by_what_they_have_free() {
+fn disks_fill_in_proportion_to_their_free_space() {
     let mut set = Allocator::default();
-    // No power of two anywhere.
+    // No size is a power of two.
     let sizes = [30_000_u64, 10_007, 60_001];
     for (number, size) in (0..).zip(sizes) {
         set.grow(number, size, 0);
     }
     for file in 0..5000 {
-        set.take(10, wish(file, 0, u64::MAX)).unwrap();
+        set.take(10, hint(file, 0, u64::MAX)).unwrap();
     }
     for (number, size) in (0..).zip(sizes) {
         let (_, free) = set.of_disk(number);
@@ -110,23 +110,23 @@ fn disks_take_turns_by_what_they_have_free() {
 }
 
 #[test]
-fn a_closed_disk_gets_nothing_and_keeps_what_it_has() {
+fn a_closed_disk_gets_no_new_blocks() {
     let mut set = Allocator::default();
     set.grow(0, 1000, 0);
     set.grow(7, 1000, 0);
-    set.take(100, wish(1, 0, u64::MAX)).unwrap();
-    set.take(100, wish(1, 100, u64::MAX)).unwrap();
+    set.take(100, hint(1, 0, u64::MAX)).unwrap();
+    set.take(100, hint(1, 100, u64::MAX)).unwrap();
     set.close(7);
     assert_eq!(set.open(), [0]);
     for n in 0..8 {
-        for part in set.take(10, wish(n, 50, 7 << 48 | 5)).unwrap() {
+        for part in set.take(10, hint(n, 50, 7 << 48 | 5)).unwrap() {
             assert_eq!(part.disk(), 0);
         }
     }
 }
 
 proptest! {
-    /// Whatever is asked: nothing is given out twice, and free, waiting and taken make the whole.
+    /// No block is allocated twice, and free, waiting and taken blocks add up to the disk.
     #[test]
     fn no_block_is_allocated_twice(
         steps in prop::collection::vec((0_u8..5, 0_u64..6, 1_u64..40), 1..200),
@@ -143,7 +143,7 @@ proptest! {
                     let last = held.iter().rfind(|h| h.0 == fork).map(|h| h.1);
                     let goal = last.map_or(u64::MAX, |l| l.start + l.blocks);
                     let before = set.available();
-                    match set.take(blocks, wish(fork, size, goal)) {
+                    match set.take(blocks, hint(fork, size, goal)) {
                         None => prop_assert!(blocks > before),
                         Some(parts) => {
                             prop_assert_eq!(parts.iter().map(|p| p.blocks).sum::<u64>(), blocks);
@@ -180,7 +180,7 @@ proptest! {
 }
 
 #[test]
-fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
+fn a_punch_walk_takes_all_free_blocks_but_the_reserve_in_steps() {
     let mut disk = disk_of(10_000);
     disk.grow(1, 3000, 0);
     // One large extent, and small ones on both sides of it.
@@ -200,7 +200,7 @@ fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
     assert_eq!(blocks(&taken), 10_000 - 200 - 600);
     assert_eq!((disk.of_disk(0), disk.unbacked(0)), ((10_000, 600), 9200));
     assert_eq!(disk.used(), 200);
-    // No write gets one of them before it was filled.
+    // No write gets a punched block before it is filled.
     let most = disk.available();
     let given = disk.take(most, NO_FORK).unwrap();
     let within = |e: &Extent| {
@@ -222,7 +222,7 @@ fn a_walk_takes_all_but_what_is_kept_piece_by_piece() {
 }
 
 #[test]
-fn what_is_doubted_counts_as_room_and_is_filled_first() {
+fn unsure_blocks_count_as_free_and_are_filled_first() {
     let mut disk = disk_of(1000);
     assert!(disk.claim(extent(100, 50)));
     let keep = PunchReserve { large: 0, small: 0 };

@@ -22,7 +22,7 @@ mod load;
 
 use crate::cache::{Dirty, Residency};
 use crate::config::CacheRules;
-use crate::doubt::{Doubts, LossyChunks, Touches};
+use crate::doubt::{Doubts, LossyChunks, TouchedForks};
 use crate::forks::Forks;
 use crate::index::Changes;
 use crate::log::LogHead;
@@ -48,7 +48,7 @@ pub(crate) struct StoreState {
     admitted: CallLoad,
     health: health::Health,
     doubts: Doubts,
-    touches: Touches,
+    touches: TouchedForks,
     lossy: LossyChunks,
 }
 
@@ -128,7 +128,7 @@ impl StoreState {
     }
 
     /// The forks that the last frames touched.
-    pub(crate) fn touches(&mut self) -> &mut Touches {
+    pub(crate) fn touches(&mut self) -> &mut TouchedForks {
         &mut self.touches
     }
 

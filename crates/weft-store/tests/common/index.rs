@@ -26,11 +26,11 @@ pub struct CrashKv {
     steps: Mutex<Vec<u64>>,
     unreadable: AtomicBool,
     full: AtomicBool,
-    /// How often it still grants the reserve, and whether it did the last time.
+    /// How many more times it grants the reserve, and whether it granted it last time.
     reserve: AtomicU64,
     granted: AtomicBool,
     panics: AtomicBool,
-    /// How many operations it still does before it refuses one.
+    /// The number of operations that succeed before it refuses one.
     refuses: AtomicI64,
 }
 
@@ -179,7 +179,10 @@ impl OrderedKv for LiveKv {
     }
     fn write(&self, batch: Batch) -> Result<(), KvError> {
         let panics = self.index.panics.swap(false, Ordering::Relaxed);
-        assert!(!panics, "the simulated index panics, as the test wants it");
+        assert!(
+            !panics,
+            "the simulated index panics, as intended by the test"
+        );
         let granted = self.index.granted.load(Ordering::Relaxed);
         if self.check_space().is_err() && !granted {
             return Err(KvError::Engine {
@@ -224,7 +227,7 @@ impl CrashKv {
         steps.iter().copied().filter(|n| *n >= from).collect()
     }
 
-    /// From now on every read fails, or none does.
+    /// Makes every read fail from now on, or none.
     pub fn set_unreadable(&self, unreadable: bool) {
         self.unreadable.store(unreadable, Ordering::Relaxed);
     }
@@ -234,17 +237,17 @@ impl CrashKv {
         self.full.store(full, Ordering::Relaxed);
     }
 
-    /// A full disk grants the reserve so many times.
+    /// Lets a full disk grant the reserve this many times.
     pub fn set_reserve(&self, times: u64) {
         self.reserve.store(times, Ordering::Relaxed);
     }
 
-    /// After so many writes and syncs one is refused, as for lack of a resource of the system.
+    /// Refuses one write or sync after this many, as if the system had run out of a resource.
     pub fn refuse_after(&self, operations: i64) {
         self.refuses.store(operations + 1, Ordering::Relaxed);
     }
 
-    /// Whether that refusal is still to come.
+    /// Whether that refusal has not happened yet.
     pub fn refuse_is_due(&self) -> bool {
         self.refuses.load(Ordering::Relaxed) > 0
     }
@@ -316,7 +319,10 @@ impl CrashKv {
         let mut now = self.now.lock();
         let map = Arc::make_mut(&mut now);
         let n = n % map.len();
-        let ((space, _), value) = map.iter_mut().nth(n).expect("it is one of them");
+        let ((space, _), value) = map
+            .iter_mut()
+            .nth(n)
+            .expect("`n` is below the number of values");
         change(value);
         space.0
     }
@@ -326,7 +332,12 @@ impl CrashKv {
         let mut now = self.now.lock();
         let map = Arc::make_mut(&mut now);
         let mut of_space = map.iter_mut().filter(|((s, _), _)| s.0 == space);
-        change(of_space.nth(n).expect("there are so many").1);
+        change(
+            of_space
+                .nth(n)
+                .expect("the space has more than `n` values")
+                .1,
+        );
     }
 
     pub fn count(&self, space: &str) -> usize {

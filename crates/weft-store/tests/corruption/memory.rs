@@ -65,7 +65,7 @@ fn a_cached_block_that_changed_in_memory_is_read_again_from_the_disk() {
 }
 
 #[test]
-fn a_freshly_read_block_is_verified_again_unless_it_is_sent_under_its_sum() {
+fn a_freshly_read_block_is_verified_again_unless_its_stored_checksum_is_sent() {
     run(async {
         let machine = Machine::new(4);
         let store = machine.open().await.unwrap();
@@ -86,7 +86,7 @@ fn a_freshly_read_block_is_verified_again_unless_it_is_sent_under_its_sum() {
             }
             let slices = read().await;
             flip(slices[0].bytes(), 7);
-            // The receiver gets the sum of the stored bytes, which these bytes do not have.
+            // The receiver gets the sum of the stored bytes, which these bytes do not match.
             assert_eq!(slices[0].sum(0..4096), stored);
             assert_ne!(weft_sum::of(slices[0].bytes()), stored);
             if !whole {
@@ -96,7 +96,7 @@ fn a_freshly_read_block_is_verified_again_unless_it_is_sent_under_its_sum() {
             assert_eq!(store.verify_used(&slices, false), Ok(spared));
             let slices = read().await;
             slices[0].sum(0..4096);
-            // By now the block was read again, or is checked.
+            // The block was read again above, or the check finds the change now.
             assert_eq!(store.verify_used(&slices, false), Ok(!spared));
             let slices = read().await;
             assert_eq!(slices[0].bytes(), &data[8192..][..4096]);

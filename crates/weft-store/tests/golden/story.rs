@@ -1,4 +1,4 @@
-//! What is done to a store before its image is taken, and what it must hold then.
+//! The operations on a store before its image is taken, and the contents that it must hold then.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl<'a> Story<'a> {
         self.op
     }
 
-    /// What the image must hold.
+    /// The contents that the image must hold.
     pub fn holds(&self) -> Tree {
         let mut holds = Tree::new();
         for (key, bytes) in &self.current {

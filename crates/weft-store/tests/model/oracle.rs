@@ -1,4 +1,4 @@
-//! Random operations on a store, and what it must hold after them.
+//! Random operations on a store, and its required contents after them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use weft_store::{ForkKey, ForkName};
 
 use super::common::pattern;
 
-/// What a store must hold.
+/// The required contents of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
     /// By file and slot.
     pub forks: BTreeMap<(u64, u32), Vec<u8>>,
-    /// By file and number: what each slot held.
+    /// By file and number: the contents of each slot.
     pub checkpoints: BTreeMap<(u64, u64), BTreeMap<u32, Vec<u8>>>,
     pub deleted: BTreeSet<u64>,
 }
@@ -35,7 +35,7 @@ pub enum Op {
     Drop(u64, u64),
     Reclaim,
     Delete(u64),
-    /// `(file, slot)`: an empty fork, if there is none.
+    /// `(file, slot)`: makes an empty fork if there is none.
     Create(u64, u32),
     Scrub,
     Sync,
@@ -68,7 +68,7 @@ pub fn key(file: u64, slot: u32) -> ForkKey {
 /// The slot of a fork.
 pub fn slot_of(key: &ForkKey) -> u32 {
     let name = NAMES.iter().position(|n| *n == key.fork.as_str());
-    key.cell.0 + 2 * name.expect("no other name was given") as u32
+    key.cell.0 + 2 * name.expect("the oracle uses only these names") as u32
 }
 
 /// Chunk sizes, one for each file: odd, small and large ones.

@@ -1,4 +1,4 @@
-//! Performing the operations on a store, and observing what it holds.
+//! Performing the operations on a store, and observing its contents.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +112,7 @@ async fn scrub(store: &Store, machine: &Machine, n: u64) -> Result<(), StoreErro
     Ok(())
 }
 
-/// What a store holds of some files.
+/// The contents of some files of a store.
 pub async fn observe(store: &Store, files: std::ops::Range<u64>) -> Model {
     let mut model = Model::default();
     for file in files {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_case_does_not_vary_narrows_it_too_and_what_is_left_out_is_named() {
+    fn a_filter_that_no_point_matches_is_refused_with_the_reason() {
         let narrow = |case: Case, clients: &[u32], records: &[u64]| {
             let sweep = Sweep {
                 clients: clients.to_vec(),
@@ -126,11 +126,11 @@ mod tests {
             ops: vec![Op::Read],
             ..Sweep::default()
         };
-        assert!(Case::Sort.points(&reads).is_err(), "it only writes");
+        assert!(Case::Sort.points(&reads).is_err(), "the case has no reads");
     }
 
     #[test]
-    fn unknown_patterns_are_named_with_those_there_are() {
+    fn an_unknown_pattern_is_refused_with_the_known_ones() {
         let sweep = Sweep {
             patterns: vec!["diagonal".into()],
             ..Sweep::default()

@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// Two streams through one link, and how long they took together.
+    /// The duration of two concurrent streams through one link.
     async fn two_streams(bytes_per_second: u64, bytes: usize, back: bool) -> Duration {
         let network = LimitedNetwork::new(Arc::new(TcpNetwork), bytes_per_second);
         let mut listener = network.listen("127.0.0.1:0").await.unwrap();
@@ -219,8 +219,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn streams_share_the_link_each_way() {
-        // 1 MiB in all at 4 MiB/s, of which 128 KiB are free, takes 0.22 s.
+    async fn streams_share_the_link_in_each_direction() {
+        // 1 MiB at 4 MiB/s takes 0.22 s, because the first 128 KiB are free.
         for back in [false, true] {
             let took = two_streams(4 << 20, 512 << 10, back).await.as_secs_f64();
             assert!((0.2..1.0).contains(&took), "{took} s");

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_of_ours_are_told_by_their_names() {
+    fn devices_of_the_suite_are_recognized_by_their_names() {
         let listing = "1: lo: <LOOPBACK,UP> mtu 65536 qdisc noqueue state UNKNOWN\\    link/loopback 00:00\n\
                        7: wb4711: <BROADCAST> mtu 1500\n\
                        9: wv4711-12@if2: <BROADCAST> mtu 1500 master wb4711\n\

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_of_several_systems_makes_a_line_for_each() {
+    fn each_measured_system_gets_its_own_line() {
         let mut rows = Vec::new();
         for label in ["weft", "rival"] {
             for record in [64, 4096] {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_most_is_the_axis_and_the_rest_tells_lines_apart() {
+    fn the_most_varied_parameter_is_the_axis_and_the_others_separate_lines() {
         let mut rows = Vec::new();
         for record in [64, 1024, 4096] {
             for servers in [1, 4] {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_in_proportion_make_one_line() {
+    fn clients_in_proportion_to_servers_make_one_line() {
         let rows: Vec<Row> = [1, 2, 4]
             .map(|n| row("in-proportion", Interface::Traditional, 1 << 20, n))
             .into();

@@ -131,19 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_one_run_is_one_call() {
+    fn a_contiguous_call_is_one_run() {
         let whole = Workload::records(ViewSpec::Canonical, 2, 30, 30, 1);
         assert_eq!(runs(&whole), [(2, 0, 30)]);
     }
 
     #[test]
-    fn calls_that_meet_stay_calls() {
+    fn adjacent_calls_are_not_merged() {
         let two = Workload::records(ViewSpec::Canonical, 0, 8, 8, 2);
         assert_eq!(runs(&two), [(0, 0, 8), (8, 8, 8)]);
     }
 
     #[test]
-    fn a_cell_is_its_bsus_in_canonical_order() {
+    fn a_cell_is_accessed_as_its_bsus_in_canonical_order() {
         let cell = Workload::records(ViewSpec::Cell(1), 0, 8, 8, 1);
         assert_eq!(runs(&cell), [(4, 0, 4), (16, 4, 4)]);
     }

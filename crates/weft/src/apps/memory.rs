@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_is_bounded() {
+    fn the_default_memory_is_bounded() {
         for workers in [0, 1, 4, 1000] {
             assert!((WORKER_MEMORY_MIN..=WORKER_MEMORY_MAX).contains(&default_for(workers)));
         }

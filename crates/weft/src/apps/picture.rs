@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_short() {
+    fn lengths_are_printed_in_a_short_form() {
         let all = [0, 999, 1000, 4096, 10_190, 1 << 20, u64::MAX].map(short);
         assert_eq!(all, ["0", "999", "1.0K", "4.0K", "10K", "1.0M", "16E"]);
     }

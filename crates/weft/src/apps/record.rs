@@ -92,19 +92,19 @@ impl RecordOrder {
     }
 
     /// Number and checksum of these records, whatever their order.
-    pub(crate) fn tally(self, records: &[u8]) -> Tally {
-        let mut tally = Tally::default();
+    pub(crate) fn digest(self, records: &[u8]) -> RecordDigest {
+        let mut digest = RecordDigest::default();
         for record in records.chunks_exact(self.size) {
             // SipHash with fixed keys: detects lost, doubled and torn records as well as any 64
             // bits.
             let mut hasher = std::hash::DefaultHasher::new();
             hasher.write(record);
-            tally.add(Tally {
+            digest.add(RecordDigest {
                 records: 1,
                 sum: hasher.finish(),
             });
         }
-        tally
+        digest
     }
 }
 
@@ -119,14 +119,14 @@ fn range(text: &str, size: u64) -> Option<(u64, u64)> {
 
 /// Number of records and the sum of their hashes: equal for any two orders of the same records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Tally {
+pub(crate) struct RecordDigest {
     pub(crate) records: u64,
     pub(crate) sum: u64,
 }
 
-impl Tally {
-    /// Adds the tally of other records.
-    pub(crate) fn add(&mut self, other: Tally) {
+impl RecordDigest {
+    /// Adds the digest of other records.
+    pub(crate) fn add(&mut self, other: RecordDigest) {
         self.records += other.records;
         self.sum = self.sum.wrapping_add(other.sum);
     }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_decides_before_the_rest() {
+    fn records_are_ordered_by_key_first() {
         let order = RecordOrder::parse(4, Some("2..4")).unwrap();
         assert_eq!(order.compare(b"zzaa", b"aabb"), Ordering::Less);
         assert_eq!(order.compare(b"bbaa", b"aaaa"), Ordering::Greater);
@@ -169,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_ignores_order_and_sees_changes() {
+    fn a_tally_ignores_order_and_detects_changes() {
         let order = RecordOrder::parse(2, None).unwrap();
-        assert_eq!(order.tally(b"aabbcc"), order.tally(b"ccaabb"));
-        assert_ne!(order.tally(b"aabbcc"), order.tally(b"aabbbb"));
-        let mut sum = order.tally(b"aa");
-        sum.add(order.tally(b"bbcc"));
-        assert_eq!(sum, order.tally(b"aabbcc"));
+        assert_eq!(order.digest(b"aabbcc"), order.digest(b"ccaabb"));
+        assert_ne!(order.digest(b"aabbcc"), order.digest(b"aabbbb"));
+        let mut sum = order.digest(b"aa");
+        sum.add(order.digest(b"bbcc"));
+        assert_eq!(sum, order.digest(b"aabbcc"));
     }
 }

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_are_both_owners() {
+    fn an_owner_is_a_name_or_a_number() {
         assert_eq!(
             parse("root"),
             Ok(Owner {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_a_name_stand_for_themselves() {
+    fn ids_without_a_name_are_shown_as_numbers() {
         let mut names = Names::default();
         assert_eq!(names.user(0), "root");
         assert_eq!(names.group(4_000_123), "4000123");

@@ -60,7 +60,7 @@ mod tests {
             .to_string()
     }
 
-    /// The names below each heading, as a reader of the help sees them.
+    /// The names below each heading, as the help shows them.
     fn listed(help: &str) -> Vec<(String, Vec<String>)> {
         let mut families: Vec<(String, Vec<String>)> = Vec::new();
         for line in help.lines().take_while(|line| *line != "Options:") {
@@ -93,7 +93,7 @@ mod tests {
     fn help_lists_visible_commands_below_the_heading_of_their_family() {
         let whole = Cli::command();
         let shown = |name: &String| {
-            let command = whole.find_subcommand(name).expect("it is a command");
+            let command = whole.find_subcommand(name).expect("the name is a command");
             !command.is_hide_set()
         };
         let mut expected: Vec<(String, Vec<String>)> = FAMILIES
@@ -103,7 +103,7 @@ mod tests {
                 (family.heading().to_owned(), names)
             })
             .collect();
-        // clap adds `weft help` behind all others.
+        // clap adds `weft help` after all other commands.
         let (_, last) = expected.last_mut().expect("there are families");
         last.push("help".to_owned());
         for width in [40, 80, 100] {

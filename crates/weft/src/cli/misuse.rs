@@ -123,7 +123,9 @@ mod tests {
 
     fn of(line: &str) -> String {
         let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let error = Cli::try_parse_from(&args).err().expect("it is misuse");
+        let error = Cli::try_parse_from(&args)
+            .err()
+            .expect("the line is misuse");
         words(&args, error)
     }
 

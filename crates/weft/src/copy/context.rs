@@ -13,7 +13,7 @@ use weft_proto::Code;
 
 use super::node::Node;
 use super::options::{Options, TreePath};
-use super::report::{CopyProgress, Tally};
+use super::report::{CopyProgress, RecordDigest};
 use super::tree::Tree;
 use crate::limits::{
     COPY_PIECE_BYTES, LOST_SERVER_FAILURES_MAX, NO_SPACE_FAILURES_MAX, SMALL_FILE_BYTES,
@@ -33,7 +33,7 @@ pub(super) struct Copy {
     pub(super) existing: ProblemKind,
     /// Failures for lack of space.
     pub(super) no_space: ProblemKind,
-    pub(super) tally: Tally,
+    pub(super) digest: RecordDigest,
     pub(super) bar: ProgressBar,
     pub(super) progress: CopyProgress,
     pub(super) small: Buffers,
@@ -77,7 +77,7 @@ impl Copy {
             problems: Problems::beside(bar.clone()),
             existing: ProblemKind::default(),
             no_space: ProblemKind::default(),
-            tally: Tally::default(),
+            digest: RecordDigest::default(),
             bar: bar.clone(),
             progress: CopyProgress::of(bar),
             small: Buffers::new(options.small_files(), SMALL_FILE_BYTES),
@@ -142,7 +142,7 @@ impl Copy {
         };
         format!(
             "{} are copied{sync}, no file partially; directories may not have their modes and times yet. To continue: {}",
-            self.tally.so_far(),
+            self.digest.so_far(),
             self.options.go_on
         )
     }

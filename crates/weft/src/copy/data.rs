@@ -75,7 +75,7 @@ pub(super) async fn copy(copy: &Arc<Copy>, job: &CopyJob) -> Result<bool> {
             "{from} was truncated from {size} to {length} bytes while it was copied, so {to} matches neither state: copy it again"
         );
     }
-    copy.tally.bytes(length);
+    copy.digest.bytes(length);
     Ok(true)
 }
 

@@ -59,7 +59,7 @@ pub(crate) async fn run(
     if let Some(signal) = interrupt::pending() {
         return Err(signal.ended(copy.so_far()));
     }
-    Ok(copy.tally.summary(copy.problems.count()))
+    Ok(copy.digest.summary(copy.problems.count()))
 }
 
 async fn joined(task: JoinHandle<Result<Done>>) -> Result<Done> {
@@ -180,7 +180,7 @@ impl Engine {
                 break;
             };
             let done = copy.note(done);
-            copy.progress.files(copy.tally.files());
+            copy.progress.files(copy.digest.files());
             let Some(page) = done.flatten() else {
                 continue;
             };
@@ -206,7 +206,7 @@ impl Engine {
             if interrupt::pending().is_none()
                 && copy.note(entry::link(copy, &first, &path).await).is_some()
             {
-                copy.tally.entry(FileKind::Regular);
+                copy.digest.entry(FileKind::Regular);
             }
         };
         stream::iter(links)

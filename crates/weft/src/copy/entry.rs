@@ -84,7 +84,7 @@ pub(super) async fn copy(copy: Arc<Copy>, job: CopyJob) -> Result<Done> {
             data::compare(&copy, &job).await?;
         }
         finish(&copy, &job).await?;
-        copy.tally.entry(job.node.kind);
+        copy.digest.entry(job.node.kind);
     }
     Ok(None)
 }
@@ -135,7 +135,7 @@ pub(super) async fn expand(copy: Arc<Copy>, expansion: Expansion) -> Result<Done
             .to
             .make_directory(&directory.to, directory.node.mode)
             .await?;
-        copy.tally.entry(FileKind::Directory);
+        copy.digest.entry(FileKind::Directory);
         (pages, Some(made))
     };
     let page = match pages.next().await {

@@ -339,14 +339,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_truncated_file_is_told_from_one_without_a_meaningful_size() {
+    fn a_truncated_file_is_distinguished_from_one_without_a_meaningful_size() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, [7; 100]).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.unwrap();
         assert_eq!(end(&file, 100, None).unwrap(), (100, false));
-        // It has grown: only its earlier length counts.
+        // The file has grown: only its earlier length counts.
         assert_eq!(end(&file, 90, None).unwrap(), (90, false));
         file.set_len(40).unwrap();
         assert_eq!(end(&file, 100, None).unwrap(), (40, true));

@@ -10,7 +10,7 @@ use weft_client::FileKind;
 use crate::terminal::output;
 
 /// Counts while the copy runs.
-pub(super) struct Tally {
+pub(super) struct RecordDigest {
     started: Instant,
     files: AtomicU64,
     directories: AtomicU64,
@@ -73,9 +73,9 @@ pub(crate) struct CopySummary {
     pub(crate) failures: u64,
 }
 
-impl Default for Tally {
+impl Default for RecordDigest {
     fn default() -> Self {
-        Tally {
+        RecordDigest {
             started: Instant::now(),
             files: AtomicU64::new(0),
             directories: AtomicU64::new(0),
@@ -85,7 +85,7 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl RecordDigest {
     pub(super) fn entry(&self, kind: FileKind) {
         let counter = match kind {
             FileKind::Regular => &self.files,

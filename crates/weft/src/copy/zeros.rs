@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_are_told_from_data_at_every_place() {
+    fn zeros_are_distinguished_from_data_at_every_offset() {
         assert!(is_zero(&[]) && is_zero(&[0]) && is_zero(&[0; 4096]));
         for at in [0, 1, 2047, 4095] {
             let mut block = [0; 4096];
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_leave_out_long_zeros_only() {
+    fn runs_skip_only_long_zeros() {
         let mut data = vec![0; 16 * BLOCK];
         assert!(runs(&data, BLOCK).is_empty());
         data[5 * BLOCK + 7] = 1;
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(one(2 * BLOCK), block(5, 8));
         assert_eq!(one(6 * BLOCK), block(0, 8));
         assert_eq!(one(9 * BLOCK), block(0, 16));
-        // What is no longer than a hole is always written.
+        // Zeros that are not longer than a hole are always written.
         assert_eq!(runs(&[0; 100], BLOCK)[0], 0..100);
     }
 }

@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_lowest_limit_of_all_parent_groups_counts() {
         for (files, groups, expected) in [
-            // No limits, and none that can be found.
+            // There are no limits, or none that can be found.
             (&[][..], "0::/\n", TOTAL),
             (&[("a/memory.max", "max\n")], "0::/a\n", TOTAL),
             (&[("a/memory.max", "nonsense")], "0::/a\n", TOTAL),
@@ -152,7 +152,7 @@ mod tests {
                 8192,
             ),
             (&[("unified/a/memory.max", "8192\n")], "0::/a\n", 8192),
-            // No way out of the hierarchy.
+            // A path cannot lead out of the hierarchy.
             (&[("a/memory.max", "1\n")], "0::/../a/..\nx\n::\n", 1),
         ] {
             let root = hierarchy(files);

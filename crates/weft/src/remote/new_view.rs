@@ -30,10 +30,10 @@ pub(crate) async fn check_view(
     let layout = layout.layout();
     let given = directory.layout;
     let known = |number: u32| (number > 0).then_some(number);
-    let wished = given
+    let requested = given
         .as_ref()
         .and_then(|g| known(g.cells).or(known(g.servers.len() as u32)));
-    let cells = match layout.cells.or(wished) {
+    let cells = match layout.cells.or(requested) {
         Some(cells) => cells,
         None => volume.server_map().await?.servers.len() as u32,
     };

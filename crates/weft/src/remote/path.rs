@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directory_of_a_path_is_what_comes_before_its_last_name() {
+    fn the_directory_of_a_path_is_the_path_without_its_last_name() {
         for (path, directory) in [("/a/b", "/a/"), ("/a/b//", "/a/"), ("/a", "/"), ("a", "/")] {
             let path = RemotePath::new(path.as_bytes().to_vec());
             assert_eq!(path.directory().to_string(), directory, "{path}");

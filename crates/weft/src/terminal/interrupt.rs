@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_decides_the_exit_code_through_any_context() {
+    fn a_signal_sets_the_exit_code_under_any_error_context() {
         for (signal, code, word) in [
             (Signal::Interrupt, 130, "interrupted: half"),
             (Signal::Terminate, 143, "terminated: half"),

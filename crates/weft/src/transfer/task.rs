@@ -10,7 +10,7 @@ use super::args::TransferArgs;
 use super::data::Moved;
 use super::report::{Clock, TransferSummary};
 use super::resume::{
-    Begin, FoundRecords, Identity, LostProgress, ProgressRecord, ProgressRecords, Situation,
+    Begin, FoundRecords, Identity, LostProgress, ProgressRecord, ProgressRecords, ResumeInput,
     TargetState, TransferTarget, decide,
 };
 use crate::copy::TransferPart;
@@ -40,7 +40,7 @@ impl Task<'_> {
     pub(super) async fn begin(&self, empty: bool, same: bool) -> Result<Begin> {
         let (part, found) = (self.args.part, self.records.find().await?);
         let lost = self.lost(&found).await?;
-        let situation = Situation {
+        let situation = ResumeInput {
             transfer: &self.identity,
             part,
             found: &found,

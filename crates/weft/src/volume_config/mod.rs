@@ -8,9 +8,9 @@
 mod config;
 mod local_volume;
 mod node;
+mod orphans;
 mod private;
 mod start_lock;
-mod strays;
 
 pub(crate) use config::file::{
     ADDRESS, Config, FILE, MetaSection, NodeName, ServerSection, VolumeSection, WIRE,
@@ -27,6 +27,6 @@ pub(crate) use node::ending::wait_for_end;
 pub(crate) use node::lock::{Lock, holds_lock, lock_in, lock_of};
 pub(crate) use node::marker::Marker;
 pub(crate) use node::role::io_role;
+pub(crate) use orphans::orphans;
 pub(crate) use private::close_to_others;
 pub(crate) use start_lock::{StartLock, is_start_lock};
-pub(crate) use strays::strays;

@@ -12,7 +12,7 @@ use rustix::process::Pid;
 use crate::volume_config::config::file::FILE;
 
 /// A node whose process runs.
-pub(crate) struct Stray {
+pub(crate) struct OrphanProcess {
     /// `meta` or `server-N`.
     pub(crate) name: String,
     pub(crate) pid: Pid,
@@ -20,7 +20,7 @@ pub(crate) struct Stray {
 
 /// The processes of this user that `weft up` started as nodes of the volume in this folder. Those
 /// that were found by their locks are among them while they run.
-pub(crate) fn strays(base: &Path) -> Vec<Stray> {
+pub(crate) fn orphans(base: &Path) -> Vec<OrphanProcess> {
     let Ok(config) = fs::metadata(base.join(FILE)) else {
         return Vec::new();
     };
@@ -32,7 +32,7 @@ pub(crate) fn strays(base: &Path) -> Vec<Stray> {
         let served = fs::metadata(seen_by(&entry.path(), &served)).ok()?;
         let same = (served.dev(), served.ino()) == (config.dev(), config.ino());
         let pid = Pid::from_raw(pid).filter(|_| same)?;
-        Some(Stray { name, pid })
+        Some(OrphanProcess { name, pid })
     });
     processes.collect()
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_command_lines_that_start_a_node_name_one() {
+    fn only_command_lines_that_start_a_node_count_as_nodes() {
         let node = |line: &str| node_of(line.replace(' ', "\0").as_bytes());
         let config = PathBuf::from("/v/weft.toml");
         assert_eq!(

@@ -43,7 +43,7 @@ impl TestVolume {
         self.command(args).output().unwrap()
     }
 
-    /// Runs a command that must succeed. Returns what it printed.
+    /// Runs a command that must succeed. Returns its output.
     pub fn ok(&self, args: &[&str]) -> Vec<u8> {
         let out = self.run(args);
         assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));

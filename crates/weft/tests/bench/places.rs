@@ -144,9 +144,12 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
         .spawn()
         .unwrap();
     let began = std::time::Instant::now();
-    // It measures once there are two folders: the volume, and files on the local disk.
+    // The benchmark runs once there are two folders: the volume, and files on the local disk.
     while std::fs::read_dir(folder.path()).unwrap().count() < 2 {
-        assert!(began.elapsed().as_secs() < 60, "it does not start");
+        assert!(
+            began.elapsed().as_secs() < 60,
+            "the benchmark does not start"
+        );
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     std::thread::sleep(std::time::Duration::from_millis(300));

@@ -130,7 +130,10 @@ fn an_interrupted_benchmark_stops_its_sort() {
     };
     let began = Instant::now();
     while scratch().is_none() {
-        assert!(began.elapsed().as_secs() < 60, "it does not start");
+        assert!(
+            began.elapsed().as_secs() < 60,
+            "the benchmark does not start"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
     let sort = children(&bench, 1);
@@ -144,5 +147,5 @@ fn an_interrupted_benchmark_stops_its_sort() {
     );
     assert_empty(folder.path());
     let gone = !Path::new(&format!("/proc/{}", sort[0].as_raw_nonzero())).exists();
-    assert!(gone, "the sort runs on");
+    assert!(gone, "the sort is still running");
 }

@@ -16,7 +16,7 @@ pub struct Volume {
     name: &'static str,
 }
 
-/// The binary under test, on no volume.
+/// The binary under test, without a volume.
 pub fn weft() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
     command
@@ -27,7 +27,7 @@ pub fn weft() -> Command {
 }
 
 impl Volume {
-    /// Starts one.
+    /// Starts a volume.
     pub fn up() -> Volume {
         let volume = Volume {
             folder: TempDir::new().unwrap(),
@@ -78,7 +78,7 @@ impl Volume {
         command
     }
 
-    /// Runs a command that succeeds; returns what it printed.
+    /// Runs a command that succeeds; returns its output.
     pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Vec<u8> {
         succeeded(&self.command(args).stdin(Stdio::null()).output().unwrap())
     }

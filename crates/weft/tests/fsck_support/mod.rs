@@ -83,7 +83,7 @@ pub fn write(kv: &FjallKv, space: &'static str, key: Vec<u8>, value: Option<Vec<
     kv.sync().unwrap();
 }
 
-/// Runs `work` on the namespace of a volume that is stopped meanwhile.
+/// Stops a volume, runs `work` on its namespace, and starts it again.
 pub fn stopped(volume: &Volume, work: impl FnOnce(&Path)) {
     let folder = volume.path("volume");
     let dir = folder.to_str().unwrap();

@@ -12,8 +12,8 @@ pub struct Map {
     length: usize,
 }
 
-// SAFETY: bytes are only touched by volatile accesses of single bytes; that others of them change
-// meanwhile is the point.
+// SAFETY: every access is a volatile access of a single byte; concurrent changes of other bytes are
+// intended.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}

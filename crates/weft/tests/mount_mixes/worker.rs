@@ -1,10 +1,10 @@
 //! A worker that changes its share of the bytes of a file in every possible way, while others
 //! change theirs.
 //!
-//! The first pages of the file belong to all, in pieces much shorter than a page; then come whole
-//! pages for what direct I/O of local file systems can do; what follows, with the end of the file,
-//! belongs to the first worker alone. Since each byte has one writer, each knows what its bytes
-//! are, and what the file is in the end depends on nothing but the seed.
+//! All workers share the first pages of the file, in pieces much shorter than a page. Then come
+//! whole pages, within the limits of direct I/O on local file systems. The rest, with the end of
+//! the file, belongs to the first worker alone. Since each byte has one writer, each worker knows
+//! its bytes, and the final contents of the file depend only on the seed.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -52,7 +52,7 @@ impl Mix {
         file
     }
 
-    /// What worker `number` does.
+    /// Does the work of worker `number`.
     pub fn work(&self, number: usize) {
         Worker::new(self, number).run();
     }
@@ -276,7 +276,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// By a descriptor with `O_DIRECT`.
+    /// Writes by a descriptor with `O_DIRECT`.
     fn write_direct(&mut self) -> Result<(), String> {
         if self.mix.whole == 0 {
             return Ok(());
@@ -315,7 +315,7 @@ impl<'a> Worker<'a> {
         assert!(has(Mode::Both));
     }
 
-    /// What changes the end of the file.
+    /// Operations that change the end of the file.
     fn change_tail(&mut self) -> Result<(), String> {
         let (fixed, end) = (self.mix.fixed(), self.bytes.len());
         let room = (fixed + TAIL).saturating_sub(end);

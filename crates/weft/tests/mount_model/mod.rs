@@ -83,7 +83,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, model: &T) -> Resu
     Err(format!("{what}\n  mount: {ours:?}\n  model: {model:?}"))
 }
 
-/// Whether two outcomes are the same as far as POSIX says what they are.
+/// Compares two outcomes as far as POSIX specifies them.
 fn agree(ours: &Outcome, model: &Outcome) -> Result<(), String> {
     match (ours, model) {
         // File systems differ in where holes begin; that the reported ones are true was checked

@@ -1,4 +1,4 @@
-//! What programs do, drawn at random.
+//! Random operations of programs.
 
 use proptest::prelude::*;
 
@@ -190,8 +190,8 @@ pub fn script(steps: usize) -> impl Strategy<Value = Script> {
         .prop_map(|(ops, bytes_each)| Script { ops, bytes_each })
 }
 
-/// Few names, so that operations meet: what is a file for one is a directory, a link or nothing for
-/// the next.
+/// Few names, so that operations meet: one operation makes a file of a name, and the next a
+/// directory, a link or nothing.
 fn path() -> impl Strategy<Value = String> {
     let name = || prop_oneof![4 => Just("a"), 4 => Just("b"), 3 => Just("d"), 2 => Just("e")];
     prop_oneof![

@@ -1,4 +1,4 @@
-//! What a directory looks like from outside.
+//! The visible state of a directory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Seen {
     }
 }
 
-/// Bytes for people: the first runs of equal bytes.
+/// Bytes in readable form: the first runs of equal bytes.
 pub fn runs(bytes: &[u8]) -> String {
     let mut text = format!("{} bytes:", bytes.len());
     let mut at = 0;

@@ -412,8 +412,8 @@ impl World {
         let start = offset / PAGE * PAGE;
         let (whole, before) = ((end - start) as usize, (offset - start) as usize);
         let protection = libc::PROT_READ | if fill.is_some() { libc::PROT_WRITE } else { 0 };
-        // SAFETY: a map of its own of an open file; nobody else in this process shortens the file
-        // while it lives.
+        // SAFETY: a new map of an open file; nothing else in this process shortens the file while
+        // the map lives.
         let map = unsafe {
             let descriptor = open.as_raw_fd();
             libc::mmap(

@@ -76,7 +76,7 @@ fn unreported_names_and_removals_are_seen_by_other_mounts_at_once() {
         assert_eq!(names(&there), ["f25", "f26", "f27", "f28", "f29"]);
         assert!(
             start.elapsed() < Duration::from_secs(4),
-            "it was not given back"
+            "the directory was not returned"
         );
         assert_eq!(names(&here).len(), 5);
         // Attributes follow names within some milliseconds.
@@ -89,11 +89,14 @@ fn unreported_names_and_removals_are_seen_by_other_mounts_at_once() {
         fs::remove_dir(&there).unwrap();
         assert!(!here.exists() || names(&here).is_empty());
     }
-    assert!(calls(&m.path, "Delegate") >= 12, "directories were lent");
+    assert!(
+        calls(&m.path, "Delegate") >= 12,
+        "directories were delegated"
+    );
     let told = calls(&m.path, "ChangeNames");
     assert!(
         told > 12 && told < 12 * 30,
-        "{told} calls told of 12 × 55 names"
+        "{told} calls reported 12 × 55 names"
     );
 }
 
@@ -166,7 +169,7 @@ fn make_beyond_a_bound(m: &Mounted, directory: &Path) -> usize {
                 more -= u32::from(stop.load(Ordering::Relaxed));
             }
         });
-        wait_until("the directory is lent", || {
+        wait_until("the directory is delegated", || {
             made.load(Ordering::Relaxed) >= 100 && calls(&m.path, "Delegate") > lent
         });
         quota(m, &["set", "--user", "0", "--files", "1"]);
@@ -208,5 +211,5 @@ fn a_name_refused_after_its_creation_disappears_and_fails_the_next_sync() {
         told.unwrap();
         quota(&m, &["clear", "--user", "0"]);
     }
-    panic!("nothing was ever refused after it was made");
+    panic!("no name was refused after its creation");
 }

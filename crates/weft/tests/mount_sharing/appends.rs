@@ -50,7 +50,7 @@ fn processes_that_open_for_each_append_lose_nothing() {
         let data = fs::read(&path).unwrap();
         assert!(
             data[..before].iter().all(|b| *b == b'o'),
-            "{before}: what was there is gone"
+            "{before}: the earlier contents are gone"
         );
         let mut lines: Vec<&str> = std::str::from_utf8(&data[before..])
             .unwrap()
@@ -115,7 +115,7 @@ fn closing_a_truncated_file_does_not_extend_it_again() {
 
 /// Preallocation by one mount does not truncate unseen writes of the other.
 #[test]
-fn preallocation_beside_a_writer_loses_nothing() {
+fn preallocation_loses_no_concurrent_writes() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     let create = |path: &Path| {
@@ -150,7 +150,7 @@ fn preallocation_beside_a_writer_loses_nothing() {
 
 /// Opens and closes by others do not affect an appending process.
 #[test]
-fn opens_beside_an_append_lose_nothing() {
+fn concurrent_opens_and_closes_lose_no_appends() {
     let Some(m) = Mounted::new() else { return };
     for round in 0..60 {
         let path = m.file(&format!("f{round}"));
@@ -176,7 +176,7 @@ fn opens_beside_an_append_lose_nothing() {
 
 /// Each append is contiguous, also with concurrent appends.
 #[test]
-fn appends_of_two_mounts_are_each_in_one_piece() {
+fn appends_of_two_mounts_are_atomic() {
     const PIECE: usize = 1_000_000;
     const EACH: usize = 6;
     let Some(m) = Mounted::new() else { return };
@@ -203,7 +203,7 @@ fn appends_of_two_mounts_are_each_in_one_piece() {
     for piece in data.chunks(PIECE) {
         assert!(
             piece.iter().all(|byte| *byte == piece[0]),
-            "a piece was torn"
+            "an append was torn"
         );
         counts[usize::from(piece[0])] += 1;
     }
@@ -212,7 +212,7 @@ fn appends_of_two_mounts_are_each_in_one_piece() {
 
 /// One mount writes; on another a descriptor stays open while others open and close the file.
 #[test]
-fn a_growing_file_never_seems_to_shrink_for_readers_elsewhere() {
+fn a_growing_file_never_seems_to_shrink_on_another_mount() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     let (path, seen) = (m.file("growing"), other.join("growing"));

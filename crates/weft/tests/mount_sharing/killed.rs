@@ -11,7 +11,7 @@ use crate::mount_support::{Mounted, kill};
 
 /// The service waits 20 seconds for a client to reconnect.
 const GRACE: Duration = Duration::from_secs(20);
-/// It counts from the client's last message, which may be before its end.
+/// The wait counts from the last message of the client, which may be this long before its end.
 const SILENT: Duration = Duration::from_secs(5);
 
 #[test]
@@ -41,7 +41,7 @@ fn locks_of_a_killed_mount_are_released() {
         }
         let (bytes, whole) = (start.elapsed(), waits.join().unwrap());
         println!("bytes are free after {bytes:?}, the file after {whole:?}");
-        // Not earlier: the client could reconnect and still hold them.
+        // The locks are not released earlier: the client could reconnect and still hold them.
         let early = bytes.min(whole);
         assert!(early + SILENT > GRACE, "{early:?}");
         assert!(whole < 3 * GRACE, "{whole:?}");

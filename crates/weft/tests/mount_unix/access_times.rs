@@ -124,7 +124,7 @@ fn access_times_follow_the_options_of_a_mount_as_on_a_local_file_system() {
 }
 
 #[test]
-fn access_times_survive_an_unmount_and_are_seen_elsewhere() {
+fn access_times_survive_an_unmount_and_appear_on_other_mounts() {
     let Some(m) = Mounted::new() else { return };
     sh(
         &m.path,
@@ -143,10 +143,14 @@ fn access_times_survive_an_unmount_and_are_seen_elsewhere() {
     }
     // A mount without cached attributes.
     let other = m.further("other", "noatime");
-    wait_until("another mount sees it", || look(&other) == after);
+    wait_until("another mount shows the times", || look(&other) == after);
     sh(&m.path, "touch -a -d @1000000000 d/f");
     let after = look(&m.path);
-    assert_eq!(after[1][0], (1_000_000_000, 0), "what is set by hand stays");
+    assert_eq!(
+        after[1][0],
+        (1_000_000_000, 0),
+        "an explicitly set time stays"
+    );
     m.unmount();
     m.mount("noatime");
     assert_eq!(look(&m.path), after);

@@ -62,7 +62,7 @@ fn stay_private(options: &str) {
         return;
     };
     let other = m.further("other", "");
-    // With the metadata, and in cells.
+    // One file is stored with its metadata, one in cells.
     for (name, pages) in [("small", 2), ("large", 500)] {
         let path = m.file(name);
         let mut expected: Vec<u8> = (0..pages * PAGE).map(|i| (i * 7 % 251) as u8).collect();
@@ -89,7 +89,7 @@ fn stay_private(options: &str) {
         mine[10..20].fill(b'x');
         mine[(pages - 1) * PAGE..].fill(b'y');
         assert!(one.bytes() == mine, "{name}");
-        // Pages that were written in the map do not show writes to the file; for others POSIX
+        // Pages written in the map do not show writes to the file; for other pages POSIX
         // leaves it open.
         let writer = File::options().write(true).open(&path).unwrap();
         writer.write_all_at(&vec![b'z'; expected.len()], 0).unwrap();

@@ -1,4 +1,4 @@
-//! Access control lists and supplementary groups, as users other than root meet them.
+//! Access control lists and supplementary groups, for users other than root.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -23,7 +23,7 @@ enum To {
     Other,
 }
 
-/// A list as the kernel takes it: version 2, then tag, permissions and id of each entry.
+/// A list in the kernel's format: version 2, then tag, permissions and id of each entry.
 fn list(entries: &[(To, u16)]) -> Vec<u8> {
     let mut out = 2_u32.to_le_bytes().to_vec();
     for (to, permissions) in entries {
@@ -84,14 +84,17 @@ fn made(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_list_grants_and_denies_on_every_mount() {
+fn an_access_list_grants_and_denies_on_every_mount() {
     let Some(m) = Mounted::new() else { return };
     let other = m.further("other", "");
     fs::set_permissions(&m.path, Permissions::from_mode(0o755)).unwrap();
     let (read, write) = ("cat f", "echo more >> f");
     made(&m.file("f"), 0o640);
     for directory in [&m.path, &other] {
-        assert!(!may(directory, 1000, &[], read), "it is root's");
+        assert!(
+            !may(directory, 1000, &[], read),
+            "only root may read the file"
+        );
     }
     let entries = [
         (To::Owner, 6),
@@ -106,30 +109,34 @@ fn a_list_grants_and_denies_on_every_mount() {
     let mode = |directory: &Path| fs::metadata(directory.join("f")).unwrap().mode() & 0o777;
     for directory in [&m.path, &other] {
         // The group's bits show the mask.
-        wait_until("the list is there", || {
+        wait_until("the mount shows the list", || {
             get(&directory.join("f"), ACCESS) == list(&entries) && mode(directory) == 0o664
         });
         let may =
             |user, groups: &[u32]| [read, write].map(|what| may(directory, user, groups, what));
         assert_eq!(may(1000, &[]), [true, true]);
-        assert_eq!(may(1001, &[]), [false, false], "though others may read");
+        assert_eq!(
+            may(1001, &[]),
+            [false, false],
+            "the entry of the user denies, although others may read"
+        );
         assert_eq!(
             may(1001, &[3000]),
             [false, false],
-            "and though a group of its may"
+            "the entry of the user denies, although its group may read"
         );
         assert_eq!(may(1002, &[]), [true, false]);
         assert_eq!(may(1002, &[3000]), [true, false]);
         assert_eq!(
             may(1002, &[0]),
             [false, false],
-            "of the owning group, not of the others"
+            "the owning group applies, not the others"
         );
     }
     // The mask limits the list, except for the owner and others.
     fs::set_permissions(other.join("f"), Permissions::from_mode(0o604)).unwrap();
     for directory in [&other, &m.path] {
-        wait_until("the mask is there", || mode(directory) == 0o604);
+        wait_until("the mount shows the mask", || mode(directory) == 0o604);
         assert!(!may(directory, 1000, &[], read));
         assert!(may(directory, 1002, &[], read));
     }
@@ -171,7 +178,7 @@ fn new_entries_inherit_the_default_access_list() {
         assert!(!may(1001, "cat sub/f"));
         assert!(
             !may(1000, "touch x"),
-            "it is not in the directory's own list"
+            "the directory's own list does not grant it"
         );
     }
 }

@@ -29,7 +29,7 @@ fn a_read_only_mount_changes_nothing() {
          setfattr -n user.colour -v blue f; sync",
     );
     let other = m.further("other", "ro");
-    // Once pending changes have settled.
+    // Compare once pending changes have settled.
     let before = whole(&m.path);
     assert!(
         before.contains("user.colour") && before.contains("cells=2"),
@@ -86,9 +86,9 @@ fn a_read_only_mount_changes_nothing() {
     sh(&other, "for i in 1 2 3; do cat large > /dev/null; done");
     assert_eq!(whole(&other), before);
     assert_eq!(whole(&m.path), before);
-    // It shows changes by others.
+    // A read-only mount shows changes by others.
     sh(&m.path, "echo more >> f; mkdir new");
-    wait_until("it shows what others change", || {
+    wait_until("the read-only mount shows the changes", || {
         fs::read(other.join("f")).unwrap() == b"x\nmore\n" && other.join("new").is_dir()
     });
 }

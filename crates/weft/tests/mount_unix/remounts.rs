@@ -57,7 +57,7 @@ fn a_remount_makes_a_mount_read_only_and_writable_again() {
         "Read-only",
         "cannot be changed while",
     ];
-    assert_eq!(lines, expected, "and mount(8) says nothing of its own");
+    assert_eq!(lines, expected, "mount(8) prints nothing of its own");
 }
 
 #[test]

@@ -136,5 +136,5 @@ fn set_id_bits_are_cleared_and_kept_as_on_a_local_file_system() {
     let [here, there] = trees.map(|tree| chowned(tree));
     assert_eq!(here, there);
     let kept = here.iter().find(|(name, _)| name == "write-6766");
-    assert_eq!(kept.unwrap().1, "2766", "it runs nothing as its group");
+    assert_eq!(kept.unwrap().1, "2766", "the file cannot run as its group");
 }

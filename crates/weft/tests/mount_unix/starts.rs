@@ -121,7 +121,7 @@ fn foreground(m: &Mounted, path: &Path) -> Child {
         .env_remove("WEFT_ADDRESS")
         .env_remove("WEFT_KEY_FILE");
     let child = command.stderr(Stdio::null()).spawn().unwrap();
-    wait_until("it is mounted", || {
+    wait_until("the volume is mounted", || {
         fuse::mounted_on(path).unwrap().is_some()
     });
     child

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// What a disk writes as a whole or not at all.
+/// A disk writes this many bytes as a whole or not at all.
 const SECTOR: usize = 512;
 /// The cache holds no more than this: beyond it, writes reach the medium without a flush.
 const CACHE: usize = 256 << 20;
@@ -30,7 +30,7 @@ struct State {
     lies: bool,
 }
 
-/// What a power failure did to cached writes.
+/// The effect of a power failure on cached writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cut {
     pub lost: usize,
@@ -77,7 +77,7 @@ impl Disk {
         self.0.lock().unwrap().bytes
     }
 
-    /// From now on flushes are not done.
+    /// Skips all flushes from now on.
     pub fn lie(&self) {
         self.0.lock().unwrap().lies = true;
     }
@@ -108,7 +108,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Everything written is on the medium when this returns.
+    /// Puts everything written on the medium.
     pub fn flush(&self) -> io::Result<()> {
         let mut state = self.0.lock().unwrap();
         if !state.on {

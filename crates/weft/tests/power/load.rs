@@ -1,4 +1,4 @@
-//! The load while the power is on, and what must exist afterwards.
+//! The load while the power is on, and the data that must exist afterwards.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ struct Written {
     synced: usize,
 }
 
-/// What was written and acknowledged between two power failures.
+/// The writes and acknowledgements between two power failures.
 #[derive(Default)]
 pub struct Manifest {
     writers: HashMap<u64, Written>,
@@ -100,7 +100,7 @@ pub async fn sync_now_and_then(file: File, manifest: Arc<Mutex<Manifest>>) {
     }
 }
 
-/// What was found in each slot after the last power failure.
+/// The contents of each slot after the last power failure.
 #[derive(Default)]
 pub struct Base(HashMap<(u64, u64), Bytes>);
 
@@ -128,7 +128,7 @@ impl Base {
             .map(|e| format!("/names/{}", String::from_utf8_lossy(&e.name)))
             .collect();
         match manifest.names.iter().find(|name| !listed.contains(*name)) {
-            Some(name) => Err(format!("{name} was answered and is not there")),
+            Some(name) => Err(format!("{name} was acknowledged and is missing")),
             None => Ok(()),
         }
     }
@@ -187,10 +187,10 @@ impl Base {
                 let what = if event < written.synced {
                     "was synced"
                 } else {
-                    "is older than one that is there"
+                    "precedes an event that survived"
                 };
                 return Err(format!(
-                    "writer {writer}, slot {slot}: event {event} of {} {what} and is not there (found {here:?}, {} synced)",
+                    "writer {writer}, slot {slot}: event {event} of {} {what} and is missing (found {here:?}, {} synced)",
                     written.events.len(),
                     written.synced
                 ));

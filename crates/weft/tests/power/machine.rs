@@ -174,7 +174,7 @@ impl Machine {
         .map(drop)
     }
 
-    /// Cuts the power. The device is gone, and no process runs.
+    /// Cuts the power: removes the device and kills all processes.
     pub fn cut(&mut self, random: &mut SmallRng) -> Cut {
         let cut = self.disk.cut(random).unwrap();
         self.stop();

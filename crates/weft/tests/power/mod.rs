@@ -3,9 +3,9 @@
 //!
 //! `disk.rs` is the disk, `fuse.rs` shows it to the kernel as a file; a loop device makes it a
 //! block device, ext4 lies on that, and flushes come to the disk as they would to a real one. The
-//! machine's boot has another name after each cut, so servers know that power was lost. What must
-//! hold then: everything that was synced, of what was not a prefix of each server's writes, every
-//! name whose creation was answered, and no wrong byte.
+//! machine's boot has another name after each cut, so servers know that power was lost. The volume
+//! must then hold everything that was synced, a prefix of each server's other writes, every name
+//! whose creation was acknowledged, and no wrong byte.
 
 mod disk;
 mod fuse;
@@ -109,12 +109,12 @@ async fn synced_writes_survive_power_loss() {
     // A few power failures may all come right after a flush.
     assert!(
         synced > 50 && names > 5 && (lost > 0 || rounds < 10),
-        "the load was too thin to show anything"
+        "the load was too small to prove anything"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "shows that a disk that does not flush is found out"]
+#[ignore = "shows that the test detects a disk that does not flush"]
 async fn a_disk_that_lies_about_flushes_is_detected() {
     let mut random = SmallRng::seed_from_u64(1);
     let Some(mut machine) = Machine::new() else {
@@ -140,5 +140,5 @@ async fn a_disk_that_lies_about_flushes_is_detected() {
             return;
         }
     }
-    panic!("twenty cuts of a disk that lies, and nothing was missed");
+    panic!("no loss was detected after twenty cuts of a disk that lies");
 }

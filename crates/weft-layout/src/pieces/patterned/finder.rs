@@ -24,18 +24,18 @@ pub(crate) struct PieceFinder {
     /// Callers ask for nothing past this place.
     end: u64,
     /// Local pieces that were not passed.
-    upcoming: Option<Upcoming>,
+    upcoming: Option<Lookahead>,
 }
 
 /// The local pieces from `base` of the view on; those before `reached` were passed.
 #[derive(Clone, Debug)]
-pub(crate) struct Upcoming {
+pub(crate) struct Lookahead {
     base: u64,
     reached: u64,
     pieces: Contiguous,
 }
 
-impl Upcoming {
+impl Lookahead {
     /// The next piece.
     fn take(&mut self, from: u64) -> Option<Window> {
         let piece = self.pieces.next()?;
@@ -105,7 +105,7 @@ impl PieceFinder {
         };
         let pieces = Contiguous::new(&self.grid, &self.shape, span, self.slot)
             .expect("everything before the end was checked");
-        let fresh = self.upcoming.insert(Upcoming {
+        let fresh = self.upcoming.insert(Lookahead {
             base: view,
             reached: view,
             pieces,

@@ -20,7 +20,7 @@ pub(super) enum Node {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Arm {
+pub(super) struct PatternEnd {
     pub(super) at: i64,
     pub(super) rank: i64,
     pub(super) node: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Nest {
     pub(super) nodes: Vec<Node>,
     /// Where each node's first byte is, from where it starts.
     pub(super) firsts: Vec<i64>,
-    pub(super) arms: Vec<Arm>,
+    pub(super) arms: Vec<PatternEnd>,
     pub(super) strips: Vec<Strip>,
     /// Node, place and rank to start from; `None` when nothing is touched.
     pub(super) root: Option<u32>,
@@ -90,9 +90,9 @@ impl Nest {
                 count: *count,
             },
             Tree::Series(members) => {
-                let arms: Vec<Arm> = members
+                let arms: Vec<PatternEnd> = members
                     .iter()
-                    .map(|(at, rank, tree)| Arm {
+                    .map(|(at, rank, tree)| PatternEnd {
                         at: *at,
                         rank: *rank,
                         node: self.flatten(tree),

@@ -79,12 +79,12 @@ pub(super) fn name_in_lost_found(
     tx: &mut Tx<'_, '_>,
     id: u64,
     kind: i32,
-    wish: &[u8],
+    wanted: &[u8],
     now: i64,
 ) -> Result<(u64, Vec<u8>), MetaError> {
     let directory = lost_and_found(tx, now)?;
-    let wish = &wish[..wish.len().min(LOST_NAME_MAX)];
-    let mut name = wish.to_vec();
+    let wanted = &wanted[..wanted.len().min(LOST_NAME_MAX)];
+    let mut name = wanted.to_vec();
     let mut attempt = 0;
     while tx
         .reader()
@@ -92,7 +92,7 @@ pub(super) fn name_in_lost_found(
         .is_some()
     {
         attempt += 1;
-        name.truncate(wish.len());
+        name.truncate(wanted.len());
         name.extend_from_slice(format!(".{attempt}").as_bytes());
     }
     tx.add_entry(&directory, &name, (id, kind), now);
@@ -133,8 +133,8 @@ pub(super) fn recreate_inode(
             inode.parent = name.parent;
         }
     } else {
-        let wish = format!("file-{id}");
-        let (parent, path) = name_in_lost_found(tx, id, inode.kind, wish.as_bytes(), now)?;
+        let wanted = format!("file-{id}");
+        let (parent, path) = name_in_lost_found(tx, id, inode.kind, wanted.as_bytes(), now)?;
         if directory {
             inode.parent = parent;
         }

@@ -99,8 +99,8 @@ pub(super) fn no_directory(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> RepairRe
         let Some(inode) = readable(tx.reader(), record.id)? else {
             continue;
         };
-        let wish = [format!("file-{file}.").as_bytes(), &key[8..]].concat();
-        let (parent, _) = name_in_lost_found(tx, record.id, inode.kind, &wish, now)?;
+        let wanted = [format!("file-{file}.").as_bytes(), &key[8..]].concat();
+        let (parent, _) = name_in_lost_found(tx, record.id, inode.kind, &wanted, now)?;
         if inode.is_directory() {
             tx.change(record.id, &inode).parent = parent;
         }
@@ -116,8 +116,8 @@ pub(super) fn no_name(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> RepairResult 
     if orphan || file == ROOT || !names_by_scan(tx, file)?.is_empty() {
         return Ok(obsolete());
     }
-    let wish = format!("file-{file}");
-    let (parent, path) = name_in_lost_found(tx, file, inode.kind, wish.as_bytes(), now)?;
+    let wanted = format!("file-{file}");
+    let (parent, path) = name_in_lost_found(tx, file, inode.kind, wanted.as_bytes(), now)?;
     let inside = count_entries(tx, file)?;
     let inode = tx.change(file, &inode);
     inode.changed = now;
@@ -169,8 +169,8 @@ pub(super) fn circle(tx: &mut Tx<'_, '_>, file: u64, now: i64) -> RepairResult {
     for name in names_by_scan(tx, file)? {
         drop_name(tx, name.parent, &name.name, now)?;
     }
-    let wish = format!("file-{file}");
-    let (parent, path) = name_in_lost_found(tx, file, inode.kind, wish.as_bytes(), now)?;
+    let wanted = format!("file-{file}");
+    let (parent, path) = name_in_lost_found(tx, file, inode.kind, wanted.as_bytes(), now)?;
     tx.change(file, &inode).parent = parent;
     let path = String::from_utf8_lossy(&path).into_owned();
     Ok(done(format!("named {path}")))

@@ -37,8 +37,8 @@ pub(super) fn inline_bytes_of_cells(
         mode: inode.mode,
         ..default_inode(FileKind::Regular, now)
     };
-    let wish = format!("file-{file}.inline");
-    let (_, path) = name_in_lost_found(tx, id, FileKind::Regular as i32, wish.as_bytes(), now)?;
+    let wanted = format!("file-{file}.inline");
+    let (_, path) = name_in_lost_found(tx, id, FileKind::Regular as i32, wanted.as_bytes(), now)?;
     tx.create(id, found)?;
     let known = format!("inline bytes of file {file}, which has cells");
     set_attribute(tx, id, KNOWN, known.as_bytes())?;
@@ -73,7 +73,7 @@ pub(super) fn truncate_lost(tx: &mut Tx<'_, '_>, finding: &Finding) -> RepairRes
             // The stored size is older: a writer that detaches without a write must not make it
             // exact.
             tx.open_files().wrote(node.id);
-            tx.state().unsettled().note(node.id);
+            tx.state().unknown_sizes().note(node.id);
         }
         Ok(true)
     })

@@ -4,7 +4,7 @@
 //! One request may change several attributes: all of them or none.
 
 use weft_proto::meta::{
-    Credentials, FileKind, LayoutWish, SetAttributesRequest, StatReply, TimeWish,
+    Credentials, FileKind, LayoutOptions, SetAttributesRequest, StatReply, TimeUpdate,
 };
 
 use crate::access::{
@@ -14,7 +14,7 @@ use crate::access::{
 use crate::error::{MetaError, text};
 use crate::paths::resolve;
 use crate::records::keys::content;
-use crate::records::record::{InodeRecord, WishRecord};
+use crate::records::record::{DefaultLayoutRecord, InodeRecord};
 use crate::records::{Node, attributes};
 use crate::servers::placement;
 use crate::tx::{Tx, Volume};
@@ -27,13 +27,13 @@ pub(crate) fn set_attributes(
     volume.transact(|tx| {
         let Node { id, inode } = resolve(tx.reader(), &request.who, &request.target)?;
         let after = match &request.layout {
-            Some(wish) if inode.kind == FileKind::Regular as i32 => {
+            Some(layout_options) if inode.kind == FileKind::Regular as i32 => {
                 let others = SetAttributesRequest {
                     layout: None,
                     ..request.clone()
                 };
                 let after = apply(volume, id, &inode, &others, now)?;
-                relayout(volume, tx, id, &after, request, wish, now)?
+                relayout(volume, tx, id, &after, request, layout_options, now)?
             }
             _ => apply(volume, id, &inode, request, now)?,
         };
@@ -68,15 +68,15 @@ pub(crate) fn apply(
             without_set_id(&request.who, &after)
         };
     }
-    if let Some(wish) = &request.layout {
+    if let Some(layout_options) = &request.layout {
         if !owns(&request.who, inode) {
             return Err(not_owner(&request.who, path, "set another's layout"));
         }
         if !inode.is_directory() {
             return Err(MetaError::NotDirectory { path: text(path) });
         }
-        let record = WishRecord::from(wish);
-        // An illegal wish is refused here, not at each creation.
+        let record = DefaultLayoutRecord::from(layout_options);
+        // An illegal layout is refused here, not at each creation.
         placement::choose(
             &volume.state().servers().pool(now),
             id,
@@ -84,7 +84,7 @@ pub(crate) fn apply(
             Some(&record),
             path,
         )?;
-        after.wish = (record != WishRecord::default()).then_some(record);
+        after.layout_options = (record != DefaultLayoutRecord::default()).then_some(record);
     }
     if asks(request) {
         after.changed = now;
@@ -92,7 +92,7 @@ pub(crate) fn apply(
     Ok(after)
 }
 
-/// Replaces a file's layout. Fields that the wish leaves out stay as they are; an empty wish stands
+/// Replaces a file's layout. Fields that the options leave out stay as they are; empty ones stand
 /// for the volume's default.
 ///
 /// The file must be empty, and no client may have it open. Only the servers know whether other
@@ -103,7 +103,7 @@ fn relayout(
     id: u64,
     inode: &InodeRecord,
     request: &SetAttributesRequest,
-    wish: &LayoutWish,
+    layout_options: &LayoutOptions,
     now: i64,
 ) -> Result<InodeRecord, MetaError> {
     let path = &request.target.path;
@@ -125,12 +125,12 @@ fn relayout(
     let present = inode
         .layout
         .as_ref()
-        .filter(|_| *wish != LayoutWish::default());
-    let stays = present.map(|layout| WishRecord {
+        .filter(|_| *layout_options != LayoutOptions::default());
+    let stays = present.map(|layout| DefaultLayoutRecord {
         cells: Some(layout.cells),
         bsu: Some(layout.bsu),
         chunk: Some(layout.chunk),
-        servers: match wish.cells {
+        servers: match layout_options.cells {
             None => layout.servers.clone(),
             Some(_) => Vec::new(),
         },
@@ -139,7 +139,7 @@ fn relayout(
     let layout = placement::choose(
         &volume.state().servers().pool(now),
         id,
-        Some(wish),
+        Some(layout_options),
         stays.as_ref(),
         path,
     )?;
@@ -224,14 +224,20 @@ fn change_times(
     request: &SetAttributesRequest,
     now: i64,
 ) -> Result<(), MetaError> {
-    let wishes = [request.accessed, request.modified];
-    allowed_times(&request.who, before, &wishes, &request.target.path)?;
-    let value = |wish: TimeWish| if wish.now { now } else { wish.nanos };
-    if let Some(wish) = request.accessed {
-        after.accessed = value(wish);
+    let updates = [request.accessed, request.modified];
+    allowed_times(&request.who, before, &updates, &request.target.path)?;
+    let value = |layout_options: TimeUpdate| {
+        if layout_options.now {
+            now
+        } else {
+            layout_options.nanos
+        }
+    };
+    if let Some(layout_options) = request.accessed {
+        after.accessed = value(layout_options);
     }
-    if let Some(wish) = request.modified {
-        after.modified = value(wish);
+    if let Some(layout_options) = request.modified {
+        after.modified = value(layout_options);
         after.modified_set = now;
     }
     Ok(())
@@ -241,14 +247,14 @@ fn change_times(
 fn allowed_times(
     who: &Credentials,
     inode: &InodeRecord,
-    wishes: &[Option<TimeWish>],
+    updates: &[Option<TimeUpdate>],
     path: &[u8],
 ) -> Result<(), MetaError> {
-    let mut wishes = wishes.iter().flatten().peekable();
-    if wishes.peek().is_none() || owns(who, inode) {
+    let mut updates = updates.iter().flatten().peekable();
+    if updates.peek().is_none() || owns(who, inode) {
         return Ok(());
     }
-    if wishes.any(|wish| !wish.now) {
+    if updates.any(|update| !update.now) {
         return Err(not_owner(who, path, "set the times of another's file"));
     }
     if may(who, inode, WRITE) {

@@ -18,11 +18,12 @@ pub(crate) fn session_ended(volume: &Volume, client: u64) -> Result<(), MetaErro
     )
 }
 
-/// Notes the files that a client was writing as unsettled: it will not report their sizes.
+/// Notes the files that a client was writing as files of unknown size: it will not report their
+/// sizes.
 pub(super) fn unsettle_written(volume: &Volume, open: &OpenFiles, client: u64) {
     let files = open.files_of(client).into_iter();
     let written = files.filter(|id| open.is_writer(client, *id));
-    written.for_each(|id| volume.state().unsettled().note(id));
+    written.for_each(|id| volume.state().unknown_sizes().note(id));
 }
 
 /// Ends the attachments of a client to all files but `kept`.

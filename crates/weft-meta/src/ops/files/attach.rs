@@ -178,12 +178,12 @@ fn create_file(
         now,
     );
     let id = tx.next_id()?;
-    let inherited = slot.directory().inode.wish.as_ref();
-    let wish = create.layout.as_ref();
+    let inherited = slot.directory().inode.layout_options.as_ref();
+    let layout_options = create.layout.as_ref();
     let layout = placement::choose(
         &volume.state().servers().pool(now),
         id,
-        wish,
+        layout_options,
         inherited,
         path,
     )?;

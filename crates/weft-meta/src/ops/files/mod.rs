@@ -17,7 +17,7 @@ pub(crate) use detach::detach;
 pub(crate) use report::report;
 pub use sizes::UnsettledFile;
 pub(crate) use sizes::{
-    doubt_sizes, find_unsettled, has_unsettled, settle_size, take_unsettled, unsettle,
+    doubt_sizes, find_unknown_sizes, has_unsettled, mark_size_unknown, settle_size, take_unsettled,
 };
 pub use spill::{Spill, SpillEnd};
 pub(crate) use spill::{begin_spill, end_spill, undo_spill};

@@ -37,7 +37,7 @@ pub(crate) fn report(
             if request.detach && !reply.size_wanted {
                 // No client that knew the size is left.
                 if request.write && reply.attributes.is_none() {
-                    volume.state().unsettled().note(id);
+                    volume.state().unknown_sizes().note(id);
                 }
                 open.detach(client, id, OpenMode::of(request.write));
             }

@@ -25,7 +25,7 @@ fn is_unsettled(inode: &InodeRecord) -> bool {
 }
 
 pub(crate) fn has_unsettled(volume: &Volume) -> bool {
-    !volume.state().grace().is_active() && !volume.state().unsettled().is_empty()
+    !volume.state().grace().is_active() && !volume.state().unknown_sizes().is_empty()
 }
 
 pub(crate) fn take_unsettled(
@@ -33,19 +33,22 @@ pub(crate) fn take_unsettled(
     from: u64,
     most: usize,
 ) -> Result<(Vec<UnsettledFile>, Option<u64>), MetaError> {
-    let taken = volume.state().unsettled().take(from, most);
+    let taken = volume.state().unknown_sizes().take(from, most);
     let last = taken.last().copied();
     let found = unsettled_among(volume, &taken);
     let found = match found {
         Ok(found) => found,
         Err(error) => {
-            volume.state().unsettled().put_back(&taken);
+            volume.state().unknown_sizes().put_back(&taken);
             return Err(error);
         }
     };
     for file in &taken {
-        if !found.iter().any(|unsettled| unsettled.file == *file) {
-            volume.state().unsettled().answered(*file);
+        if !found
+            .iter()
+            .any(|unknown_sizes| unknown_sizes.file == *file)
+        {
+            volume.state().unknown_sizes().answered(*file);
         }
     }
     Ok((found, last))
@@ -65,7 +68,7 @@ fn unsettled_among(volume: &Volume, taken: &[u64]) -> Result<Vec<UnsettledFile>,
             }
             if inode.truncate != 0 {
                 // It is checked again when the truncate is completed.
-                volume.state().unsettled().note(file);
+                volume.state().unknown_sizes().note(file);
                 continue;
             }
             if !is_unsettled(&inode) {
@@ -79,8 +82,8 @@ fn unsettled_among(volume: &Volume, taken: &[u64]) -> Result<Vec<UnsettledFile>,
     })
 }
 
-pub(crate) fn unsettle(volume: &Volume, file: u64) {
-    volume.state().unsettled().put_back(&[file]);
+pub(crate) fn mark_size_unknown(volume: &Volume, file: u64) {
+    volume.state().unknown_sizes().put_back(&[file]);
 }
 
 pub(crate) fn settle_size(
@@ -91,8 +94,8 @@ pub(crate) fn settle_size(
 ) -> Result<(), MetaError> {
     let settled = note_size(volume, file, size, fork_bytes);
     match settled {
-        Ok(()) => volume.state().unsettled().answered(file),
-        Err(_) => volume.state().unsettled().put_back(&[file]),
+        Ok(()) => volume.state().unknown_sizes().answered(file),
+        Err(_) => volume.state().unknown_sizes().put_back(&[file]),
     }
     settled
 }
@@ -104,7 +107,7 @@ fn note_size(volume: &Volume, file: u64, size: u64, fork_bytes: u64) -> Result<(
             let inode = keys::inode(tx.reader(), file)?;
             let written = tx.open_files().has_writer(file);
             // A client may have attached, written and detached since the servers were asked.
-            let noted = volume.state().unsettled().is_noted(file);
+            let noted = volume.state().unknown_sizes().is_noted(file);
             if let Some(inode) = inode.filter(is_unsettled)
                 && !(written || noted || volume.state().grace().is_active())
             {
@@ -143,12 +146,12 @@ pub(crate) fn doubt_sizes(
         Ok(())
     })?;
     for id in sized {
-        volume.state().unsettled().note(id);
+        volume.state().unknown_sizes().note(id);
     }
     Ok(next)
 }
 
-pub(crate) fn find_unsettled(
+pub(crate) fn find_unknown_sizes(
     volume: &Volume,
     from: u64,
     most: usize,
@@ -156,7 +159,7 @@ pub(crate) fn find_unsettled(
     let (next, found) = inodes_where(volume, from, most, is_unsettled)?;
     let open = volume.state().open_files();
     let closed = found.into_iter().filter(|id| !open.has_writer(*id));
-    closed.for_each(|id| volume.state().unsettled().note(id));
+    closed.for_each(|id| volume.state().unknown_sizes().note(id));
     Ok(next)
 }
 

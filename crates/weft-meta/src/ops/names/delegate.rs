@@ -37,7 +37,7 @@ pub(crate) fn delegate(
             if reply.layouts.is_empty() {
                 reply.first = id;
             }
-            let layout = placement::choose(&pool, id, None, inode.wish.as_ref(), b"")?;
+            let layout = placement::choose(&pool, id, None, inode.layout_options.as_ref(), b"")?;
             reply.layouts.push((&layout).into());
         }
         // Inside the transaction, so that every later commit conflicts with the delegation.

@@ -24,7 +24,9 @@ pub(crate) fn make_directory(
             (mode, request.umask),
             now,
         );
-        inode.wish.clone_from(&slot.directory().inode.wish);
+        inode
+            .layout_options
+            .clone_from(&slot.directory().inode.layout_options);
         let id = tx.next_id()?;
         let reply = place(tx, &slot, id, inode, now)?;
         tx.change(slot.directory().id, &slot.directory().inode)

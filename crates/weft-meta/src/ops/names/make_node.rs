@@ -43,7 +43,7 @@ pub(crate) fn make_node(
             inode.device = request.device;
         }
         if kind == FileKind::Regular {
-            let inherited = slot.directory().inode.wish.as_ref();
+            let inherited = slot.directory().inode.layout_options.as_ref();
             let layout = placement::choose(
                 &volume.state().servers().pool(now),
                 id,

@@ -13,7 +13,7 @@ pub(crate) fn growing(volume: &Volume) -> Result<GrowingFiles, MetaError> {
     let mut unbounded = Unbounded::Skip;
     if volume.state().grace().is_active() {
         unbounded = Unbounded::Include;
-        written.extend(volume.state().unsettled().all());
+        written.extend(volume.state().unknown_sizes().all());
         written.sort_unstable();
         written.dedup();
     }
@@ -38,11 +38,11 @@ pub(crate) fn growing_soon(
 }
 
 pub(crate) fn note_growth(volume: &Volume, growing: &GrowingFiles, sizes: &[u64]) {
-    let unsettled = &volume.state().unsettled();
+    let unknown_sizes = &volume.state().unknown_sizes();
     volume
         .state()
         .growth()
-        .note(growing, sizes, |file| unsettled.holds(file));
+        .note(growing, sizes, |file| unknown_sizes.holds(file));
 }
 
 /// Reads which bounds are set.

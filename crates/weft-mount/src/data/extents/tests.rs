@@ -121,7 +121,7 @@ impl Model {
             found[at as usize..end as usize].copy_from_slice(&bytes);
         }
         assert_eq!(end, self.extents.end());
-        assert!(found == self.seen, "a reader sees other bytes");
+        assert!(found == self.seen, "a reader sees wrong bytes");
         let in_flight: u64 = self.in_flight.iter().map(Batch::bytes).sum();
         assert_eq!(in_flight as usize, self.extents.in_flight_bytes);
         let dirty: usize = self.extents.dirty.values().map(Segment::len).sum();
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn the_overlay_of_a_range_is_that_range_of_the_overlay(steps in steps(), start in 0..SPACE, length in 1..BLOCK) {
+    fn the_overlay_of_a_range_equals_that_range_of_the_whole_overlay(steps in steps(), start in 0..SPACE, length in 1..BLOCK) {
         let empty = vec![0; (SPACE + BLOCK) as usize];
         let mut model = Model {
             servers: empty.clone(),
@@ -227,12 +227,12 @@ fn a_small_remainder_does_not_hold_a_large_buffer() {
 }
 
 #[test]
-fn overwritten_bytes_are_sent_when_the_first_are_due() {
+fn overwritten_bytes_are_sent_when_the_first_write_is_due() {
     for length in [4096, 70_000, 600_000] {
         let mut extents = Extents::default();
         let mut taken = None;
         for epoch in 0..5 {
-            // Over all of it, and over its border.
+            // One write covers all of the last epoch, one its end.
             for offset in [100, 2000] {
                 extents.write(offset, Bytes::from(vec![epoch as u8; length]), epoch);
             }

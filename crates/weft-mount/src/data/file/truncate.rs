@@ -19,7 +19,7 @@ impl FileData {
     ) -> Result<(), E> {
         let _turn = self.turn().await;
         let _hold = Hold::new(self);
-        self.wait_until(FileState::is_at_rest).await;
+        self.wait_until(FileState::is_idle).await;
         let done = truncate.await;
         let clock = self.resources().clock();
         let mut state = self.state();
@@ -39,12 +39,12 @@ impl FileData {
 
     /// While the result lives, the file is at rest and its bytes are in the cells. The caller must
     /// have flushed.
-    pub(in crate::data) async fn rest_in_cells(
+    pub(in crate::data) async fn quiesce(
         self: &Arc<Self>,
         file: &File,
     ) -> Result<Hold<'_>, DataError> {
         let hold = Hold::new(self);
-        self.wait_until(FileState::is_at_rest).await;
+        self.wait_until(FileState::is_idle).await;
         self.require_cells(file).await?;
         self.state().begin_server_side_change();
         Ok(hold)

@@ -168,7 +168,7 @@ async fn close(data: &Arc<FileData>, file: &File, open: u64) -> Result<Option<Cl
         reported
     };
     let outages = data.resources().outages();
-    let closed = outages.retry(|| file.let_go()).await;
+    let closed = outages.retry(|| file.close_deferred()).await;
     reported?;
     Ok(closed?)
 }

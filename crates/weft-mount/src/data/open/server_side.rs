@@ -16,7 +16,7 @@ impl OpenData {
         self.flush().await?;
         let data = self.data();
         let _turn = data.turn().await;
-        let _hold = data.rest_in_cells(self.file()).await?;
+        let _hold = data.quiesce(self.file()).await?;
         let view = self.file().canonical()?;
         let clear = || view.clear(ViewOffset(offset), length);
         let cleared = data.resources().outages().retry(clear).await;
@@ -34,7 +34,7 @@ impl OpenData {
         self.flush().await?;
         let data = self.data();
         let _turn = data.turn().await;
-        let _hold = data.rest_in_cells(self.file()).await?;
+        let _hold = data.quiesce(self.file()).await?;
         let extend = || self.file().extend(size);
         let extended = data.resources().outages().retry(extend).await;
         let mut state = data.state();
@@ -70,7 +70,7 @@ impl OpenData {
         self.flush().await?;
         let data = self.data();
         let _turn = data.turn().await;
-        let _hold = data.rest_in_cells(self.file()).await?;
+        let _hold = data.quiesce(self.file()).await?;
         from.data().require_cells(from.file()).await?;
         let (at, to) = (FileOffset(from_offset), FileOffset(offset));
         let copy = || self.file().copy_range(from.file(), at, to, length);
@@ -96,7 +96,7 @@ impl OpenData {
         if self.may_be_inline() {
             // In the cells no client's copy of the whole content overwrites another's.
             let _turn = data.turn().await;
-            data.rest_in_cells(self.file()).await?;
+            data.quiesce(self.file()).await?;
         }
         data.invalidate();
         Ok(())

@@ -77,8 +77,8 @@ impl FileState {
     }
 
     /// Whether no batch is in flight.
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.write_back.is_at_rest()
+    pub(super) fn is_idle(&self) -> bool {
+        self.write_back.is_idle()
     }
 
     /// Whether everything that was written before this epoch has left the cache.

@@ -166,7 +166,7 @@ impl FileState {
     pub(in crate::data) fn compare(&mut self, attributes: &Attributes, clock: &Clock) {
         if let Location::Inline(content) = self.content.location()
             && (!attributes.inline || attributes.size != content.len() as u64)
-            && self.write_back.is_at_rest()
+            && self.write_back.is_idle()
             && self.write_back.is_clean()
         {
             self.content.doubt(clock);

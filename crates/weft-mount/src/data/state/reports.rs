@@ -42,7 +42,7 @@ impl FileState {
     /// state.
     pub(in crate::data) fn begin_flush(&mut self) -> bool {
         self.content.forget_stored();
-        self.write_back.is_at_rest()
+        self.write_back.is_idle()
     }
 
     /// The failure that is still to be reported to an open.

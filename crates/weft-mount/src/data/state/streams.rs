@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn random_reads_fetch_nothing() {
+    fn random_reads_cause_no_read_ahead() {
         let mut streams = Streams::new(8 << 20);
         for i in 0..1000 {
             let at = (i * 7_368_787 % 100_003) * 4 * K + 1;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_window_nothing_is_fetched() {
+    fn without_a_window_there_is_no_read_ahead() {
         let mut streams = Streams::new(0);
         for i in 0..100 {
             assert_eq!(read(&mut streams, i * 128 * K, 128 * K).fetch, []);

@@ -123,7 +123,7 @@ impl WriteBack {
     }
 
     /// Whether no batch is in flight.
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0
     }
 

@@ -102,7 +102,7 @@ impl FileState {
     /// need a sync anyway. Returns whether it does.
     pub(in crate::data) fn begin_durable_sends(&mut self) -> bool {
         let enough = !self.durability.is_unsynced()
-            && self.write_back.is_at_rest()
+            && self.write_back.is_idle()
             && self.content.is_in_cells();
         if enough {
             self.durability.begin_durable_sends();
@@ -186,7 +186,7 @@ impl FileState {
         let Location::Inline(content) = self.content.location() else {
             return None;
         };
-        if self.write_back.is_clean() || !self.write_back.is_at_rest() {
+        if self.write_back.is_clean() || !self.write_back.is_idle() {
             return None;
         }
         if self.write_back.end() > INLINE_MAX as u64 {

@@ -108,7 +108,7 @@ impl MountAction {
 mod tests {
     use super::*;
 
-    /// One error of each kind, with what its message must name.
+    /// One error of each kind, with the values that its message must name.
     fn all() -> Vec<(MountError, Vec<&'static str>)> {
         let source = || io::Error::other("no luck");
         let path = || PathBuf::from("/mnt/x");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_several_contradicting_words_wins() {
+    fn the_last_of_several_conflicting_options_wins() {
         assert_eq!(of("ro,rw"), MountFlags::default());
         assert_eq!(of("noatime,relatime"), of("relatime"));
         assert_eq!(of("strictatime,noatime"), of("noatime"));

@@ -68,7 +68,7 @@ impl MountTable {
         let mut text = Vec::new();
         let read = file.rewind().and_then(|()| file.read_to_end(&mut text));
         if let Err(error) = read {
-            tracing::warn!(%error, "cannot read the table of mounts: the options of access times stay as they were");
+            tracing::warn!(%error, "cannot read the table of mounts: keeping the previous atime options");
             return;
         }
         let ours = |m: &Mounted| self.device.as_ref().is_none_or(|of| *of == m.device);

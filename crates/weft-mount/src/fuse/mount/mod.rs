@@ -13,7 +13,7 @@ mod table;
 pub use attach::{Appearance, detach};
 pub use error::{MountAction, MountError};
 pub use flags::MountFlags;
-pub use probe::{Look, is_dead, look, process_of, stopped_process, told};
+pub use probe::{Probe, is_dead, look, process_of, stopped_process, told};
 pub use remount::remount;
 pub use table::{FILE_SYSTEM, Mounted, mounted, mounted_on, mounts_below};
 

@@ -12,7 +12,7 @@ use crate::limits::PROBE_TIMEOUT;
 
 /// The outcome of a call that a mount must answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Probe {
     /// It answered, or the path is not a mount.
     Answered,
     /// The mount's process has ended: every use of the path fails.
@@ -23,20 +23,20 @@ pub enum Look {
 
 /// Probes a path that may be a mount whose process has ended or does not answer. Asks for the free
 /// space, which the kernel, unlike attributes, never answers from its cache.
-pub fn look(path: &Path) -> Look {
+pub fn look(path: &Path) -> Probe {
     let path = path.to_owned();
     let space = with_timeout(move || rustix::fs::statfs(path.as_os_str().as_bytes()).err());
     match space {
-        None => Look::Silent,
-        Some(Some(Errno::NOTCONN | Errno::CONNABORTED)) => Look::Dead,
+        None => Probe::Silent,
+        Some(Some(Errno::NOTCONN | Errno::CONNABORTED)) => Probe::Dead,
         // The mount may report that the volume is unreachable.
-        Some(_) => Look::Answered,
+        Some(_) => Probe::Answered,
     }
 }
 
 /// Whether a path is a mount whose process has ended; false if there is no answer.
 pub fn is_dead(path: &Path) -> bool {
-    look(path) == Look::Dead
+    look(path) == Probe::Dead
 }
 
 /// An extended attribute of a mount's root; `None` if the mount does not answer in time.

@@ -48,7 +48,7 @@ mod tests {
         assert!(interrupted.try_recv().is_err());
         assert!(requests.interrupt(7));
         assert!(interrupted.try_recv().is_ok());
-        assert!(requests.interrupt(7), "it is still in flight");
+        assert!(requests.interrupt(7), "the request is still in flight");
         requests.remove(7);
         assert!(!requests.interrupt(7));
     }

@@ -1,17 +1,17 @@
 //! One call as its service sees it.
 
-mod parcel;
 mod payload;
 mod reply;
+mod reply_payload;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_proto::{Call, FrameError, Kind, body_from};
 
-pub use parcel::Parcel;
 pub use payload::Payload;
 pub use reply::{Caller, Reply};
+pub use reply_payload::ReplyPayload;
 
 use crate::identity::Peer;
 

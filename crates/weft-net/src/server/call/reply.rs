@@ -6,7 +6,7 @@ use weft_proto::limits::{self, window_cost};
 use weft_proto::stamp::Stamp;
 use weft_proto::{Code, Failure, Flags, Kind, prost::Message};
 
-use super::parcel::Parcel;
+use super::reply_payload::ReplyPayload;
 use crate::limits::FAILURE_MESSAGE_MAX;
 use crate::send_queue::OutgoingFrame;
 use crate::server::call_table::CallTable;
@@ -94,7 +94,7 @@ impl Reply {
     pub async fn head<M: Message>(
         &mut self,
         reply: &M,
-        payload: impl Into<Parcel>,
+        payload: impl Into<ReplyPayload>,
         last: bool,
     ) -> Result<(), Gone> {
         debug_assert!(!self.begun, "a reply has one head");
@@ -112,7 +112,7 @@ impl Reply {
     ///
     /// # Cancellation
     /// As [`Reply::head`].
-    pub async fn data(&mut self, payload: impl Into<Parcel>, last: bool) -> Result<(), Gone> {
+    pub async fn data(&mut self, payload: impl Into<ReplyPayload>, last: bool) -> Result<(), Gone> {
         debug_assert!(self.begun, "a reply begins with its head");
         self.send(Kind::Data, Vec::new(), payload.into(), last)
             .await
@@ -146,7 +146,7 @@ impl Reply {
         &mut self,
         mut kind: Kind,
         mut body: Vec<u8>,
-        mut payload: Parcel,
+        mut payload: ReplyPayload,
         last: bool,
     ) -> Result<(), Gone> {
         debug_assert!(!self.answered, "nothing follows the last frame");
@@ -163,7 +163,7 @@ impl Reply {
         &mut self,
         kind: Kind,
         body: Vec<u8>,
-        payload: Parcel,
+        payload: ReplyPayload,
         last: bool,
     ) -> Result<(), Gone> {
         let cost = window_cost(payload.bytes() as usize);

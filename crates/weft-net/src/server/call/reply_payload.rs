@@ -5,7 +5,7 @@ use weft_proto::limits::PAYLOAD_MAX;
 
 /// Payload of a reply.
 #[derive(Clone, Debug, Default)]
-pub struct Parcel {
+pub struct ReplyPayload {
     /// The bytes, one piece after another.
     pub parts: Vec<Bytes>,
     /// Their CRC-32C where it is known from when they were stored, so that the client notices any
@@ -13,43 +13,43 @@ pub struct Parcel {
     pub sum: Option<u32>,
 }
 
-impl From<Vec<Bytes>> for Parcel {
-    fn from(parts: Vec<Bytes>) -> Parcel {
-        Parcel { parts, sum: None }
+impl From<Vec<Bytes>> for ReplyPayload {
+    fn from(parts: Vec<Bytes>) -> ReplyPayload {
+        ReplyPayload { parts, sum: None }
     }
 }
 
-impl Parcel {
+impl ReplyPayload {
     /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }
 
     /// Concatenates several.
-    pub fn joined(parcels: impl IntoIterator<Item = Parcel>) -> Parcel {
+    pub fn joined(payloads: impl IntoIterator<Item = ReplyPayload>) -> ReplyPayload {
         let (mut parts, mut sum) = (Vec::new(), Some(0));
-        for parcel in parcels {
-            let length = parcel.bytes() as usize;
-            let both = sum.zip(parcel.sum);
+        for payload in payloads {
+            let length = payload.bytes() as usize;
+            let both = sum.zip(payload.sum);
             sum = both.map(|(first, second)| weft_sum::joined(first, second, length));
-            parts.extend(parcel.parts);
+            parts.extend(payload.parts);
         }
-        Parcel { parts, sum }
+        ReplyPayload { parts, sum }
     }
 }
 
-impl Parcel {
+impl ReplyPayload {
     /// Leaves what one frame can carry and returns the rest, if there is any.
     ///
     /// The checksum of the first part is computed once and used both for its frame and to derive
     /// the checksum of the rest: bytes that change meanwhile match neither.
-    pub(super) fn split_frame(&mut self) -> Option<Parcel> {
+    pub(super) fn split_frame(&mut self) -> Option<ReplyPayload> {
         let parts = split(&mut self.parts)?;
         let first = self.sum.map(|_| sum_of(&self.parts));
         let sums = self.sum.zip(first);
         let sum = sums.map(|(all, first)| sum_of_rest(first, all, &parts));
         self.sum = first;
-        Some(Parcel { parts, sum })
+        Some(ReplyPayload { parts, sum })
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_of_the_rest_follows_from_the_checksum_of_all() {
+    fn the_checksum_of_the_rest_is_derived_from_the_whole_and_the_first() {
         let (first, rest) = (weft_sum::of(b"we"), [Bytes::from_static(b"ft")]);
         let sum = sum_of_rest(first, weft_sum::of(b"weft"), &rest);
         assert_eq!(sum, weft_sum::of(b"ft"));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_is_split_at_what_a_frame_can_carry() {
+    fn payload_is_split_at_the_frame_limit() {
         let max = PAYLOAD_MAX as usize;
         let parts = |sizes: &[usize]| -> Vec<Bytes> {
             sizes.iter().map(|n| Bytes::from(vec![0; *n])).collect()

@@ -12,6 +12,6 @@ pub use namespace::{
     RepairNamespaceRequest,
 };
 pub use store::{
-    CellState, CheckStoreReply, CheckStoreRequest, KeptState, ListCellsReply, ListCellsRequest,
-    ListKeptReply, ListKeptRequest, WhichDeletedReply, WhichDeletedRequest,
+    CellState, CheckStoreReply, CheckStoreRequest, CheckpointedState, ListCellsReply,
+    ListCellsRequest, ListKeptReply, ListKeptRequest, WhichDeletedReply, WhichDeletedRequest,
 };

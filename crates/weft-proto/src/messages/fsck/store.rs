@@ -60,7 +60,7 @@ pub struct ListCellsReply {
 
 /// A checkpoint of a file on a server.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct KeptState {
+pub struct CheckpointedState {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub file: u64,
@@ -91,7 +91,7 @@ pub struct ListKeptRequest {
 pub struct ListKeptReply {
     /// In order.
     #[prost(message, repeated, tag = "1")]
-    pub kept: Vec<KeptState>,
+    pub kept: Vec<CheckpointedState>,
     /// There are more after the last one.
     #[prost(bool, tag = "2")]
     pub more: bool,

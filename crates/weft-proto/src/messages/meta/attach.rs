@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::attributes::{Attributes, LayoutWish};
+use super::attributes::{Attributes, LayoutOptions};
 use super::target::{Credentials, Target};
 use crate::coord::HeldLock;
 
@@ -18,7 +18,7 @@ pub struct Create {
     pub exclusive: bool,
     /// Layout of the new file.
     #[prost(message, optional, tag = "3")]
-    pub layout: Option<LayoutWish>,
+    pub layout: Option<LayoutOptions>,
     /// Bits that `mode` loses, unless the directory's default ACL decides.
     #[prost(uint32, tag = "4")]
     pub umask: u32,

@@ -113,7 +113,7 @@ pub struct Attributes {
 
 /// The layout that a creator requests; the service fills in the rest.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct LayoutWish {
+pub struct LayoutOptions {
     /// Cells; absent: inherited from the directory, else one per server.
     #[prost(uint32, optional, tag = "1")]
     pub cells: Option<u32>,
@@ -152,7 +152,7 @@ pub struct StatReply {
 
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct TimeWish {
+pub struct TimeUpdate {
     /// The service's clock instead of `nanos`.
     #[prost(bool, tag = "1")]
     pub now: bool,
@@ -181,13 +181,13 @@ pub struct SetAttributesRequest {
     pub gid: Option<u32>,
     /// Last access.
     #[prost(message, optional, tag = "6")]
-    pub accessed: Option<TimeWish>,
+    pub accessed: Option<TimeUpdate>,
     /// Last modification.
     #[prost(message, optional, tag = "7")]
-    pub modified: Option<TimeWish>,
+    pub modified: Option<TimeUpdate>,
     /// Layout for new files in a directory.
     #[prost(message, optional, tag = "8")]
-    pub layout: Option<LayoutWish>,
+    pub layout: Option<LayoutOptions>,
     /// The file loses its set-id bits, as after a write by an unprivileged user. A setgid bit
     /// without the group's execute bit stays where the caller is in the file's group, and where the
     /// caller is root, which acts for an unknown user.

@@ -15,8 +15,8 @@ pub use attach::{
     ReassertRequest, ReportReply, ReportRequest,
 };
 pub use attributes::{
-    Attributes, FileKind, Layout, LayoutWish, SetAttributesRequest, StatReply, StatRequest,
-    TimeWish, TruncateRequest,
+    Attributes, FileKind, Layout, LayoutOptions, SetAttributesRequest, StatReply, StatRequest,
+    TimeUpdate, TruncateRequest,
 };
 pub use names::{
     Entry, LinkRequest, ListReply, ListRequest, MakeDirectoryReply, MakeDirectoryRequest,

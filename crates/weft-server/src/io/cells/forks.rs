@@ -50,7 +50,7 @@ impl IoService {
 
     /// Refuses a file that was deleted, or lost by this server.
     async fn check_alive(&self, file: FileId) -> Result<(), Failure> {
-        self.check_held(file)?;
+        self.check_present(file)?;
         // The status of any fork says it, whether the fork is there or not.
         let any = ForkKey {
             file,
@@ -85,7 +85,7 @@ impl IoService {
         file: FileId,
         checkpoint: Option<u64>,
     ) -> Result<Vec<(ForkKey, ForkStatus)>, Failure> {
-        self.check_held(file)?;
+        self.check_present(file)?;
         let forks = match checkpoint {
             None => self.store.forks(file).await,
             Some(number) => self.store.checkpoint_forks(file, number),
@@ -131,7 +131,7 @@ impl IoService {
             };
             lengths.push((key, grid.cell_length(request.size, cell)));
         }
-        match self.check_held(file) {
+        match self.check_present(file) {
             Ok(()) => {}
             Err(failure) if failure.code() == Code::Busy => return Err(failure),
             // Lost cells get no length: it would turn them into holes.
@@ -166,7 +166,7 @@ impl IoService {
     ) -> Result<CreateForkReply, Failure> {
         let key = key(request.file, &request.place)?;
         if !request.accept_loss {
-            self.check_held(key.file)?;
+            self.check_present(key.file)?;
         } else if let Some(number) = request.checkpoint {
             let accepted = self.store.accept_checkpoint(key.file, number, self.now());
             accepted.map_err(|e| failure::of_store(&e))?;

@@ -3,8 +3,8 @@
 use tokio::time::Instant;
 use weft_layout::{FileId, Grid};
 use weft_proto::checkpoint::{
-    CheckpointReply, CheckpointRequest, DropCheckpointReply, DropCheckpointRequest, KeptFile,
-    RollbackReply, RollbackRequest,
+    CheckpointReply, CheckpointRequest, CheckpointedFile, DropCheckpointReply,
+    DropCheckpointRequest, RollbackReply, RollbackRequest,
 };
 use weft_proto::io::Grid as WireGrid;
 use weft_proto::limits::TREE_BATCH_MAX;
@@ -68,7 +68,7 @@ impl IoService {
     }
 
     /// Size and time of a file in a checkpoint, by its cells on this server.
-    fn kept(&self, file: FileId, number: u64, grid: &Grid) -> Result<KeptFile, Failure> {
+    fn kept(&self, file: FileId, number: u64, grid: &Grid) -> Result<CheckpointedFile, Failure> {
         let forks = match self.store.checkpoint_forks(file, number) {
             // Made earlier and dropped since: the drop will be repeated, too.
             Err(StoreError::NoCheckpoint { .. } | StoreError::Stale { .. }) => Vec::new(),
@@ -77,7 +77,7 @@ impl IoService {
         let data = forks
             .iter()
             .filter(|(key, _)| key.fork.as_str() == "data" && key.cell.0 < grid.cells());
-        let mut kept = KeptFile {
+        let mut kept = CheckpointedFile {
             size: 0,
             modified: i64::MIN,
         };

@@ -13,7 +13,7 @@ use crate::limits::IDLE_GATES_MAX;
 
 /// One gate for each file that is being written.
 #[derive(Default)]
-pub(in crate::io) struct Gates(Mutex<GateTable>);
+pub(in crate::io) struct WriteGates(Mutex<GateTable>);
 
 #[derive(Default)]
 struct GateTable {
@@ -22,7 +22,7 @@ struct GateTable {
     sweep_at: usize,
 }
 
-impl Gates {
+impl WriteGates {
     fn gate(&self, file: FileId) -> Arc<RwLock<()>> {
         let mut gates = self.0.lock();
         if gates.by_file.len() >= gates.sweep_at.max(IDLE_GATES_MAX) {

@@ -11,28 +11,28 @@ use weft_layout::FileId;
 use weft_proto::limits::TREE_NAMES_MAX;
 use weft_proto::{Code, Failure};
 
-use super::gates::Gates;
+use super::gates::WriteGates;
 use crate::failure;
 use crate::limits::{CHECKPOINT_WRITERS_TIMEOUT, HELD_FILES_TIMEOUT};
 
 /// The held trees by checkpoint number; calls about one number are served one at a time.
 #[derive(Clone, Default)]
-pub(in crate::io) struct HeldFiles(Arc<Mutex<HashMap<u64, Arc<AsyncMutex<HeldTree>>>>>);
+pub(in crate::io) struct FrozenFiles(Arc<Mutex<HashMap<u64, Arc<AsyncMutex<FrozenTree>>>>>);
 
 /// Files whose gates are closed as long as this lives. `None`: a file whose checkpoint is made.
 #[derive(Default)]
-pub(in crate::io) struct HeldTree {
+pub(in crate::io) struct FrozenTree {
     gates: HashMap<FileId, Option<OwnedRwLockWriteGuard<()>>>,
     deadline: Option<Instant>,
     /// The files were released, or their checkpoint is made.
     ended: bool,
 }
 
-impl HeldTree {
-    fn ended() -> HeldTree {
-        HeldTree {
+impl FrozenTree {
+    fn ended() -> FrozenTree {
+        FrozenTree {
             ended: true,
-            ..HeldTree::default()
+            ..FrozenTree::default()
         }
     }
 
@@ -49,7 +49,7 @@ impl HeldTree {
 
     async fn add(
         &mut self,
-        gates: &Gates,
+        gates: &WriteGates,
         files: &[FileId],
         done: impl Fn(&[FileId]) -> bool,
         deadline: Instant,
@@ -72,8 +72,8 @@ impl HeldTree {
     }
 }
 
-impl HeldFiles {
-    fn with<T>(&self, work: impl FnOnce(&mut HashMap<u64, Arc<AsyncMutex<HeldTree>>>) -> T) -> T {
+impl FrozenFiles {
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<u64, Arc<AsyncMutex<FrozenTree>>>) -> T) -> T {
         work(&mut self.0.lock())
     }
 
@@ -81,7 +81,7 @@ impl HeldFiles {
     /// are `done` are only counted. An error releases all files of this number.
     pub(in crate::io) async fn hold(
         &self,
-        gates: &Gates,
+        gates: &WriteGates,
         number: u64,
         files: &[FileId],
         done: impl Fn(&[FileId]) -> bool,
@@ -112,19 +112,19 @@ impl HeldFiles {
             )
             .await;
         if added.is_err() {
-            *held = HeldTree::ended();
+            *held = FrozenTree::ended();
             self.remove(number, &tree);
         }
         added
     }
 
-    async fn release_at(self, number: u64, tree: Arc<AsyncMutex<HeldTree>>, deadline: Instant) {
+    async fn release_at(self, number: u64, tree: Arc<AsyncMutex<FrozenTree>>, deadline: Instant) {
         tokio::time::sleep_until(deadline).await;
         self.remove(number, &tree);
-        *tree.lock().await = HeldTree::ended();
+        *tree.lock().await = FrozenTree::ended();
     }
 
-    fn remove(&self, number: u64, tree: &Arc<AsyncMutex<HeldTree>>) {
+    fn remove(&self, number: u64, tree: &Arc<AsyncMutex<FrozenTree>>) {
         self.with(|all| {
             let same = all.get(&number).is_some_and(|at| Arc::ptr_eq(at, tree));
             if same {
@@ -134,10 +134,10 @@ impl HeldFiles {
     }
 
     /// Takes the files that are held for a checkpoint.
-    pub(in crate::io) async fn take(&self, number: u64) -> HeldTree {
+    pub(in crate::io) async fn take(&self, number: u64) -> FrozenTree {
         match self.with(|all| all.remove(&number)) {
-            Some(tree) => std::mem::replace(&mut *tree.lock().await, HeldTree::ended()),
-            None => HeldTree::default(),
+            Some(tree) => std::mem::replace(&mut *tree.lock().await, FrozenTree::ended()),
+            None => FrozenTree::default(),
         }
     }
 }
@@ -156,17 +156,17 @@ mod tests {
         false
     }
 
-    async fn is_open(gates: &Gates, file: FileId) -> bool {
+    async fn is_open(gates: &WriteGates, file: FileId) -> bool {
         let entered = timeout(Duration::from_millis(100), gates.enter(file));
         entered.await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn held_files_are_released_after_the_timeout() {
-        let (gates, held) = (Gates::default(), HeldFiles::default());
+        let (gates, held) = (WriteGates::default(), FrozenFiles::default());
         held.hold(&gates, 7, &FILES[..1], not_done).await.unwrap();
         tokio::time::sleep(HELD_FILES_TIMEOUT / 2).await;
-        // Repeated, and more files: held no longer than the first.
+        // A repeated call with more files does not extend the timeout.
         held.hold(&gates, 7, &FILES, not_done).await.unwrap();
         assert!(!is_open(&gates, FILES[0]).await && !is_open(&gates, FILES[1]).await);
         tokio::time::sleep(HELD_FILES_TIMEOUT / 2).await;
@@ -180,7 +180,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_files_are_released_when_one_cannot_be_held() {
-        let (gates, held) = (Gates::default(), HeldFiles::default());
+        let (gates, held) = (WriteGates::default(), FrozenFiles::default());
         held.hold(&gates, 7, &FILES[..1], not_done).await.unwrap();
         let writing = gates.enter(FILES[1]).await;
         // Two calls of one number: the later one finds the files released.

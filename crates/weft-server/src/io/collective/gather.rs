@@ -141,7 +141,7 @@ impl IoService {
                 let gathered = loop {
                     let now = Instant::now();
                     let which = if now >= deadline {
-                        Take::AsItIs
+                        Take::Partial
                     } else {
                         Take::Complete
                     };

@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use weft_layout::{CellIndex, Clipped, Piece, Pieces, Search};
-use weft_net::{Gone, Parcel, Reply};
+use weft_net::{Gone, Reply, ReplyPayload};
 use weft_proto::{Failure, Kind};
 use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError};
 
@@ -26,7 +26,7 @@ use crate::limits::READ_RANGE_MAX;
 use crate::metrics::Stage;
 
 struct FetchedRound {
-    payloads: Vec<Parcel>,
+    payloads: Vec<ReplyPayload>,
     memory: RoundReservation,
 }
 

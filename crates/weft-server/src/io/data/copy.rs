@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_split_both_streams() {
+    fn copy_pairs_end_where_a_piece_of_either_stream_ends() {
         // The target is twenty bytes, so two BSUs, further on: cells 0, 2 pair with cells 2, 0.
         let pairs = Pairs {
             from: pieces(5, 40, 0),

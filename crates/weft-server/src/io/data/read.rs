@@ -10,7 +10,7 @@ use futures_util::stream::FuturesOrdered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use weft_layout::CellOffset;
-use weft_net::{Gone, Parcel, Reply, Served};
+use weft_net::{Gone, Reply, ReplyPayload, Served};
 use weft_proto::io::{ReadReply, ReadRequest};
 use weft_proto::{Failure, Kind};
 use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError};
@@ -39,7 +39,7 @@ impl From<Gone> for ReadEnd {
 
 /// A batch on its way from disk to wire; its budget is free again when this is dropped.
 struct FetchedBatch {
-    payload: Parcel,
+    payload: ReplyPayload,
     disk: Duration,
     _budget: Option<OwnedSemaphorePermit>,
 }
@@ -89,7 +89,7 @@ impl IoService {
             next.await?.ok_or(ReadEnd::Gone)
         };
         if bytes == 0 {
-            reply.head(&head, Parcel::default(), true).await?;
+            reply.head(&head, ReplyPayload::default(), true).await?;
             return Ok(());
         }
         let first = next_batch().await?;

@@ -343,7 +343,7 @@ mod tests {
             fork: ForkName::data(),
         };
         // Its bytes 2 to 9 are the file's 6, 7, 16 to 19 and 28; the last two were
-        // truncated meanwhile.
+        // truncated since.
         let slices = vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cde")];
         let shares = target.divide(&source, &key, 2..9, slices).unwrap();
         let of = |slot| {

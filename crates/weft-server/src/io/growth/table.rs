@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn growth_of_other_forks_is_counted_once_whatever_is_in_flight() {
+    async fn growth_of_other_forks_is_counted_once_with_writes_in_flight() {
         let growth = GrowthLimits::new(GROWTH_PROMISE_TIMEOUT);
         let said = GrowthLimit {
             others: Some(100),
@@ -230,10 +230,10 @@ mod tests {
         set(&[("a", 60), ("b", 40)]);
         assert_eq!(take("a", 60, 60), Ok(()));
         assert_eq!(take("a", 61, 60), short(0, 1));
-        // One was removed.
+        // A fork was removed.
         set(&[("a", 60)]);
         assert_eq!(take("a", 100, 60), Ok(()));
-        // A write that failed holds its bytes for a while only.
+        // A failed write keeps its bytes charged only for a while.
         tokio::time::advance(GROWTH_PROMISE_TIMEOUT).await;
         set(&[("a", 60)]);
         assert_eq!(take("b", 40, 0), Ok(()));

@@ -30,7 +30,7 @@ impl Callers {
 
 /// The failure of a job without callers.
 pub(in crate::io) fn abandoned(_: Gone) -> Failure {
-    Failure::new(Code::Cancelled, "no caller waits for this any more")
+    Failure::new(Code::Cancelled, "the caller has gone away")
 }
 
 /// Repeats `search`, which counts down the steps that it may take, until it answers.

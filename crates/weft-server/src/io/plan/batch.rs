@@ -1,7 +1,7 @@
 //! Batches of a read: consecutive pieces of the stream, bounded in payload and in what is read.
 
 use weft_layout::{CellLengths, Piece, Pieces, Splitter, StridedPieces};
-use weft_net::Parcel;
+use weft_net::ReplyPayload;
 use weft_store::ReadSlice;
 
 use super::pack::Packer;
@@ -122,7 +122,7 @@ impl ReadBatch {
         &self,
         ranges: &[CellRange],
         read: &[Vec<ReadSlice>],
-    ) -> (Parcel, u64) {
+    ) -> (ReplyPayload, u64) {
         let mut out = Packer::new(ranges, read, self.bytes as usize);
         for strided in &self.strided {
             if strided.length as usize >= PAYLOAD_SLICE_MIN {
@@ -170,9 +170,9 @@ mod tests {
     }
 
     /// The bytes of a payload, whose sum must be theirs.
-    fn packed(parcel: &Parcel) -> Vec<u8> {
-        let bytes = parcel.parts.concat();
-        assert_eq!(parcel.sum, Some(weft_sum::of(&bytes)));
+    fn packed(payload: &ReplyPayload) -> Vec<u8> {
+        let bytes = payload.parts.concat();
+        assert_eq!(payload.sum, Some(weft_sum::of(&bytes)));
         bytes
     }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn packing_works_wherever_the_first_range_starts() {
+    fn packing_works_for_any_start_of_the_first_range() {
         let piece = |offset, length| Piece {
             cell: CellIndex(0),
             offset: weft_layout::CellOffset(offset),
@@ -209,14 +209,14 @@ mod tests {
                 end: 1200,
             }];
             let read = [bytes.chunks(64).map(part).collect()];
-            let (parcel, _) = batch.pack(&ranges, &read);
+            let (payload, _) = batch.pack(&ranges, &read);
             let place =
                 |p: &Piece| (p.offset.0 - 1000) as usize..(p.offset.0 - 1000 + p.length) as usize;
             let expected: Vec<u8> = pieces
                 .iter()
                 .flat_map(|p| bytes[place(p)].to_vec())
                 .collect();
-            assert_eq!(packed(&parcel), expected);
+            assert_eq!(packed(&payload), expected);
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_in_view_order_whatever_the_slices() {
+    fn a_payload_is_in_view_order_for_any_slices() {
         let all = batches(3, 30, 3 * 4 * 10);
         let ranges = all[0].ranges();
         let cell = |c: u8| (0..30u8).map(|i| c * 100 + i).collect::<Vec<u8>>();
@@ -248,7 +248,7 @@ mod tests {
                 bytes.chunks(7).map(part).collect()
             })
             .collect();
-        let (parcel, copied) = all[0].pack(&ranges, &read);
+        let (payload, copied) = all[0].pack(&ranges, &read);
         let expected: Vec<u8> = (0..10)
             .flat_map(|row| {
                 [0u8, 2]
@@ -256,16 +256,16 @@ mod tests {
                     .concat()
             })
             .collect();
-        assert_eq!(packed(&parcel), expected);
+        assert_eq!(packed(&payload), expected);
         assert_eq!(copied, 60);
     }
 
     #[test]
-    fn bytes_that_were_truncated_meanwhile_become_zeros() {
+    fn bytes_truncated_during_a_read_become_zeros() {
         let all = batches(64, 128, 64 * 4 * 2);
         let ranges = all[0].ranges();
-        let (parcel, _) = all[0].pack(&ranges, &[vec![part(b"ab")], vec![]]);
-        let packed = packed(&parcel);
+        let (payload, _) = all[0].pack(&ranges, &[vec![part(b"ab")], vec![]]);
+        let packed = packed(&payload);
         assert_eq!(packed.len(), 256);
         assert_eq!(&packed[..3], b"ab\0");
     }

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use weft_layout::{CellIndex, Piece, Strided, StridedPieces, copy_strided};
-use weft_net::Parcel;
+use weft_net::ReplyPayload;
 use weft_store::ReadSlice;
 
 use super::range::CellRange;
@@ -147,9 +147,9 @@ impl<'a> Packer<'a> {
         }
     }
 
-    pub(super) fn finish(mut self) -> (Parcel, u64) {
+    pub(super) fn finish(mut self) -> (ReplyPayload, u64) {
         self.flush();
         let (parts, sum) = (self.parts, Some(self.sum));
-        (Parcel { parts, sum }, self.copied)
+        (ReplyPayload { parts, sum }, self.copied)
     }
 }

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn near_ranges_of_one_cell_are_merged_up_to_the_longest() {
+    fn nearby_ranges_of_one_cell_are_merged_up_to_the_longest_range() {
         let far = 10 + READ_GAP_MAX;
         let sorted = [
             range(0, 0, 10),

@@ -4,8 +4,9 @@
 use weft_kv::EngineFile;
 use weft_layout::{CellIndex, FileId};
 use weft_proto::fsck::{
-    CellState, CheckStoreReply, CheckStoreRequest, Fault, Finding, KeptState, ListCellsReply,
-    ListCellsRequest, ListKeptReply, ListKeptRequest, WhichDeletedReply, WhichDeletedRequest,
+    CellState, CheckStoreReply, CheckStoreRequest, CheckpointedState, Fault, Finding,
+    ListCellsReply, ListCellsRequest, ListKeptReply, ListKeptRequest, WhichDeletedReply,
+    WhichDeletedRequest,
 };
 use weft_proto::io::ForkPlace;
 use weft_proto::{Code, Failure, limits};
@@ -28,8 +29,8 @@ fn cell(key: &ForkKey, status: Option<ForkStatus>) -> CellState {
     }
 }
 
-fn kept(file: FileId, number: u64, made: Timestamp) -> KeptState {
-    KeptState {
+fn kept(file: FileId, number: u64, made: Timestamp) -> CheckpointedState {
+    CheckpointedState {
         file: file.0,
         number,
         made: made.0,

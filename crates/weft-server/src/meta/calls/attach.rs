@@ -202,7 +202,7 @@ impl MetaService {
         if emptied.is_ok()
             && let Err(error) = self.namespace.undo_spill(file.0)
         {
-            tracing::warn!(file = file.0, %error, "a small file stays on its way to its cells");
+            tracing::warn!(file = file.0, %error, "cannot finish moving an inline file to its cells");
         }
     }
 }

@@ -82,7 +82,7 @@ impl MetaService {
         }
         let accept = |r: &AcceptRollbackRequest| self.rollback.accept(n, *r);
         self.answer(call, accept).await;
-        self.unsettled.notify_one();
+        self.unknown_sizes.notify_one();
     }
 
     pub(in crate::meta) async fn heartbeat(&self, call: Served) {

@@ -1,4 +1,4 @@
-//! When the scheduler starts which intent, without any server.
+//! The order in which the scheduler starts intents, without any server.
 
 use weft_layout::{FileId, Layout};
 use weft_proto::Code;
@@ -82,7 +82,7 @@ fn intents_about_one_file_run_one_after_the_other() {
 }
 
 #[test]
-fn a_silent_server_is_asked_by_one_intent_at_a_time_and_delays_no_other_server() {
+fn an_unresponsive_server_is_tried_by_one_intent_at_a_time_and_delays_no_other_server() {
     let mut scheduler = IntentScheduler::default();
     let started = read(&mut scheduler, vec![truncate(1, 11, A), truncate(2, 12, A)]);
     assert_eq!(started.len(), 2);
@@ -129,7 +129,7 @@ fn a_delete_drops_the_waiting_intents_of_its_file() {
 }
 
 #[test]
-fn a_delete_is_done_when_each_of_its_servers_has_passed_it() {
+fn a_delete_is_done_when_all_its_servers_have_completed_it() {
     let mut scheduler = IntentScheduler::default();
     let first = read(
         &mut scheduler,
@@ -142,7 +142,7 @@ fn a_delete_is_done_when_each_of_its_servers_has_passed_it() {
     scheduler.deleted(B, 2000, Contact::Answered);
     assert_eq!(scheduler.take_tasks(), []);
     assert!(!scheduler.is_deleted(1, &[A, B]) && scheduler.is_deleted(1, &[B]));
-    // A later delete is no reason to ask a silent server.
+    // A later delete does not retry an unresponsive server.
     assert_eq!(read(&mut scheduler, vec![delete(2000, 1, &[A])]), []);
     scheduler.tick();
     assert_eq!(scheduler.take_tasks(), [Task::Deletes(A)]);

@@ -7,7 +7,7 @@ use weft_layout::ServerId;
 use weft_meta::{CheckpointFiles, CheckpointTask, Intent, Namespace, TreeFile};
 use weft_proto::Code;
 use weft_proto::checkpoint::{
-    CheckpointReply, CheckpointRequest, DropCheckpointRequest, KeptFile, RollbackRequest,
+    CheckpointReply, CheckpointRequest, CheckpointedFile, DropCheckpointRequest, RollbackRequest,
     TreeFile as WireFile,
 };
 use weft_proto::fsck::ListKeptRequest;
@@ -119,7 +119,7 @@ impl IoServers {
         task: CheckpointTask,
         op: u64,
         files: Vec<&TreeFile>,
-    ) -> Result<Vec<(u64, KeptFile)>, Refusal> {
+    ) -> Result<Vec<(u64, CheckpointedFile)>, Refusal> {
         if task == CheckpointTask::Make {
             return self.keep_on(server, op, &files).await;
         }
@@ -158,7 +158,7 @@ impl IoServers {
         server: ServerId,
         op: u64,
         files: &[&TreeFile],
-    ) -> Result<Vec<(u64, KeptFile)>, Refusal> {
+    ) -> Result<Vec<(u64, CheckpointedFile)>, Refusal> {
         let mut batches = files.chunks(TREE_BATCH_MAX);
         let Some(last) = batches.next_back() else {
             return Ok(Vec::new());
@@ -239,8 +239,8 @@ fn keep(batch: &[&TreeFile], op: u64) -> CheckpointRequest {
 }
 
 /// Pairs the files of that call with its reply.
-fn with_files(batch: &[&TreeFile], reply: CheckpointReply) -> Vec<(u64, KeptFile)> {
-    let first = KeptFile {
+fn with_files(batch: &[&TreeFile], reply: CheckpointReply) -> Vec<(u64, CheckpointedFile)> {
+    let first = CheckpointedFile {
         size: reply.size,
         modified: reply.modified,
     };

@@ -16,4 +16,4 @@ pub(super) use checkpoint::by_server;
 pub(super) use refusal::RefusalKind;
 pub(super) use refusal::{NOTHING_DONE, Refusal, all_of, not_rolled_back, rollback_refused};
 pub(super) use requests::{FileLengths, IoServers};
-pub(super) use spill::SpillLanes;
+pub(super) use spill::SpillLocks;

@@ -17,15 +17,15 @@ use super::requests::IoServers;
 use crate::limits::SPILL_LANES;
 
 /// One spill of a file at a time: files with the same lane wait for each other.
-pub(in crate::meta) struct SpillLanes([Mutex<()>; SPILL_LANES]);
+pub(in crate::meta) struct SpillLocks([Mutex<()>; SPILL_LANES]);
 
-impl Default for SpillLanes {
-    fn default() -> SpillLanes {
-        SpillLanes(std::array::from_fn(|_| Mutex::default()))
+impl Default for SpillLocks {
+    fn default() -> SpillLocks {
+        SpillLocks(std::array::from_fn(|_| Mutex::default()))
     }
 }
 
-impl SpillLanes {
+impl SpillLocks {
     /// Waits for the lane of a file.
     pub(in crate::meta) async fn lock(&self, file: u64) -> MutexGuard<'_, ()> {
         let lane = &self.0[(file % SPILL_LANES as u64) as usize];

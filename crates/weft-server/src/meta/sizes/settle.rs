@@ -17,7 +17,7 @@ impl MetaService {
     pub(in crate::meta) async fn settle_sizes(&self, stopping: watch::Receiver<bool>) {
         let stop = stopped(stopping);
         tokio::pin!(stop);
-        // After an orderly stop no file is unsettled.
+        // After an orderly stop no file is unknown_sizes.
         let mut scan = self.namespace.recovering().then_some(0);
         let mut again = scan.is_some();
         loop {
@@ -31,7 +31,7 @@ impl MetaService {
             // count for their payers.
             if let Some(from) = scan {
                 pause = SETTLE_SCAN_PAUSE;
-                scan = self.find_unsettled(from);
+                scan = self.find_unknown_sizes(from);
             }
             let settled = tokio::select! {
                 biased;
@@ -42,7 +42,7 @@ impl MetaService {
                 biased;
                 () = &mut stop => return,
                 // While a server is down, notes wait for the next round, however many arrive.
-                () = self.unsettled.notified(), if settled => {}
+                () = self.unknown_sizes.notified(), if settled => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -70,9 +70,9 @@ impl MetaService {
         settled
     }
 
-    fn find_unsettled(&self, from: u64) -> Option<u64> {
+    fn find_unknown_sizes(&self, from: u64) -> Option<u64> {
         self.namespace
-            .find_unsettled(from, SETTLE_SCAN_INODES)
+            .find_unknown_sizes(from, SETTLE_SCAN_INODES)
             .unwrap_or_else(|error| {
                 tracing::error!(%error, "cannot list the files whose size is not exact");
                 None
@@ -81,7 +81,7 @@ impl MetaService {
 
     async fn settle_one(&self, of: &UnsettledFile) -> bool {
         // Dropped before the size is known, also because the node stops: the file is noted again.
-        let note_again = OnDrop::new(|| self.namespace.unsettle(of.file));
+        let note_again = OnDrop::new(|| self.namespace.mark_size_unknown(of.file));
         let asked = timeout(SETTLE_TIMEOUT, self.servers.lengths(of.file, &of.layout)).await;
         let lengths = match asked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok(lengths) => lengths,

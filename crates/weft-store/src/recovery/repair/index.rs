@@ -31,7 +31,7 @@ use crate::storage::{FileKind, Storage, StorageFile};
 
 /// Something that keeps a store from opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
+pub struct OpenBlocker {
     /// The place, if it is in a chunk.
     pub finding: Option<Finding>,
     /// What is wrong.
@@ -63,7 +63,7 @@ pub enum RepairMode {
 pub async fn repair_closed(
     config: &StoreConfig,
     mode: RepairMode,
-) -> Result<Vec<Obstacle>, StoreError> {
+) -> Result<Vec<OpenBlocker>, StoreError> {
     let mut store = Repair {
         index: Arc::clone(&config.index),
         disks: BTreeMap::new(),
@@ -133,7 +133,7 @@ pub(super) struct Repair {
     /// By the first block's place.
     owners: BTreeMap<u64, Owner>,
     changes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
-    pub(super) obstacles: Vec<Obstacle>,
+    pub(super) obstacles: Vec<OpenBlocker>,
     mode: RepairMode,
 }
 
@@ -169,7 +169,7 @@ impl Repair {
 
     /// Reports a record that cannot be read.
     fn report(&mut self, error: &StoreError, repaired: bool) {
-        self.obstacles.push(Obstacle {
+        self.obstacles.push(OpenBlocker {
             finding: None,
             reason: error.to_string(),
             repaired,
@@ -289,7 +289,7 @@ impl Repair {
                         let record = ChunkRecord::encode(&RunsRecord::lost(blocks));
                         let repaired = self.replace(CHUNKS, key, record)?;
                         let reason = error.to_string();
-                        self.obstacles.push(Obstacle {
+                        self.obstacles.push(OpenBlocker {
                             finding: Some(finding(Fault::Entry {
                                 reason: reason.clone(),
                             })),
@@ -342,7 +342,7 @@ impl Repair {
             let mut finding = finding(fault.clone());
             finding.blocks = *block..*block + 1;
             (finding.disk, finding.place) = (place.disk(), place.block());
-            self.obstacles.push(Obstacle {
+            self.obstacles.push(OpenBlocker {
                 reason: format!(
                     "block {} of disk {} does not belong to the chunk",
                     place.block(),
@@ -421,7 +421,7 @@ impl Repair {
         let repaired = self.replace(CHUNKS, key.to_vec(), ChunkRecord::encode(&runs))?;
         if let Some((fork, _)) = self.forks.get(&id) {
             let first = blocks.first().copied().unwrap_or(0);
-            self.obstacles.push(Obstacle {
+            self.obstacles.push(OpenBlocker {
                 finding: Some(Finding {
                     key: fork.clone(),
                     chunk,

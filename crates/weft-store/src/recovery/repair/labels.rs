@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::index::{Obstacle, Repair};
+use super::index::{OpenBlocker, Repair};
 use crate::config::{DiskConfig, StoreConfig};
 use crate::disk::{DATA, LABEL, known_disks, write_label};
 use crate::error::StoreError;
@@ -75,7 +75,7 @@ impl Repair {
                     false,
                 ),
             };
-            self.obstacles.push(Obstacle {
+            self.obstacles.push(OpenBlocker {
                 finding: None,
                 reason: format!("disk {}: {reason}", disk.path),
                 repaired,
@@ -94,7 +94,7 @@ impl Repair {
             if let Err(error @ StoreError::Corrupt { .. }) = DiskRecord::decode(&key, &value) {
                 let path = seen.get(&number).cloned().unwrap_or_default();
                 let repaired = self.replace(META, key, DiskRecord { path }.encode())?;
-                self.obstacles.push(Obstacle {
+                self.obstacles.push(OpenBlocker {
                     finding: None,
                     reason: error.to_string(),
                     repaired,

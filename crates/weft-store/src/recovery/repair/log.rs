@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::index::{Obstacle, Repair};
+use super::index::{OpenBlocker, Repair};
 use super::unproven::{ForkSketch, Unproven};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
@@ -192,7 +192,7 @@ impl Repair {
                 synced.map_err(|e| StoreError::io("sync", &disk.shown, &e))?;
                 disk.size = wanted;
             }
-            self.obstacles.push(Obstacle {
+            self.obstacles.push(OpenBlocker {
                 finding: None,
                 reason,
                 repaired,
@@ -238,7 +238,7 @@ impl Repair {
         } else {
             error.to_string()
         };
-        self.obstacles.push(Obstacle {
+        self.obstacles.push(OpenBlocker {
             finding: None,
             reason: format!(
                 "{error}. From there on the log has {} bytes, and in them {} frames that can be read",
@@ -249,7 +249,7 @@ impl Repair {
             done: WENT_ON,
         });
         if let Some(frames) = &unproven.any {
-            self.obstacles.push(Obstacle {
+            self.obstacles.push(OpenBlocker {
                 finding: None,
                 reason: format!(
                     "nothing says which files the frames from {} on touched that cannot be read any more",
@@ -265,7 +265,7 @@ impl Repair {
                 u64::MAX => "all bytes of the cell".to_owned(),
                 end => format!("bytes 0..{end} of the cell"),
             };
-            self.obstacles.push(Obstacle {
+            self.obstacles.push(OpenBlocker {
                 finding: Some(finding(key, 0)),
                 reason: format!(
                     "{which} may have been changed in the part of the log that is lost"

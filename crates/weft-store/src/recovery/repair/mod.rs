@@ -9,4 +9,4 @@ mod labels;
 mod log;
 mod unproven;
 
-pub use index::{Obstacle, RepairMode, repair_closed};
+pub use index::{OpenBlocker, RepairMode, repair_closed};

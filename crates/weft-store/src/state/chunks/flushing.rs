@@ -109,7 +109,7 @@ impl StoreState {
         let Some(fork) = self.forks.get_mut(id) else {
             return;
         };
-        let wish = fork.wish(id);
+        let hint = fork.hint(id);
         let Some(chunk) = fork.chunk_mut(n) else {
             return;
         };
@@ -120,10 +120,10 @@ impl StoreState {
         if count == 0 {
             return;
         }
-        let Some(extents) = self.space.take_reserved(count, wish) else {
+        let Some(extents) = self.space.take_reserved(count, hint) else {
             return;
         };
-        round.runs += count_runs(&extents, wish.goal);
+        round.runs += count_runs(&extents, hint.goal);
         let mut places = extents
             .iter()
             .flat_map(|e| (e.start..e.start + e.blocks).map(Place));

@@ -69,8 +69,8 @@ impl StoreState {
             return;
         };
         for slot in slots {
-            if chunk.page_mut(slot).is_some_and(Page::spend) {
-                self.cache.spend(id, n, slot);
+            if chunk.page_mut(slot).is_some_and(Page::mark_evict_first) {
+                self.cache.mark_evict_first(id, n, slot);
             }
         }
     }
@@ -135,7 +135,7 @@ impl StoreState {
             self.dirty.add_full_slot();
         }
         if page.touch(change.bytes, held) {
-            self.cache.spend(id, n, slot);
+            self.cache.mark_evict_first(id, n, slot);
         }
         (page, carry)
     }

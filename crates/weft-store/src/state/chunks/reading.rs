@@ -45,7 +45,7 @@ impl ReadChunk<'_> {
         };
         let prefetched = page.take_prefetched(first, last);
         if page.touch(bytes, held) {
-            self.cache.spend(self.id, self.n, slot);
+            self.cache.mark_evict_first(self.id, self.n, slot);
         }
         u64::from(prefetched)
     }

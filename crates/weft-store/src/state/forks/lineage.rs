@@ -104,7 +104,7 @@ impl StoreState {
         }
         let given = chunk.give_places(through);
         let own: Vec<_> = given.owned_blocks().collect();
-        source.gave_blocks(own.len() as u64);
+        source.transfer_out(own.len() as u64);
         self.changes.chunk(from, n);
         let Some(child) = self.forks.get_mut(to) else {
             return;
@@ -131,7 +131,7 @@ impl StoreState {
                 }
             }
         }
-        child.got_blocks(got);
+        child.transfer_in(got);
         self.mark_changed(to, n);
         self.count_entry(to, n);
     }

@@ -104,8 +104,8 @@ impl StoreState {
     }
 
     /// The allocation hint of a fork, or of one that does not exist yet.
-    pub(crate) fn wish(&self, id: Option<ForkId>) -> AllocHint {
-        let fork = id.and_then(|id| Some(self.forks.get(id)?.wish(id)));
+    pub(crate) fn hint(&self, id: Option<ForkId>) -> AllocHint {
+        let fork = id.and_then(|id| Some(self.forks.get(id)?.hint(id)));
         fork.unwrap_or(AllocHint {
             goal: u64::MAX,
             ..AllocHint::default()

@@ -368,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_slices_than_one_call_takes_are_written_in_order() {
+    fn slices_beyond_the_limit_of_one_call_are_written_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let storage = FolderStorage::open_with(folder.path(), IoBackend::Threads).unwrap();
         let file = storage.open("log", FileKind::Log).unwrap();

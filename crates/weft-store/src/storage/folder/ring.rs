@@ -414,7 +414,7 @@ mod tests {
     use crate::pool::Pool;
 
     #[test]
-    fn a_refused_operation_continues_on_the_thread_with_any_number_of_vectors() {
+    fn an_operation_that_the_ring_refuses_completes_on_its_thread() {
         let file = tempfile::tempfile().unwrap();
         let (pool, count, skip) = (Pool::new(), VECTORS + 10, BLOCK + 100);
         let buffers = || (0..count).map(|_| pool.take(1));
@@ -434,7 +434,7 @@ mod tests {
             assert_eq!(moved, all);
         }
         let (Payload::Write(sent), Payload::Read(found)) = (&write, &read) else {
-            unreachable!("they stay what they are")
+            unreachable!("a payload keeps its kind")
         };
         for (number, (sent, found)) in sent.iter().zip(found).enumerate() {
             let from = skip.saturating_sub(number * BLOCK).min(BLOCK);
@@ -442,7 +442,7 @@ mod tests {
         }
         assert_eq!(on_this_thread(&file, 0, 0, &mut Payload::Sync), 0);
         let end = on_this_thread(&file, 7 + all as u64, 0, &mut read);
-        assert_eq!(end, 0, "there is nothing behind the end");
+        assert_eq!(end, 0, "nothing lies beyond the end");
         let closed = File::open("/dev/null").unwrap();
         assert_eq!(on_this_thread(&closed, 0, 0, &mut write), -libc::EBADF);
     }

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_of_a_job_does_not_end_its_thread() {
+    async fn a_panicking_job_does_not_end_its_thread() {
         let workers = Workers::start(1).unwrap();
         let panicked = workers.run(Box::new(|| panic!("injected")));
         let next = workers.run(Box::new(|| {}));

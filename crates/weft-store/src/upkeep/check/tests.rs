@@ -28,7 +28,7 @@ async fn write(store: &Store, offset: u64, mark: u8) {
     store.write(vec![write], Timestamp(1)).await.unwrap();
 }
 
-/// What a check found, and whether it was repaired.
+/// The findings of a check, and their repairs.
 type Findings = Vec<(Fault, bool)>;
 
 async fn checked(store: &Store, repair: bool) -> Findings {
@@ -63,8 +63,8 @@ async fn opened() -> Store {
     Store::open(config).await.unwrap()
 }
 
-/// What a check finds in a store with a fork of two blocks, the first shared with a checkpoint,
-/// after `spoil` damaged it; `spoil` gets the live fork and the checkpoint fork.
+/// The findings of a check in a store that `spoil` damaged. The store has a fork of two blocks, the
+/// first shared with a checkpoint; `spoil` gets the live fork and the checkpoint fork.
 fn found_after(
     repair: bool,
     spoil: impl FnOnce(&mut StoreState, ForkId, ForkId),
@@ -95,7 +95,7 @@ fn found_after(
     })
 }
 
-/// A block of a fork that is not inherited, and where it lies.
+/// A block of a fork that is not inherited, and its place.
 fn own(state: &StoreState, id: ForkId) -> (u32, Place) {
     state.forks()[id].chunks()[&0]
         .owned_blocks()
@@ -170,7 +170,7 @@ impl Drop for LocksOnDrop {
 }
 
 #[test]
-fn a_panic_under_the_lock_of_the_state_closes_the_store() {
+fn a_panic_that_holds_the_state_lock_closes_the_store() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();
@@ -180,19 +180,19 @@ fn a_panic_under_the_lock_of_the_state_closes_the_store() {
         let inner = Arc::clone(&store.0);
         let outside = async move {
             let _locks_on_drop = LocksOnDrop(inner);
-            panic!("as the test wants it");
+            panic!("intended by the test");
         };
         assert!(tokio::spawn(outside).await.unwrap_err().is_panic());
         store.sync().await.unwrap();
         let inner = Arc::clone(&store.0);
         let inside = async move {
             let _state = inner.lock();
-            panic!("as the test wants it");
+            panic!("intended by the test");
         };
         assert!(tokio::spawn(inside).await.unwrap_err().is_panic());
         let refused = store.sync().await.unwrap_err();
         assert!(refused.to_string().contains("panic"), "{refused}");
         let read = store.read(&key(), CellOffset(0), 4096).await;
-        assert!(read.is_err(), "it may show what no log has");
+        assert!(read.is_err(), "a read might return bytes that no log holds");
     });
 }

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_has_its_fields_where_the_format_says() {
+    fn the_fields_of_a_record_are_at_their_documented_offsets() {
         let record = BlockRecord::of(b"block", 0x0102, 0x3000);
         let bytes = record.encode();
         assert_eq!(bytes[..32], *blake3::hash(b"block").as_bytes());
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn names_survive_and_torn_lists_are_refused() {
+    fn names_round_trip_and_torn_lists_are_refused() {
         let files = vec![
             TreeFile {
                 path: b"a/b".to_vec(),

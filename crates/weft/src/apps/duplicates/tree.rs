@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_is_in_one_share() {
+    fn every_block_is_in_exactly_one_share() {
         for sizes in [
             &[][..],
             &[0],
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_weigh_about_the_same() {
+    fn shares_have_about_the_same_size() {
         let files: Vec<TreeFile> = (0..1000).map(|i| file(i * 37 % 5000)).collect();
         let count = |worker| -> u64 {
             let own = share(&files, 10, worker, 4);

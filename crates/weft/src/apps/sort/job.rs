@@ -8,7 +8,7 @@ use weft_client::Volume;
 
 use super::mesh::Mesh;
 use super::opened::{HandedFile, OpenedFile, OpenedView};
-use crate::apps::record::{RecordOrder, Tally};
+use crate::apps::record::{RecordDigest, RecordOrder};
 
 /// Everything a worker needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,8 +43,8 @@ pub(crate) struct SortReport {
     pub(crate) written: u64,
     pub(crate) requests: u64,
     pub(crate) seconds: f64,
-    /// The tally of the records read: of the file when loading, of the result when verifying.
-    pub(crate) tally: Tally,
+    /// The digest of the records read: of the file when loading, of the result when verifying.
+    pub(crate) digest: RecordDigest,
     /// The first record of the result that is out of order.
     pub(crate) disorder: Option<u64>,
 }

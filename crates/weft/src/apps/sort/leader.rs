@@ -80,7 +80,7 @@ impl SortSummary {
             seconds: 0.0,
             mib_per_second: 0.0,
             requests: phases.done.iter().map(|p| p.requests).sum(),
-            checksum: format!("{:016x}", phases.tally.sum),
+            checksum: format!("{:016x}", phases.digest.sum),
             phases: phases.done,
         }
     }

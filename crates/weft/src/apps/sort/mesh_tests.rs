@@ -168,7 +168,7 @@ fn meshes_of_up_to_16_cells_sort_every_sequence_of_twelve_zeros_and_ones() {
 }
 
 #[test]
-fn a_mesh_keeps_within_its_memory() {
+fn a_mesh_stays_within_its_memory() {
     for (records, record, workers) in [
         (0, 1, 1),
         (1, 8, 4),

@@ -10,7 +10,7 @@ use weft_crew::Crew;
 use super::job::{SortJob, SortReport};
 use super::mesh::{Mesh, Phase};
 use crate::apps::crew::worker_command;
-use crate::apps::record::Tally;
+use crate::apps::record::RecordDigest;
 use crate::args::Global;
 
 /// The summary of one phase over all workers.
@@ -30,8 +30,8 @@ pub(crate) struct PhaseSummary {
 #[derive(Default)]
 pub(super) struct Phases {
     pub(super) done: Vec<PhaseSummary>,
-    /// The tally of the loaded records.
-    pub(super) tally: Tally,
+    /// The digest of the loaded records.
+    pub(super) digest: RecordDigest,
 }
 
 impl PhaseSummary {
@@ -79,7 +79,7 @@ async fn all(
 ) -> Result<Phases> {
     let mut synced = Some(synced);
     let mut phases = Phases::default();
-    let mut result = Tally::default();
+    let mut result = RecordDigest::default();
     for (i, phase) in mesh.phases().into_iter().enumerate() {
         if i > 0 {
             crew.release().await?;
@@ -101,8 +101,8 @@ async fn all(
         bar.finish_and_clear();
         for report in &reports {
             match phase {
-                Phase::Load => phases.tally.add(report.tally),
-                Phase::Verify => result.add(report.tally),
+                Phase::Load => phases.digest.add(report.digest),
+                Phase::Verify => result.add(report.digest),
                 Phase::Rows(_) | Phase::Cells(_) => {}
             }
         }
@@ -113,13 +113,13 @@ async fn all(
         }
         phases.done.push(PhaseSummary::new(phase, began, &reports));
     }
-    if phases.tally != result || result.records != mesh.records {
+    if phases.digest != result || result.records != mesh.records {
         bail!(
             "the result has {} records and the file {} (checksums {:016x} and {:016x}): nothing was replaced; sort it again",
             result.records,
             mesh.records,
             result.sum,
-            phases.tally.sum
+            phases.digest.sum
         );
     }
     Ok(phases)

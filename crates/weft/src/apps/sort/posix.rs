@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Every byte of every view of the rows, one at a time, against the maps that a volume uses.
+    /// Compares every byte of every view of the rows with the maps that a volume uses.
     #[test]
     fn rows_on_a_path_equal_those_of_the_views() {
         let mesh = Mesh {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scratch_names_are_hidden_and_fit() {
+    fn scratch_names_are_hidden_and_within_the_length_limit() {
         assert_eq!(
             name(b"grid", "00c0ffee.cells"),
             b".grid.sort-00c0ffee.cells"

@@ -13,7 +13,7 @@ use super::job::{Run, Sequence, SortJob, SortReport};
 use super::mesh::{Mesh, Phase, descending};
 use super::opened::{HandedFile, OpenedFile, OpenedView};
 use super::window;
-use crate::apps::record::{RecordOrder, Tally};
+use crate::apps::record::{RecordDigest, RecordOrder};
 use crate::apps::stream::{Space, read_into, write_from};
 use crate::args::Global;
 use crate::limits::SORT_REQUESTS_MAX;
@@ -86,17 +86,17 @@ impl Worker {
             }
         }
         match phase {
-            Phase::Load => report.tally = self.load().await?,
+            Phase::Load => report.digest = self.load().await?,
             Phase::Rows(round) => self.rows(round).await?,
             Phase::Cells(round) => self.cells(round).await?,
-            Phase::Verify => (report.tally, report.disorder) = self.verify().await?,
+            Phase::Verify => (report.digest, report.disorder) = self.verify().await?,
         }
         Ok(report)
     }
 
     /// Loads records of the file into the worker's cells and sorts each.
-    async fn load(&self) -> Result<Tally> {
-        let mut tally = Tally::default();
+    async fn load(&self) -> Result<RecordDigest> {
+        let mut digest = RecordDigest::default();
         let mut buffer = Vec::new();
         for cell in self.mesh.cells_of(self.number) {
             let own = self.mesh.records_of(cell);
@@ -120,14 +120,14 @@ impl Worker {
                     rest.len()
                 );
             }
-            let count = move |order: RecordOrder, records: &[u8]| order.tally(&records[..real]);
+            let count = move |order: RecordOrder, records: &[u8]| order.digest(&records[..real]);
             let of_cell;
             (buffer, of_cell) = self
                 .emit(cell, Phase::Load, 0, buffer, Method::Sort, count)
                 .await?;
-            tally.add(of_cell);
+            digest.add(of_cell);
         }
-        Ok(tally)
+        Ok(digest)
     }
 
     /// Sorts the worker's rows of every group.
@@ -241,10 +241,10 @@ impl Worker {
         Ok(done.1)
     }
 
-    /// Reads the worker's share of the result back. Returns its tally, and the first record out of
+    /// Reads the worker's share of the result back. Returns its digest, and the first record out of
     /// order.
-    async fn verify(&self) -> Result<(Tally, Option<u64>)> {
-        let mut tally = Tally::default();
+    async fn verify(&self) -> Result<(RecordDigest, Option<u64>)> {
+        let mut digest = RecordDigest::default();
         let record = self.mesh.record;
         let piece = self.mesh.request;
         let mut disorder = None;
@@ -267,15 +267,15 @@ impl Worker {
                 let checked = tokio::task::spawn_blocking(move || {
                     let last = records[records.len() - order.size()..].to_vec();
                     let wrong = out_of_order(order, previous.as_deref(), &records);
-                    (order.tally(&records), wrong, last)
+                    (order.digest(&records), wrong, last)
                 });
                 let (of_piece, wrong, last) = checked.await?;
-                tally.add(of_piece);
+                digest.add(of_piece);
                 disorder = disorder.or(wrong.map(|i| first + i));
                 before = Some(last);
             }
         }
-        Ok((tally, disorder))
+        Ok((digest, disorder))
     }
 
     /// Records `first..last` of the result.

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_are_told_by_their_prefix() {
+    fn a_prefix_distinguishes_volume_paths_from_local_paths() {
         assert_eq!(
             of("weft:/a/b"),
             Ok(TreePath {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_path_is_a_mistake_of_usage() {
+    fn an_empty_path_is_a_usage_error() {
         let error = Line::try_parse_from(["ln", "-s", "", "/x"]).err().unwrap();
         assert!(error.to_string().contains("the root is /"), "{error}");
     }

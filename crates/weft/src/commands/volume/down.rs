@@ -13,7 +13,7 @@ use crate::args::Global;
 use crate::limits::{LOCK_OWNER_POLL_INTERVAL, LOCK_OWNER_TIMEOUT};
 use crate::terminal::output;
 use crate::volume_config::{
-    LocalNode, LocalVolume, StartLock, holds_lock, lock_in, note_stopped, strays, wait_for_end,
+    LocalNode, LocalVolume, StartLock, holds_lock, lock_in, note_stopped, orphans, wait_for_end,
 };
 
 /// Stop a volume that runs on this machine, without losing data
@@ -99,7 +99,7 @@ fn wait_for(here: &LocalVolume, name: &str, pid: Pid, deadline: Instant) -> Resu
 /// Stops the processes of nodes whose folders were removed or replaced since they started. Returns
 /// how many there were.
 fn stop_strays(here: &LocalVolume, deadline: Instant) -> Result<usize> {
-    let found = strays(here.base());
+    let found = orphans(here.base());
     for stray in &found {
         let process = stray.pid.as_raw_nonzero();
         let signaled = pidfd_open(stray.pid, PidfdFlags::empty())

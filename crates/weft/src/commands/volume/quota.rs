@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_parsed_as_people_write_them() {
+    fn limits_are_parsed_with_units() {
         assert_eq!(size("10GiB"), Ok(Most(Some(10 << 30))));
         assert_eq!(number("100k"), Ok(Most(Some(100_000))));
         assert_eq!(number("2M"), Ok(Most(Some(2_000_000))));

@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::single_range_in_vec_init, reason = "gaps are ranges")]
-    fn gaps_are_what_the_runs_leave() {
+    fn gaps_are_the_ranges_between_runs() {
         assert_eq!(gaps(&[], 10), [0..10]);
         assert!(gaps(&[0..10], 10).is_empty());
         assert_eq!(gaps(&[2..3, 5..7], 10), [0..2, 3..5, 7..10]);
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_punched_range_is_zeros_and_the_rest_stays() {
+    fn a_punched_range_reads_as_zeros_and_the_rest_is_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, vec![7; 100_000]).unwrap();

@@ -32,7 +32,7 @@ impl Occupied {
     clippy::struct_excessive_bools,
     reason = "two are options of the command line, two are what is there"
 )]
-pub(in crate::transfer) struct Situation<'a> {
+pub(in crate::transfer) struct ResumeInput<'a> {
     pub(in crate::transfer) transfer: &'a Identity,
     pub(in crate::transfer) part: TransferPart,
     pub(in crate::transfer) found: &'a FoundRecords,
@@ -63,8 +63,8 @@ pub(in crate::transfer) enum Begin {
 ///
 /// # Errors
 /// The target's data would be lost, or is not an unfinished transfer of this source.
-pub(in crate::transfer) fn decide(situation: &Situation<'_>, start: u64) -> Result<Begin> {
-    let Situation { source, target, .. } = situation;
+pub(in crate::transfer) fn decide(situation: &ResumeInput<'_>, start: u64) -> Result<Begin> {
+    let ResumeInput { source, target, .. } = situation;
     if situation.force {
         return Ok(Begin::From(start));
     }
@@ -105,7 +105,7 @@ pub(in crate::transfer) fn decide(situation: &Situation<'_>, start: u64) -> Resu
 }
 
 /// Where a part with a record resumes.
-fn resume_point(situation: &Situation<'_>, own: &ProgressRecord, start: u64) -> Result<Begin> {
+fn resume_point(situation: &ResumeInput<'_>, own: &ProgressRecord, start: u64) -> Result<Begin> {
     match situation.lost.first() {
         // The target is empty, so copying everything again loses nothing.
         Some(_) if situation.empty => Ok(Begin::From(start)),
@@ -154,7 +154,7 @@ mod tests {
             let found = FoundRecords {
                 records: records.to_vec(),
             };
-            let situation = Situation {
+            let situation = ResumeInput {
                 transfer: &transfer,
                 part,
                 found: &found,
@@ -175,11 +175,11 @@ mod tests {
         let sibling = [(1, record(&transfer, 7, false))];
         let stranger = [(1, record(&changed, 7, false))];
         let from = |byte| Ok(Begin::From(byte));
-        // New, joined, forced.
+        // These parts start: new, joined and forced.
         assert_eq!(decide(&[], true, false, false, false), from(50));
         assert_eq!(decide(&sibling, false, false, false, false), from(50));
         assert_eq!(decide(&own(70, true), false, false, false, true), from(50));
-        // Resumed.
+        // These parts resume.
         assert_eq!(decide(&own(70, false), false, false, true, false), from(70));
         assert_eq!(
             decide(&own(70, true), false, false, true, false),
@@ -187,7 +187,7 @@ mod tests {
         );
         assert_eq!(decide(&[], true, false, true, false), from(50));
         assert_eq!(decide(&[], false, true, true, false), Ok(Begin::Nothing));
-        // Bytes of the part itself are lost, and there are no others: it is copied again.
+        // The lost bytes belong to this part, the only one: it is copied again.
         let lost = |part| {
             let how = "is gone".to_owned();
             [LostProgress {
@@ -203,14 +203,14 @@ mod tests {
             let error = with_lost(&lost(2), &own, false, false, true, false).unwrap_err();
             assert!(error.contains("b is gone") && error.contains("--force"));
         }
-        // Bytes of another part are lost, which must not be hidden.
+        // The lost bytes belong to another part: this part must not hide the loss.
         for (empty, resume) in [(false, false), (false, true), (true, false), (true, true)] {
             let error = with_lost(&lost(1), &sibling, empty, false, resume, false).unwrap_err();
             assert!(error.contains("part 1") && error.contains("--force"));
         }
         let forced = with_lost(&lost(1), &sibling, false, false, false, true);
         assert_eq!(forced, from(50));
-        // Refused.
+        // These parts are refused.
         let changed = [(2, record(&changed, 70, false))];
         for (records, resume, word) in [
             (&[][..], false, "holds data"),

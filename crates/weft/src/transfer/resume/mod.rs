@@ -6,6 +6,6 @@ mod begin;
 mod records;
 mod target;
 
-pub(super) use begin::{Begin, LostProgress, Occupied, Situation, decide};
+pub(super) use begin::{Begin, LostProgress, Occupied, ResumeInput, decide};
 pub(super) use records::{FoundRecords, Identity, ProgressRecord, ProgressRecords};
 pub(super) use target::{TargetState, TransferTarget, look};

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_local_file_is_told_from_one_that_takes_its_name() {
+    async fn a_local_file_is_distinguished_from_a_replacement_of_the_same_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let target = TransferTarget::local(&path);
@@ -150,7 +150,7 @@ mod tests {
         target.opened(std::fs::metadata(&path).unwrap().ino(), 5);
         let claim = target.claim().await.unwrap();
         assert_eq!(claim, target.now().await.unwrap());
-        // While the first is there, the second cannot have its inode.
+        // While the first file exists, the second cannot have its inode.
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         std::fs::write(&path, b"12345").unwrap();
         let lost = TargetState::lost(claim, target.now().await.unwrap());

@@ -150,7 +150,7 @@ impl Config {
         }
         if self.servers.len() > weft_layout::SERVERS_MAX {
             bail!(
-                "{} servers are too many: at most {} are possible",
+                "{} servers are too many: the maximum is {}",
                 self.servers.len(),
                 weft_layout::SERVERS_MAX
             );

@@ -62,7 +62,7 @@ mod tests {
         assert!(!wait_for_end(pid, Duration::from_millis(20)));
         drop(cat.stdin.take());
         assert!(wait_for_end(pid, Duration::from_secs(10)));
-        // Its parent has not collected its exit status yet.
+        // The parent has not collected the exit status yet.
         assert!(is_ending(pid));
         cat.wait().unwrap();
         assert!(wait_for_end(pid, Duration::from_secs(10)));

@@ -74,7 +74,7 @@ pub(in crate::io::collective) enum Take {
     /// Once all members are there.
     Complete,
     /// At once: the time to wait is over.
-    AsItIs,
+    Partial,
 }
 
 /// The calls of a job that is about to start.

@@ -2,7 +2,7 @@
 //! all.
 
 use futures_util::future::join_all;
-use weft_net::{Parcel, Reply};
+use weft_net::{Reply, ReplyPayload};
 use weft_proto::collective::{CollectiveReadReply, JoinedReadReply};
 use weft_proto::io::CellRun;
 use weft_proto::{Code, Failure, prost::Message};
@@ -28,7 +28,7 @@ pub(in crate::io::collective) enum Sinks {
 
 impl<M: Message> Sink<M> {
     /// Sends the next bytes, unless the receiver is gone or stalls: others must not wait for it.
-    async fn send(&mut self, payload: Parcel) {
+    async fn send(&mut self, payload: ReplyPayload) {
         self.left -= payload.bytes();
         let last = self.left == 0;
         let Some(reply) = &mut self.reply else { return };
@@ -62,7 +62,7 @@ impl<M: Message> Sink<M> {
     /// Sends the reply of a stream without bytes.
     async fn send_empty(&mut self) {
         if self.left == 0 && self.head.is_some() {
-            self.send(Parcel::default()).await;
+            self.send(ReplyPayload::default()).await;
         }
     }
 }
@@ -115,7 +115,7 @@ impl Sinks {
     }
 
     /// Sends a round: the payload of each member.
-    pub(in crate::io::collective) async fn send(&mut self, round: Vec<Parcel>) {
+    pub(in crate::io::collective) async fn send(&mut self, round: Vec<ReplyPayload>) {
         match self {
             Sinks::Each(sinks) => {
                 let pairs = sinks.iter_mut().zip(round);
@@ -124,7 +124,7 @@ impl Sinks {
                     .map(|(sink, payload)| sink.send(payload));
                 join_all(sends).await;
             }
-            Sinks::One(sink) => sink.send(Parcel::joined(round)).await,
+            Sinks::One(sink) => sink.send(ReplyPayload::joined(round)).await,
         }
     }
 

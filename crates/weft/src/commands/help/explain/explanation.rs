@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn canonical_order_deals_bsus_to_all_servers() {
+    fn canonical_order_distributes_bsus_over_all_servers() {
         let e = explained(&layout(4, 65_536, 4), View::canonical(), 0, 1 << 20);
         assert_eq!(
             e.summary(),

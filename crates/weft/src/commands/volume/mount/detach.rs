@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, PidfdFlags};
 use weft_mount::fs::PROCESS_XATTR;
-use weft_mount::fuse::{self, Look, MountError, Mounted};
+use weft_mount::fuse::{self, MountError, Mounted, Probe};
 
 use super::path::real;
 use super::users;
@@ -20,19 +20,19 @@ pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf
     let look = look(&whole)?;
     // A mount that does not respond cannot resolve its canonical path.
     let path = match look {
-        Look::Answered => std::fs::canonicalize(&whole).unwrap_or(whole),
-        Look::Dead | Look::Silent => real(&whole),
+        Probe::Answered => std::fs::canonicalize(&whole).unwrap_or(whole),
+        Probe::Dead | Probe::Silent => real(&whole),
     };
     let Some(mounted) = fuse::mounted_on(&path)? else {
         bail!("no volume is mounted on {}{}", path.display(), others()?);
     };
     match look {
-        Look::Answered => {}
-        Look::Dead => {
+        Probe::Answered => {}
+        Probe::Dead => {
             fuse::detach(&path, true)?;
             return Ok(path);
         }
-        Look::Silent if lazy => {
+        Probe::Silent if lazy => {
             fuse::detach(&path, true)?;
             let silent = silent(&mounted);
             output::say(format_args!(
@@ -40,7 +40,7 @@ pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf
             ));
             return Ok(path);
         }
-        Look::Silent => bail!(
+        Probe::Silent => bail!(
             "{}: it may hold data that was not sent to the servers. Resume it (`kill -CONT`) and unmount again; or detach the mount with \
              `weft unmount --lazy {}`; or kill it, which loses that data",
             silent(&mounted),
@@ -68,11 +68,11 @@ pub(crate) fn unmount(path: &Path, lazy: bool, wait: Duration) -> Result<PathBuf
 }
 
 /// Whether a mount responds. A mount whose process is stopped is not asked.
-fn look(path: &Path) -> Result<Look> {
+fn look(path: &Path) -> Result<Probe> {
     let stopped = fuse::mounted_on(&real(path))?
         .as_ref()
         .and_then(fuse::stopped_process);
-    Ok(stopped.map_or_else(|| fuse::look(path), |_| Look::Silent))
+    Ok(stopped.map_or_else(|| fuse::look(path), |_| Probe::Silent))
 }
 
 /// The message that a mount does not respond, with the responsible process.

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_helpers_words_become_a_mount() {
+    fn the_arguments_of_a_mount_helper_become_a_mount_command() {
         assert_eq!(
             line("/sbin/mount.fuse.weft /srv/weft /mnt/weft -n -o rw,strict"),
             "weft mount --quiet --volume /srv/weft -o rw,strict /mnt/weft"

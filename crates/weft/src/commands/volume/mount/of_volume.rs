@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use weft_mount::fs::VOLUME_XATTR;
-use weft_mount::fuse::{self, Look, Mounted};
+use weft_mount::fuse::{self, Mounted, Probe};
 
 use super::args::Mount;
 use super::background;
@@ -65,7 +65,7 @@ pub(crate) fn unmount_of(volume: &LocalVolume, wait: Duration) -> Result<()> {
 
 /// Whether this volume is mounted on `path`, and served.
 pub(crate) fn is_of_volume(config: &Config, path: &Path) -> Result<bool> {
-    if fuse::look(path) != Look::Answered {
+    if fuse::look(path) != Probe::Answered {
         return Ok(false);
     }
     let Ok(path) = std::fs::canonicalize(path) else {

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_told_from_a_folder_and_needs_a_key() {
+    fn an_address_is_distinguished_from_a_folder_and_needs_a_key() {
         for (text, address) in [
             ("meta.host:4700", true),
             ("[::1]:4700", true),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use weft_mount::fuse::{self, Look};
+use weft_mount::fuse::{self, Probe};
 
 use crate::limits::LINKS_MAX;
 use crate::terminal::output;
@@ -12,13 +12,13 @@ use crate::terminal::output;
 pub(crate) fn prepare(path: &Path) -> Result<PathBuf> {
     let whole = real(&std::path::absolute(path)?);
     let look = fuse::look(&whole);
-    if look == Look::Silent {
+    if look == Probe::Silent {
         bail!(
             "the mount on {} does not respond: its process may be stopped; see `weft unmount`",
             whole.display()
         );
     }
-    if look == Look::Dead {
+    if look == Probe::Dead {
         fuse::detach(&whole, true)
             .with_context(|| format!("cannot detach the dead mount on {}", whole.display()))?;
         output::say(format_args!(
