@@ -179,7 +179,7 @@ pub struct Usage {
 /// it are refused.
 pub const ADDRESSED: FileId = FileId(u64::MAX);
 
-/// A chunk's name: the BLAKE3 hash of its bytes (C1).
+/// A chunk's name: the BLAKE3 hash of its bytes (CAPFS §2.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkName([u8; 32]);
 

@@ -1,4 +1,4 @@
-//! Chunks that are named by the hash of their contents (C1).
+//! Chunks that are named by the hash of their contents.
 #![allow(missing_docs)]
 
 use crate::common;

@@ -74,7 +74,7 @@ pub enum View {
 impl View {
     /// The canonical order of a file, however many cells it has: `{1, 1, 1, 1}`.
     ///
-    /// model.md writes it `{Vbs=1, Vn=1, Hbs=C, Hn=1}`: the same bytes in the same order, for
+    /// On C cells `{Vbs=1, Vn=1, Hbs=C, Hn=1}` (Vesta §3.2) has the same bytes in the same order:
     /// blocks of one BSU side by side are numbered like the BSUs of one block of height 1.
     pub const fn canonical() -> Self {
         View::Subfile(Subfile {

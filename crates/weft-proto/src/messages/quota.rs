@@ -155,8 +155,9 @@ pub struct GrowthLimit {
 }
 
 /// Ask for the sizes of growing files, and limit them (from the metadata service). A limit ends
-/// when the next request of this kind does not repeat it, and after five seconds. With `keep`, the
-/// limits of other files stay, and for a second those that such a request has set.
+/// when the next request of this kind does not repeat it, and after three grace periods of the
+/// service (a minute). With `keep`, limits of other files stay. Limits that such a request has set
+/// last at least a second.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LimitGrowthRequest {
     /// At most `GROWTH_BATCH_MAX`.

@@ -9,7 +9,7 @@ pub struct ScrubRequest {
     /// Whether it is to run.
     #[prost(bool, tag = "1")]
     pub run: bool,
-    /// The maximum of bytes read per second; 0: as much as other requests leave of the disk.
+    /// The maximum of bytes read per second; 0: 256 MiB.
     #[prost(uint64, tag = "2")]
     pub rate: u64,
     /// Begin a new pass even if one was stopped.

@@ -1,5 +1,5 @@
-//! Galley §5 (G9): broadcast, partitioned and interleaved records of 64 B to 64 KiB, one call per
-//! record against one strided call of each client.
+//! Galley §5: broadcast, partitioned and interleaved records of 64 B to 64 KiB, one call per record
+//! against one strided call of each client.
 
 use super::records::{affordable, by, fill};
 use crate::point::{Case, Point};

@@ -1,5 +1,5 @@
-//! PVFS §3 (P8): one server against the local disk; one client on many servers; stripe sizes;
-//! several clients with partitions that match the striping or do not.
+//! PVFS §3: one server against the local disk; one client on many servers; stripe sizes; several
+//! clients with partitions that match the striping or do not.
 
 use super::records::affordable;
 use crate::point::{Case, Point};

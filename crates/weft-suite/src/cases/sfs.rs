@@ -1,5 +1,5 @@
-//! sfs §7 (S9): bandwidth over the size of a transfer, for growing numbers of servers, odd ones and
-//! odd blocks among them; and with an amount of data per server that stays the same.
+//! sfs §7: bandwidth over the size of a transfer, for growing numbers of servers, odd ones and odd
+//! blocks among them; and with an amount of data per server that stays the same.
 
 use super::records::affordable;
 use crate::point::{Case, Point};

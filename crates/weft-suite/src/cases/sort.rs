@@ -1,4 +1,4 @@
-//! Vesta §5.6 (V15): FastMeshSort on growing numbers of servers.
+//! Vesta §5.6: FastMeshSort on growing numbers of servers.
 
 use crate::point::{Case, Point};
 use crate::row::Interface;

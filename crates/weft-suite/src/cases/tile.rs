@@ -1,5 +1,5 @@
-//! CAPFS §4.2 (C9): frames of a display of 3 × 3 tiles that overlap; each client reads and writes
-//! its tile of every frame, a call per row, a call per frame, or a collective call per frame.
+//! CAPFS §4.2: frames of a display of 3 × 3 tiles that overlap; each client reads and writes its
+//! tile of every frame, a call per row, a call per frame, or a collective call per frame.
 
 use crate::point::{Case, Point};
 use crate::row::Interface;

@@ -1,4 +1,4 @@
-//! Vesta §5.6 (V15): FastMeshSort, as the binary's own `weft sort` does it, on growing numbers of
+//! Vesta §5.6: FastMeshSort, as the binary's own `weft sort` does it, on growing numbers of
 //! servers; on a path the same sort by POSIX calls.
 
 use std::fs::File;
