@@ -110,7 +110,7 @@ calls! {
     /// One page of the forks of cells that a server has.
     ListCells = 52: fsck::ListCellsRequest => fsck::ListCellsReply;
     /// One page of the checkpoints that a server has.
-    ListCheckpointed = 53: fsck::ListKeptRequest => fsck::ListKeptReply;
+    ListKept = 53: fsck::ListKeptRequest => fsck::ListKeptReply;
     /// Check a section of a server's store.
     CheckStore = 54: fsck::CheckStoreRequest => fsck::CheckStoreReply;
     /// Replace the lost bytes of a file on a server with zeros.

@@ -360,7 +360,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::Scrub
         | Kind::ScrubStatus
         | Kind::ListCells
-        | Kind::ListCheckpointed
+        | Kind::ListKept
         | Kind::WhichDeleted
         | Kind::CheckStore
         | Kind::CheckNamespace

@@ -46,7 +46,7 @@ impl IoService {
                 answer(call, status).await;
             }
             Kind::ListCells => answer(call, async |r| self.list_cells(r).await).await,
-            Kind::ListCheckpointed => answer(call, async |r| self.list_kept(r)).await,
+            Kind::ListKept => answer(call, async |r| self.list_kept(r)).await,
             Kind::WhichDeleted => answer(call, async |r| Ok(self.which_deleted(&r))).await,
             Kind::CheckStore => answer(call, async |r| self.check_store(r).await).await,
             Kind::ClearRange => self.change(call, async |r| self.clear_range(r).await).await,
