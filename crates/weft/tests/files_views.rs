@@ -18,7 +18,10 @@ struct Subfile {
 }
 
 /// The offset in the subfile of every byte of the file, if it has one.
-#[expect(clippy::many_single_char_names, reason = "the letters of Vesta's formulas")]
+#[expect(
+    clippy::many_single_char_names,
+    reason = "the letters of Vesta's formulas"
+)]
 fn places(size: u64, f: Subfile) -> impl Iterator<Item = (u64, Option<u64>)> {
     let group = f.hbs * f.hn;
     let width = CELLS.div_ceil(group) * group;

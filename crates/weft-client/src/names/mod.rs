@@ -1,6 +1,10 @@
-//! Names and attributes: one request to the metadata service each.
+//! Names and attributes: one request to the metadata service for each operation, or for each page
+//! of a listing. The exact size of a file that a client is writing comes from its servers
+//! (`stat.rs`).
 //!
-//! Owns no state.
+//! Owns no state: a [`Listing`] or a [`Watch`] is its caller's. Invariant: every operation goes
+//! through `Volume::meta`, which first reports earlier local changes; only a watch does not wait
+//! for them. Nothing here touches attachments or data, or changes names locally (`file/`).
 
 mod access;
 mod namespace;

@@ -1,7 +1,9 @@
 //! Which failed calls are sent again, and how often.
 //!
-//! Every loop that repeats a call asks one of these: [`Retry`] counts, [`RetryUntil`] and
-//! [`Backoff`] have a deadline.
+//! Loops of this crate that send a failed call again ask one of these: [`Retry`] counts,
+//! [`RetryUntil`] and [`Backoff`] have a deadline. Exceptions: a watch begins anew by itself, and a
+//! close repeats its report, which has not failed, while the service asks for a size. A mount
+//! decides for itself how long a program's call is repeated (`weft-mount/src/outage.rs`).
 
 use std::time::Duration;
 

@@ -5,9 +5,13 @@
 //! in bounded sizes.
 //!
 //! Each iterator keeps its place as a few sums and advances them, so that a piece costs additions
-//! and comparisons; what needs a division is worked out when the iterator is made. The check
-//! against [`OFFSET_MAX`] happens there too, once for the whole request, and lets the
-//! loops add without checking: nothing they hold exceeds 2·[`OFFSET_MAX`].
+//! and comparisons; what needs a division is worked out when the iterator is made. Bounds are
+//! checked there too, once for the whole request ([`Pieces::contiguous`], [`Pieces::shaped`]), so
+//! the loops add without checking: nothing they hold exceeds 2·[`OFFSET_MAX`].
+//!
+//! Invariant: client and server produce the same pieces in the same order. This is a wire contract:
+//! data travels as one stream in that order and the pieces are never sent, so a change of the order
+//! or of where pieces are split is a change of the protocol.
 
 mod contiguous;
 mod patterned;
@@ -79,8 +83,9 @@ impl Pieces {
 }
 
 impl Pieces {
-    /// Looks for the next piece among so many runs of the request, any number of which may lie on
-    /// other servers; true when the next call finds it, or its absence, at once.
+    /// Looks for the next piece among the next `runs` runs of the request, any number of which may
+    /// lie on other servers, and returns after them. True when the next call finds a piece, or that
+    /// there is none, at once.
     pub fn look(&mut self, runs: u32) -> bool {
         match &mut self.0 {
             Kind::Strips(pieces) => pieces.look(runs),

@@ -9,8 +9,7 @@ use crate::limits::{CONNECTION_DESCRIPTORS, RESERVED_DESCRIPTORS};
 /// connections are at most `windows`.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Payload bytes that calls together may have sent beyond each one's own window and not yet
-    /// released.
+    /// Unreleased payload that all calls together may hold beyond their per-call windows.
     pub window: u32,
     /// The windows of all connections together; with many connections, each is granted less than
     /// `window`.
@@ -36,8 +35,8 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// These bounds with as few connections as leave a reserve to a process that may have
-    /// `descriptors` open: 512 of them, or half where they are few.
+    /// Limits connections so that 512 of the process's `descriptors` (or half, if there are few)
+    /// stay free for other uses.
     #[must_use]
     pub fn within(self, descriptors: u64) -> Bounds {
         let free = descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2);

@@ -55,6 +55,7 @@ impl MetaService {
         let every = SESSION_POLL_INTERVAL.min(grace / 4);
         let mut next_try = started;
         let mut orphans_reaped = false;
+        let mut absent: Vec<u64> = Vec::new();
         loop {
             if !orphans_reaped && started.elapsed() >= grace {
                 // Clients that survived this service have reasserted their open files by now.
@@ -63,10 +64,16 @@ impl MetaService {
                 let _ = self.recovered.set(());
             }
             for client in self.sessions.ended(grace) {
-                logged("end a session", &self.namespace.session_ended(client));
                 self.locks.client_ended(client);
                 self.end_leases(client);
+                absent.push(client);
             }
+            // What fails is tried again, unless the client is back: then it has reasserted its
+            // attachments.
+            absent.retain(|client| {
+                !self.sessions.is_present(*client)
+                    && !logged("end a session", &self.namespace.session_ended(*client))
+            });
             self.notify_watchers();
             self.read_intents_logged();
             if Instant::now() >= next_try {

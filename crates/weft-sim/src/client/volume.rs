@@ -10,10 +10,10 @@ use crate::plan::Plan;
 pub(super) const LENGTH: usize = 48 << 10;
 pub(super) const BSU: u64 = 1000;
 pub(super) const CELLS: u32 = 5;
-/// After the last fault: connections that are dead are known to be.
+/// Wait after the last fault: by then every dead connection has been detected.
 pub(super) const RECOVERY_TIME: Duration = Duration::from_secs(7);
 
-/// Tries until the volume is there.
+/// Connects, retrying until the volume is up.
 pub(super) async fn connect(options: ConnectOptions) -> Volume {
     loop {
         match Volume::connect(options.clone()).await {

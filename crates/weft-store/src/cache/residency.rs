@@ -56,7 +56,7 @@ impl Residency {
         self.cached = self.cached + now - before;
     }
 
-    /// Bytes of a slot to touch before its page is spent.
+    /// Bytes accessed after which a page is evicted first.
     pub(crate) fn held_below(&self) -> u32 {
         if self.rules.hold {
             SLOT as u32

@@ -78,6 +78,8 @@ impl Inner {
             let wake = self.next_wake();
             tokio::pin!(wake);
             wake.as_mut().enable();
+            // Before the state's lock: the log's may have to be taken for it.
+            let log_has_space = self.log().has_space();
             {
                 let mut state = self.lock();
                 state.check_writable()?;
@@ -109,7 +111,7 @@ impl Inner {
                     passes >= *broken.get_or_insert(passes) + PASSES_TO_FREE
                 };
                 let tried = passes >= first + PASSES_TO_FREE;
-                if !fits && (broken || tried && !self.log().has_space()) {
+                if !fits && (broken || tried && !log_has_space) {
                     // Waiting would not end: a disk failed, and dirty pages have nowhere to go; or
                     // the log is full and the background task has freed what it can.
                     return Err(StoreError::NoSpace {

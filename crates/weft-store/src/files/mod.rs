@@ -1,6 +1,10 @@
 //! Operations on whole forks and files: checkpoints, truncations, merges, addressed chunks, lists.
 //!
-//! Owns no state. Each operation takes effect at one moment, as one frame of the log.
+//! Owns no state. Invariants: each operation takes effect at one moment, as one frame of the log
+//! (checkpoints of very many forks: several); what takes long (deferred truncations, merges)
+//! follows in bounded steps, each a frame, which readers do not notice. Operations of the metadata
+//! service are numbered, so repeating one is safe. Bytes are read and written by `io/`; blocks are
+//! freed by `state/`.
 
 mod addressed;
 mod checkpoint;

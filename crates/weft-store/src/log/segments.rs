@@ -68,7 +68,8 @@ impl Segment {
         })
     }
 
-    /// As [`Segment::create`], with less space if the disk is nearly full: deletions need little.
+    /// As [`Segment::create`], but preallocates less if the disk is nearly full: deletions need
+    /// little space.
     fn create_at_all(storage: &dyn Storage, number: u64, bytes: u64) -> io::Result<Self> {
         for divisor in [1, 16, 256] {
             match Self::create(storage, number, bytes / divisor) {

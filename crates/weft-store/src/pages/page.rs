@@ -304,8 +304,8 @@ impl Page {
 /// Use, as the cache's two queues see it.
 impl Page {
     /// Bytes were read or written. Once `held` bytes were touched, the page is spent: it moves from
-    /// the hold queue to the replace queue, and this returns whether that lacks it. A page that is
-    /// touched again in part is held again.
+    /// the hold queue to the replace queue. Returns whether the page must be added to the replace
+    /// queue. A page that is touched again in part is held again.
     pub(crate) fn touch(&mut self, bytes: u32, held: u32) -> bool {
         self.used = true;
         self.touched = self.touched.saturating_add(bytes);

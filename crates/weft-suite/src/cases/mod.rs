@@ -1,5 +1,9 @@
-//! The experiments: each makes points, arithmetic only. docs/benchmarks.md says what the papers
-//! found.
+//! The experiments, one file for each: a case turns a [`Sweep`] into [`Point`]s, by arithmetic
+//! only. `docs/benchmarks.md` says what the papers found.
+//!
+//! Owns no state. Invariants: the same sweep gives the same points; where each record is a call, a
+//! client makes a bounded number of calls (`records.rs`; `array` on a path excepted). Nothing here
+//! starts a volume or a process, or measures: `leader/` and `worker/` do.
 
 mod array;
 mod galley;

@@ -1,8 +1,8 @@
-//! Data of views and files in motion: reused buffers, blocking calls on separate threads, and a
-//! view read or written as one stream.
+//! Streaming I/O: reused buffers, blocking calls on separate threads, and a view read or written as
+//! one stream.
 //!
-//! Invariant: memory is bounded by the number of buffers, whatever the amount of data. Nothing here
-//! knows where the other end of a stream lies.
+//! Invariant: memory is bounded by the number of buffers, whatever the amount of data. The other
+//! end of a stream is any `Read` or `Write`; only error messages assume standard input or output.
 
 mod blocking;
 mod buffers;

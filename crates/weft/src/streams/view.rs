@@ -1,4 +1,4 @@
-//! Data through a view as a stream, several requests in flight, in constant memory.
+//! Streams a view's data with several requests in flight and bounded memory.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -32,16 +32,17 @@ impl ZeroedReader {
         }
     }
 
-    /// Whether a read was short so far: where there is no data, or where the file was truncated.
+    /// Whether any read so far returned fewer bytes than it asked for, because the view has no data
+    /// there or the file was truncated.
     pub(crate) fn came_short(&self) -> bool {
         self.short.load(Ordering::Relaxed)
     }
 
     /// Fills `buffer` with the view's bytes from `offset` on.
     ///
-    /// Clearing a buffer costs a good part of a read, and files without holes beyond a cell's end
-    /// never need it. So the first short read is repeated into a cleared buffer, and from then on
-    /// all buffers are cleared.
+    /// Clearing a buffer costs a good part of a read, and most files never need it: only a read
+    /// beyond a cell's end leaves bytes unset. So the first short read is repeated into a cleared
+    /// buffer, and from then on all buffers are cleared.
     pub(crate) async fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let length = buffer.len() as u64;
         if !self.short.load(Ordering::Relaxed) {
@@ -56,7 +57,7 @@ impl ZeroedReader {
     }
 }
 
-/// Writes view bytes `start..end` to `sink`, `step` bytes by one request; ranges without data are
+/// Writes view bytes `start..end` to `sink`, with reads of `step` bytes; ranges without data are
 /// zeros.
 pub(crate) async fn read_out(
     view: Arc<OpenView>,
@@ -97,7 +98,7 @@ pub(crate) async fn read_out(
 /// the length of the prefix that is written.
 ///
 /// # Cancellation
-/// A read of `source` that waits for input goes on waiting, on a thread of its own.
+/// A pending read of `source` keeps waiting for input on its own thread.
 pub(crate) async fn write_in(
     view: Arc<OpenView>,
     start: u64,

@@ -1,4 +1,9 @@
-//! The pieces of a contiguous range of view bytes.
+//! The pieces of a contiguous range of view bytes: one iterator for each form of view (`rows`,
+//! `by_column`, `groups`), over the columns of one server (`local_columns`).
+//!
+//! Owns an iterator's position, a few sums. Invariants: pieces come in the order of memory and are
+//! disjoint; bytes on other servers cost no step each; the range was checked against [`OFFSET_MAX`]
+//! when the iterator was made. Knows no pattern and no length of a cell.
 
 mod by_column;
 mod groups;

@@ -79,16 +79,17 @@ impl EvenRows {
         }
     }
 
-    /// By how much the offset in the cell grows from a run to the one `stride` further, where that
-    /// is a place in the same column of another row.
+    /// How much the offset in the cell grows from a run to the one `stride` bytes later in the
+    /// view. `None` unless that run is in the same column, in a later row.
     pub(crate) fn lift(&self, stride: i64) -> Option<u64> {
         let stride = u64::try_from(stride).ok()?;
         let (rows, rest) = self.band.divide(stride);
         (rest == 0 && rows > 0 && self.run.value() == self.period).then(|| rows * self.unit.value())
     }
 
-    /// By how many cells a place moves that goes `stride` further, a multiple of the spacing of
-    /// local units, and how often it stands in the row of `window` that way; `None` when only once.
+    /// For runs `stride` bytes apart, a multiple of [`EvenRows::spacing`]: how many cells each run
+    /// is after the one before, and how many runs, from `window` on, are in its row. `None` if it
+    /// is only one.
     #[inline]
     pub(crate) fn along_row(&self, window: &Window, stride: u64) -> Option<(u32, u64)> {
         let (columns, rest) = self.unit.divide(stride);
@@ -106,7 +107,7 @@ impl EvenRows {
         self.unit.value()
     }
 
-    /// How far a place in the view is past the start of a local unit.
+    /// How far `view` is past the start of the last local unit.
     pub(crate) fn past_local(&self, view: u64) -> u64 {
         let spacing = self.spacing();
         (view % spacing + self.shift % spacing + spacing - self.slot * self.unit.value()) % spacing

@@ -1,4 +1,9 @@
 //! Open files: attaching and detaching, sizes, and the bytes of small files.
+//!
+//! Owns no state: attachments and reservations of appends are in `open/`. Invariants: a size is
+//! marked inexact before the attach of a writer is answered, and exact again only when no writer is
+//! left; once spilled, a file never becomes inline again. Nothing here calls an I/O server: the
+//! caller carries out the steps of a spill or a truncate, and asks for sizes.
 
 mod append;
 mod attach;

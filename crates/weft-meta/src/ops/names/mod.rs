@@ -1,4 +1,9 @@
-//! Names: making, linking, removing, renaming and listing them.
+//! Names: making, linking, removing, renaming and listing them; leases and delegations of the
+//! directories that hold them.
+//!
+//! Owns no state: `leases/` has the tables. Invariants: checks come first, then changes through
+//! `Tx`, which counts entries, charges quotas, notifies watchers, and records the intent to delete
+//! the cells of a file that has neither a name nor an attachment left. No cell is deleted here.
 
 mod change_names;
 mod delegate;

@@ -1,4 +1,9 @@
 //! Quotas: bounds, usage, and files that grow towards a bound.
+//!
+//! Owns no state: bounds in memory and the arithmetic of charges are in `quota/`. Invariant: usage
+//! changes in the transaction that changes an inode (`Tx`); here it is only read, counted for a new
+//! tree quota, or counted again by a repair. Servers learn growth limits from `weft-server`
+//! (`meta/sizes/growth.rs`).
 
 mod growth;
 mod info;

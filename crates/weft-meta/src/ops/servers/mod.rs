@@ -1,4 +1,8 @@
-//! Servers: their heartbeats and the server map.
+//! I/O servers: their heartbeats and the server map.
+//!
+//! Owns no state: `servers/` has the table, and decides which server is up, refused or a candidate
+//! for new files. Invariant: a heartbeat that changes a server's record syncs the engine before the
+//! change is visible; no other operation here syncs. Nothing here connects to a server.
 
 mod accept_rollback;
 mod heartbeat;

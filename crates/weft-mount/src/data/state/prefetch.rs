@@ -48,7 +48,7 @@ impl FetchedRange {
         self.size = next.size;
     }
 
-    /// Puts dirty pieces over the bytes of the range from `start` on.
+    /// Overwrites bytes with dirty pieces; the range begins at file offset `start`.
     pub(in crate::data) fn overlay(&mut self, start: u64, pieces: Vec<(u64, Bytes)>) {
         if let Some((at, bytes)) = pieces.last() {
             self.found = self.found.max(at + bytes.len() as u64);
@@ -69,7 +69,7 @@ impl FetchedRange {
     }
 }
 
-/// A range that is read ahead. Dropped by all readers, it is not fetched any further.
+/// A range that is read ahead. Dropping the last reference aborts the fetch.
 pub(in crate::data) struct PrefetchedRange {
     range: Range<u64>,
     stream: u64,

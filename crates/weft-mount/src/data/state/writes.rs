@@ -1,4 +1,4 @@
-//! Rules of writes: what is sent next, what arrives or is lost, and what a truncation changes.
+//! Write-back: what to send next, and the effect of completions, failures and truncations.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ pub(in crate::data) enum InlineStep {
     },
     /// Move its bytes to the cells.
     Move,
-    /// Ask for its content again, before dirty bytes go over it.
+    /// Fetch its content again, before dirty bytes are applied to it.
     Refresh,
 }
 
 impl Transfer {
-    /// Bytes to send, as far as they are known.
+    /// Bytes to send; [`u64::MAX`] if unknown.
     pub(in crate::data) fn bytes(&self) -> u64 {
         match self {
             Transfer::Cells { batch, .. } | Transfer::Inline(InlineStep::Store { batch, .. }) => {
@@ -50,20 +50,20 @@ impl Transfer {
     }
 }
 
-/// Who truncated the file.
+/// Where a truncation came from.
 #[derive(Clone, Copy)]
 pub(in crate::data) enum Truncated {
-    /// An attachment of this cache; whether its bytes are inline since.
+    /// An attachment of this cache; `inline`: the file's bytes are inline afterwards.
     Here { inline: bool },
     /// Another call.
     Elsewhere,
 }
 
 impl FileState {
-    /// Takes a write of an open, up to `end`.
+    /// Takes a write through the open file `open`, which ends at `end`.
     ///
     /// # Errors
-    /// The failure for lack of space that no write has reported to the open yet.
+    /// An out-of-space error not yet reported to this open file.
     pub(in crate::data) fn write(
         &mut self,
         (open, via): (u64, &File),
@@ -82,7 +82,7 @@ impl FileState {
         Ok(())
     }
 
-    /// An open has written up to `end`.
+    /// The open file `open` has written up to `end`.
     pub(in crate::data) fn note_write(&mut self, open: u64, end: u64) {
         self.size.grow_to(end);
         self.opens.note_write(open, end);
@@ -98,8 +98,7 @@ impl FileState {
         self.durability.sends_durably()
     }
 
-    /// Makes batches durable on arrival, if that makes everything durable: not where older bytes
-    /// need a sync anyway. Returns whether it does.
+    /// Sends batches as durable, unless older bytes need a sync anyway. Returns whether it does.
     pub(in crate::data) fn begin_durable_sends(&mut self) -> bool {
         let enough = !self.durability.is_unsynced()
             && self.write_back.is_idle()
@@ -147,7 +146,7 @@ impl FileState {
         self.write_back.release();
     }
 
-    /// Takes all that is whole or due; `file_dirty`: the dirty bytes from which everything is.
+    /// Takes every full or due batch. From `file_dirty` dirty bytes on, everything is due.
     pub(in crate::data) fn take_transfers(&mut self, file_dirty: usize) -> Vec<(File, Transfer)> {
         if self.write_back.dirty_bytes() >= file_dirty {
             self.write_back.make_all_due();
@@ -181,7 +180,7 @@ impl FileState {
         }
     }
 
-    /// Takes all dirty bytes of an inline file, if they are due or do not fit any more.
+    /// Takes all dirty bytes of an inline file, if they are due or no longer fit.
     fn next_inline_step(&mut self) -> Option<InlineStep> {
         let Location::Inline(content) = self.content.location() else {
             return None;
@@ -222,7 +221,7 @@ impl FileState {
         self.write_back.take_all().unwrap_or_default()
     }
 
-    /// A transfer has ended; `failure`: its bytes of the file called `name` are lost.
+    /// A transfer has ended. `failure`: the file's name and the error, if the batch was lost.
     pub(in crate::data) fn end_transfer(
         &mut self,
         batch: &Batch,
@@ -274,15 +273,15 @@ impl FileState {
         }
     }
 
-    /// A truncation has failed: it may have happened or not.
+    /// A truncation has failed: it may or may not have taken effect.
     pub(in crate::data) fn truncation_failed(&mut self, clock: &Clock) {
         self.opens.drop_prefetched(&(0..u64::MAX));
         self.size.truncation_failed();
         self.content.doubt(clock);
     }
 
-    /// Takes an answer about where the bytes lie, which was asked for at this moment. False if this
-    /// mount has changed them since: then nothing is learned.
+    /// Applies a reply to a location query sent at `asked`; ignored (false) if this mount has
+    /// changed the bytes since.
     pub(in crate::data) fn learn_content(&mut self, asked: Moment, inline: Option<Bytes>) -> bool {
         match self.content.learn(asked, inline) {
             Learned::Outdated => return false,

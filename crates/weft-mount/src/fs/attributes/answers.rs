@@ -18,7 +18,7 @@ impl FileSystem {
             attributes
         } else {
             let what = "attributes of an open file";
-            // A program that sees a size may read as far.
+            // A program that has seen a size may read up to it.
             let query = open.as_ref().map(|handle| handle.data().begin_size_query());
             let exact = self
                 .call(|| self.volume.exact(what, attributes.clone()))

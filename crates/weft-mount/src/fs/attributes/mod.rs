@@ -1,6 +1,6 @@
-//! Attributes: read and changed, extended ones, access times, and how full the volume is.
+//! Reading and changing attributes, extended attributes, access times, and free space.
 //!
-//! - `space_cache`, `acl_support`: what the volume answered before.
+//! - `space_cache`, `acl_support`: earlier answers of the volume.
 //! - `answers`: completes the service's answers with what this mount knows. `access_times`: which
 //!   reads count.
 //! - `stat`, `change`, `space`, `xattr`, `layout`: the operations.

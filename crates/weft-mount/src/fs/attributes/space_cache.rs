@@ -1,4 +1,4 @@
-//! How full the volume is, and the last answer to that question.
+//! Space and file counts of a volume, and the last answer of the volume.
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -13,9 +13,9 @@ pub struct Space {
     pub capacity: u64,
     /// Bytes left.
     pub available: u64,
-    /// Files and directories; in a tree with a quota, as many as it may have.
+    /// Files and directories in the volume; in a tree with a quota, at most its limit.
     pub files: u64,
-    /// How many more there may be.
+    /// How many more can be created.
     pub files_free: u64,
     /// A quota limits the bytes left.
     pub by_quota: bool,
@@ -38,7 +38,7 @@ impl Space {
     }
 }
 
-/// The volume's last answer, for which file or directory, and when.
+/// The volume's last answer: when it came, the id that it is for, and the space.
 #[derive(Debug, Default)]
 pub(in crate::fs) struct SpaceCache(Mutex<Option<(Instant, u64, Space)>>);
 

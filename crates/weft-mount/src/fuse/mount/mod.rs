@@ -1,5 +1,9 @@
 //! Mounts on this machine: attach and detach a volume, change its mount options, and find and probe
-//! the volumes that are mounted. Knows the kernel's table of mounts, no request.
+//! the volumes that are mounted.
+//!
+//! Owns no state but [`LiveFlags`], the last mount options read from the kernel's table of mounts.
+//! Invariant: every probe of a mount has a time limit, because a mount may hang. Knows the table of
+//! mounts and the helper `fusermount3`; handles no request and does not call the file system.
 
 mod attach;
 mod error;

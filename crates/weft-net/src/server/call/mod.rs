@@ -1,4 +1,9 @@
-//! One call as its service sees it.
+//! One call as its service sees it: the request, its payload, and the way back.
+//!
+//! Owns what a service holds of a call; the table of calls and the windows are its parent's.
+//! Invariants: each call is answered once, and a [`Reply`] that is dropped unanswered sends a
+//! failure; payload counts against its window until the service releases it or drops [`Payload`].
+//! Nothing here touches the connection: frames go through the call table to the send queue.
 
 mod payload;
 mod reply;

@@ -1,5 +1,5 @@
 //! Attach, and small files: stored inline with their metadata, or moved ("spilled") to their cells.
-//! The steps are those of `weft_meta`'s `inline.rs`.
+//! The steps are those of `weft_meta`'s `ops/files/spill.rs`.
 
 use std::sync::Arc;
 

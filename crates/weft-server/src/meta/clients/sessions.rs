@@ -129,6 +129,11 @@ impl Sessions {
         sessions.get(&client).is_some_and(|session| session.lazy)
     }
 
+    /// Whether the client has a session: it is connected, or was so within the grace period.
+    pub(in crate::meta) fn is_present(&self, client: u64) -> bool {
+        self.0.lock().contains_key(&client)
+    }
+
     /// Removes the sessions of clients that were absent for longer than `grace`, and returns them.
     pub(in crate::meta) fn ended(&self, grace: Duration) -> Vec<u64> {
         let mut sessions = self.0.lock();

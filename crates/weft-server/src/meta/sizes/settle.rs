@@ -17,7 +17,7 @@ impl MetaService {
     pub(in crate::meta) async fn settle_sizes(&self, stopping: watch::Receiver<bool>) {
         let stop = stopped(stopping);
         tokio::pin!(stop);
-        // After an orderly stop no file is unknown_sizes.
+        // After a clean shutdown no file's size is unknown.
         let mut scan = self.namespace.recovering().then_some(0);
         let mut again = scan.is_some();
         loop {

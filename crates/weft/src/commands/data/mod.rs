@@ -1,6 +1,10 @@
 //! The bytes of files: whole files, views, cells, forks and checkpoints of them.
 //!
 //! Commands of a group (`create`, `read`, `write`) may run together with others of their kind.
+//!
+//! Owns no state but the meeting of a group's members (`create/meeting.rs`). Invariant: a command
+//! checks its options before it changes a file. Streams, transfers and the parsing of requests are
+//! below (`streams`, `transfer`, `args`); no other family is imported.
 
 mod cat;
 mod checkpoint;

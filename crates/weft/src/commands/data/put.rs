@@ -137,12 +137,13 @@ impl Put {
         Ok(())
     }
 
-    /// What is at the target before there is input.
+    /// The message for an error before the target is touched.
     fn untouched(&self) -> String {
         format!("nothing was put, and {} is unchanged", self.file)
     }
 
-    /// The state of the target half way. `held`: it held bytes before.
+    /// The message for an interrupted write: what the target holds now. `held`: it was not empty
+    /// before.
     fn so_far(&self, held: bool, bar: &ProgressBar) -> String {
         let (file, written) = (&self.file, output::bytes(bar.position()));
         let again = "put all of it again";
@@ -160,7 +161,7 @@ impl Put {
         }
     }
 
-    /// Writes the whole input in one access, as an order by columns requires.
+    /// Writes the whole input in one access, as column order requires.
     async fn write_at_once(
         &self,
         view: &OpenView,

@@ -1,6 +1,9 @@
 //! Commands that explain Weft itself: what a request would do, completions and manual pages.
 //!
 //! Completions and manual pages are generated from the whole command line, which the caller passes.
+//!
+//! Owns no state. Invariants: `explain` transfers no data, and uses the arithmetic of `weft-layout`
+//! that client and servers use; completions and manual pages need no volume.
 
 mod completions;
 mod explain;

@@ -1,6 +1,10 @@
 //! Upkeep of a volume: checking it, reading everything again, returning free space.
 //!
 //! Each asks the servers to do the work and shows what they found.
+//!
+//! Owns no state. Invariants: `fsck` repairs only if the command line asks for it; exit codes say
+//! whether something is wrong. Checks and repairs are in the libraries: here are only options,
+//! progress and text. `fsck` can run a stopped volume inside its process (`fsck/offline.rs`).
 
 mod fsck;
 mod scrub;

@@ -1,6 +1,7 @@
 //! Progress records at the target: what was copied before, and where a part continues.
 //!
-//! Invariant: progress counts only for bytes that are durable and still at the target.
+//! Owns the records, and the decision where a part begins. Invariant: progress counts only for
+//! bytes that are durable and still at the target. Nothing here moves data; `data/` does.
 
 mod begin;
 mod records;

@@ -1,6 +1,6 @@
-//! mount(8) calls `/sbin/mount.fuse.weft VOLUME PATH [-sfnv] [-t TYPE] [-o OPTIONS]` for the type
-//! `fuse.weft`, and `/sbin/mount.weft` for `weft`; a link of that name to this program is all it
-//! takes. mount(8) calls it for a remount, too.
+//! The mount helper. mount(8) calls `/sbin/mount.fuse.weft VOLUME PATH [-sfnv] [-t TYPE]
+//! [-o OPTIONS]` for the type `fuse.weft`, and `/sbin/mount.weft` for `weft`, also for a remount.
+//! Both can be links to this program.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::path::Path;
 /// The names that mount(8) looks for.
 const HELPERS: [&str; 2] = ["mount.fuse.weft", "mount.weft"];
 
-/// The command line, or `weft mount` with the words of the helper's, if the program was called by
-/// its name; nothing for a dry run (`mount -f`).
+/// Rewrites a mount-helper command line as `weft mount …`; returns others unchanged, and `None` for
+/// a dry run (`mount -f`).
 pub(crate) fn as_mount_helper(words: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
     let words: Vec<OsString> = words.into_iter().collect();
     let name = words.first().and_then(|word| Path::new(word).file_name());
