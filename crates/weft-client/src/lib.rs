@@ -35,6 +35,7 @@
 //! | `io/` | bytes through views: read, write, copy, lists, transfers |
 //! | `collective/` | requests of a group as one job on each server |
 //! | `fsck/` | the check and repair of a whole volume |
+//! | `pointer.rs` | shared offset pointers |
 //! | `operation.rs` | operations in the background |
 //!
 //! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
@@ -47,6 +48,7 @@ mod io;
 mod limits;
 mod names;
 mod operation;
+mod pointer;
 mod session;
 mod upkeep;
 mod volume;
@@ -106,6 +108,8 @@ pub use operation::Operation;
 pub use operation::Outcome;
 pub use operation::wait_all;
 pub use operation::wait_any;
+pub use pointer::OrderedPointer;
+pub use pointer::SharedPointer;
 pub use session::Refused;
 pub use upkeep::AcceptLossesReply;
 pub use upkeep::AcceptLossesRequest;

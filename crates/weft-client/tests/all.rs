@@ -20,6 +20,7 @@ mod lists;
 mod operations;
 mod page;
 mod pending_intents;
+mod pointers;
 mod ranges;
 mod requests;
 mod round_memory;

@@ -1,5 +1,5 @@
 //! The ordered transactional key-value trait that the namespace and a store's index stand on,
-//! with an embedded engine (`FjallKv`) and an in-memory twin (`MemKv`).
+//! with an embedded engine (`FjallKv`) and an in-memory one for tests (`MemKv`).
 //!
 //! The trait is blocking: the embedded engine answers from memory in microseconds, and a
 //! distributed engine would run its operations on its threads. Scans visit instead of returning

@@ -2,7 +2,8 @@
 
 use crate::round_trip::{Decoder, round_trip};
 use crate::{
-    checkpoint, collective, coord, delegation, fsck, inline, io, meta, quota, session, upkeep,
+    checkpoint, collective, coord, delegation, fsck, inline, io, meta, pointer, quota, session,
+    upkeep,
 };
 
 /// A request type: its kind on the wire and the type of its reply.
@@ -85,7 +86,7 @@ calls! {
     RemoveFork = 39: io::RemoveForkRequest => io::RemoveForkReply;
     /// Where the cells on one server have data.
     DataRuns = 40: io::DataRunsRequest => io::DataRunsReply;
-    /// Make what a request touches on one server zeros.
+    /// Zero the bytes that a request touches on one server.
     ClearRange = 41: io::ClearRangeRequest => io::ClearRangeReply;
     /// Copy between files within one server.
     CopyRange = 42: io::CopyRangeRequest => io::CopyRangeReply;
@@ -119,7 +120,7 @@ calls! {
     Disks = 56: upkeep::DisksRequest => upkeep::DisksReply;
     /// Fetch what a request touches on one server into its cache, or release it.
     Advise = 57: io::AdviseRequest => io::AdviseReply;
-    /// Sizes of files that grow, and how long they may become (from the metadata service).
+    /// Set growth limits of files and return their sizes (from the metadata service).
     LimitGrowth = 58: quota::LimitGrowthRequest => quota::LimitGrowthReply;
     /// Extend cells on one server to hold what a request touches.
     ExtendCells = 59: io::ExtendCellsRequest => io::ExtendCellsReply;
@@ -150,7 +151,7 @@ calls! {
     MakeNode = 71: meta::MakeNodeRequest => meta::StatReply;
     /// Give a file another name (hard link).
     Link = 72: meta::LinkRequest => meta::StatReply;
-    /// Remove a name that is no directory.
+    /// Remove a name other than a directory's.
     Unlink = 73: meta::UnlinkRequest => meta::UnlinkReply;
     /// Remove an empty directory.
     RemoveDirectory = 74: meta::RemoveDirectoryRequest => meta::UnlinkReply;
@@ -176,7 +177,7 @@ calls! {
     Reassert = 84: meta::ReassertRequest => meta::ReassertReply;
     /// Lock, convert or unlock a file or a range of it; may wait.
     Lock = 85: coord::LockRequest => coord::LockReply;
-    /// The first lock that conflicts with another.
+    /// The first held lock that conflicts with a given one.
     TestLock = 86: coord::TestLockRequest => coord::TestLockReply;
     /// Wait for changes by other clients.
     Watch = 87: coord::WatchRequest => coord::WatchReply;
@@ -218,10 +219,15 @@ calls! {
     CheckNamespace = 112: fsck::CheckNamespaceRequest => fsck::CheckNamespaceReply;
     /// One page of the regular files, in the order of their ids.
     ListFiles = 113: fsck::ListFilesRequest => fsck::ListFilesReply;
-    /// Repair something in the namespace, if it still is wrong.
+    /// Repair a fault in the namespace, if it still exists.
     RepairNamespace = 114: fsck::RepairNamespaceRequest => fsck::RepairNamespaceReply;
     /// Make an inode for cells that have none.
     AdoptFile = 115: fsck::AdoptFileRequest => fsck::RepairNamespaceReply;
     /// Names of inodes.
     NamesOf = 116: fsck::NamesOfRequest => fsck::NamesOfReply;
+
+    /// Take the next bytes of a shared offset pointer, from its I/O server.
+    TakeOffset = 128: pointer::TakeOffsetRequest => pointer::TakeOffsetReply;
+    /// Get, set or remove a shared offset pointer.
+    Pointer = 129: pointer::PointerRequest => pointer::PointerReply;
 }

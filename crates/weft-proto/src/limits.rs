@@ -18,15 +18,17 @@ pub const CREDIT_MAX: u32 = 32 << 10;
 pub const FRAME_COST_MIN: u32 = 512;
 /// Bytes of the smallest reply window that a client may request.
 pub const REPLY_WINDOW_MIN: u32 = 2 << 20;
-/// Bytes that one call may read or write for each server of its file, wherever they lie; clients
-/// split larger requests.
+/// Bytes that one call may read or write for each server of its file, wherever they lie; a server
+/// refuses larger requests.
 pub const TRANSFER_MAX: u64 = 1 << 30;
-/// Runs of the lists in one request; clients split longer requests.
+/// Runs of the lists in one request. A server refuses more; the client library splits plain lists.
 pub const LIST_MAX: usize = 65_536;
 /// Members of a group.
 pub const MEMBERS_MAX: u32 = 1024;
 /// Bytes of a group's name.
 pub const GROUP_NAME_MAX: usize = 64;
+/// Bytes of the name of a shared offset pointer.
+pub const POINTER_NAME_MAX: usize = 64;
 /// Milliseconds that a collective may wait for its members.
 pub const WAIT_MAX: u32 = 3_600_000;
 /// Collectives that may wait for members on a server at the same time.

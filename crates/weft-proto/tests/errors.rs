@@ -110,6 +110,7 @@ fn protocol_md_states_the_limits() {
         ("LIST_MAX", l::LIST_MAX as u64),
         ("MEMBERS_MAX", u64::from(l::MEMBERS_MAX)),
         ("GROUP_NAME_MAX", l::GROUP_NAME_MAX as u64),
+        ("POINTER_NAME_MAX", l::POINTER_NAME_MAX as u64),
         ("WAIT_MAX", u64::from(l::WAIT_MAX)),
         ("COLLECTIVES_MAX", l::COLLECTIVES_MAX as u64),
         ("PATH_MAX", l::PATH_MAX as u64),

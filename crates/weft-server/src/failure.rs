@@ -74,6 +74,10 @@ pub(crate) fn of_frame(error: &FrameError) -> Failure {
     Failure::new(Code::Invalid, error.to_string())
 }
 
+pub(crate) fn corrupt(what: impl Into<String>) -> Failure {
+    Failure::new(Code::Corrupt, what)
+}
+
 pub(crate) fn invalid(what: impl Into<String>) -> Failure {
     Failure::new(Code::Invalid, what)
 }

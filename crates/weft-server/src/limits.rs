@@ -22,7 +22,7 @@ pub(crate) const COMPARISON_TIMEOUT: Duration = Duration::from_secs(3);
 
 // Reads
 
-/// Bytes that the read jobs of one client may hold between disk and wire.
+/// Bytes that the read jobs and copies of one client may hold in memory.
 pub(crate) const CLIENT_READ_BUDGET: usize = 8 << 20;
 /// Payload bytes of one batch.
 pub(crate) const READ_BATCH_BYTES: u64 = 512 << 10;
@@ -58,6 +58,7 @@ pub(crate) const CLEAR_BATCH_RANGES: usize = 1024;
 
 /// Bytes that a copy within this server reads and writes at a time.
 pub(crate) const COPY_WINDOW_BYTES: u64 = 1 << 20;
+const _: () = assert!(CLIENT_READ_BUDGET as u64 >= COPY_WINDOW_BYTES);
 /// Windows of such a copy in flight, so that the disk reads one while it writes another.
 pub(crate) const COPY_DEPTH: usize = 4;
 /// Chunks that such a copy searches for data at a time.
@@ -84,6 +85,17 @@ pub(crate) const STATUS_PAGE_FORKS: usize = 3000;
 pub(crate) const DATA_RUNS_CHUNKS: usize = 1024;
 /// Data runs that fill a reply; each takes less than 30 bytes.
 pub(crate) const DATA_RUNS_MAX: usize = 4096;
+
+// Shared offset pointers
+
+/// Pointers that a server keeps; each takes some 600 bytes of memory.
+pub(crate) const POINTERS_MAX: usize = 65_536;
+/// Unused pointers in memory beyond which they are dropped from it.
+pub(crate) const IDLE_POINTERS_MAX: usize = 1024;
+/// Takers whose last answer a pointer keeps for a repetition: 512 KiB in the store.
+pub(crate) const TAKERS_MAX: usize = 16_384;
+/// A taker that has taken nothing for this long repeats nothing any more: a call ends sooner.
+pub(crate) const TAKER_IDLE_MIN: Duration = Duration::from_mins(10);
 
 // Collectives
 

@@ -17,7 +17,7 @@ pub const CHUNK_MAX: u32 = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ForkName(Arc<str>);
 
-/// Why a name cannot be a fork's.
+/// Why a fork name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ForkNameError {
     /// The name is empty or too long.
@@ -178,6 +178,9 @@ pub struct Usage {
 /// The file whose forks are the addressed chunks. No namespace assigns this id, and calls that name
 /// it are refused.
 pub const ADDRESSED: FileId = FileId(u64::MAX);
+
+/// The file whose forks are the shared offset pointers; reserved like [`ADDRESSED`].
+pub const POINTERS: FileId = FileId(u64::MAX - 1);
 
 /// A chunk's name: the BLAKE3 hash of its bytes (CAPFS §2.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,13 +15,14 @@
 //! 4. Bytes that do not match their checksum are never returned
 //!    (`a_damaged_block_gives_a_typed_error_and_never_wrong_bytes`).
 //!
-//! Modules, lowest first. A module imports only from modules above it in this list, and `./check`
-//! enforces it. Each `mod.rs` names what its module owns, its invariants and its calls.
+//! Modules, lowest first. A module imports only from modules in its row or above; `./check` rejects
+//! import cycles, and `scripts/imports.py weft-store` prints the exact order. Each `mod.rs` says
+//! what its module owns, and most say which invariants hold there.
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | `key`, `error`, `config`, `counters`, `finding`, `limits`, `signals` | the vocabulary of all modules; wake-ups of the background task |
-//! | `pool`, `storage`, `record` | aligned memory; the seam to files and devices; durable bytes |
+//! | `key`, `error`, `counters`, `finding`, `limits`, `signals` | the vocabulary of all modules; wake-ups of the background task |
+//! | `pool`, `storage`, `record`, `config` | aligned memory; the seam to files and devices; durable bytes; what a caller configures |
 //! | `log`, `space`, `disk` | segment files and the queue of frames; free blocks; the numbers and states of disks |
 //! | `pages`, `forks`, `cache` | chunks in memory and their pages; names, lengths and derivation; eviction, dirty chunks, access history |
 //! | `doubt`, `index` | unproven bytes; the differences from the index |
@@ -30,7 +31,8 @@
 //! | `paging`, `provision`, `commit`, `io`, `files` | nothing: operations on the engine |
 //! | `upkeep`, `recovery` | nothing: scrub, check and repair; opening and recovery |
 //!
-//! Deliberately absent: redundancy between the disks of a store; layouts provide it.
+//! Deliberately absent: redundancy between the disks of a store. It is not implemented in layouts
+//! either: what was on a lost disk is lost.
 
 mod cache;
 mod commit;
@@ -71,8 +73,8 @@ pub use files::ListPage;
 pub use finding::{Fault, Finding};
 pub use io::{DataRuns, READ_ATTEMPTS, ReadSlice};
 pub use key::{
-    ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, ForkKey, ForkName, ForkNameError, ForkStatus, Run,
-    Scattered, Timestamp, Usage, Write,
+    ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, ForkKey, ForkName, ForkNameError, ForkStatus,
+    POINTERS, Run, Scattered, Timestamp, Usage, Write,
 };
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, ReceiveBuffer, Slice};
 pub use provision::Trimmed;

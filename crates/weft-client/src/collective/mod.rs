@@ -151,7 +151,7 @@ impl Group {
     }
 
     /// A place in the next collective.
-    fn join(&self, nonce: u64) -> Membership {
+    pub(crate) fn join(&self, nonce: u64) -> Membership {
         Membership {
             group: self.id.clone(),
             sequence: self.sequence.fetch_add(1, Ordering::AcqRel),

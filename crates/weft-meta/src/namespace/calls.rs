@@ -368,6 +368,8 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::RepairNamespace
         | Kind::AdoptFile
         | Kind::NamesOf
+        | Kind::TakeOffset
+        | Kind::Pointer
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint

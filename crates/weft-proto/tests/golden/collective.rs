@@ -9,7 +9,7 @@ use weft_proto::io::CellRun;
 use super::cases::Golden;
 use super::values::{access, subfile};
 
-fn membership() -> Membership {
+pub fn membership() -> Membership {
     Membership {
         group: "job-7".to_owned(),
         sequence: 3,

@@ -14,6 +14,7 @@ mod fsck;
 mod inline;
 mod io;
 mod meta;
+mod pointer;
 mod quota;
 mod session;
 mod upkeep;
@@ -42,6 +43,7 @@ fn every_message_keeps_its_bytes() {
     inline::messages(&mut golden);
     io::messages(&mut golden);
     meta::messages(&mut golden);
+    pointer::messages(&mut golden);
     quota::messages(&mut golden);
     session::messages(&mut golden);
     upkeep::messages(&mut golden);
@@ -125,6 +127,7 @@ fn kinds_keep_their_numbers() {
         .chain([100])
         .chain(104..=108)
         .chain(112..=116)
+        .chain(128..=129)
         .collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {

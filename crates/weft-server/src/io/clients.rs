@@ -44,15 +44,16 @@ impl Clients {
         }
     }
 
-    /// The budget that the client's read jobs share. A call of a client that is gone gets a budget
-    /// for itself.
+    /// The budget that the client's read jobs and copies share. A call of a client that is gone
+    /// gets a budget of its own.
     pub(super) fn read_budget(&self, client: u64) -> Arc<Semaphore> {
         let clients = self.0.lock();
         let state = clients.get(&client);
         state.map_or_else(new_read_budget, |state| state.read_budget.clone())
     }
 
-    /// The same for the client's collectives.
+    /// The memory that the rounds of the client's collectives share. A call of a client that is
+    /// gone gets memory of its own.
     pub(super) fn round_memory(&self, client: u64) -> Arc<ClientRoundMemory> {
         let clients = self.0.lock();
         let state = clients.get(&client);

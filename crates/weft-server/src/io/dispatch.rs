@@ -23,13 +23,19 @@ impl IoService {
             Kind::JoinedRead => Box::pin(self.joined_read(call)).await,
             Kind::JoinedWrite => Box::pin(self.joined_write(call)).await,
             Kind::CopyRange => {
-                Box::pin(self.change(call, async |r| self.copy_range(r).await)).await;
+                let budget = self.clients.read_budget(call.peer.client);
+                let copy = async |r| self.copy_range(r, &budget).await;
+                Box::pin(self.change(call, copy)).await;
             }
             Kind::SendRange => {
                 let budget = self.clients.read_budget(call.peer.client);
                 let client = SendClient::new(budget, call.reply.caller());
                 Box::pin(answer(call, async |r| self.send_range(r, &client).await)).await;
             }
+            Kind::TakeOffset => {
+                Box::pin(self.change(call, async |r| self.take_offset(r).await)).await;
+            }
+            Kind::Pointer => self.change(call, async |r| self.pointer(r).await).await,
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,
             Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,
             Kind::CreateFork => self.change(call, async |r| self.create_fork(r).await).await,

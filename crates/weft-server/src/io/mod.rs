@@ -5,6 +5,7 @@
 //! - `job`: a checked request, and walks over its pieces; `plan`: from pieces to ranges on disk;
 //! - `clients`: what each client may hold in memory; `admission`: whether the server takes part;
 //! - `data`: reads, writes, copies; `cells`: status, sync, forks; `collective`: jobs of groups;
+//! - `pointers`: shared offset pointers;
 //! - `checkpoint`: the write gates and checkpoints; `growth`: the limits that quotas set;
 //! - `upkeep`: scrub, check, disks, losses.
 //!
@@ -20,6 +21,7 @@ mod dispatch;
 mod growth;
 mod job;
 mod plan;
+mod pointers;
 mod upkeep;
 
 use std::sync::Arc;
@@ -43,6 +45,7 @@ use clients::Clients;
 use collective::Collectives;
 use growth::GrowthLimits;
 use job::Job;
+use pointers::Pointers;
 use upkeep::{Scrubber, StoreChecks};
 
 pub(crate) use admission::Admission;
@@ -52,7 +55,7 @@ pub use upkeep::finding_on_the_wire;
 /// Larger than any file id.
 const SINCE_UNKNOWN: u64 = u64::MAX;
 
-/// Serves the calls of kinds 32 to 63 from one store.
+/// Serves the calls of kinds 32 to 63, and of 128 and above, from one store.
 pub(crate) struct IoService {
     store: Store,
     clock: Arc<dyn WallClock>,
@@ -71,6 +74,7 @@ pub(crate) struct IoService {
     collectives: Collectives,
     growth: GrowthLimits,
     peers: Peers,
+    pointers: Pointers,
     server: u32,
 }
 
@@ -100,6 +104,7 @@ impl IoService {
             collectives: Collectives::default(),
             growth: GrowthLimits::new(grace),
             peers,
+            pointers: Pointers::default(),
             server,
         }
     }

@@ -41,7 +41,7 @@ use rollback::Rollback;
 use servers::{IoServers, SpillLocks};
 use sizes::LimitLease;
 
-/// Serves the calls of kinds 64 and above from one namespace.
+/// Serves the calls of kinds 64 to 127 from one namespace.
 pub(crate) struct MetaService {
     env: Env,
     namespace: Namespace,

@@ -42,12 +42,17 @@ struct Roles {
     meta: Option<Arc<MetaService>>,
 }
 
+/// Whether an I/O server serves calls of this kind; otherwise the metadata service does.
+fn is_for_io(kind: Kind) -> bool {
+    !(64..128).contains(&kind.code())
+}
+
 impl Service for Roles {
     fn serve(self: Arc<Self>, call: Served) -> BoxFuture<'static, ()> {
         async move {
             match (&self.io, &self.meta) {
-                (Some(io), _) if call.kind.code() < 64 => io.serve(call).await,
-                (_, Some(meta)) if call.kind.code() >= 64 => meta.clone().serve(call).await,
+                (Some(io), _) if is_for_io(call.kind) => io.serve(call).await,
+                (_, Some(meta)) if !is_for_io(call.kind) => meta.clone().serve(call).await,
                 (Some(_), _) => unsupported(call, "an I/O server"),
                 _ => unsupported(call, "the metadata service"),
             }

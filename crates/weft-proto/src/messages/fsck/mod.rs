@@ -1,5 +1,9 @@
 //! Messages of `weft fsck`: what namespace and servers list of themselves, what they find in
 //! themselves, and repairs.
+//!
+//! Owns the wire form of findings ([`Finding`]). Invariants: listings come in pages, each of which
+//! fits a body; a repair names the fault that it expects, so one that is out of date changes
+//! nothing. Messages only: checks and repairs are in `weft-meta`, `weft-store` and `weft-client`.
 
 mod finding;
 mod namespace;

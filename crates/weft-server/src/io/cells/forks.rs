@@ -49,7 +49,7 @@ impl IoService {
     }
 
     /// Refuses a file that was deleted, or lost by this server.
-    async fn check_alive(&self, file: FileId) -> Result<(), Failure> {
+    pub(in crate::io) async fn check_alive(&self, file: FileId) -> Result<(), Failure> {
         self.check_present(file)?;
         // The status of any fork says it, whether the fork is there or not.
         let any = ForkKey {
@@ -150,12 +150,15 @@ impl IoService {
         &self,
         request: DeleteCellsRequest,
     ) -> Result<DeleteCellsReply, Failure> {
+        let mut files = Vec::new();
         for file in request.files {
-            self.store
-                .delete_file(file_id(file)?)
-                .await
-                .map_err(|e| failure::of_store(&e))?;
+            let file = file_id(file)?;
+            let deleted = self.store.delete_file(file).await;
+            deleted.map_err(|e| failure::of_store(&e))?;
+            files.push(file);
         }
+        // No pointer of a deleted file can be made any more.
+        self.remove_pointers(&files).await?;
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         Ok(DeleteCellsReply {})
     }

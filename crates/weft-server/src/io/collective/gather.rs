@@ -87,27 +87,7 @@ impl IoService {
         membership: &Membership,
         access: &weft_proto::io::Access,
     ) -> Result<Job, Failure> {
-        let (members, group) = (membership.members, &membership.group);
-        if members == 0 || members > limits::MEMBERS_MAX || membership.member >= members {
-            let what = format!(
-                "member {} of {members}: a group has 1 to {} members, numbered from 0",
-                membership.member,
-                limits::MEMBERS_MAX
-            );
-            return Err(failure::invalid(what));
-        }
-        if group.is_empty()
-            || group.len() > limits::GROUP_NAME_MAX
-            || membership.wait > limits::WAIT_MAX
-        {
-            let what = format!(
-                "group `{group}` waiting {} ms: a name has 1 to {} bytes, and a group waits at most {} ms",
-                membership.wait,
-                limits::GROUP_NAME_MAX,
-                limits::WAIT_MAX
-            );
-            return Err(failure::invalid(what));
-        }
+        check(membership)?;
         self.job(access)
     }
 
@@ -226,6 +206,32 @@ impl IoService {
             call.reply.fail(&Failure::new(Code::MembersMissing, what));
         }
     }
+}
+
+/// Refuses a membership beyond the bounds of the wire.
+pub(in crate::io) fn check(membership: &Membership) -> Result<(), Failure> {
+    let (members, group) = (membership.members, &membership.group);
+    if members == 0 || members > limits::MEMBERS_MAX || membership.member >= members {
+        let what = format!(
+            "member {} of {members}: a group has 1 to {} members, numbered from 0",
+            membership.member,
+            limits::MEMBERS_MAX
+        );
+        return Err(failure::invalid(what));
+    }
+    if group.is_empty()
+        || group.len() > limits::GROUP_NAME_MAX
+        || membership.wait > limits::WAIT_MAX
+    {
+        let what = format!(
+            "group `{group}` waiting {} ms: a name has 1 to {} bytes, and a group waits at most {} ms",
+            membership.wait,
+            limits::GROUP_NAME_MAX,
+            limits::WAIT_MAX
+        );
+        return Err(failure::invalid(what));
+    }
+    Ok(())
 }
 
 /// The failure of a job without all its members. `wait`: the milliseconds for which the first

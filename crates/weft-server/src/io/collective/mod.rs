@@ -35,6 +35,8 @@ use crate::limits::STALL_TIMEOUT_MIN;
 use group::{GatheringTable, MemberCall};
 use memory::{RoundMemory, StallTimeout};
 
+pub(super) use gather::check as check_membership;
+pub(super) use group::names;
 pub(super) use memory::ClientRoundMemory;
 
 /// The collectives of one server.

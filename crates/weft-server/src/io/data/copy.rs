@@ -12,6 +12,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::Semaphore;
 use weft_layout::{CellIndex, CellOffset, Piece, Pieces};
 use weft_proto::Failure;
 use weft_proto::io::{CopyRangeReply, CopyRangeRequest};
@@ -79,23 +80,27 @@ impl Iterator for Pairs {
 }
 
 /// The parameters of one copy.
-struct Copy {
+struct Copy<'a> {
     from: Job,
     to: Job,
     chunk: u32,
     now: Timestamp,
+    /// What the client's jobs may hold in memory.
+    budget: &'a Semaphore,
 }
 
 impl IoService {
     pub(in crate::io) async fn copy_range(
         &self,
         request: CopyRangeRequest,
+        budget: &Semaphore,
     ) -> Result<CopyRangeReply, Failure> {
         let copy = Copy {
             from: self.job(&request.from)?,
             to: self.job(&request.to)?.writable()?,
             chunk: request.chunk,
             now: self.now(),
+            budget,
         };
         let pairs = Pairs {
             from: (copy.from.pieces()?, None),
@@ -125,7 +130,7 @@ impl IoService {
         Ok(CopyRangeReply { bytes })
     }
 
-    async fn copy_pair(&self, copy: &Copy, pair: Pair) -> Result<(), Failure> {
+    async fn copy_pair(&self, copy: &Copy<'_>, pair: Pair) -> Result<(), Failure> {
         let (source, target) = (copy.from.key(pair.from.0), copy.to.key(pair.to.0));
         let end = pair.from.1 + pair.length;
         // Translates an offset in the source to one in the target.
@@ -159,7 +164,12 @@ impl IoService {
         extended.map_err(|e| failure::of_store(&e))
     }
 
-    async fn hole(&self, copy: &Copy, target: &ForkKey, range: Range<u64>) -> Result<(), Failure> {
+    async fn hole(
+        &self,
+        copy: &Copy<'_>,
+        target: &ForkKey,
+        range: Range<u64>,
+    ) -> Result<(), Failure> {
         if range.is_empty() {
             return Ok(());
         }
@@ -169,7 +179,7 @@ impl IoService {
     /// Copies data of the source; bytes that were truncated meanwhile become zeros.
     async fn copy_data(
         &self,
-        copy: &Copy,
+        copy: &Copy<'_>,
         source: &ForkKey,
         target: &ForkKey,
         data: Range<u64>,
@@ -195,7 +205,7 @@ impl IoService {
 
     async fn copy_window(
         &self,
-        copy: &Copy,
+        copy: &Copy<'_>,
         source: &ForkKey,
         target: &ForkKey,
         window: Range<u64>,
@@ -203,6 +213,8 @@ impl IoService {
     ) -> Result<(), StoreError> {
         let length = window.end - window.start;
         let at = CellOffset(window.start);
+        // The semaphore is never closed; without a permit only the bound would be softer.
+        let _budget = copy.budget.acquire_many(length as u32).await.ok();
         let slices = match copy.from.checkpoint {
             None => self.store.read(source, at, length).await?,
             Some(number) => {

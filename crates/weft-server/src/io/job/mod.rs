@@ -64,8 +64,8 @@ impl Job {
 /// The file that a call names.
 pub(super) fn file_id(id: u64) -> Result<FileId, Failure> {
     let file = FileId(id);
-    if file == weft_store::ADDRESSED {
-        let what = "this id is reserved for chunks that are named by their content";
+    if file >= weft_store::POINTERS {
+        let what = "this id is reserved: no file has it";
         return Err(failure::invalid(what));
     }
     Ok(file)

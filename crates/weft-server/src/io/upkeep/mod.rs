@@ -1,4 +1,9 @@
 //! Upkeep of the store: scrub, check, disks, free space, and losses.
+//!
+//! Owns the background pass of the scrub ([`Scrubber`]) and the check in progress
+//! ([`StoreChecks`]): at most one of each. Invariant: a scrub rests after each step, longer if
+//! calls use the disk. What is checked and repaired is decided in `weft-store`; here are pace,
+//! progress and wire form.
 
 mod calls;
 mod fsck;

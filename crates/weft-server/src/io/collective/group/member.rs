@@ -30,7 +30,7 @@ pub(in crate::io::collective) struct MemberWrite {
 }
 
 /// Names members in a message, at most 16 of them.
-pub(in crate::io::collective) fn names(members: &[u32]) -> String {
+pub(in crate::io) fn names(members: &[u32]) -> String {
     let shown: Vec<String> = members.iter().take(16).map(u32::to_string).collect();
     let more = members.len().saturating_sub(shown.len());
     let more = if more > 0 {

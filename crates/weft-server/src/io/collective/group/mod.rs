@@ -3,5 +3,6 @@
 mod member;
 mod table;
 
-pub(super) use member::{MemberCall, MemberWrite, names};
+pub(in crate::io) use member::names;
+pub(super) use member::{MemberCall, MemberWrite};
 pub(super) use table::{Arrival, Gathered, GatheringKey, GatheringTable, Outcome, Take};
