@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use common::TestVolume;
 use futures_util::future::join_all;
-use weft_client::{Access, Error, Group, Missing, NewLayout, OpenView, SharedPointer, Volume};
+use weft_client::{
+    Access, Error, FsckOptions, Group, Missing, NewLayout, OpenView, SharedPointer, Volume,
+};
 use weft_layout::{View, ViewOffset};
 use weft_proto::Code;
 
@@ -168,6 +170,33 @@ async fn missing_members_of_an_ordered_take_are_named_and_nothing_is_taken() {
     });
     assert_eq!(waited.unwrap_err().code(), Code::MembersMissing);
     assert_eq!(refused.unwrap_err().code(), Code::Busy);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_of_the_volume_takes_pointers_for_no_files() {
+    let mut test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    for name in ["p", "q", "r"] {
+        let shared = pointer(&volume, "/file", name).await;
+        assert_eq!(shared.take(10).await.unwrap(), ViewOffset(0));
+        shared.view().file().close().await.unwrap();
+    }
+    // A stopped store has everything in its index.
+    for server in 0..2 {
+        test.stop_server(server).await;
+        test.start_server(server).await;
+    }
+    let options = FsckOptions {
+        data: true,
+        ..FsckOptions::default()
+    };
+    let volume = test.client().await;
+    let report = volume.fsck(options, &|_| ()).await.unwrap();
+    assert!(report.found.is_empty(), "{:?}", report.found);
+    assert!(report.unreachable.is_empty(), "{:?}", report.unreachable);
+    let shared = pointer(&volume, "/file", "q").await;
+    assert_eq!(shared.take(1).await.unwrap(), ViewOffset(10));
     test.stop().await;
 }
 

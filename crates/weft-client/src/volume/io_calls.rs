@@ -68,9 +68,12 @@ impl Volume {
     pub(super) async fn may_retry(&self, error: &CallError, repeat: Repeat) -> bool {
         match error {
             CallError::Lost { .. } => repeat == Repeat::Safe,
-            CallError::Connect(_) => {
-                let epoch = self.shared.servers.epoch();
-                self.refresh_servers().await.is_ok() && self.shared.servers.epoch() > epoch
+            CallError::Connect(failed) => {
+                let servers = &self.shared.servers;
+                let epoch = servers.epoch();
+                // The server's new address may have arrived while the old one was being tried.
+                self.refresh_servers().await.is_ok()
+                    && (servers.epoch() > epoch || servers.at(failed.address()).is_empty())
             }
             CallError::Failed(_) if error.code() == Code::StaleMap => {
                 self.refresh_servers().await.is_ok()

@@ -103,20 +103,20 @@ impl IoService {
 
     /// Removes the pointers of files that are deleted. Cost: a look at every pointer.
     pub(in crate::io) async fn remove_pointers(&self, files: &[FileId]) -> Result<(), Failure> {
-        let forks = self.store.forks(POINTERS).await;
-        for (key, _) in forks.map_err(|e| failure::of_store(&e))? {
-            let Some((file, name)) = key.fork.as_str().split_once('-') else {
-                continue;
-            };
-            let file = u64::from_str_radix(file, 16).map(FileId);
-            let Some(file) = file.ok().filter(|file| files.contains(file)) else {
-                continue;
-            };
-            let slot = self.pointers.slot(file, name);
+        // Calls that began before the deletion end first, so that their forks are listed.
+        for slot in self.pointers.slots_of(files) {
             let mut slot = slot.lock().await;
             slot.state = None;
             if let Some(gathering) = slot.gathering.take() {
                 gathering.end(Err(Failure::new(Code::Stale, "the file was deleted")));
+            }
+        }
+        let forks = self.store.forks(POINTERS).await;
+        for (key, _) in forks.map_err(|e| failure::of_store(&e))? {
+            let file = key.fork.as_str().split_once('-');
+            let file = file.and_then(|(file, _)| u64::from_str_radix(file, 16).ok());
+            if !file.is_some_and(|file| files.contains(&FileId(file))) {
+                continue;
             }
             let removed = self.store.remove_fork(&key).await;
             removed.map_err(|e| failure::of_store(&e))?;

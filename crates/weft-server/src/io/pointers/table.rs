@@ -32,4 +32,11 @@ impl Pointers {
         }
         Arc::clone(slots.entry((file, name.to_owned())).or_default())
     }
+
+    /// The pointers of these files that calls have used lately.
+    pub(super) fn slots_of(&self, files: &[FileId]) -> Vec<SharedSlot> {
+        let slots = self.0.lock();
+        let of_files = slots.iter().filter(|((file, _), _)| files.contains(file));
+        of_files.map(|(_, slot)| Arc::clone(slot)).collect()
+    }
 }
