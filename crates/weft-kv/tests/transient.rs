@@ -67,9 +67,17 @@ fn survives(kv: &FjallKv, lasting: bool, relieve: impl FnOnce()) -> Vec<u64> {
             }
             Ok(()) => acknowledged.push(number),
         }
-        // Reads continue.
-        let found = kv.snapshot().unwrap().get(KEYS, &last.to_be_bytes());
-        assert!(found.unwrap() == Some(value(last)));
+        // Reads continue, unless an attempt to reopen the engine failed after closing it.
+        match kv.snapshot() {
+            Ok(snapshot) => {
+                let found = snapshot.get(KEYS, &last.to_be_bytes()).unwrap();
+                assert!(found == Some(value(last)));
+            }
+            Err(error) => {
+                assert!(!lasting, "{error}");
+                assert!(matches!(error, KvError::Suspended { .. }), "{error}");
+            }
+        }
     }
     if let Err(error) = kv.sync() {
         assert!(!matches!(error, KvError::Poisoned { .. }), "{error}");
