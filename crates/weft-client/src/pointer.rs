@@ -117,7 +117,10 @@ impl SharedPointer {
     }
 
     /// Writes the next `data.len()` bytes; returns how many were written. One request for the
-    /// pointer, then those of [`OpenView::write_at`], whose durability it has.
+    /// pointer, then those of [`OpenView::write_at`].
+    ///
+    /// # Durability
+    /// As [`OpenView::write_at`].
     pub async fn write(&self, data: Bytes) -> Result<u64, Error> {
         let offset = self.take(data.len() as u64).await?;
         self.view.write_at(offset, data).await

@@ -1,5 +1,6 @@
 //! The calls of clients about pointers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -142,9 +143,9 @@ impl IoService {
         asked: Asked,
         membership: &Membership,
     ) -> Result<u64, Failure> {
-        // A gathering lives in its slot, which is kept in memory as long as a call has it.
-        let _kept = self.pointers.slot(FileId(pointer.file), &pointer.name);
         let mut locked = self.lock_pointer(pointer).await?;
+        // A gathering lives in its slot, which stays in memory as long as a call has it.
+        let _kept = Arc::clone(OwnedMutexGuard::mutex(&locked.slot));
         if let Some(offset) = self.state_to_change(&mut locked).await?.answered(asked)? {
             return Ok(offset);
         }
@@ -261,5 +262,21 @@ impl IoService {
             state.keep(dealt, Instant::now());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_short_names_of_forks_name_a_pointer() {
+        for name in ["a", &"n".repeat(POINTER_NAME_MAX)] {
+            assert_eq!(key(FileId(7), name).unwrap().file, POINTERS);
+        }
+        for name in ["", "a/b", "a\0b", &"n".repeat(POINTER_NAME_MAX + 1)] {
+            let refused = key(FileId(7), name).unwrap_err();
+            assert_eq!(refused.code(), Code::Invalid, "{name:?}");
+        }
     }
 }

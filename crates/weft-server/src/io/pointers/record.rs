@@ -49,11 +49,11 @@ pub(super) fn head(offset: u64) -> [u8; ENTRY_BYTES] {
     out
 }
 
-/// The offset and the takes of a pointer; an entry of zeros is unused.
+/// The offset and the takes of a pointer, one for each entry.
 ///
 /// # Errors
 /// [`weft_proto::Code::Corrupt`] if the bytes are not a pointer of this version.
-pub(super) fn decode(bytes: &[u8]) -> Result<(u64, Vec<Option<Take>>), Failure> {
+pub(super) fn decode(bytes: &[u8]) -> Result<(u64, Vec<Take>), Failure> {
     let Some((head, entries)) = bytes.split_at_checked(ENTRY_BYTES) else {
         return Err(failure::corrupt("a shared pointer has no head"));
     };
@@ -63,9 +63,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(u64, Vec<Option<Take>>), Failure> 
             "a shared pointer is damaged, or of a newer version of Weft",
         ));
     }
-    let takes = entries
-        .chunks_exact(ENTRY_BYTES)
-        .map(|entry| Some(Take::decode(entry)).filter(|take| take.taker != 0));
+    let takes = entries.chunks_exact(ENTRY_BYTES).map(Take::decode);
     Ok((number(head, 8), takes.collect()))
 }
 
@@ -87,20 +85,19 @@ mod tests {
             offset: 1 << 40,
             bytes: 4096,
         };
-        let bytes = [&head(77)[..], &[0; ENTRY_BYTES], &take.encode()].concat();
+        let bytes = [head(77), take.encode()].concat();
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let hex = hex.concat();
-        let zeros = "00".repeat(ENTRY_BYTES);
         assert_eq!(
             hex,
             format!(
-                "57505452010000004d00000000000000{}{zeros}\
+                "57505452010000004d00000000000000{}\
                  08070605040302010900000000000000\
                  00000000000100000010000000000000",
                 "00".repeat(16)
             )
         );
-        assert_eq!(decode(&bytes), Ok((77, vec![None, Some(take)])));
+        assert_eq!(decode(&bytes), Ok((77, vec![take])));
     }
 
     #[test]

@@ -44,29 +44,21 @@ impl Dealt {
     }
 }
 
-/// A pointer.
+/// A pointer. Its entries in the store are numbered from 0, and each has one taker.
 pub(super) struct PointerState {
     offset: u64,
     takers: HashMap<u64, Taker>,
-    /// Entries in the store, used or not.
-    entries: usize,
-    unused: Vec<usize>,
 }
 
 impl PointerState {
-    pub(super) fn new(offset: u64, takes: Vec<Option<Take>>, now: Instant) -> PointerState {
-        let entries = takes.len();
-        let unused = (0..entries).filter(|at| takes[*at].is_none()).collect();
-        let known = takes.into_iter().enumerate().filter_map(|(entry, take)| {
-            let last = take?;
+    pub(super) fn new(offset: u64, takes: Vec<Take>, now: Instant) -> PointerState {
+        let known = takes.into_iter().enumerate().map(|(entry, last)| {
             let used = now;
-            Some((last.taker, Taker { entry, last, used }))
+            (last.taker, Taker { entry, last, used })
         });
         PointerState {
             offset,
             takers: known.collect(),
-            entries,
-            unused,
         }
     }
 
@@ -100,7 +92,7 @@ impl PointerState {
     /// # Errors
     /// [`Code::TooLarge`] beyond the largest offset; [`Code::Busy`] with too many takers.
     pub(super) fn deal(&self, asked: &[Asked], now: Instant) -> Result<Dealt, Failure> {
-        let mut free = self.unused.iter().rev().copied().chain(self.entries..);
+        let mut free = self.takers.len()..TAKERS_MAX;
         let (mut offset, mut takes, mut idle) = (self.offset, Vec::new(), None);
         for one in asked {
             let end = offset
@@ -114,8 +106,7 @@ impl PointerState {
                 return Err(Failure::new(Code::TooLarge, what));
             };
             let known = self.takers.get(&one.taker).map(|known| known.entry);
-            let unused = known.or_else(|| free.next().filter(|entry| *entry < TAKERS_MAX));
-            let entry = if let Some(entry) = unused {
+            let entry = if let Some(entry) = known.or_else(|| free.next()) {
                 entry
             } else {
                 let idle = idle.get_or_insert_with(|| self.idle_entries(asked, now));
@@ -147,8 +138,6 @@ impl PointerState {
     pub(super) fn keep(&mut self, dealt: Dealt, now: Instant) {
         self.offset = dealt.offset;
         for (entry, last) in dealt.takes {
-            self.unused.retain(|unused| *unused != entry);
-            self.entries = self.entries.max(entry + 1);
             // A taker whose entry another one got is forgotten.
             if !self.takers.contains_key(&last.taker) {
                 self.takers.retain(|_, taker| taker.entry != entry);
