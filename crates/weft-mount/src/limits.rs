@@ -14,6 +14,18 @@ pub(crate) const RECONNECT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// taken to have begun at most this long before the call that found it.
 pub(crate) const SILENCE_DETECTION: Duration = Duration::from_secs(7);
 
+// The order of the kernel's requests.
+
+/// How long a page read waits for a request that is missing among the earlier ones.
+pub(crate) const MISSING_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// Requests that may be missing before page reads wait for none any more. A program that is killed
+/// while its request is queued makes one; a kernel that numbers otherwise makes many.
+pub(crate) const MISSING_REQUESTS_MAX: u32 = 16;
+/// Requests in order after which one fewer counts as missing.
+pub(crate) const REQUESTS_PER_MISSING: u32 = 256;
+/// Requests registered behind a missing one. No mount has as many threads.
+pub(crate) const REQUESTS_AHEAD_MAX: usize = 4096;
+
 // The data cache: dirty bytes.
 
 /// Batches of one file in flight.

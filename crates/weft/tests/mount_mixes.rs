@@ -209,3 +209,46 @@ fn bytes_written_beside_a_shared_map_of_the_same_pages_are_kept() {
 fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
+
+/// The kernel drops a file's pages when the file is opened, also while a write that is in a page is
+/// on its way to the mount. A map that then reads the page again must not read it from before the
+/// write.
+#[test]
+fn a_page_that_is_read_again_during_a_write_shows_the_write() {
+    const WRITES: u64 = 200_000;
+    let Some(m) = Mounted::new() else {
+        return;
+    };
+    let path = m.file("dropped");
+    std::fs::write(&path, vec![0; 2 * PAGE]).unwrap();
+    let writer = File::options().read(true).write(true).open(&path).unwrap();
+    let map = Map::of(&writer, 2 * PAGE);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let is_done = || done.load(std::sync::atomic::Ordering::Relaxed);
+    let stale = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_done() {
+                    drop(File::open(&path).unwrap());
+                }
+            });
+            scope.spawn(|| {
+                while !is_done() {
+                    map.read(PAGE / 2, 8);
+                }
+            });
+            // Threads of the mount lose their processor in the middle of a request.
+            scope.spawn(|| while !is_done() {});
+        }
+        let mut stale = 0;
+        let mut found = [0; 8];
+        for n in 1..=WRITES {
+            writer.write_all_at(&n.to_le_bytes(), 8).unwrap();
+            writer.read_exact_at(&mut found, 8).unwrap();
+            stale += u64::from(found != n.to_le_bytes());
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        stale
+    });
+    assert_eq!(stale, 0, "of {WRITES} writes that were read back");
+}

@@ -115,6 +115,11 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Whether a program writes this file through the kernel's pages.
+    pub fn is_written_through_pages(&self, id: u64) -> bool {
+        self.files.is_written_through_pages(id)
+    }
+
     /// Makes a change of a range past the kernel's pages: when it returns no page shows the old
     /// bytes, and none brings them back. Why this works: `pages`.
     pub(in crate::fs) async fn bypassing_pages<T>(

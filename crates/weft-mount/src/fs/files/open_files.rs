@@ -64,6 +64,13 @@ impl OpenFiles {
         files.get(&id).is_some_and(past)
     }
 
+    /// Whether an open writes this file through the kernel's pages.
+    pub(in crate::fs) fn is_written_through_pages(&self, id: u64) -> bool {
+        let files = self.0.lock();
+        let through = |file: &FileHandles| file.handles.iter().any(|h| h.write && !h.past.direct);
+        files.get(&id).is_some_and(through)
+    }
+
     /// Whether a program may have a writable mapping of this file, or may make one.
     pub(in crate::fs) fn may_be_mapped(&self, id: u64) -> bool {
         let files = self.0.lock();

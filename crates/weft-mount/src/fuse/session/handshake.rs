@@ -20,6 +20,8 @@ pub struct Negotiated {
     pub max_readahead: u32,
     /// The capabilities in use.
     pub flags: u64,
+    /// The number of the kernel's first request.
+    pub(super) first_request: u64,
 }
 
 /// The capabilities that the mount uses if the kernel offers them.
@@ -112,7 +114,10 @@ pub(super) fn handshake(device: &Device, buffers: &Buffers) -> Result<Negotiated
         let offered = u64::from(wants.flags) | u64::from(flags2) << 32;
         let (answer, negotiated) = answer(&wants, offered, kernel_pages_max());
         device.reply(unique, &[answer.as_bytes()]);
-        return Ok(negotiated);
+        return Ok(Negotiated {
+            first_request: unique,
+            ..negotiated
+        });
     }
 }
 
@@ -148,6 +153,7 @@ fn answer(wants: &InitIn, offered: u64, pages: u32) -> (InitOut, Negotiated) {
         max_write: answer.max_write,
         max_readahead: answer.max_readahead,
         flags,
+        first_request: 0,
     };
     (answer, negotiated)
 }

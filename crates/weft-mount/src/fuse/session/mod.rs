@@ -5,6 +5,7 @@
 //! - `interrupts`, `abandon`: which requests can be interrupted, and when one is abandoned.
 //! - `notifications`, `attribute_requests`: invalidations of the kernel's caches, and what they
 //!   must not overtake.
+//! - `write_order`: page reads that must not overtake page writes.
 
 mod abandon;
 mod attribute_requests;
@@ -12,6 +13,7 @@ mod handshake;
 mod interrupts;
 mod notifications;
 mod serve;
+mod write_order;
 
 pub use handshake::Negotiated;
 pub use serve::{Mount, Running};

@@ -17,8 +17,11 @@ use super::attribute_requests::AttributeRequests;
 use super::handshake::{self, Negotiated};
 use super::interrupts::InterruptibleRequests;
 use super::notifications::KernelCache;
+use super::write_order::{OrderedWrite, WriteOrder};
 use crate::fs::{FileSystem, FsError};
-use crate::fuse::device::abi::{BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, opcode};
+use crate::fuse::device::abi::{
+    self, BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, ReadIn, opcode,
+};
 use crate::fuse::device::{Buffers, Device, Incoming, Reader};
 use crate::fuse::mount::{Appearance, LiveFlags, MountError, attach, mounted_on};
 use crate::fuse::requests::{Reply, carry_out};
@@ -49,6 +52,7 @@ struct Session {
     runtime: Handle,
     requests: InterruptibleRequests,
     attribute_requests: Arc<AttributeRequests>,
+    order: Arc<WriteOrder>,
     failures: LogLimit,
     losses: LogLimit,
 }
@@ -69,6 +73,7 @@ impl Mount {
             runtime: runtime.clone(),
             requests: InterruptibleRequests::default(),
             attribute_requests,
+            order: Arc::new(WriteOrder::begin(negotiated.first_request)),
             failures: LogLimit::default(),
             losses: LogLimit::default(),
         });
@@ -147,7 +152,8 @@ fn serve(session: &Arc<Session>, device: &Arc<Device>, buffers: &Buffers) -> io:
     while let Some(request) = device.receive(&mut reader)? {
         let unique = request.header.unique;
         let number = request.header.opcode;
-        let handled = || handle(session, device, request);
+        let write = session.order.arrived(unique, writes_through(&request));
+        let handled = || handle(session, device, request, write);
         if catch_unwind(AssertUnwindSafe(handled)).is_err() {
             // The program gets a reply, and the thread continues with the next request.
             tracing::error!(request = number, "a request panicked");
@@ -159,12 +165,35 @@ fn serve(session: &Arc<Session>, device: &Arc<Device>, buffers: &Buffers) -> io:
     Ok(())
 }
 
-fn handle(session: &Arc<Session>, device: &Arc<Device>, request: Incoming) {
+/// The file that a request writes through the kernel's pages.
+fn writes_through(request: &Incoming) -> Option<u64> {
+    let write = (request.header.opcode == opcode::WRITE).then(|| request.write())??;
+    let through = write.write_flags & (abi::WRITE_CACHE | abi::WRITE_LOCKOWNER) == 0;
+    through.then_some(request.header.nodeid)
+}
+
+/// The file whose pages a request reads, if programs write them.
+fn reads_written_pages(fs: &FileSystem, request: &Incoming) -> Option<u64> {
+    if request.header.opcode != opcode::READ {
+        return None;
+    }
+    let (read, _) = request.argument::<ReadIn>()?;
+    let file = request.header.nodeid;
+    let pages = read.read_flags & abi::READ_LOCKOWNER == 0;
+    (pages && fs.is_written_through_pages(file)).then_some(file)
+}
+
+fn handle(
+    session: &Arc<Session>,
+    device: &Arc<Device>,
+    request: Incoming,
+    write: Option<OrderedWrite>,
+) {
     match request.header.opcode {
         opcode::FORGET | opcode::BATCH_FORGET => forget(&session.fs, &request),
         opcode::INTERRUPT => interrupt(session, device, &request),
         opcode::DESTROY => device.reply(request.header.unique, &[]),
-        _ => begin(session, device, request),
+        _ => begin(session, device, request, write),
     }
 }
 
@@ -206,13 +235,27 @@ type Task = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// Begins a request on this thread. A request that needs no server, for cached data for example,
 /// finishes here; one that waits for a server continues where the server's reply arrives.
-fn begin(session: &Arc<Session>, device: &Arc<Device>, request: Incoming) {
+fn begin(
+    session: &Arc<Session>,
+    device: &Arc<Device>,
+    request: Incoming,
+    write: Option<OrderedWrite>,
+) {
     let unique = request.header.unique;
     let (number, thread) = (request.header.opcode, request.header.pid);
     let in_flight = (number == opcode::GETATTR)
         .then(|| session.attribute_requests.begin(request.header.nodeid));
     let fs = session.fs.clone();
-    let mut task: Task = Box::pin(async move { carry_out(&fs, &request).await });
+    let read = reads_written_pages(&fs, &request);
+    let order = read.map(|file| (session.order.clone(), file));
+    let mut task: Task = Box::pin(async move {
+        if let Some((order, file)) = order {
+            order.before_read(unique, file).await;
+        }
+        let outcome = carry_out(&fs, &request).await;
+        drop(write);
+        outcome
+    });
     let _entered = session.runtime.enter();
     let inline = InlineTask::new(&session.runtime);
     let waker = inline.waker();
