@@ -50,6 +50,7 @@ mod names;
 mod operation;
 mod pointer;
 mod session;
+mod turn;
 mod upkeep;
 mod volume;
 

@@ -25,6 +25,21 @@ pub const GROUP_WAIT: Duration = Duration::from_secs(30);
 /// Pause before a member asks a lost server again.
 pub(crate) const COLLECTIVE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
+// Cautious operations.
+
+/// How long after its beginning a read relies on its claims. A server takes a claim away after five
+/// seconds at the earliest (`weft-server`, `CLAIM_PATIENCE`).
+pub(crate) const CLAIM_VALID: Duration = Duration::from_millis(2500);
+
+/// How often an operation is tried before its caller is told that others were in the way.
+pub(crate) const OPERATION_TRIES: u32 = 8;
+
+/// The pause before it is tried once more; it grows by as much from try to try.
+pub(crate) const OPERATION_BACKOFF: Duration = Duration::from_millis(50);
+
+/// How long a client tries to reach a server that takes part in a decided operation.
+pub(crate) const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
+
 // Attachments and accesses.
 
 /// From the first attachment that ends until the service is told, so that one call reports several.

@@ -50,7 +50,10 @@ impl Service for Streams {
                     drop(chunk);
                     call.payload.release();
                 }
-                call.reply.done(&WriteReply { bytes });
+                call.reply.done(&WriteReply {
+                    bytes,
+                    ..WriteReply::default()
+                });
             }
         })
     }

@@ -46,7 +46,10 @@ async fn gated(gate: Arc<Semaphore>) -> Server {
                     drop(chunk);
                     call.payload.release();
                 }
-                call.reply.done(&WriteReply { bytes });
+                call.reply.done(&WriteReply {
+                    bytes,
+                    ..WriteReply::default()
+                });
             }
         },
     )
@@ -265,7 +268,7 @@ async fn the_rest_of_a_payload_that_the_service_dropped_is_discarded() {
         let Served { payload, reply, .. } = call;
         drop(payload);
         tokio::time::sleep(Duration::from_millis(300)).await;
-        reply.done(&WriteReply { bytes: 0 });
+        reply.done(&WriteReply::default());
     })
     .await;
     let connection = server.connect().await;

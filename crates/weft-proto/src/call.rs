@@ -2,8 +2,8 @@
 
 use crate::round_trip::{Decoder, round_trip};
 use crate::{
-    checkpoint, collective, coord, delegation, fsck, inline, io, meta, pointer, quota, session,
-    upkeep,
+    checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, pointer, quota,
+    session, upkeep,
 };
 
 /// A request type: its kind on the wire and the type of its reply.
@@ -230,4 +230,10 @@ calls! {
     TakeOffset = 128: pointer::TakeOffsetRequest => pointer::TakeOffsetReply;
     /// Get, set or remove a shared offset pointer.
     Pointer = 129: pointer::PointerRequest => pointer::PointerReply;
+    /// Claim a place in the order of a file's operations.
+    Claim = 130: order::ClaimRequest => order::ClaimReply;
+    /// Take the next step of an operation with a claim.
+    Settle = 131: order::SettleRequest => order::SettleReply;
+    /// Ask a coordinator for the outcome of an operation.
+    Outcome = 132: order::OutcomeRequest => order::OutcomeReply;
 }

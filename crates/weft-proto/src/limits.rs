@@ -21,6 +21,8 @@ pub const REPLY_WINDOW_MIN: u32 = 2 << 20;
 /// Bytes that one call may read or write for each server of its file, wherever they lie; a server
 /// refuses larger requests.
 pub const TRANSFER_MAX: u64 = 1 << 30;
+/// Bytes that an operation with a claim may write on each server.
+pub const STAGED_MAX: u64 = 64 << 20;
 /// Runs of the lists in one request. A server refuses more; the client library splits plain lists.
 pub const LIST_MAX: usize = 65_536;
 /// Members of a group.

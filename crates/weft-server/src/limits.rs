@@ -97,6 +97,26 @@ pub(crate) const TAKERS_MAX: usize = 16_384;
 /// A taker that has taken nothing for this long repeats nothing any more: a call ends sooner.
 pub(crate) const TAKER_IDLE_MIN: Duration = Duration::from_mins(10);
 
+// Order among the operations of a file
+
+/// Spans in a claim, for each cell; more are joined.
+pub(crate) const CLAIM_SPANS: usize = 64;
+/// Claims on a file, granted and waiting.
+pub(crate) const CLAIMS_MAX: usize = 4096;
+/// How long an operation waits for another one before that loses its claim: a client that has not
+/// gone on by then is dead, stopped or cut off.
+pub(crate) const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+/// Operations on several servers that one client may have in progress.
+pub(crate) const CLIENT_OPERATIONS_MAX: usize = 4096;
+/// Bytes that the operations of one client may have staged.
+pub(crate) const CLIENT_STAGING_MEMORY: usize = 2 * weft_proto::limits::STAGED_MAX as usize;
+/// Outcomes of operations that are kept for other servers after the death of the client.
+pub(crate) const OUTCOMES_MAX: usize = 65_536;
+/// How long a server tries to learn an outcome.
+pub(crate) const OUTCOME_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which it tries.
+pub(crate) const OUTCOME_INTERVAL: Duration = Duration::from_millis(200);
+
 // Collectives
 
 /// Bytes of rounds of all collectives of the server together, small rounds excepted.

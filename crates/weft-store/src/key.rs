@@ -180,7 +180,7 @@ pub struct Usage {
 pub const ADDRESSED: FileId = FileId(u64::MAX);
 
 /// The file whose forks are the shared offset pointers; reserved like [`ADDRESSED`].
-pub const POINTERS: FileId = FileId(u64::MAX - 1);
+pub const ORDER_STATE: FileId = FileId(u64::MAX - 1);
 
 /// A chunk's name: the BLAKE3 hash of its bytes (CAPFS §2.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

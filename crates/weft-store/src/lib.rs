@@ -71,10 +71,10 @@ pub use engine::Store;
 pub use error::StoreError;
 pub use files::ListPage;
 pub use finding::{Fault, Finding};
-pub use io::{DataRuns, READ_ATTEMPTS, ReadSlice};
+pub use io::{DataRuns, PreparedWrite, READ_ATTEMPTS, ReadSlice};
 pub use key::{
     ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, ForkKey, ForkName, ForkNameError, ForkStatus,
-    POINTERS, Run, Scattered, Timestamp, Usage, Write,
+    ORDER_STATE, Run, Scattered, Timestamp, Usage, Write,
 };
 pub use pool::{BLOCK, BUFFER_BLOCKS_MAX, Buffer, Pool, ReceiveBuffer, Slice};
 pub use provision::Trimmed;

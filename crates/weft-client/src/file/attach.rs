@@ -15,6 +15,7 @@ impl Volume {
     /// A file that was created survives power loss.
     pub async fn attach(&self, path: impl Into<Place>, access: Access) -> Result<File, Error> {
         let path = path.into();
+        let cautious = access.cautious;
         let mut request = access.request(&path, (*self.who).clone())?;
         let write = request.write;
         if write && request.inline && request.create.is_none() {
@@ -37,7 +38,7 @@ impl Volume {
             let has_data = crate::names::is_regular(&reply.attributes);
             if !has_data || self.shared.note_attached_over(run, id, write) {
                 attaching.answered();
-                return self.opened(&path.to_string(), reply, write, true);
+                return self.opened(&path.to_string(), reply, write, true, cautious);
             }
             // To the service this attachment does not exist. The file exists now, whatever its
             // path leads to.
@@ -62,12 +63,12 @@ impl Volume {
             what: what.to_owned(),
             reason,
         };
-        let (write, reply) = handed
+        let (how, reply) = handed
             .split_first()
             .ok_or_else(|| protocol("it is empty".into()))?;
         let reply = AttachReply::decode(reply).map_err(|e| protocol(e.to_string()))?;
         let name = format!("file {}", reply.attributes.id);
-        self.opened(&name, reply, *write == 1, false)
+        self.opened(&name, reply, how & 1 != 0, false, how & 2 != 0)
     }
 
     /// The file of an answer to an attach. No message.
@@ -77,6 +78,7 @@ impl Volume {
         reply: AttachReply,
         write: bool,
         own: bool,
+        cautious: bool,
     ) -> Result<File, Error> {
         let attributes = reply.attributes.clone();
         let Some(layout) = attributes
@@ -99,6 +101,7 @@ impl Volume {
             reply,
             write,
             own,
+            cautious,
         ))
     }
 }

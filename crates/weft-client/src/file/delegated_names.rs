@@ -110,7 +110,7 @@ impl Volume {
             inline: Some(Bytes::new()),
             sole: writing,
         };
-        self.opened(shown, reply, writing, true).ok()
+        self.opened(shown, reply, writing, true, false).ok()
     }
 
     fn new_attributes(&self, id: u64, mode: NewMode, time: i64, layout: Layout) -> Attributes {

@@ -20,12 +20,14 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use weft_layout::{CellIndex, Layout, ServerId};
-use weft_proto::Call;
 use weft_proto::meta::{AttachReply, Target, TruncateRequest};
 use weft_proto::prost::Message;
 use weft_proto::stamp::Stamp;
+use weft_proto::{Call, Code, Retry as RetryClass};
 
+use crate::limits::OPERATION_TRIES;
 use crate::names::{Cells, size_of};
+use crate::turn::Turn;
 use crate::volume::Repeat;
 use crate::{Attributes, Error, Volume};
 
@@ -68,6 +70,8 @@ pub(crate) struct Attachment {
     forks: AtomicBool,
     /// Losses of acknowledged bytes that its program knows of.
     reported_losses: AtomicU64,
+    /// Its operations are atomic and happen in one order.
+    cautious: bool,
 }
 
 /// In place of an end: no file ends there.
@@ -81,6 +85,7 @@ impl File {
         mut reply: AttachReply,
         write: bool,
         owner: bool,
+        cautious: bool,
     ) -> File {
         let inline = Mutex::new(reply.inline.take());
         let reported = volume.shared.unsynced.baseline(reply.attributes.id);
@@ -99,6 +104,7 @@ impl File {
             end: AtomicU64::new(0),
             forks: AtomicBool::new(false),
             reported_losses: AtomicU64::new(reported),
+            cautious,
         }))
     }
 
@@ -127,6 +133,11 @@ impl File {
         self.0.write
     }
 
+    /// Whether its operations are cautious: see [`Access::cautious`](crate::Access::cautious).
+    pub fn is_cautious(&self) -> bool {
+        self.0.cautious
+    }
+
     /// Whether this attach created the file.
     pub fn created(&self) -> bool {
         self.0.reply.created
@@ -150,7 +161,7 @@ impl File {
     /// What another process needs to [`Volume::adopt`] this attachment without a request of its
     /// own.
     pub fn hand_over(&self) -> Vec<u8> {
-        let mut out = vec![u8::from(self.0.write)];
+        let mut out = vec![u8::from(self.0.write) | u8::from(self.0.cautious) << 1];
         let reply = AttachReply {
             inline: self.inline_data(),
             ..self.0.reply.clone()
@@ -214,6 +225,7 @@ impl File {
         grow: bool,
     ) -> Result<Attributes, Error> {
         let a = &self.0;
+        let _turn = self.claim_whole(what).await?;
         let request = TruncateRequest {
             who: (*a.volume.who).clone(),
             target: Target {
@@ -227,6 +239,32 @@ impl File {
         let reply = a.volume.meta(what, &request, Repeat::Safe).await?;
         self.truncate_inline(&reply.attributes);
         Ok(reply.attributes)
+    }
+
+    /// Of a cautious file, claims all of it until the result is dropped.
+    async fn claim_whole(&self, what: &str) -> Result<Option<Turn>, Error> {
+        let a = &self.0;
+        if !a.cautious || self.inline_data().is_some() {
+            return Ok(None);
+        }
+        for _ in 0..OPERATION_TRIES {
+            let turn = Turn::begin(&a.volume, a.layout.servers_in_use().to_vec(), false);
+            match turn.claim_in_turn(a.id).await {
+                Ok(true) => return Ok(Some(turn)),
+                Ok(false) => {}
+                Err(error) if a.volume.may_retry(&error, Repeat::Safe).await => {}
+                Err(error) => return Err(Error::of_call(what, error)),
+            }
+        }
+        let what = what.to_owned();
+        let message = "other operations on the file are in the way".to_owned();
+        Err(Error::Refused {
+            what,
+            code: Code::Busy,
+            errno: Code::Busy.errno(),
+            retry: RetryClass::Later,
+            message,
+        })
     }
 
     /// One call without payload that changes something of the file on a server.

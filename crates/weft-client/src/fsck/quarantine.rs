@@ -117,7 +117,7 @@ impl Fsck<'_> {
             cell.cell, cell.file
         );
         let volume = self.volume.clone();
-        Some(File::new(volume, path, layout, reply, false, false))
+        Some(File::new(volume, path, layout, reply, false, false, false))
     }
 
     /// A new file for a cell, on the server of the cell.

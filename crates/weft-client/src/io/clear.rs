@@ -2,8 +2,11 @@
 
 use futures_util::future::try_join_all;
 use weft_layout::{Request, ServerSlot, ViewOffset};
+use weft_net::CallError;
 use weft_proto::io::{ClearRangeRequest, Pattern};
+use weft_proto::order::Claim;
 
+use super::in_order::Staged;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
@@ -26,6 +29,13 @@ impl OpenView {
         let request = Request::Contiguous { offset, length };
         let pattern = self.pattern(&request)?;
         let slots = self.map.slots(&request)?;
+        if self.file.is_cautious() && !slots.is_empty() {
+            let stage = |slot, claim| self.stage_clear(&pattern, slot, claim);
+            let cleared = self.change_in_order("clear a range of", &slots, stage);
+            let cleared = Box::pin(cleared).await;
+            self.file.note_write(Some(0));
+            return cleared.map(drop);
+        }
         let clears = slots.iter().map(|slot| self.clear_slot(&pattern, *slot));
         let cleared = try_join_all(clears).await;
         // Even a failed clearing may have changed bytes.
@@ -33,11 +43,33 @@ impl OpenView {
         cleared.map(|_| ())
     }
 
+    async fn stage_clear(
+        &self,
+        pattern: &Pattern,
+        slot: ServerSlot,
+        claim: Claim,
+    ) -> Result<Staged, CallError> {
+        let a = &self.file.0;
+        let server = a.layout.servers()[slot.0 as usize];
+        let request = ClearRangeRequest {
+            access: self.access(pattern, slot),
+            claim: Some(claim),
+        };
+        let connection = a.volume.server_connection(server).await?;
+        let (reply, stamp) = connection.call_stamped(&request).await?;
+        Ok(Staged {
+            bytes: 0,
+            granted: reply.granted,
+            stamp,
+        })
+    }
+
     async fn clear_slot(&self, pattern: &Pattern, slot: ServerSlot) -> Result<(), Error> {
         let a = &self.file.0;
         let server = a.layout.servers()[slot.0 as usize];
         let request = ClearRangeRequest {
             access: self.access(pattern, slot),
+            claim: None,
         };
         let what = self.what("clear a range of");
         let done = self.file.change(&what, server, &request, Repeat::Safe);

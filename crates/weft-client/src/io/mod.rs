@@ -9,6 +9,7 @@ mod checkpoint;
 mod clear;
 mod copy;
 mod extend;
+mod in_order;
 mod list;
 mod parts;
 mod read;

@@ -12,6 +12,7 @@ use weft_layout::{
 };
 use weft_net::{CallError, Incoming};
 use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
+use weft_proto::order::Claim;
 
 use super::span::Sink;
 use crate::volume::{Repeat, Retry};
@@ -21,6 +22,7 @@ use crate::{Error, OpenView};
 const TOGETHER: usize = 64;
 
 /// The outcome of a read beside its bytes.
+#[derive(Default)]
 pub(crate) struct Moved {
     /// Bytes moved.
     pub(crate) bytes: u64,
@@ -28,6 +30,22 @@ pub(crate) struct Moved {
     pub(crate) lengths: HashMap<CellIndex, u64>,
     /// It is in doubt whether cells are longer.
     pub(crate) doubted: bool,
+}
+
+impl Moved {
+    /// Adds what was read of other slots.
+    pub(super) fn add(&mut self, other: Moved) {
+        self.bytes += other.bytes;
+        self.lengths.extend(other.lengths);
+        self.doubted |= other.doubted;
+    }
+}
+
+/// How a read ended that did not fail.
+pub(super) enum ReadOutcome {
+    Moved(Moved),
+    /// This server has refused the claim.
+    Refused(ServerSlot),
 }
 
 /// What arrives from one server, in order.
@@ -151,14 +169,33 @@ impl OpenView {
         request: &Request,
         mut memory: impl Sink,
     ) -> Result<Moved, Error> {
-        let pattern = self.pattern(request)?;
         let slots = self.map.slots(request)?;
+        if self.file.is_cautious() && self.checkpoint == 0 {
+            // Boxed: otherwise every reader's future is as large as this one.
+            return Box::pin(self.read_in_order(request, &slots, &mut memory)).await;
+        }
+        let moved = self.read_slots(request, &slots, &mut memory, None);
+        match moved.await? {
+            ReadOutcome::Moved(moved) => Ok(moved),
+            ReadOutcome::Refused(_) => unreachable!("nothing was claimed"),
+        }
+    }
+
+    /// Reads what `request` touches of some slots, with a claim or without.
+    pub(super) async fn read_slots(
+        &self,
+        request: &Request,
+        slots: &[ServerSlot],
+        memory: &mut impl Sink,
+        claim: Option<Claim>,
+    ) -> Result<ReadOutcome, Error> {
+        let pattern = self.pattern(request)?;
         let mut scatters = Vec::with_capacity(slots.len());
         let mut streams: Vec<ServerStream<'_>> = Vec::with_capacity(slots.len());
         for (i, slot) in slots.iter().enumerate() {
             scatters.push(Scatter::new(self.map.pieces(request, *slot)?));
             streams.push(Box::pin(
-                self.server_stream(&pattern, *slot)
+                self.server_stream(&pattern, *slot, claim)
                     .map(move |item| (i, item)),
             ));
         }
@@ -166,26 +203,29 @@ impl OpenView {
         let mut doubted = false;
         while let Some((i, arrived)) = arriving.next().await {
             let done = match arrived? {
+                Arrived::Head(head) if claim.is_some() && !head.granted => {
+                    return Ok(ReadOutcome::Refused(slots[i]));
+                }
                 Arrived::Head(head) => {
                     doubted |= head.doubted;
                     scatters[i].begin(&head, &self.map)
                 }
-                Arrived::Bytes(bytes) => scatters[i].take(&bytes, &mut memory),
+                Arrived::Bytes(bytes) => scatters[i].take(&bytes, memory),
             };
             done.map_err(|reason| self.broken(slots[i], reason))?;
         }
         let (mut bytes, mut lengths) = (0, HashMap::new());
-        for (mut scatter, slot) in scatters.into_iter().zip(&slots) {
+        for (mut scatter, slot) in scatters.into_iter().zip(slots) {
             bytes += scatter
                 .finish()
                 .map_err(|reason| self.broken(*slot, reason))?;
             lengths.extend(scatter.into_lengths());
         }
-        Ok(Moved {
+        Ok(ReadOutcome::Moved(Moved {
             bytes,
             lengths,
             doubted,
-        })
+        }))
     }
 
     pub(crate) fn broken(&self, slot: ServerSlot, reason: String) -> Error {
@@ -196,23 +236,25 @@ impl OpenView {
         }
     }
 
-    /// One server's answer; starts again, once, if the server was lost meanwhile.
+    /// One server's answer; without a claim it starts again, once, if the server was lost meanwhile.
     fn server_stream<'a>(
         &'a self,
         pattern: &'a Pattern,
         slot: ServerSlot,
+        claim: Option<Claim>,
     ) -> impl Stream<Item = Result<Arrived, Error>> + Send + 'a {
         enum State {
             Ask,
             Stream(Box<Incoming<ReadRequest>>),
             Done,
         }
-        let start = (State::Ask, Retry::once(Repeat::Safe));
+        let tries = u32::from(claim.is_none());
+        let start = (State::Ask, Retry::times(tries, Repeat::Safe));
         stream::unfold(start, move |(mut state, mut retry)| async move {
             loop {
                 let error = match state {
                     State::Done => return None,
-                    State::Ask => match self.ask(pattern, slot).await {
+                    State::Ask => match self.ask(pattern, slot, claim).await {
                         Ok((head, incoming)) => {
                             let next = State::Stream(Box::new(incoming));
                             return Some((Ok(Arrived::Head(head)), (next, retry)));
@@ -243,12 +285,14 @@ impl OpenView {
         &self,
         pattern: &Pattern,
         slot: ServerSlot,
+        claim: Option<Claim>,
     ) -> Result<(ReadReply, Incoming<ReadRequest>), CallError> {
         let server = self.file.0.layout.servers()[slot.0 as usize];
         let connection = self.file.0.volume.server_connection(server).await?;
         connection
             .fetch(&ReadRequest {
                 access: self.access(pattern, slot),
+                claim,
             })
             .await
     }

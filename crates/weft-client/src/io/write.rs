@@ -8,10 +8,12 @@ use weft_layout::{
     bytes_of, copy_all,
 };
 use weft_net::{CallError, Connection};
-use weft_proto::Call;
 use weft_proto::io::{Pattern, WriteRequest};
+use weft_proto::order::Claim;
 use weft_proto::stamp::Stamp;
+use weft_proto::{Call, Code, Failure};
 
+use super::in_order::Staged;
 use super::span::{Durability, Source};
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
@@ -180,15 +182,50 @@ impl OpenView {
         let slots = self.map.slots(request)?;
         // First: a cancelled write may have changed it, too.
         self.file.note_fork(&self.fork);
-        let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
-        // All of them to their end: after a failure no write may still change what servers are
-        // asked for.
-        let moved: Result<Vec<u64>, Error> = join_all(writes).await.into_iter().collect();
+        let moved: Result<u64, Error> = if self.file.is_cautious() && !slots.is_empty() {
+            let stage = |slot, claim| self.stage_slot(&write, slot, claim);
+            Box::pin(self.change_in_order("write", &slots, stage)).await
+        } else {
+            let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
+            // All of them to their end: after a failure no write may still change what servers are
+            // asked for.
+            join_all(writes).await.into_iter().sum()
+        };
         // Even a failed write may have moved the end of the file; where to, the servers know.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
         let known = canonical && moved.is_ok();
         self.file.note_write(known.then(|| request.end()));
-        Ok(moved?.into_iter().sum())
+        moved
+    }
+
+    /// Sends one server its part of a write with a claim.
+    async fn stage_slot(
+        &self,
+        write: &Write<'_>,
+        slot: ServerSlot,
+        claim: Claim,
+    ) -> Result<Staged, CallError> {
+        let server = self.file.0.layout.servers()[slot.0 as usize];
+        let map = |e: weft_layout::MapError| {
+            CallError::Failed(Failure::new(Code::Invalid, e.to_string()))
+        };
+        let pieces = self.map.pieces(write.request, slot).map_err(map)?;
+        let call = WriteRequest {
+            access: self.access(&write.pattern, slot),
+            chunk: self.file.0.layout.chunk(),
+            bytes: bytes_of(pieces.clone(), Endless),
+            sync: write.durability == Durability::Power,
+            ordered: write.ordered,
+            claim: Some(claim),
+        };
+        let connection = self.file.0.volume.server_connection(server).await?;
+        let gather = Gather::new(pieces, &write.source);
+        let (reply, stamp) = send_frames(&connection, &call, gather).await?;
+        Ok(Staged {
+            bytes: reply.bytes,
+            granted: reply.granted,
+            stamp,
+        })
     }
 
     async fn write_slot(&self, write: &Write<'_>, slot: ServerSlot) -> Result<u64, Error> {
@@ -202,6 +239,7 @@ impl OpenView {
                 bytes,
                 sync: write.durability == Durability::Power,
                 ordered: write.ordered,
+                claim: None,
             };
             let gather = Gather::new(pieces.clone(), &write.source);
             async move { send_frames(&connection, &call, gather).await }

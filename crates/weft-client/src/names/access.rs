@@ -17,6 +17,7 @@ pub struct Access {
     create: Option<Create>,
     nofollow: bool,
     inline: bool,
+    pub(crate) cautious: bool,
 }
 
 /// What a creator asks of a layout; what is absent comes from the directory or the volume.
@@ -106,6 +107,21 @@ impl Access {
     #[must_use]
     pub fn inline(mut self) -> Access {
         self.inline = true;
+        self
+    }
+
+    /// Reads, writes, clears and truncations by this attachment are *cautious*: each of them is
+    /// atomic towards all cautious ones of all clients, and all of them happen in one order, on all
+    /// servers. Without this they are *reckless*, and faster: each server does its part when it
+    /// arrives.
+    ///
+    /// One such operation moves at most 64 MiB on each server. Collective calls, copies and
+    /// operations on a file whose bytes lie with its metadata are not affected.
+    /// # Source
+    /// Vesta §4.3.
+    #[must_use]
+    pub fn cautious(mut self) -> Access {
+        self.cautious = true;
         self
     }
 

@@ -65,7 +65,7 @@ impl Volume {
 
     /// Whether a call that failed like this may be sent again; asks where servers are if that may
     /// help.
-    pub(super) async fn may_retry(&self, error: &CallError, repeat: Repeat) -> bool {
+    pub(crate) async fn may_retry(&self, error: &CallError, repeat: Repeat) -> bool {
         match error {
             CallError::Lost { .. } => repeat == Repeat::Safe,
             CallError::Connect(failed) => {

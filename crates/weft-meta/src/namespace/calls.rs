@@ -370,6 +370,9 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::NamesOf
         | Kind::TakeOffset
         | Kind::Pointer
+        | Kind::Claim
+        | Kind::Settle
+        | Kind::Outcome
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint

@@ -227,6 +227,7 @@ pub fn read(bytes: u64) -> ReadRequest {
             file: bytes,
             ..Access::default()
         },
+        ..ReadRequest::default()
     }
 }
 
@@ -277,7 +278,10 @@ pub async fn standard(mut call: Served) {
                 call.payload.release();
             }
             let bytes = bytes as u64;
-            call.reply.done(&WriteReply { bytes });
+            call.reply.done(&WriteReply {
+                bytes,
+                ..WriteReply::default()
+            });
         }
         _ => {}
     }

@@ -13,6 +13,7 @@ pub mod fsck;
 pub mod inline;
 pub mod io;
 pub mod meta;
+pub mod order;
 pub mod pointer;
 pub mod quota;
 pub mod session;

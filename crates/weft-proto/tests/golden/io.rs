@@ -25,6 +25,7 @@ fn data(golden: &mut Golden) {
     golden.call(
         &ReadRequest {
             access: access(subfile()),
+            ..ReadRequest::default()
         },
         &ReadReply {
             lengths: vec![CellRun {
@@ -35,6 +36,7 @@ fn data(golden: &mut Golden) {
             }],
             bytes: 1_000_000,
             doubted: true,
+            ..ReadReply::default()
         },
     );
     golden.call(
@@ -48,8 +50,12 @@ fn data(golden: &mut Golden) {
             bytes: 1_000_000,
             sync: true,
             ordered: true,
+            ..WriteRequest::default()
         },
-        &WriteReply { bytes: 1_000_000 },
+        &WriteReply {
+            bytes: 1_000_000,
+            ..WriteReply::default()
+        },
     );
     golden.call(
         &SyncRequest {
@@ -140,8 +146,9 @@ fn ranges(golden: &mut Golden) {
     golden.call(
         &ClearRangeRequest {
             access: access(ViewKind::Cell(5)),
+            ..ClearRangeRequest::default()
         },
-        &ClearRangeReply {},
+        &ClearRangeReply::default(),
     );
     golden.call(
         &CopyRangeRequest {

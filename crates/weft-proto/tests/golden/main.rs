@@ -14,6 +14,7 @@ mod fsck;
 mod inline;
 mod io;
 mod meta;
+mod order;
 mod pointer;
 mod quota;
 mod session;
@@ -43,6 +44,7 @@ fn every_message_keeps_its_bytes() {
     inline::messages(&mut golden);
     io::messages(&mut golden);
     meta::messages(&mut golden);
+    order::messages(&mut golden);
     pointer::messages(&mut golden);
     quota::messages(&mut golden);
     session::messages(&mut golden);
@@ -101,7 +103,10 @@ fn stamp() -> Stamp {
 #[test]
 fn a_stamp_adds_two_fields_to_any_reply() {
     let stamp = stamp();
-    let reply = WriteReply { bytes: 1_000_000 };
+    let reply = WriteReply {
+        bytes: 1_000_000,
+        ..WriteReply::default()
+    };
     let stamped = [reply.encode_to_vec(), stamp.encode_to_vec()].concat();
     assert_eq!(body_from::<WriteReply>(Kind::Write, &stamped), Ok(reply));
     assert_eq!(body_from::<Stamp>(Kind::Write, &stamped), Ok(stamp));

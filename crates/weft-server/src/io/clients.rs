@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::collective::ClientRoundMemory;
-use crate::limits::CLIENT_READ_BUDGET;
+use crate::limits::{CLIENT_READ_BUDGET, CLIENT_STAGING_MEMORY};
 
 /// The connected clients, by id.
 #[derive(Default)]
@@ -17,6 +17,7 @@ struct ClientState {
     connections: usize,
     read_budget: Arc<Semaphore>,
     round_memory: Arc<ClientRoundMemory>,
+    staging_memory: Arc<Semaphore>,
 }
 
 impl Clients {
@@ -29,19 +30,38 @@ impl Clients {
                 connections: 0,
                 read_budget: new_read_budget(),
                 round_memory: Arc::default(),
+                staging_memory: Arc::new(Semaphore::new(CLIENT_STAGING_MEMORY)),
             })
             .connections += 1;
     }
 
-    /// A connection of a client has ended; the last one takes the client's budgets with it.
-    pub(super) fn closed(&self, client: u64) {
+    /// A connection of a client has ended; the last one takes the client's budgets with it. Returns
+    /// whether it was the last.
+    pub(super) fn closed(&self, client: u64) -> bool {
         let mut clients = self.0.lock();
-        if let Some(state) = clients.get_mut(&client) {
-            state.connections -= 1;
-            if state.connections == 0 {
-                clients.remove(&client);
-            }
+        let Some(state) = clients.get_mut(&client) else {
+            return false;
+        };
+        state.connections -= 1;
+        let last = state.connections == 0;
+        if last {
+            clients.remove(&client);
         }
+        last
+    }
+
+    /// Whether the client has a connection.
+    pub(super) fn is_connected(&self, client: u64) -> bool {
+        self.0.lock().contains_key(&client)
+    }
+
+    /// Memory for bytes of the client that are staged; `None` if it has none left.
+    pub(super) fn staging_memory(&self, client: u64, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let clients = self.0.lock();
+        let memory = clients.get(&client)?.staging_memory.clone();
+        memory
+            .try_acquire_many_owned(u32::try_from(bytes).ok()?)
+            .ok()
     }
 
     /// The budget that the client's read jobs and copies share. A call of a client that is gone

@@ -35,6 +35,16 @@ impl IoService {
             Kind::TakeOffset => {
                 Box::pin(self.change(call, async |r| self.take_offset(r).await)).await;
             }
+            Kind::Claim => {
+                let peer = call.peer.clone();
+                answer(call, async |r| self.claim(r, &peer).await).await;
+            }
+            Kind::Settle => {
+                let peer = call.peer.clone();
+                self.change(call, async |r| self.settle(r, &peer).await)
+                    .await;
+            }
+            Kind::Outcome => answer(call, async |r| self.outcome(r).await).await,
             Kind::Pointer => self.change(call, async |r| self.pointer(r).await).await,
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,
             Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,
@@ -55,7 +65,11 @@ impl IoService {
             Kind::ListKept => answer(call, async |r| self.list_kept(r)).await,
             Kind::WhichDeleted => answer(call, async |r| Ok(self.which_deleted(&r))).await,
             Kind::CheckStore => answer(call, async |r| self.check_store(r).await).await,
-            Kind::ClearRange => self.change(call, async |r| self.clear_range(r).await).await,
+            Kind::ClearRange => {
+                let peer = call.peer.clone();
+                self.change(call, async |r| self.clear_range(r, &peer).await)
+                    .await;
+            }
             Kind::ExtendCells => {
                 self.change(call, async |r| self.extend_cells(r).await)
                     .await;

@@ -4,6 +4,7 @@
 //!
 //! - `job`: a checked request, and walks over its pieces; `plan`: from pieces to ranges on disk;
 //! - `clients`: what each client may hold in memory; `admission`: whether the server takes part;
+//! - `order`: claims of operations that are atomic, also across servers;
 //! - `data`: reads, writes, copies; `cells`: status, sync, forks; `collective`: jobs of groups;
 //! - `pointers`: shared offset pointers;
 //! - `checkpoint`: the write gates and checkpoints; `growth`: the limits that quotas set;
@@ -20,6 +21,7 @@ mod data;
 mod dispatch;
 mod growth;
 mod job;
+mod order;
 mod plan;
 mod pointers;
 mod upkeep;
@@ -45,6 +47,7 @@ use clients::Clients;
 use collective::Collectives;
 use growth::GrowthLimits;
 use job::Job;
+use order::{Operations, Schedules};
 use pointers::Pointers;
 use upkeep::{Scrubber, StoreChecks};
 
@@ -75,6 +78,8 @@ pub(crate) struct IoService {
     growth: GrowthLimits,
     peers: Peers,
     pointers: Pointers,
+    schedules: Schedules,
+    operations: Operations,
     server: u32,
 }
 
@@ -105,6 +110,8 @@ impl IoService {
             growth: GrowthLimits::new(grace),
             peers,
             pointers: Pointers::default(),
+            schedules: Schedules::default(),
+            operations: Operations::default(),
             server,
         }
     }
@@ -133,8 +140,12 @@ impl IoService {
         self.clients.opened(peer.client);
     }
 
-    pub(crate) fn closed(&self, peer: &Peer) {
-        self.clients.closed(peer.client);
+    pub(crate) fn closed(self: &Arc<Self>, peer: &Peer) {
+        let client = peer.client;
+        if self.clients.closed(client) {
+            let service = self.clone();
+            tokio::spawn(async move { service.resolve_client(client).await });
+        }
     }
 
     /// The position of a change, for its reply: taken after the change.

@@ -7,7 +7,7 @@ use weft_layout::FileId;
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::forks::File;
-use crate::key::{ForkKey, ForkStatus, POINTERS, Timestamp};
+use crate::key::{ForkKey, ForkStatus, ORDER_STATE, Timestamp};
 use crate::limits::FILES_PER_LOCK;
 use crate::record::{CheckpointRecord, FILES, FORKS, FileRecord, ForkEntry, ForkRecord};
 
@@ -26,7 +26,7 @@ impl Store {
         after: Option<&ForkKey>,
         most: usize,
     ) -> Result<ListPage<(ForkKey, Option<ForkStatus>)>, StoreError> {
-        if file >= POINTERS {
+        if file >= ORDER_STATE {
             return Ok((Vec::new(), false));
         }
         let first = after.map_or_else(|| FileRecord::key(file), ForkRecord::key);
@@ -37,7 +37,7 @@ impl Store {
         let (mut keys, mut more, mut failed) = (Vec::new(), false, None);
         let reader = self.0.index().snapshot()?;
         // Pointers and addressed chunks are not cells of a file.
-        let end = FileRecord::key(POINTERS);
+        let end = FileRecord::key(ORDER_STATE);
         reader.scan(FORKS, from, Bound::Excluded(&end), &mut |key, _| {
             match ForkRecord::decode_key(key) {
                 Ok(ForkEntry::Live(_)) if keys.len() == most => {

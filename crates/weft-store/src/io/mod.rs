@@ -8,12 +8,15 @@ mod checksum;
 mod clear;
 mod covered;
 mod direct;
+mod effect;
 mod plan;
+mod prepared;
 mod read;
 mod read_slice;
 mod runs;
 mod write;
 
+pub use prepared::PreparedWrite;
 pub use read::READ_ATTEMPTS;
 pub use read_slice::ReadSlice;
 pub use runs::DataRuns;

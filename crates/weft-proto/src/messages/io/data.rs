@@ -2,6 +2,7 @@
 
 use super::access::Access;
 use super::cells::{CellRun, ForkState};
+use crate::order::Claim;
 use crate::stamp::Position;
 
 /// Read; the reply's payload is the valid bytes of the pieces, packed in view order.
@@ -10,6 +11,9 @@ pub struct ReadRequest {
     /// The bytes.
     #[prost(message, required, tag = "1")]
     pub access: Access,
+    /// Its place in the order of the file, if it has one.
+    #[prost(message, optional, tag = "2")]
+    pub claim: Option<Claim>,
 }
 
 /// Heads the stream of a read.
@@ -25,6 +29,9 @@ pub struct ReadReply {
     /// Cells of the slot may be longer (they are in doubt); the request touches no byte in doubt.
     #[prost(bool, tag = "3")]
     pub doubted: bool,
+    /// The claim was granted. If there was one and it was not granted, nothing follows.
+    #[prost(bool, tag = "4")]
+    pub granted: bool,
 }
 
 /// Write; the payload is the bytes of the pieces, packed in view order.
@@ -45,14 +52,21 @@ pub struct WriteRequest {
     /// The request touches bytes more than once: what comes later in the payload wins.
     #[prost(bool, tag = "5")]
     pub ordered: bool,
+    /// Its place in the order of the file, if it has one. Unless the operation is alone, the bytes
+    /// are staged, and take effect with a later call.
+    #[prost(message, optional, tag = "6")]
+    pub claim: Option<Claim>,
 }
 
-/// The bytes survive the death of the server's process.
+/// The bytes survive the death of the server's process, unless they are staged only.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct WriteReply {
-    /// Bytes written.
+    /// Bytes written, or staged.
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
+    /// The claim was granted. If there was one and it was not granted, the bytes are only staged.
+    #[prost(bool, tag = "2")]
+    pub granted: bool,
 }
 
 /// Make acknowledged writes survive power loss.

@@ -1,6 +1,7 @@
 //! Ranges of cells: where data is, zeroing, extending, copying, advice.
 
 use super::access::{Access, Grid};
+use crate::order::Claim;
 use crate::stamp::ServerPosition;
 
 /// Ask where a fork has data in the cells on one server.
@@ -58,11 +59,19 @@ pub struct ClearRangeRequest {
     /// The bytes.
     #[prost(message, required, tag = "1")]
     pub access: Access,
+    /// Its place in the order of the file, if it has one. Unless the operation is alone, it is
+    /// staged, and takes effect with a later call.
+    #[prost(message, optional, tag = "2")]
+    pub claim: Option<Claim>,
 }
 
-/// Done, and survives the death of the server's process.
+/// Done, and survives the death of the server's process, unless it is staged only.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct ClearRangeReply {}
+pub struct ClearRangeReply {
+    /// The claim was granted.
+    #[prost(bool, tag = "1")]
+    pub granted: bool,
+}
 
 /// Extend each cell on one server, with holes, to hold the pieces of a request; no cell becomes
 /// shorter, and no byte changes.

@@ -37,6 +37,11 @@ impl WriteGates {
         self.gate(file).read_owned().await
     }
 
+    /// As [`WriteGates::enter`], if it need not wait.
+    pub(in crate::io) fn try_enter(&self, file: FileId) -> Option<OwnedRwLockReadGuard<()>> {
+        self.gate(file).try_read_owned().ok()
+    }
+
     /// Waits for the writes in flight; none begins as long as the guards live.
     ///
     /// # Errors

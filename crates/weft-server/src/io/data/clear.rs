@@ -2,25 +2,35 @@
 
 use std::ops::Range;
 
-use weft_proto::Failure;
-use weft_proto::io::{ClearRangeReply, ClearRangeRequest, ExtendCellsReply, ExtendCellsRequest};
+use weft_layout::{CellOffset, Piece, StridedPieces};
+use weft_net::Peer;
+use weft_proto::io::{
+    Access, ClearRangeReply, ClearRangeRequest, ExtendCellsReply, ExtendCellsRequest,
+};
+use weft_proto::order::Claim;
+use weft_proto::{Code, Failure};
 use weft_store::{ForkKey, Timestamp};
 
 use crate::failure;
 use crate::io::IoService;
 use crate::io::job::JoinedPieces;
+use crate::io::order::{Asking, Effect, Extents, ForkExtents, Mode};
 use crate::limits::CLEAR_BATCH_RANGES;
 
 impl IoService {
     pub(in crate::io) async fn clear_range(
         &self,
         request: ClearRangeRequest,
+        peer: &Peer,
     ) -> Result<ClearRangeReply, Failure> {
+        if let Some(claim) = request.claim {
+            return self.clear_in_order(&request.access, claim, peer).await;
+        }
         let (job, now) = (self.unbounded_job(&request.access)?.writable()?, self.now());
         let _gate = self.gates.enter(job.file).await;
         if let Some(ranges) = job.computed_ranges() {
             self.clear(&ranges, now).await?;
-            return Ok(ClearRangeReply {});
+            return Ok(ClearRangeReply { granted: false });
         }
         let job = self.job(&request.access)?;
         let mut joined = JoinedPieces::default();
@@ -34,7 +44,51 @@ impl IoService {
         }
         ranges.extend(joined.rest().map(|p| job.range(&p)));
         self.clear(&ranges, now).await?;
-        Ok(ClearRangeReply {})
+        Ok(ClearRangeReply { granted: false })
+    }
+
+    /// Clears ranges of which the store can clear all at one moment.
+    async fn clear_in_order(
+        &self,
+        access: &Access,
+        claim: Claim,
+        peer: &Peer,
+    ) -> Result<ClearRangeReply, Failure> {
+        let job = self.unbounded_job(access)?.writable()?;
+        let ranges = match job.computed_ranges() {
+            Some(ranges) => ranges,
+            None => self.job(access)?.first_ranges()?,
+        };
+        if ranges.len() >= CLEAR_BATCH_RANGES {
+            let what = format!(
+                "an operation that is atomic clears fewer than {CLEAR_BATCH_RANGES} ranges on each server"
+            );
+            return Err(Failure::new(Code::TooLarge, what));
+        }
+        let mut extents = ForkExtents::new(job.fork.clone());
+        for (key, range) in &ranges {
+            extents.add(&StridedPieces::from(Piece {
+                cell: key.cell,
+                offset: CellOffset(range.start),
+                length: range.end - range.start,
+                memory: 0,
+            }));
+        }
+        let asking = Asking {
+            client: peer.client,
+            claim,
+            file: job.file,
+            mode: Mode::Exclusive,
+            extents: Extents::Some(extents),
+        };
+        if !claim.alone {
+            let granted = self.begin(asking, Effect::Clear(ranges)).await?;
+            return Ok(ClearRangeReply { granted });
+        }
+        let granted = self.claim_alone(&asking).await?;
+        self.clear(&ranges, self.now()).await?;
+        drop(granted);
+        Ok(ClearRangeReply { granted: true })
     }
 
     /// Extends cells to the ends of the request's ranges.

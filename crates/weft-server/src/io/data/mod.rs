@@ -8,9 +8,11 @@
 
 mod clear;
 mod copy;
+mod in_order;
 mod lengths;
 mod peers;
 mod read;
+mod scatter;
 mod send;
 mod write;
 

@@ -21,7 +21,7 @@ impl Peers {
     }
 
     /// A connection to a server.
-    pub(super) async fn connection(&self, server: ServerId) -> Result<Connection, Failure> {
+    pub(in crate::io) async fn connection(&self, server: ServerId) -> Result<Connection, Failure> {
         if let Some(link) = self.links.get(server)
             && let Ok((connection, _)) = link.connection().await
         {

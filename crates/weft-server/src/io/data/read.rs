@@ -11,8 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use weft_layout::CellOffset;
 use weft_net::{Gone, Reply, ReplyPayload, Served};
-use weft_proto::io::{ReadReply, ReadRequest};
-use weft_proto::{Failure, Kind};
+use weft_proto::io::{Access, ReadReply, ReadRequest};
+use weft_proto::order::Claim;
+use weft_proto::{Code, Failure, Kind};
 use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError};
 
 use super::lengths::{lookup, runs};
@@ -20,6 +21,7 @@ use crate::failure;
 use crate::io::IoService;
 use crate::io::job::Job;
 use crate::io::job::walk::{self, Callers};
+use crate::io::order::{Effect, Mode};
 use crate::io::plan::{CellRange, ReadBatch, ReadBatches};
 use crate::limits::{READ_BATCH_BYTES, READ_DEPTH, SMALL_READ_BYTES};
 use crate::metrics::Stage;
@@ -50,8 +52,16 @@ impl IoService {
         let budget = self.clients.read_budget(call.peer.client);
         let request = call.request::<ReadRequest>();
         let mut reply = call.reply;
+        let client = call.peer.client;
         let result = match request {
-            Ok(request) => self.stream(&request, budget, &mut reply).await,
+            Ok(ReadRequest {
+                access,
+                claim: None,
+            }) => self.stream(&access, budget, &mut reply, false).await,
+            Ok(ReadRequest {
+                access,
+                claim: Some(claim),
+            }) => Box::pin(self.stream_in_order(&access, claim, client, budget, &mut reply)).await,
             Err(e) => Err(ReadEnd::Failed(failure::of_frame(&e))),
         };
         self.metrics
@@ -62,13 +72,47 @@ impl IoService {
         }
     }
 
-    async fn stream(
+    /// A read in its turn. A claim on several servers stays after the call.
+    async fn stream_in_order(
         &self,
-        request: &ReadRequest,
+        access: &Access,
+        claim: Claim,
+        client: u64,
         budget: Arc<Semaphore>,
         reply: &mut Reply,
     ) -> Result<(), ReadEnd> {
-        let job = self.job(&request.access).map_err(ReadEnd::Failed)?;
+        let job = self.job(access).map_err(ReadEnd::Failed)?;
+        let callers = Callers::of([reply.caller()]);
+        let asking = self.asking(&job, claim, Mode::Shared, client, &callers);
+        let asking = asking.await.map_err(ReadEnd::Failed)?;
+        if !claim.alone {
+            let granted = self.begin(asking, Effect::Nothing).await;
+            if granted.map_err(ReadEnd::Failed)? {
+                return self.stream(access, budget, reply, true).await;
+            }
+            let head = ReadReply::default();
+            reply.head(&head, ReplyPayload::default(), true).await?;
+            return Ok(());
+        }
+        let granted = self.claim_alone(&asking).await.map_err(ReadEnd::Failed)?;
+        tokio::select! {
+            biased;
+            streamed = self.stream(access, budget, reply, true) => streamed,
+            () = granted.revoked() => {
+                let what = "the read took too long, and operations that wait for it went on; read again";
+                Err(ReadEnd::Failed(Failure::new(Code::Busy, what)))
+            }
+        }
+    }
+
+    async fn stream(
+        &self,
+        access: &Access,
+        budget: Arc<Semaphore>,
+        reply: &mut Reply,
+        granted: bool,
+    ) -> Result<(), ReadEnd> {
+        let job = self.job(access).map_err(ReadEnd::Failed)?;
         let callers = Callers::of([reply.caller()]);
         let lengths = self.lengths(&job, &callers).await;
         let lengths = lengths.map_err(ReadEnd::Failed)?;
@@ -80,6 +124,7 @@ impl IoService {
             lengths: runs(&lengths),
             bytes,
             doubted,
+            granted,
         };
         let small = bytes <= SMALL_READ_BYTES;
         let budget = (!small).then_some(&budget);

@@ -4,88 +4,21 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
-use weft_layout::{CellIndex, Endless, Splitter};
 use weft_net::Served;
 use weft_proto::io::{WriteReply, WriteRequest};
 use weft_proto::session::Role;
 use weft_proto::{Failure, Kind};
-use weft_store::{Run, Scattered, StoreError};
+use weft_store::StoreError;
 
+use super::scatter::Scatterer;
 use crate::failure;
 use crate::io::IoService;
-use crate::io::job::Job;
-use crate::io::job::walk::{self, Callers};
-use crate::limits::{BRIEF_WRITE_BYTES, WALK_STEPS, WRITE_DEPTH};
+use crate::io::job::walk::Callers;
+use crate::limits::{BRIEF_WRITE_BYTES, WRITE_DEPTH};
 use crate::metrics::Stage;
-
-/// Distributes a stream over pieces.
-struct Scatterer {
-    splitter: Splitter<Endless>,
-    chunk: u32,
-    /// The request may touch bytes twice, so writes stay in stream order; otherwise the disk's
-    /// order is better.
-    ordered: bool,
-}
-
-impl Scatterer {
-    /// The writes for the next bytes of the stream: one for each cell, or in stream order.
-    async fn scatter(
-        &mut self,
-        job: &Job,
-        data: &Bytes,
-        callers: &Callers,
-    ) -> Result<Vec<Scattered>, Failure> {
-        let mut runs: Vec<(CellIndex, Run)> = Vec::new();
-        let (mut at, mut steps) = (0, WALK_STEPS);
-        while at < data.len() {
-            if self.splitter.look(&mut steps).is_none() {
-                self.is_done(callers).await?;
-                steps = WALK_STEPS;
-            }
-            let Some(strided) = self.splitter.next((data.len() - at) as u64) else {
-                return Err(failure::invalid(format!(
-                    "the payload is {} bytes longer than the request's pieces",
-                    data.len() - at
-                )));
-            };
-            let run = Run {
-                offset: strided.offset,
-                at,
-                length: strided.length,
-                count: strided.count,
-                stride: strided.stride,
-            };
-            at += strided.bytes() as usize;
-            let last = runs.last_mut().filter(|(cell, _)| *cell == strided.cell);
-            if !last.is_some_and(|(_, last)| last.join(&run)) {
-                runs.push((strided.cell, run));
-            }
-        }
-        let place = |r: &(CellIndex, Run)| (r.0, r.1.offset);
-        if !self.ordered && !runs.is_sorted_by_key(place) {
-            runs.sort_unstable_by_key(place);
-        }
-        let cells = runs.chunk_by(|a, b| a.0 == b.0);
-        Ok(cells
-            .map(|runs| Scattered {
-                key: job.key(runs[0].0),
-                chunk: self.chunk,
-                runs: runs.iter().map(|(_, run)| *run).collect(),
-                data: data.clone(),
-            })
-            .collect())
-    }
-
-    /// Whether all pieces are filled.
-    async fn is_done(&mut self, callers: &Callers) -> Result<bool, Failure> {
-        let more = walk::until(callers, |steps| self.splitter.look(steps)).await;
-        Ok(!more.map_err(walk::abandoned)?)
-    }
-}
 
 /// A frame that the store has accepted or refused.
 struct StoredFrame {
@@ -105,13 +38,16 @@ impl IoService {
     pub(in crate::io) async fn write(&self, mut call: Served) {
         let started = Instant::now();
         let result = match call.request::<WriteRequest>() {
-            Ok(request) => self.receive(&request, &mut call).await,
+            Ok(request) => match request.claim {
+                None => self.receive(&request, &mut call).await,
+                Some(claim) => Box::pin(self.receive_in_order(&request, claim, &mut call)).await,
+            },
             Err(e) => Err(failure::of_frame(&e)),
         };
         self.metrics
             .stage(Kind::Write, Stage::Total, started.elapsed());
         match result {
-            Ok(bytes) => call.reply.done_at(&WriteReply { bytes }, &self.stamp()),
+            Ok(reply) => call.reply.done_at(&reply, &self.stamp()),
             Err(failure) => {
                 tracing::debug!(client = call.peer.client, call = call.id, message = %failure.message, "write failed");
                 call.reply.fail(&failure);
@@ -119,7 +55,11 @@ impl IoService {
         }
     }
 
-    async fn receive(&self, request: &WriteRequest, call: &mut Served) -> Result<u64, Failure> {
+    async fn receive(
+        &self,
+        request: &WriteRequest,
+        call: &mut Served,
+    ) -> Result<WriteReply, Failure> {
         // The metadata service writes a small file whole, and has charged it already.
         let by_service = call.peer.role == Role::MetaService;
         let job = if by_service {
@@ -134,11 +74,7 @@ impl IoService {
         if !by_service {
             self.may_grow(std::slice::from_ref(&job)).await?;
         }
-        let mut scatterer = Scatterer {
-            splitter: Splitter::whole(job.pieces()?),
-            chunk: request.chunk,
-            ordered: request.ordered,
-        };
+        let mut scatterer = Scatterer::new(&job, request.chunk, request.ordered)?;
         let now = self.now();
         let callers = Callers::of([call.reply.caller()]);
         // In stream order later bytes win, so no frame may overtake another.
@@ -193,6 +129,9 @@ impl IoService {
             self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         }
         self.metrics.stage(Kind::Write, Stage::Disk, disk);
-        Ok(bytes)
+        Ok(WriteReply {
+            bytes,
+            granted: false,
+        })
     }
 }

@@ -64,7 +64,7 @@ impl Job {
 /// The file that a call names.
 pub(super) fn file_id(id: u64) -> Result<FileId, Failure> {
     let file = FileId(id);
-    if file >= weft_store::POINTERS {
+    if file >= weft_store::ORDER_STATE {
         let what = "this id is reserved: no file has it";
         return Err(failure::invalid(what));
     }

@@ -13,7 +13,7 @@ use weft_proto::pointer::{
     PointerName, PointerReply, PointerRequest, TakeOffsetReply, TakeOffsetRequest,
 };
 use weft_proto::{Code, Failure};
-use weft_store::{CHUNK_MIN, ForkKey, ForkName, POINTERS, Write};
+use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, Write};
 
 use super::gathering::Gathering;
 use super::record;
@@ -30,7 +30,7 @@ fn key(file: FileId, name: &str) -> Result<ForkKey, Failure> {
     let fork = ForkName::new(&format!("{:016x}-{name}", file.0));
     match fork {
         Ok(fork) if (1..=POINTER_NAME_MAX).contains(&length) => Ok(ForkKey {
-            file: POINTERS,
+            file: ORDER_STATE,
             cell: CellIndex(0),
             fork,
         }),
@@ -112,7 +112,7 @@ impl IoService {
                 gathering.end(Err(Failure::new(Code::Stale, "the file was deleted")));
             }
         }
-        let forks = self.store.forks(POINTERS).await;
+        let forks = self.store.forks(ORDER_STATE).await;
         for (key, _) in forks.map_err(|e| failure::of_store(&e))? {
             let file = key.fork.as_str().split_once('-');
             let file = file.and_then(|(file, _)| u64::from_str_radix(file, 16).ok());
@@ -236,7 +236,7 @@ impl IoService {
         locked: &'a mut Locked,
     ) -> Result<&'a PointerState, Failure> {
         if locked.slot.state.is_none() {
-            let forks = self.store.forks(POINTERS).await;
+            let forks = self.store.forks(ORDER_STATE).await;
             if forks.map_err(|e| failure::of_store(&e))?.len() >= POINTERS_MAX {
                 let what = format!(
                     "this server has {POINTERS_MAX} shared pointers, the most that it keeps; remove some"
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn only_short_names_of_forks_name_a_pointer() {
         for name in ["a", &"n".repeat(POINTER_NAME_MAX)] {
-            assert_eq!(key(FileId(7), name).unwrap().file, POINTERS);
+            assert_eq!(key(FileId(7), name).unwrap().file, ORDER_STATE);
         }
         for name in ["", "a/b", "a\0b", &"n".repeat(POINTER_NAME_MAX + 1)] {
             let refused = key(FileId(7), name).unwrap_err();

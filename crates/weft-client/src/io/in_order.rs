@@ -1,0 +1,305 @@
+//! Cautious operations: each is atomic, and all of them happen in one order on all servers
+//! (`docs/design/0031-order.md`).
+//!
+//! What touches one server is claimed, done and over in one call. A change of several servers is
+//! staged on all of them at once, decided by the coordinator, and then takes effect on the others.
+//! A read claims its bytes on all of them and gives the claims back when it has them. If a claim is
+//! refused because of another operation, the claims are asked for again one server at a time, in
+//! the order of the servers' numbers, so that operations never wait for each other in a circle.
+
+use futures_util::future::{join_all, try_join_all};
+use tokio::time::{Instant, sleep};
+use weft_layout::{Request, ServerId, ServerSlot};
+use weft_net::CallError;
+use weft_proto::order::{Claim, Step};
+use weft_proto::stamp::Stamp;
+use weft_proto::{Code, Failure, Retry as RetryClass};
+
+use super::read::{Moved, ReadOutcome};
+use super::span::Sink;
+use crate::limits::{OPERATION_BACKOFF, OPERATION_TIMEOUT, OPERATION_TRIES};
+use crate::turn::Turn;
+use crate::volume::Repeat;
+use crate::{Error, OpenView};
+
+/// What a server says of a change with a claim.
+pub(crate) struct Staged {
+    pub(crate) bytes: u64,
+    pub(crate) granted: bool,
+    pub(crate) stamp: Stamp,
+}
+
+/// Whether an operation goes on.
+enum Tried<T> {
+    Done(T),
+    /// Another operation, or a lost connection, was in the way, and nothing was changed.
+    Again(Option<CallError>),
+}
+
+/// Whether a read that failed like this may succeed when it is repeated.
+fn passes(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Code::Busy | Code::Cancelled | Code::Unavailable | Code::StaleMap
+    )
+}
+
+fn unsupported(what: String, server: ServerId) -> Error {
+    let message =
+        format!("server {server} is of an older version, which has no cautious operations");
+    Error::Refused {
+        what,
+        code: Code::Unsupported,
+        errno: Code::Unsupported.errno(),
+        retry: RetryClass::Never,
+        message,
+    }
+}
+
+impl OpenView {
+    fn server_at(&self, slot: ServerSlot) -> ServerId {
+        self.file.0.layout.servers()[slot.0 as usize]
+    }
+
+    fn turn(&self, slots: &[ServerSlot]) -> Turn {
+        let servers = slots.iter().map(|slot| self.server_at(*slot)).collect();
+        Turn::begin(&self.file.0.volume, servers, slots.len() == 1)
+    }
+
+    /// Reads of these slots what `request` touches, all of it as it was at one moment.
+    pub(super) async fn read_in_order(
+        &self,
+        request: &Request,
+        slots: &[ServerSlot],
+        memory: &mut impl Sink,
+    ) -> Result<Moved, Error> {
+        if slots.is_empty() {
+            return Ok(Moved::default());
+        }
+        let mut last = None;
+        for attempt in 0..OPERATION_TRIES {
+            if attempt > 0 {
+                sleep(OPERATION_BACKOFF * attempt).await;
+            }
+            match self.try_read(request, slots, memory, attempt > 0).await {
+                Ok(Some(moved)) => return Ok(moved),
+                Ok(None) => {}
+                Err(error) if passes(&error) => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| {
+            let what = format!("the read took too long {OPERATION_TRIES} times, and operations that waited for it went on");
+            let failure = Failure::new(Code::Busy, what);
+            Error::of_call(self.what("read"), CallError::Failed(failure))
+        }))
+    }
+
+    /// `None`: the claims may have ended before all bytes were there.
+    async fn try_read(
+        &self,
+        request: &Request,
+        slots: &[ServerSlot],
+        memory: &mut impl Sink,
+        waits: bool,
+    ) -> Result<Option<Moved>, Error> {
+        let turn = self.turn(slots);
+        if slots.len() == 1 || !waits {
+            let claim = turn.claim(slots.len() == 1);
+            match self.read_slots(request, slots, memory, Some(claim)).await? {
+                ReadOutcome::Moved(moved) if slots.len() == 1 || turn.is_valid() => {
+                    return Ok(Some(moved));
+                }
+                ReadOutcome::Moved(_) => return Ok(None),
+                ReadOutcome::Refused(slot) if slots.len() == 1 => {
+                    let server = self.server_at(slot);
+                    return Err(unsupported(self.what("read"), server));
+                }
+                ReadOutcome::Refused(_) => {}
+            }
+        }
+        drop(turn);
+        let turn = self.turn(slots);
+        let mut in_order = slots.to_vec();
+        in_order.sort_unstable_by_key(|slot| self.server_at(*slot));
+        let mut all = Moved::default();
+        for slot in in_order {
+            let claim = turn.claim(true);
+            match self
+                .read_slots(request, &[slot], memory, Some(claim))
+                .await?
+            {
+                ReadOutcome::Moved(moved) => all.add(moved),
+                ReadOutcome::Refused(slot) => {
+                    return Err(unsupported(self.what("read"), self.server_at(slot)));
+                }
+            }
+        }
+        Ok(turn.is_valid().then_some(all))
+    }
+
+    /// Makes a change of these slots, all of it at one moment. `stage` sends one server its part.
+    pub(crate) async fn change_in_order<F>(
+        &self,
+        doing: &str,
+        slots: &[ServerSlot],
+        stage: impl Fn(ServerSlot, Claim) -> F,
+    ) -> Result<u64, Error>
+    where
+        F: Future<Output = Result<Staged, CallError>>,
+    {
+        let what = |server: ServerId| format!("{} on server {server}", self.what(doing));
+        let path = &self.file.0.path;
+        let of_call = |server, error| Error::of_write(what(server), path, error);
+        if let [slot] = slots {
+            let server = self.server_at(*slot);
+            let turn = self.turn(slots);
+            let staged = stage(*slot, turn.claim(true)).await;
+            let staged = staged.map_err(|error| of_call(server, error))?;
+            if !staged.granted {
+                return Err(unsupported(what(server), server));
+            }
+            self.file.note_acknowledged(server, &staged.stamp);
+            return Ok(staged.bytes);
+        }
+        let mut last = None;
+        for attempt in 0..OPERATION_TRIES {
+            if attempt > 0 {
+                sleep(OPERATION_BACKOFF * attempt).await;
+            }
+            let turn = self.turn(slots);
+            match self.try_change(&turn, slots, &stage, &of_call).await? {
+                Tried::Done(bytes) => return Ok(bytes),
+                Tried::Again(error) => last = error,
+            }
+        }
+        let server = self.server_at(slots[0]);
+        let error = last.unwrap_or_else(|| {
+            let what =
+                format!("other operations came in between {OPERATION_TRIES} times; try again");
+            CallError::Failed(Failure::new(Code::Busy, what))
+        });
+        // Whatever was lost: nothing has taken effect.
+        Err(match Error::of_call(self.what(doing), error) {
+            Error::MayHaveHappened { what, source } => Error::Refused {
+                what: format!("{what} on server {server}"),
+                code: Code::Unavailable,
+                errno: Code::Unavailable.errno(),
+                retry: RetryClass::Later,
+                message: format!("{source}; nothing was changed"),
+            },
+            other => other,
+        })
+    }
+
+    async fn try_change<F>(
+        &self,
+        turn: &Turn,
+        slots: &[ServerSlot],
+        stage: &impl Fn(ServerSlot, Claim) -> F,
+        of_call: &impl Fn(ServerId, CallError) -> Error,
+    ) -> Result<Tried<u64>, Error>
+    where
+        F: Future<Output = Result<Staged, CallError>>,
+    {
+        let staged = slots.iter().map(|slot| stage(*slot, turn.claim(false)));
+        let (mut bytes, mut granted) = (0, Vec::new());
+        let mut failed = None;
+        for (slot, staged) in slots.iter().zip(join_all(staged).await) {
+            match staged {
+                Ok(staged) => {
+                    bytes += staged.bytes;
+                    granted.extend(staged.granted.then_some(*slot));
+                }
+                Err(error) => failed = Some((*slot, error)),
+            }
+        }
+        if let Some((slot, error)) = failed {
+            return self.give_up(self.server_at(slot), error, of_call).await;
+        }
+        if granted.len() < slots.len() {
+            let back = granted
+                .iter()
+                .map(|slot| turn.settle(self.server_at(*slot), Step::GiveBack));
+            let given = try_join_all(back).await;
+            let claimed = match given {
+                Ok(_) => turn.claim_in_turn(0).await,
+                Err(error) => Err(error),
+            };
+            match claimed {
+                Ok(true) => {}
+                Ok(false) => return Ok(Tried::Again(None)),
+                Err(error) => return self.give_up(turn.coordinator(), error, of_call).await,
+            }
+        }
+        let coordinator = turn.coordinator();
+        let decided = turn.decide().await;
+        let Some(stamp) = decided.map_err(|error| of_call(coordinator, error))? else {
+            return Ok(Tried::Again(None));
+        };
+        self.file.note_acknowledged(coordinator, &stamp);
+        let others = slots
+            .iter()
+            .filter(|slot| self.server_at(**slot) != coordinator);
+        let applied = others.map(|slot| self.apply(turn, *slot, stage));
+        let applied = join_all(applied).await;
+        for (server, result) in applied {
+            let stamp = result.map_err(|error| of_call(server, error))?;
+            self.file.note_acknowledged(server, &stamp);
+        }
+        Ok(Tried::Done(bytes))
+    }
+
+    /// Whether a try that changed nothing is worth another one.
+    async fn give_up(
+        &self,
+        server: ServerId,
+        error: CallError,
+        of_call: &impl Fn(ServerId, CallError) -> Error,
+    ) -> Result<Tried<u64>, Error> {
+        let passes = match &error {
+            CallError::Failed(failure) => {
+                failure.code() == Code::Busy || failure.code() == Code::Cancelled
+            }
+            CallError::Lost { .. } => true,
+            _ => false,
+        };
+        if passes || self.file.0.volume.may_retry(&error, Repeat::Safe).await {
+            return Ok(Tried::Again(Some(error)));
+        }
+        Err(of_call(server, error))
+    }
+
+    /// Lets a decided change take effect on one server, whatever happens to that meanwhile.
+    async fn apply<F>(
+        &self,
+        turn: &Turn,
+        slot: ServerSlot,
+        stage: &impl Fn(ServerSlot, Claim) -> F,
+    ) -> (ServerId, Result<Stamp, CallError>)
+    where
+        F: Future<Output = Result<Staged, CallError>>,
+    {
+        let server = self.server_at(slot);
+        let deadline = Instant::now() + OPERATION_TIMEOUT;
+        loop {
+            let result = match turn.settle(server, Step::Commit).await {
+                Ok((true, stamp)) => return (server, Ok(stamp)),
+                // It ended the operation by itself, or was restarted and has lost it.
+                Ok((false, _)) => match turn.has_taken_effect(server).await {
+                    Ok(true) => return (server, Ok(Stamp::default())),
+                    Ok(false) => stage(slot, turn.claim(true)).await.map(drop),
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            if let Err(error) = result {
+                if matches!(error, CallError::Failed(_)) || Instant::now() >= deadline {
+                    return (server, Err(error));
+                }
+                let _ = self.file.0.volume.may_retry(&error, Repeat::Safe).await;
+                sleep(OPERATION_BACKOFF).await;
+            }
+        }
+    }
+}

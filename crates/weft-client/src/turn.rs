@@ -1,0 +1,138 @@
+//! The claims of an operation on its servers (`docs/design/0031-order.md`).
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+use weft_layout::ServerId;
+use weft_net::CallError;
+use weft_proto::order::{Claim, ClaimRequest, OutcomeRequest, SettleRequest, Step};
+use weft_proto::stamp::Stamp;
+
+use crate::Volume;
+use crate::limits::{CLAIM_VALID, OPERATION_BACKOFF, OPERATION_TIMEOUT};
+use crate::volume::Repeat;
+
+/// The claims of one operation. Dropped, they end everywhere; what is staged and not decided is
+/// discarded.
+pub(crate) struct Turn {
+    volume: Volume,
+    number: u64,
+    servers: Vec<ServerId>,
+    /// It lives in one call, which ends its claim.
+    alone: bool,
+    began: Instant,
+}
+
+impl Turn {
+    /// An operation on these servers. `alone`: on one server, and in one call.
+    pub(crate) fn begin(volume: &Volume, mut servers: Vec<ServerId>, alone: bool) -> Turn {
+        servers.sort_unstable();
+        Turn {
+            volume: volume.clone(),
+            number: volume.shared.env.random_u64() | 1,
+            servers,
+            alone,
+            began: Instant::now(),
+        }
+    }
+
+    pub(crate) fn coordinator(&self) -> ServerId {
+        self.servers[0]
+    }
+
+    pub(crate) fn claim(&self, wait: bool) -> Claim {
+        Claim {
+            operation: self.number,
+            coordinator: self.coordinator().0,
+            alone: self.alone,
+            wait,
+        }
+    }
+
+    /// Whether the claims were held all the time: a server takes none away earlier.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.began.elapsed() < CLAIM_VALID
+    }
+
+    pub(crate) async fn settle(
+        &self,
+        server: ServerId,
+        step: Step,
+    ) -> Result<(bool, Stamp), CallError> {
+        let connection = self.volume.server_connection(server).await?;
+        let request = SettleRequest {
+            operation: self.number,
+            step: step.into(),
+        };
+        let (reply, stamp) = connection.call_stamped(&request).await?;
+        Ok((reply.known, stamp))
+    }
+
+    /// Claims what is staged, or a whole file, one server after the other. False if a server does
+    /// not know the operation any more.
+    pub(crate) async fn claim_in_turn(&self, file: u64) -> Result<bool, CallError> {
+        for server in &self.servers {
+            let connection = self.volume.server_connection(*server).await?;
+            let claim = self.claim(true);
+            let reply = connection.call(&ClaimRequest { claim, file }).await?;
+            if !reply.granted {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the coordinator, or another server, has let the operation take effect.
+    pub(crate) async fn has_taken_effect(&self, server: ServerId) -> Result<bool, CallError> {
+        let connection = self.volume.server_connection(server).await?;
+        let request = OutcomeRequest {
+            operation: self.number,
+        };
+        Ok(connection.call(&request).await?.committed)
+    }
+
+    /// Has the coordinator decide. `None`: the operation is not decided and never will be.
+    pub(crate) async fn decide(&self) -> Result<Option<Stamp>, CallError> {
+        let lost = match self.settle(self.coordinator(), Step::Commit).await {
+            Ok((true, stamp)) => return Ok(Some(stamp)),
+            Ok((false, _)) => return Ok(None),
+            Err(error @ CallError::Failed(_)) => return Err(error),
+            Err(lost) => lost,
+        };
+        let deadline = Instant::now() + OPERATION_TIMEOUT;
+        loop {
+            match self.has_taken_effect(self.coordinator()).await {
+                Ok(true) => return Ok(Some(Stamp::default())),
+                Ok(false) => return Ok(None),
+                Err(_) if Instant::now() >= deadline => return Err(lost),
+                Err(error) => {
+                    // The server may have moved.
+                    let _ = self.volume.may_retry(&error, Repeat::Safe).await;
+                    sleep(OPERATION_BACKOFF).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (volume, number) = (self.volume.clone(), self.number);
+        let servers = std::mem::take(&mut self.servers);
+        if self.alone {
+            return;
+        }
+        self.volume.shared.runtime.spawn(async move {
+            let ends = servers.iter().map(async |server| {
+                let connection = volume.server_connection(*server).await?;
+                let step = Step::End.into();
+                let end = SettleRequest {
+                    operation: number,
+                    step,
+                };
+                // A server that is lost ends what it knows of the operation by itself.
+                connection.call(&end).await
+            });
+            join_all(ends).await;
+        });
+    }
+}

@@ -1,0 +1,88 @@
+//! Messages about the order among the operations of a file (`docs/design/0031-order.md`).
+
+/// Gives an operation its place in the order of its file: it is atomic, and waits for earlier
+/// operations that conflict.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Claim {
+    /// A random number, not 0.
+    #[prost(fixed64, tag = "1")]
+    pub operation: u64,
+    /// The server that decides: of the operation's servers the one with the lowest number.
+    #[prost(uint32, tag = "2")]
+    pub coordinator: u32,
+    /// The operation touches this server only: it takes effect in the call, in its turn.
+    #[prost(bool, tag = "3")]
+    pub alone: bool,
+    /// Wait for conflicting operations. Unless set, the claim is refused if there are any.
+    #[prost(bool, tag = "4")]
+    pub wait: bool,
+}
+
+/// Claim a whole file, or the bytes of an operation that is staged.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ClaimRequest {
+    /// The claim.
+    #[prost(message, required, tag = "1")]
+    pub claim: Claim,
+    /// All bytes of all forks of this file; 0: what is staged.
+    #[prost(uint64, tag = "2")]
+    pub file: u64,
+}
+
+/// The answer to a claim.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ClaimReply {
+    /// It is granted; otherwise an operation that conflicts is in its way.
+    #[prost(bool, tag = "1")]
+    pub granted: bool,
+}
+
+/// The next step of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Step {
+    /// End the operation: what is staged and has not taken effect is discarded, and its claim
+    /// ends.
+    End = 0,
+    /// What is staged takes effect. On the coordinator this decides the operation. The claim
+    /// stays.
+    Commit = 1,
+    /// Give the claim back and keep what is staged.
+    GiveBack = 2,
+}
+
+/// Take the next step of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct SettleRequest {
+    /// The operation.
+    #[prost(fixed64, tag = "1")]
+    pub operation: u64,
+    /// The step.
+    #[prost(enumeration = "Step", tag = "2")]
+    pub step: i32,
+}
+
+/// Done.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct SettleReply {
+    /// The server knew the operation, and it still had its claim. If not, a commit has done
+    /// nothing.
+    #[prost(bool, tag = "1")]
+    pub known: bool,
+}
+
+/// Ask the coordinator whether an operation was decided. One that was not is aborted.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct OutcomeRequest {
+    /// The operation.
+    #[prost(fixed64, tag = "1")]
+    pub operation: u64,
+}
+
+/// The outcome, which does not change any more.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct OutcomeReply {
+    /// It was decided: its parts take effect.
+    #[prost(bool, tag = "1")]
+    pub committed: bool,
+}

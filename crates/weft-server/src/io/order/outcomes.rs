@@ -1,0 +1,139 @@
+//! The operations that have taken effect here, so that others can ask after a crash.
+//!
+//! They are a ring of entries in a fork of the file [`ORDER_STATE`], cell 1: 16 bytes each, the
+//! operation's number and a sequence. An entry is written in the same batch as the operation's
+//! bytes, so that the store has both or neither.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+use weft_layout::{CellIndex, CellOffset};
+use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, Store, StoreError, Write};
+
+use crate::limits::OUTCOMES_MAX;
+
+const ENTRY_BYTES: usize = 16;
+
+fn key() -> ForkKey {
+    ForkKey {
+        file: ORDER_STATE,
+        cell: CellIndex(1),
+        fork: ForkName::data(),
+    }
+}
+
+#[derive(Default)]
+struct Ring {
+    /// The sequence of the last entry.
+    last: u64,
+    /// The operations with an entry, and its sequence.
+    committed: HashMap<u64, u64>,
+    /// The operation of each entry; 0: none.
+    entries: Vec<u64>,
+}
+
+impl Ring {
+    fn keep(&mut self, operation: u64, sequence: u64) {
+        self.entries.resize(OUTCOMES_MAX, 0);
+        let former = &mut self.entries[sequence as usize % OUTCOMES_MAX];
+        if self.committed.get(former).is_some_and(|of| *of < sequence) {
+            self.committed.remove(former);
+        }
+        *former = operation;
+        self.committed.insert(operation, sequence);
+        self.last = self.last.max(sequence);
+    }
+}
+
+/// The last [`OUTCOMES_MAX`] operations that have taken effect.
+#[derive(Default)]
+pub(super) struct Outcomes(OnceCell<Mutex<Ring>>);
+
+/// An outcome that is about to be written.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    operation: u64,
+    sequence: u64,
+}
+
+impl Outcomes {
+    async fn ring(&self, store: &Store) -> Result<&Mutex<Ring>, StoreError> {
+        self.0.get_or_try_init(|| load(store)).await
+    }
+
+    /// The next entry, and how it is written.
+    pub(super) async fn next(
+        &self,
+        store: &Store,
+        operation: u64,
+    ) -> Result<(Entry, Write), StoreError> {
+        let mut ring = self.ring(store).await?.lock();
+        ring.last += 1;
+        let sequence = ring.last;
+        let at = sequence as usize % OUTCOMES_MAX * ENTRY_BYTES;
+        let bytes = [operation.to_le_bytes(), sequence.to_le_bytes()].concat();
+        let write = Write {
+            key: key(),
+            chunk: CHUNK_MIN,
+            offset: CellOffset(at as u64),
+            data: Bytes::from(bytes),
+        };
+        let entry = Entry {
+            operation,
+            sequence,
+        };
+        Ok((entry, write))
+    }
+
+    /// The store has the entry.
+    pub(super) fn keep(&self, entry: Entry) {
+        if let Some(ring) = self.0.get() {
+            ring.lock().keep(entry.operation, entry.sequence);
+        }
+    }
+
+    /// Whether an operation has taken effect here.
+    pub(super) async fn has(&self, store: &Store, operation: u64) -> Result<bool, StoreError> {
+        let ring = self.ring(store).await?.lock();
+        Ok(ring.committed.contains_key(&operation))
+    }
+}
+
+async fn load(store: &Store) -> Result<Mutex<Ring>, StoreError> {
+    let mut ring = Ring::default();
+    if let Some(status) = store.status(&key()).await? {
+        let bytes = store.read(&key(), CellOffset(0), status.length).await?;
+        for entry in bytes.concat().as_chunks::<ENTRY_BYTES>().0 {
+            let number = |at: usize| {
+                let bytes = entry[at..].first_chunk().copied();
+                u64::from_le_bytes(bytes.unwrap_or_default())
+            };
+            let (operation, sequence) = (number(0), number(8));
+            if operation != 0 {
+                ring.keep(operation, sequence);
+            }
+        }
+    }
+    Ok(Mutex::new(ring))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_outcomes_are_known_and_older_ones_forgotten() {
+        let mut ring = Ring::default();
+        let most = OUTCOMES_MAX as u64;
+        for sequence in 1..=most + 3 {
+            ring.keep(sequence << 20, sequence);
+        }
+        assert_eq!(ring.committed.len(), OUTCOMES_MAX);
+        assert!(!ring.committed.contains_key(&(3 << 20)));
+        assert!(ring.committed.contains_key(&(4 << 20)));
+        assert!(ring.committed.contains_key(&((most + 3) << 20)));
+        assert_eq!(ring.last, most + 3);
+    }
+}
