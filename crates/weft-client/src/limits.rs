@@ -27,8 +27,8 @@ pub(crate) const COLLECTIVE_RETRY_INTERVAL: Duration = Duration::from_millis(100
 
 // Cautious operations.
 
-/// How long after its beginning a read relies on its claims. A server takes a claim away after five
-/// seconds at the earliest (`weft-server`, `CLAIM_PATIENCE`).
+/// How long after its beginning a read relies on its claims without asking. A server takes a claim
+/// away after five seconds at the earliest (`weft-server`, `CLAIM_PATIENCE`).
 pub(crate) const CLAIM_VALID: Duration = Duration::from_millis(2500);
 
 /// How often an operation is tried before its caller is told that others were in the way.

@@ -48,9 +48,18 @@ impl Turn {
         }
     }
 
-    /// Whether the claims were held all the time: a server takes none away earlier.
-    pub(crate) fn is_valid(&self) -> bool {
-        self.began.elapsed() < CLAIM_VALID
+    /// Whether the claims were held until now. No message until they may have been taken away; then
+    /// they end.
+    pub(crate) async fn was_kept(&self) -> bool {
+        if self.alone || self.began.elapsed() < CLAIM_VALID {
+            return true;
+        }
+        let ends = self
+            .servers
+            .iter()
+            .map(|server| self.settle(*server, Step::End));
+        let known = join_all(ends).await;
+        known.iter().all(|end| matches!(end, Ok((true, _))))
     }
 
     pub(crate) async fn settle(
@@ -81,11 +90,17 @@ impl Turn {
         Ok(true)
     }
 
-    /// Whether the coordinator, or another server, has let the operation take effect.
-    pub(crate) async fn has_taken_effect(&self, server: ServerId) -> Result<bool, CallError> {
+    /// Whether a server has let the operation take effect. `abort`: it is the coordinator, and never
+    /// will if it has not.
+    pub(crate) async fn has_taken_effect(
+        &self,
+        server: ServerId,
+        abort: bool,
+    ) -> Result<bool, CallError> {
         let connection = self.volume.server_connection(server).await?;
         let request = OutcomeRequest {
             operation: self.number,
+            abort,
         };
         Ok(connection.call(&request).await?.committed)
     }
@@ -100,7 +115,7 @@ impl Turn {
         };
         let deadline = Instant::now() + OPERATION_TIMEOUT;
         loop {
-            match self.has_taken_effect(self.coordinator()).await {
+            match self.has_taken_effect(self.coordinator(), true).await {
                 Ok(true) => return Ok(Some(Stamp::default())),
                 Ok(false) => return Ok(None),
                 Err(_) if Instant::now() >= deadline => return Err(lost),

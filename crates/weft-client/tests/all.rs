@@ -1,6 +1,7 @@
 //! All client tests in one program: linking one program per file took most of the build time.
 
 mod cases;
+mod cautious;
 mod common;
 #[path = "../../weft-layout/tests/model/mod.rs"]
 mod model;

@@ -110,7 +110,9 @@ pub(crate) const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) const CLIENT_OPERATIONS_MAX: usize = 4096;
 /// Bytes that the operations of one client may have staged.
 pub(crate) const CLIENT_STAGING_MEMORY: usize = 2 * weft_proto::limits::STAGED_MAX as usize;
-/// Outcomes of operations that are kept for other servers after the death of the client.
+/// Operations that were ended before their first call arrived, and are remembered.
+pub(crate) const ENDED_EARLY_MAX: usize = 1024;
+/// Operations of which a server remembers that they have taken effect.
 pub(crate) const OUTCOMES_MAX: usize = 65_536;
 /// How long a server tries to learn an outcome.
 pub(crate) const OUTCOME_TIMEOUT: Duration = Duration::from_secs(10);

@@ -40,7 +40,7 @@ enum Tried<T> {
 fn passes(error: &Error) -> bool {
     matches!(
         error.code(),
-        Code::Busy | Code::Cancelled | Code::Unavailable | Code::StaleMap
+        Code::Cancelled | Code::Unavailable | Code::StaleMap
     )
 }
 
@@ -82,35 +82,35 @@ impl OpenView {
                 sleep(OPERATION_BACKOFF * attempt).await;
             }
             match self.try_read(request, slots, memory, attempt > 0).await {
-                Ok(Some(moved)) => return Ok(moved),
-                Ok(None) => {}
                 Err(error) if passes(&error) => last = Some(error),
-                Err(error) => return Err(error),
+                result => return result,
             }
         }
-        Err(last.unwrap_or_else(|| {
-            let what = format!("the read took too long {OPERATION_TRIES} times, and operations that waited for it went on");
-            let failure = Failure::new(Code::Busy, what);
-            Error::of_call(self.what("read"), CallError::Failed(failure))
-        }))
+        Err(last.unwrap_or_else(|| self.too_slow()))
     }
 
-    /// `None`: the claims may have ended before all bytes were there.
+    /// The claims may have ended before all bytes were there.
+    fn too_slow(&self) -> Error {
+        let what = "the read took so long that operations that waited for it went on; what was read may be a mixture";
+        let failure = Failure::new(Code::Busy, what);
+        Error::of_call(self.what("read"), CallError::Failed(failure))
+    }
+
     async fn try_read(
         &self,
         request: &Request,
         slots: &[ServerSlot],
         memory: &mut impl Sink,
         waits: bool,
-    ) -> Result<Option<Moved>, Error> {
+    ) -> Result<Moved, Error> {
         let turn = self.turn(slots);
         if slots.len() == 1 || !waits {
             let claim = turn.claim(slots.len() == 1);
             match self.read_slots(request, slots, memory, Some(claim)).await? {
-                ReadOutcome::Moved(moved) if slots.len() == 1 || turn.is_valid() => {
-                    return Ok(Some(moved));
+                ReadOutcome::Moved(moved) if turn.was_kept().await => {
+                    return Ok(moved);
                 }
-                ReadOutcome::Moved(_) => return Ok(None),
+                ReadOutcome::Moved(_) => return Err(self.too_slow()),
                 ReadOutcome::Refused(slot) if slots.len() == 1 => {
                     let server = self.server_at(slot);
                     return Err(unsupported(self.what("read"), server));
@@ -135,7 +135,11 @@ impl OpenView {
                 }
             }
         }
-        Ok(turn.is_valid().then_some(all))
+        if turn.was_kept().await {
+            Ok(all)
+        } else {
+            Err(self.too_slow())
+        }
     }
 
     /// Makes a change of these slots, all of it at one moment. `stage` sends one server its part.
@@ -286,7 +290,7 @@ impl OpenView {
             let result = match turn.settle(server, Step::Commit).await {
                 Ok((true, stamp)) => return (server, Ok(stamp)),
                 // It ended the operation by itself, or was restarted and has lost it.
-                Ok((false, _)) => match turn.has_taken_effect(server).await {
+                Ok((false, _)) => match turn.has_taken_effect(server, false).await {
                     Ok(true) => return (server, Ok(Stamp::default())),
                     Ok(false) => stage(slot, turn.claim(true)).await.map(drop),
                     Err(error) => Err(error),

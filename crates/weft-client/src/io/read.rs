@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::{self, Stream};
 use weft_layout::{
     CellIndex, CellLengths, Map, Pieces, Request, ServerSlot, Splitter, StridedPieces,
@@ -199,13 +200,25 @@ impl OpenView {
                     .map(move |item| (i, item)),
             ));
         }
-        let mut arriving = stream::select_all(streams);
         let mut doubted = false;
+        if claim.is_some() {
+            // No byte is dealt before all claims are granted: those of a try that is refused may be
+            // beyond the end of what the next one finds.
+            let heads = join_all(streams.iter_mut().map(StreamExt::next)).await;
+            for (i, arrived) in heads.into_iter().flatten() {
+                match arrived? {
+                    Arrived::Head(head) if head.granted => {
+                        doubted |= head.doubted;
+                        let begun = scatters[i].begin(&head, &self.map);
+                        begun.map_err(|reason| self.broken(slots[i], reason))?;
+                    }
+                    _ => return Ok(ReadOutcome::Refused(slots[i])),
+                }
+            }
+        }
+        let mut arriving = stream::select_all(streams);
         while let Some((i, arrived)) = arriving.next().await {
             let done = match arrived? {
-                Arrived::Head(head) if claim.is_some() && !head.granted => {
-                    return Ok(ReadOutcome::Refused(slots[i]));
-                }
                 Arrived::Head(head) => {
                     doubted |= head.doubted;
                     scatters[i].begin(&head, &self.map)

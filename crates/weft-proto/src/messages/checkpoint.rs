@@ -40,6 +40,9 @@ pub struct CheckpointRequest {
     /// Number of files that earlier calls hold for this one, which includes them.
     #[prost(uint64, tag = "6")]
     pub held: u64,
+    /// Make no checkpoint, and release the files that are held for this `op`.
+    #[prost(bool, tag = "7")]
+    pub release: bool,
 }
 
 /// The state of a file in a checkpoint, as far as one server knows.
@@ -54,7 +57,7 @@ pub struct CheckpointedFile {
 }
 
 /// Done, and survives power loss; with `more`, the files are held and their states are not
-/// reported.
+/// reported; with `release`, they are released.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct CheckpointReply {
     /// The size in canonical order that the server's cells give the file in the checkpoint.

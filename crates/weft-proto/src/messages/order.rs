@@ -71,18 +71,23 @@ pub struct SettleReply {
     pub known: bool,
 }
 
-/// Ask the coordinator whether an operation was decided. One that was not is aborted.
+/// Ask whether an operation has taken effect on a server. Where its client seems to be gone, the
+/// server first learns the outcome.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct OutcomeRequest {
     /// The operation.
     #[prost(fixed64, tag = "1")]
     pub operation: u64,
+    /// To its coordinator: an operation that is not decided is aborted, so that the outcome does
+    /// not change any more.
+    #[prost(bool, tag = "2")]
+    pub abort: bool,
 }
 
-/// The outcome, which does not change any more.
+/// The outcome.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct OutcomeReply {
-    /// It was decided: its parts take effect.
+    /// It has taken effect; on the coordinator this means that it is decided.
     #[prost(bool, tag = "1")]
     pub committed: bool,
 }

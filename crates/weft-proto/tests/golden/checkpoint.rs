@@ -79,6 +79,7 @@ pub fn messages(golden: &mut Golden) {
     );
     golden.call(
         &CheckpointRequest {
+            release: false,
             file: 77,
             grid: grid(),
             op: 5,

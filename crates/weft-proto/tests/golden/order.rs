@@ -64,7 +64,10 @@ pub fn messages(golden: &mut Golden) {
         &SettleReply { known: true },
     );
     golden.call(
-        &OutcomeRequest { operation: 1 << 63 },
+        &OutcomeRequest {
+            operation: 1 << 63,
+            abort: true,
+        },
         &OutcomeReply { committed: true },
     );
 }

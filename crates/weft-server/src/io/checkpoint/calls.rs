@@ -41,15 +41,19 @@ impl IoService {
             return Ok(CheckpointReply::default());
         }
         let held = self.held.take(op).await;
+        if request.release {
+            return Ok(CheckpointReply::default());
+        }
         if held.len() as u64 != request.held {
             let what =
                 format!("the files held for checkpoint {op} were released meanwhile; try again");
             return Err(Failure::new(Code::Busy, what));
         }
-        let all: Vec<FileId> = held.files().chain(files.iter().copied()).collect();
+        let open = held.without(&files);
+        let all: Vec<FileId> = held.files().chain(open.iter().copied()).collect();
         if !done(&all) {
             let deadline = Instant::now() + CHECKPOINT_WRITERS_TIMEOUT;
-            let _gates = self.gates.close(&files, deadline).await?;
+            let _gates = self.gates.close(&open, deadline).await?;
             let made = self.store.checkpoint_files(&all, op, now).await;
             made.map_err(|e| failure::of_store(&e))?;
         }
@@ -94,9 +98,13 @@ impl IoService {
     ) -> Result<RollbackReply, Failure> {
         let files = files(request.file, request.others.iter().copied())?;
         {
+            let held = self.held.take(request.op).await;
             let _gates = self
                 .gates
-                .close(&files, Instant::now() + CHECKPOINT_WRITERS_TIMEOUT)
+                .close(
+                    &held.without(&files),
+                    Instant::now() + CHECKPOINT_WRITERS_TIMEOUT,
+                )
                 .await?;
             let (number, op, now) = (request.checkpoint, request.op, self.now());
             let rolled = self.store.roll_back_files(&files, number, op, now).await;

@@ -47,6 +47,12 @@ impl FrozenTree {
         files.into_iter()
     }
 
+    /// Those of these files that are not held.
+    pub(in crate::io) fn without(&self, files: &[FileId]) -> Vec<FileId> {
+        let open = files.iter().filter(|file| !self.gates.contains_key(file));
+        open.copied().collect()
+    }
+
     async fn add(
         &mut self,
         gates: &WriteGates,

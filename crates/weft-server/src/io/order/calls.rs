@@ -159,10 +159,21 @@ impl IoService {
     ) -> Result<SettleReply, Failure> {
         let step = Step::try_from(request.step);
         let step = step.map_err(|_| failure::invalid("unknown step of an operation"))?;
-        let Some(operation) = self.operation_of(request.operation, peer) else {
+        let operation = if step == Step::End {
+            let operation = self.operations.get_to_end(request.operation);
+            operation.filter(|operation| operation.client == peer.client)
+        } else {
+            self.operation_of(request.operation, peer)
+        };
+        let Some(operation) = operation else {
             return Ok(SettleReply { known: false });
         };
         let known = match step {
+            // Of a client that gives up: its coordinator may have decided.
+            Step::End if operation.gated && !operation.is_committed().await => {
+                self.resolve(&operation).await;
+                true
+            }
             Step::End => {
                 self.operations.end(&operation).await;
                 true
@@ -185,8 +196,12 @@ impl IoService {
         &self,
         request: OutcomeRequest,
     ) -> Result<OutcomeReply, Failure> {
-        if let Some(operation) = self.operations.get(request.operation) {
-            // On the coordinator this aborts what is not decided.
+        let operation = if request.abort {
+            self.operations.get_to_end(request.operation)
+        } else {
+            self.operations.get(request.operation)
+        };
+        if let Some(operation) = operation {
             self.resolve(&operation).await;
         }
         let known = self
@@ -206,7 +221,8 @@ impl IoService {
     /// Ends an operation whose client is gone or silent: it takes effect if its coordinator has
     /// decided so.
     async fn resolve(&self, operation: &Arc<Operation>) {
-        if operation.mode == Mode::Exclusive
+        if operation.gated
+            && !operation.is_committed().await
             && operation.coordinator != self.server
             && self.was_decided(operation).await
         {
@@ -240,6 +256,7 @@ impl IoService {
         let connection = self.peers.connection(coordinator).await?;
         let request = OutcomeRequest {
             operation: operation.id,
+            abort: true,
         };
         let asked = timeout(OUTCOME_TIMEOUT, connection.call(&request)).await;
         match asked {

@@ -4,8 +4,9 @@
 //! 1. An operation is decided on its coordinator, once: by a commit, or by a question for its
 //!    outcome, which aborts it.
 //! 2. That an operation has taken effect is in the store as soon as its bytes are.
+//! 3. An operation that was ended before its first call arrived does not begin.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use weft_store::{ForkKey, PreparedWrite, Store, StoreError, Timestamp};
 use super::extents::Extents;
 use super::outcomes::Outcomes;
 use super::schedule::{Claim, Mode};
-use crate::limits::{CLEAR_BATCH_RANGES, CLIENT_OPERATIONS_MAX};
+use crate::limits::{CLEAR_BATCH_RANGES, CLIENT_OPERATIONS_MAX, ENDED_EARLY_MAX};
 
 /// What an operation does here when it is committed.
 pub(in crate::io) enum Effect {
@@ -117,6 +118,11 @@ impl Operation {
         }
     }
 
+    /// Whether it has taken effect.
+    pub(super) async fn is_committed(&self) -> bool {
+        matches!(&*self.state.lock().await, State::Committed { .. })
+    }
+
     /// Gives the claim back, unless it has taken effect.
     pub(super) async fn give_back(&self) {
         if let State::Staged { granted, .. } = &mut *self.state.lock().await {
@@ -184,10 +190,26 @@ impl Operation {
     }
 }
 
+#[derive(Default)]
+struct Table {
+    by_id: HashMap<u64, Arc<Operation>>,
+    /// Operations that were ended while they were not known, oldest first: a call may be late.
+    ended_early: VecDeque<u64>,
+}
+
+impl Table {
+    fn end_early(&mut self, id: u64) {
+        if self.ended_early.len() >= ENDED_EARLY_MAX {
+            self.ended_early.pop_front();
+        }
+        self.ended_early.push_back(id);
+    }
+}
+
 /// The operations in progress on one server.
 #[derive(Clone, Default)]
 pub(in crate::io) struct Operations {
-    by_id: Arc<Mutex<HashMap<u64, Arc<Operation>>>>,
+    table: Arc<Mutex<Table>>,
     outcomes: Arc<Outcomes>,
 }
 
@@ -197,7 +219,7 @@ impl Operations {
     /// [`Operations::of_client`].
     ///
     /// # Errors
-    /// [`Code::Cancelled`] if the client has left; [`Code::Busy`] if it has too many;
+    /// [`Code::Cancelled`] if the client has left or ended it; [`Code::Busy`] if it has too many;
     /// [`Code::Exists`] if there is one of this number.
     pub(super) fn add(
         &self,
@@ -205,30 +227,41 @@ impl Operations {
         connected: impl FnOnce() -> bool,
     ) -> Result<Arc<Operation>, Failure> {
         let operation = Arc::new(operation);
-        let mut by_id = self.by_id.lock();
-        if !connected() {
-            return Err(Failure::new(Code::Cancelled, "the client has left"));
+        let mut table = self.table.lock();
+        if !connected() || table.ended_early.contains(&operation.id) {
+            let what = "the client has left, or has ended the operation";
+            return Err(Failure::new(Code::Cancelled, what));
         }
-        let of_client = by_id.values().filter(|o| o.client == operation.client);
+        let of_client = (table.by_id.values()).filter(|o| o.client == operation.client);
         if of_client.count() >= CLIENT_OPERATIONS_MAX {
             let what = format!("the client has {CLIENT_OPERATIONS_MAX} operations in progress");
             return Err(Failure::new(Code::Busy, what));
         }
-        if by_id.contains_key(&operation.id) {
+        if table.by_id.contains_key(&operation.id) {
             let what = format!("operation {:016x} is in progress already", operation.id);
             return Err(Failure::new(Code::Exists, what));
         }
-        by_id.insert(operation.id, operation.clone());
+        table.by_id.insert(operation.id, operation.clone());
         Ok(operation)
     }
 
     pub(super) fn get(&self, id: u64) -> Option<Arc<Operation>> {
-        self.by_id.lock().get(&id).cloned()
+        self.table.lock().by_id.get(&id).cloned()
+    }
+
+    /// As [`Operations::get`]; one that is not known never begins.
+    pub(super) fn get_to_end(&self, id: u64) -> Option<Arc<Operation>> {
+        let mut table = self.table.lock();
+        let operation = table.by_id.get(&id).cloned();
+        if operation.is_none() {
+            table.end_early(id);
+        }
+        operation
     }
 
     pub(super) fn of_client(&self, client: u64) -> Vec<Arc<Operation>> {
-        let by_id = self.by_id.lock();
-        let of_client = by_id.values().filter(|o| o.client == client);
+        let table = self.table.lock();
+        let of_client = table.by_id.values().filter(|o| o.client == client);
         of_client.cloned().collect()
     }
 
@@ -254,7 +287,7 @@ impl Operations {
     /// Ends an operation: what has not taken effect never will.
     pub(super) async fn end(&self, operation: &Operation) {
         operation.end().await;
-        self.by_id.lock().remove(&operation.id);
+        self.table.lock().by_id.remove(&operation.id);
     }
 
     /// Whether an operation that is not in progress any more has taken effect here.

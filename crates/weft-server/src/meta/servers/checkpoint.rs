@@ -46,6 +46,14 @@ impl IoServers {
             all_of(join_all(queries).await)?;
         }
         let grid = Grid::from(&layout.grid());
+        let held = match *task {
+            CheckpointTask::Drop(_) => false,
+            CheckpointTask::Make | CheckpointTask::RollBack(_) => {
+                let of = |server: &ServerId| (*server, vec![(file, grid)]);
+                let files = layout.servers_in_use().iter().map(of).collect();
+                self.hold_in_turn(op, &files).await?
+            }
+        };
         let calls = layout.servers_in_use().iter().map(|server| async move {
             match *task {
                 CheckpointTask::Make => {
@@ -53,6 +61,7 @@ impl IoServers {
                         file,
                         grid,
                         op,
+                        held: u64::from(held),
                         ..CheckpointRequest::default()
                     };
                     let reply = self.ask(*server, "checkpoint", &request).await?;
@@ -101,9 +110,22 @@ impl IoServers {
         else {
             return Ok(());
         };
-        let calls = by_server(files)
+        let files: FilesByServer = by_server(files)
             .into_iter()
-            .map(|(server, files)| self.tree_on(server, *task, *number, files));
+            .map(|(server, files)| {
+                let named = |of: &&TreeFile| (of.file.0, Grid::from(&of.layout.grid()));
+                (server, files.iter().map(named).collect())
+            })
+            .collect();
+        let held = match *task {
+            CheckpointTask::Drop(_) => false,
+            CheckpointTask::Make | CheckpointTask::RollBack(_) => {
+                self.hold_in_turn(*number, &files).await?
+            }
+        };
+        let calls = files
+            .iter()
+            .map(|(server, files)| self.tree_on(*server, *task, *number, files, held));
         let mut kept = CheckpointFiles::new();
         for (file, reported) in all_of(join_all(calls).await)?.into_iter().flatten() {
             let of = kept.entry(file).or_insert((0, i64::MIN));
@@ -118,14 +140,15 @@ impl IoServers {
         server: ServerId,
         task: CheckpointTask,
         op: u64,
-        files: Vec<&TreeFile>,
+        files: &[(u64, Grid)],
+        held: bool,
     ) -> Result<Vec<(u64, CheckpointedFile)>, Refusal> {
         if task == CheckpointTask::Make {
-            return self.keep_on(server, op, &files).await;
+            return self.keep_on(server, op, files, held).await;
         }
         for batch in files.chunks(TREE_BATCH_MAX) {
-            let file = batch[0].file.0;
-            let others = || batch[1..].iter().map(|of| of.file.0).collect();
+            let file = batch[0].0;
+            let others = || batch[1..].iter().map(|of| of.0).collect();
             match task {
                 CheckpointTask::Make => {}
                 CheckpointTask::RollBack(checkpoint) => {
@@ -151,29 +174,58 @@ impl IoServers {
         Ok(Vec::new())
     }
 
-    /// Makes a server's part of a tree checkpoint at one moment, however many calls name its files:
-    /// all calls but the last hold their files. They are repeated afterwards for the sizes.
+    /// Holds the files on each server, one server after the other in the order of their numbers: so
+    /// an operation that several servers take part in, which goes the same way, is wholly before
+    /// or wholly after the checkpoint. False if a single call on a single server does all of it.
+    async fn hold_in_turn(&self, op: u64, files: &FilesByServer) -> Result<bool, Refusal> {
+        let single = files.len() == 1 && files.values().all(|of| of.len() <= TREE_BATCH_MAX);
+        if single {
+            return Ok(false);
+        }
+        for (server, of) in files {
+            for batch in of.chunks(TREE_BATCH_MAX) {
+                let request = CheckpointRequest {
+                    more: true,
+                    ..keep(batch, op)
+                };
+                let held = self.ask(*server, "checkpoint", &request).await;
+                if let Err(refusal) = held {
+                    self.release(op, files).await;
+                    return Err(refusal);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Releases held files: nobody should wait for the next try. A server that cannot be asked
+    /// releases them by itself.
+    async fn release(&self, op: u64, files: &FilesByServer) {
+        let releases = files.iter().map(async |(server, of)| {
+            let request = CheckpointRequest {
+                release: true,
+                ..keep(&of[..1], op)
+            };
+            let _ = self.ask(*server, "checkpoint", &request).await;
+        });
+        join_all(releases).await;
+    }
+
+    /// Makes a server's part of a tree checkpoint at one moment. Calls are repeated afterwards for
+    /// the sizes of files that the first does not name.
     async fn keep_on(
         &self,
         server: ServerId,
         op: u64,
-        files: &[&TreeFile],
+        files: &[(u64, Grid)],
+        held: bool,
     ) -> Result<Vec<(u64, CheckpointedFile)>, Refusal> {
         let mut batches = files.chunks(TREE_BATCH_MAX);
         let Some(last) = batches.next_back() else {
             return Ok(Vec::new());
         };
-        let mut held = 0;
-        for batch in batches.clone() {
-            let request = CheckpointRequest {
-                more: true,
-                ..keep(batch, op)
-            };
-            self.ask(server, "checkpoint", &request).await?;
-            held += batch.len() as u64;
-        }
         let request = CheckpointRequest {
-            held,
+            held: if held { files.len() as u64 } else { 0 },
             ..keep(last, op)
         };
         let mut kept = with_files(last, self.ask(server, "checkpoint", &request).await?);
@@ -222,16 +274,19 @@ impl IoServers {
     }
 }
 
+/// The files of each server, and their grids.
+type FilesByServer = BTreeMap<ServerId, Vec<(u64, Grid)>>;
+
 /// The call that names these files of a tree, at least one.
-fn keep(batch: &[&TreeFile], op: u64) -> CheckpointRequest {
-    let grid = |of: &TreeFile| Grid::from(&of.layout.grid());
-    let others = batch[1..].iter().map(|of| WireFile {
-        file: of.file.0,
-        grid: grid(of),
+fn keep(batch: &[(u64, Grid)], op: u64) -> CheckpointRequest {
+    let (file, grid) = batch[0];
+    let others = batch[1..].iter().map(|(file, grid)| WireFile {
+        file: *file,
+        grid: *grid,
     });
     CheckpointRequest {
-        file: batch[0].file.0,
-        grid: grid(batch[0]),
+        file,
+        grid,
         op,
         others: others.collect(),
         ..CheckpointRequest::default()
@@ -239,13 +294,13 @@ fn keep(batch: &[&TreeFile], op: u64) -> CheckpointRequest {
 }
 
 /// Pairs the files of that call with its reply.
-fn with_files(batch: &[&TreeFile], reply: CheckpointReply) -> Vec<(u64, CheckpointedFile)> {
+fn with_files(batch: &[(u64, Grid)], reply: CheckpointReply) -> Vec<(u64, CheckpointedFile)> {
     let first = CheckpointedFile {
         size: reply.size,
         modified: reply.modified,
     };
     let all = std::iter::once(first).chain(reply.others);
-    batch.iter().map(|of| of.file.0).zip(all).collect()
+    batch.iter().map(|of| of.0).zip(all).collect()
 }
 
 /// The files of a tree by server.

@@ -1,0 +1,419 @@
+//! Cautious operations: each is atomic on all servers, and all of them happen in one order, whatever
+//! becomes of clients and servers.
+
+use crate::common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::TestVolume;
+use futures_util::future::join_all;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use weft_client::{Access, Error, NewLayout, OpenView, Transfer, Volume};
+use weft_layout::{Pattern, View, ViewOffset};
+use weft_proto::Code;
+
+const BSU: u64 = 512;
+const CELLS: u32 = 3;
+/// Bytes of the file: several BSUs in each cell.
+const LENGTH: usize = 4 * CELLS as usize * BSU as usize;
+
+fn access() -> Access {
+    let layout = NewLayout {
+        cells: Some(CELLS),
+        bsu: Some(BSU),
+        ..NewLayout::default()
+    };
+    Access::read_write().create(0o644).layout(&layout)
+}
+
+async fn view(volume: &Volume, path: &str) -> OpenView {
+    let file = volume.attach(path, access().cautious()).await.unwrap();
+    file.view(View::canonical()).unwrap()
+}
+
+fn whole(byte: u8) -> Bytes {
+    Bytes::from(vec![byte; LENGTH])
+}
+
+/// The byte that the whole file consists of; 0 if it is empty.
+async fn read_same(view: &OpenView) -> Result<u8, Error> {
+    let mut bytes = vec![0; LENGTH];
+    let moved = view.read_at(ViewOffset(0), &mut bytes).await?;
+    assert!(moved == 0 || moved == LENGTH as u64, "{moved} bytes");
+    let first = bytes[0];
+    let differs = bytes.iter().position(|byte| *byte != first);
+    let values: std::collections::BTreeSet<u8> = bytes.iter().copied().collect();
+    assert_eq!(differs, None, "a mixture of {values:?}, first {first}");
+    Ok(first)
+}
+
+/// What an operation on a single value did, and when.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    value: u8,
+    is_write: bool,
+    began: Instant,
+    ended: Instant,
+}
+
+/// Whether a history of reads and writes of one value, each written once, is linearizable
+/// (Gibbons and Korach, Testing Shared Memories, 1997, §4): no two values' zones are in each other's
+/// way.
+fn is_linearizable(history: &[Event]) -> bool {
+    struct Zone {
+        from: Instant,
+        to: Instant,
+        forward: bool,
+    }
+    let mut values: Vec<u8> = history.iter().map(|event| event.value).collect();
+    values.sort_unstable();
+    values.dedup();
+    let mut zones = Vec::new();
+    for value in values {
+        let of = || history.iter().filter(|event| event.value == value);
+        let Some(write) = of().find(|event| event.is_write) else {
+            return false;
+        };
+        if of().any(|event| event.ended < write.began) {
+            return false;
+        }
+        let first_end = of().map(|event| event.ended).min().unwrap();
+        let last_begin = of().map(|event| event.began).max().unwrap();
+        zones.push(Zone {
+            from: first_end.min(last_begin),
+            to: first_end.max(last_begin),
+            forward: first_end < last_begin,
+        });
+    }
+    let apart = |a: &Zone, b: &Zone| match (a.forward, b.forward) {
+        (true, true) => a.to <= b.from || b.to <= a.from,
+        (true, false) => !(a.from < b.from && b.to < a.to),
+        (false, true) => !(b.from < a.from && a.to < b.to),
+        (false, false) => true,
+    };
+    let pairs = |i: usize| (0..i).all(|j| apart(&zones[i], &zones[j]));
+    (0..zones.len()).all(pairs)
+}
+
+#[test]
+fn the_checker_tells_linearizable_histories_from_others() {
+    let start = Instant::now();
+    let at = |seconds: u64| start + Duration::from_secs(seconds);
+    let event = |value, is_write, began, ended| Event {
+        value,
+        is_write,
+        began: at(began),
+        ended: at(ended),
+    };
+    let write = |value, began, ended| event(value, true, began, ended);
+    let read = |value, began, ended| event(value, false, began, ended);
+    let (one, two) = (write(1, 0, 10), write(2, 1, 9));
+    assert!(is_linearizable(&[
+        one,
+        two,
+        read(2, 11, 12),
+        read(2, 13, 14)
+    ]));
+    assert!(is_linearizable(&[one, two, read(2, 2, 3), read(1, 4, 5)]));
+    let back = [one, two, read(2, 2, 3), read(1, 4, 5), read(2, 6, 7)];
+    assert!(!is_linearizable(&back), "a value that comes back");
+    let old = [write(1, 0, 1), write(2, 2, 3), read(1, 4, 5)];
+    assert!(!is_linearizable(&old), "a value that was overwritten");
+    let early = [write(1, 4, 5), read(1, 0, 1)];
+    assert!(!is_linearizable(&early), "a value that is not written yet");
+}
+
+/// Clients that write and read the whole file, and what they saw.
+async fn history(test: &TestVolume, path: &str, writers: u8, operations: u8) -> Vec<Event> {
+    let next = Arc::new(AtomicU8::new(1));
+    let mut clients = Vec::new();
+    for number in 0..2 * writers {
+        let view = view(&test.client().await, path).await;
+        let next = next.clone();
+        clients.push(tokio::spawn(async move {
+            let mut events = Vec::new();
+            for _ in 0..operations {
+                let began = Instant::now();
+                let is_write = number < writers;
+                let value = if is_write {
+                    let value = next.fetch_add(1, Ordering::SeqCst);
+                    view.write_at(ViewOffset(0), whole(value)).await.unwrap();
+                    value
+                } else {
+                    read_same(&view).await.unwrap()
+                };
+                events.push(Event {
+                    value,
+                    is_write,
+                    began,
+                    ended: Instant::now(),
+                });
+            }
+            events
+        }));
+    }
+    let all = join_all(clients).await;
+    all.into_iter().flat_map(Result::unwrap).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_on_all_servers_are_atomic_and_linearizable() {
+    const WRITERS: u8 = 3;
+    const WRITES: u8 = 60;
+    let test = TestVolume::start(CELLS).await;
+    let began = Instant::now();
+    let first = view(&test.client().await, "/shared").await;
+    first.write_at(ViewOffset(0), whole(0)).await.unwrap();
+    let mut events = history(&test, "/shared", WRITERS, WRITES).await;
+    events.push(Event {
+        value: 0,
+        is_write: true,
+        began,
+        ended: began,
+    });
+    assert!(is_linearizable(&events), "{events:?}");
+    test.stop().await;
+}
+
+/// Records of two writers alternate, so their operations neither conflict nor wait; a reader of all
+/// waits for both.
+#[tokio::test(flavor = "multi_thread")]
+async fn strided_operations_are_atomic() {
+    const RECORD: u64 = 96;
+    let test = TestVolume::start(CELLS).await;
+    let records = LENGTH as u64 / (2 * RECORD);
+    let pattern = move || {
+        Pattern::bytes(RECORD)
+            .every(2 * RECORD.cast_signed())
+            .times(records)
+    };
+    let mut writers = Vec::new();
+    for writer in 0..2 {
+        let view = view(&test.client().await, "/strided").await;
+        writers.push(tokio::spawn(async move {
+            let transfer = Transfer::of(pattern()).at(ViewOffset(writer * RECORD));
+            for byte in 1..100_u8 {
+                let data = Bytes::from(vec![byte; (records * RECORD) as usize]);
+                view.write_with(&transfer, data).await.unwrap();
+            }
+        }));
+    }
+    let reader = view(&test.client().await, "/strided").await;
+    let mut last = [0, 0];
+    while last != [99, 99] {
+        for writer in 0..2 {
+            let transfer = Transfer::of(pattern()).at(ViewOffset(writer * RECORD));
+            let mut bytes = vec![0; (records * RECORD) as usize];
+            reader.read_with(&transfer, &mut bytes).await.unwrap();
+            assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a mixture");
+            let last = &mut last[writer as usize];
+            assert!(bytes[0] >= *last, "{} after {last}", bytes[0]);
+            *last = bytes[0];
+        }
+    }
+    join_all(writers).await;
+    test.stop().await;
+}
+
+/// Clears and truncations beside reads: all bytes are there, or none.
+#[tokio::test(flavor = "multi_thread")]
+async fn clears_and_truncations_are_atomic() {
+    let test = TestVolume::start(CELLS).await;
+    let writer = view(&test.client().await, "/cleared").await;
+    let done = Arc::new(AtomicBool::new(false));
+    let mut readers = Vec::new();
+    for _ in 0..2 {
+        let (view, done) = (view(&test.client().await, "/cleared").await, done.clone());
+        readers.push(tokio::spawn(async move {
+            let mut seen = [false; 2];
+            while !done.load(Ordering::SeqCst) {
+                seen[usize::from(read_same(&view).await.unwrap() != 0)] = true;
+            }
+            seen
+        }));
+    }
+    for round in 1..60_u8 {
+        writer.write_at(ViewOffset(0), whole(round)).await.unwrap();
+        if round.is_multiple_of(2) {
+            let cleared = writer.clear(ViewOffset(0), LENGTH as u64);
+            cleared.await.unwrap();
+        } else {
+            writer.file().truncate(0).await.unwrap();
+        }
+    }
+    done.store(true, Ordering::SeqCst);
+    for seen in join_all(readers).await {
+        assert_eq!(seen.unwrap(), [true, true], "both states were seen");
+    }
+    test.stop().await;
+}
+
+/// Writers are cancelled, or disconnected, at any moment: what they began is there wholly or not at
+/// all, and stops nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_dies_at_any_moment_leaves_all_of_a_write_or_nothing() {
+    const ROUNDS: u8 = 100;
+    let test = TestVolume::start(CELLS).await;
+    let reader = view(&test.client().await, "/dying").await;
+    reader.write_at(ViewOffset(0), whole(0)).await.unwrap();
+    let mut random = SmallRng::seed_from_u64(7);
+    let mut outcomes = [0, 0];
+    let mut last = 0;
+    for round in 1..=ROUNDS {
+        let volume = test.client().await;
+        let dying = view(&volume, "/dying").await;
+        let operation = dying.post_write_at(ViewOffset(0), whole(round));
+        let delay = Duration::from_micros(random.random_range(0..1500));
+        tokio::time::sleep(delay).await;
+        drop(operation);
+        if round.is_multiple_of(2) {
+            // Its connections end, too.
+            drop((dying, volume));
+        }
+        let began = Instant::now();
+        let found = read_same(&reader).await.unwrap();
+        assert!(found == round || found == last, "{found} in round {round}");
+        let again = read_same(&reader).await.unwrap();
+        assert!(again == round || found == last, "{again} after {found}");
+        assert!(began.elapsed() < Duration::from_secs(3));
+        outcomes[usize::from(again == round)] += 1;
+        last = again;
+    }
+    assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
+    test.stop().await;
+}
+
+/// A stopped client keeps its connections and moves nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_client_stops_others_for_five_seconds_at_most() {
+    let test = TestVolume::start(CELLS).await;
+    let sound = view(&test.client().await, "/silent").await;
+    sound.write_at(ViewOffset(0), whole(1)).await.unwrap();
+    let (volume, stop) = test.stopping_client().await;
+    let stopping = Arc::new(view(&volume, "/silent").await);
+    stopping.write_at(ViewOffset(0), whole(2)).await.unwrap();
+    let writing = tokio::spawn({
+        let stopping = stopping.clone();
+        async move {
+            for byte in 3..=255 {
+                let _ = stopping.write_at(ViewOffset(0), whole(byte)).await;
+            }
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    stop.reads.stop();
+    stop.writes.stop();
+    let began = Instant::now();
+    let found = read_same(&sound).await.unwrap();
+    assert!(found >= 2);
+    sound.write_at(ViewOffset(0), whole(1)).await.unwrap();
+    assert_eq!(read_same(&sound).await.unwrap(), 1);
+    assert!(
+        began.elapsed() < Duration::from_secs(17),
+        "{:?}",
+        began.elapsed()
+    );
+    writing.abort();
+    test.stop().await;
+}
+
+/// Servers stop and start under writers and readers.
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_stay_atomic_while_servers_restart() {
+    let mut test = TestVolume::start(CELLS).await;
+    let first = view(&test.client().await, "/restarts").await;
+    first.write_at(ViewOffset(0), whole(0)).await.unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let written = Arc::new(AtomicU64::new(0));
+    let mut clients = Vec::new();
+    for number in 0..4_u8 {
+        let view = view(&test.client().await, "/restarts").await;
+        let (done, written) = (done.clone(), written.clone());
+        clients.push(tokio::spawn(async move {
+            let mut byte = number;
+            while !done.load(Ordering::SeqCst) {
+                let result = if number < 2 {
+                    byte = byte.wrapping_add(2);
+                    view.write_at(ViewOffset(0), whole(byte)).await.map(drop)
+                } else {
+                    read_same(&view).await.map(drop)
+                };
+                if result.is_ok() {
+                    written.fetch_add(1, Ordering::SeqCst);
+                } else {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        }));
+    }
+    for round in 0..9 {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        test.stop_server(round % 3).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        test.start_server(round % 3).await;
+    }
+    done.store(true, Ordering::SeqCst);
+    for client in join_all(clients).await {
+        client.unwrap();
+    }
+    read_same(&first).await.unwrap();
+    assert!(written.load(Ordering::SeqCst) > 50);
+    test.stop().await;
+}
+
+/// A checkpoint has all of a write or nothing of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_is_atomic_towards_operations() {
+    let test = TestVolume::start(CELLS).await;
+    let volume = test.client().await;
+    let writer = view(&volume, "/kept").await;
+    writer.write_at(ViewOffset(0), whole(0)).await.unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let writing = tokio::spawn({
+        let done = done.clone();
+        async move {
+            let mut byte = 0_u8;
+            while !done.load(Ordering::SeqCst) {
+                byte = byte.wrapping_add(1);
+                writer.write_at(ViewOffset(0), whole(byte)).await.unwrap();
+            }
+        }
+    });
+    let mut kept = Vec::new();
+    for n in 0..20 {
+        let made = volume.make_checkpoint("/kept", &n.to_string()).await;
+        kept.push(made.unwrap());
+    }
+    done.store(true, Ordering::SeqCst);
+    writing.await.unwrap();
+    for checkpoint in kept {
+        let file = volume.attach("/kept", Access::read()).await.unwrap();
+        let then = file.canonical().unwrap().of_checkpoint(&checkpoint);
+        read_same(&then).await.unwrap();
+    }
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_is_too_large_is_refused_and_changes_nothing() {
+    let test = TestVolume::start(1).await;
+    let layout = NewLayout {
+        cells: Some(1),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create(0o644).layout(&layout);
+    let volume = test.client().await;
+    let file = volume.attach("/large", access.cautious());
+    let view = file.await.unwrap().canonical().unwrap();
+    let large = Bytes::from(vec![1; (64 << 20) + 1]);
+    let refused = view.write_at(ViewOffset(0), large).await.unwrap_err();
+    assert_eq!(refused.code(), Code::TooLarge, "{refused}");
+    assert_eq!(view.size().await.unwrap(), 0);
+    let fits = Bytes::from(vec![1; 64 << 20]);
+    view.write_at(ViewOffset(0), fits).await.unwrap();
+    test.stop().await;
+}
