@@ -90,19 +90,21 @@ impl Turn {
         Ok(true)
     }
 
-    /// Whether a server has let the operation take effect. `abort`: it is the coordinator, and never
+    /// Whether a server has let the operation take effect, and then what it says of its changes.
+    /// `abort`: it is the coordinator, and never
     /// will if it has not.
     pub(crate) async fn has_taken_effect(
         &self,
         server: ServerId,
         abort: bool,
-    ) -> Result<bool, CallError> {
+    ) -> Result<Option<Stamp>, CallError> {
         let connection = self.volume.server_connection(server).await?;
         let request = OutcomeRequest {
             operation: self.number,
             abort,
         };
-        Ok(connection.call(&request).await?.committed)
+        let (reply, stamp) = connection.call_stamped(&request).await?;
+        Ok(reply.committed.then_some(stamp))
     }
 
     /// Has the coordinator decide. `None`: the operation is not decided and never will be.
@@ -116,8 +118,7 @@ impl Turn {
         let deadline = Instant::now() + OPERATION_TIMEOUT;
         loop {
             match self.has_taken_effect(self.coordinator(), true).await {
-                Ok(true) => return Ok(Some(Stamp::default())),
-                Ok(false) => return Ok(None),
+                Ok(outcome) => return Ok(outcome),
                 Err(_) if Instant::now() >= deadline => return Err(lost),
                 Err(error) => {
                     // The server may have moved.

@@ -107,6 +107,7 @@ fn protocol_md_states_the_limits() {
         ("FRAME_COST_MIN", u64::from(l::FRAME_COST_MIN)),
         ("REPLY_WINDOW_MIN", u64::from(l::REPLY_WINDOW_MIN)),
         ("TRANSFER_MAX", l::TRANSFER_MAX),
+        ("STAGED_MAX", l::STAGED_MAX),
         ("LIST_MAX", l::LIST_MAX as u64),
         ("MEMBERS_MAX", u64::from(l::MEMBERS_MAX)),
         ("GROUP_NAME_MAX", l::GROUP_NAME_MAX as u64),

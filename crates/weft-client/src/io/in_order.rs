@@ -291,8 +291,8 @@ impl OpenView {
                 Ok((true, stamp)) => return (server, Ok(stamp)),
                 // It ended the operation by itself, or was restarted and has lost it.
                 Ok((false, _)) => match turn.has_taken_effect(server, false).await {
-                    Ok(true) => return (server, Ok(Stamp::default())),
-                    Ok(false) => stage(slot, turn.claim(true)).await.map(drop),
+                    Ok(Some(stamp)) => return (server, Ok(stamp)),
+                    Ok(None) => stage(slot, turn.claim(true)).await.map(drop),
                     Err(error) => Err(error),
                 },
                 Err(error) => Err(error),

@@ -9,6 +9,8 @@ use weft_proto::checkpoint::{
     RollbackReply, RollbackRequest, TreeFile,
 };
 
+use weft_proto::Kind;
+
 use super::cases::Golden;
 use super::values::{grid, stat, target, who};
 
@@ -28,6 +30,11 @@ fn info() -> CheckpointInfo {
 }
 
 pub fn messages(golden: &mut Golden) {
+    let release = CheckpointRequest {
+        release: true,
+        ..CheckpointRequest::default()
+    };
+    golden.message(Kind::Checkpoint, "CheckpointRelease", &release);
     golden.call(
         &MakeCheckpointRequest {
             who: who(),

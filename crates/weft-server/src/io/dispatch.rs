@@ -44,7 +44,7 @@ impl IoService {
                 self.change(call, async |r| self.settle(r, &peer).await)
                     .await;
             }
-            Kind::Outcome => answer(call, async |r| self.outcome(r).await).await,
+            Kind::Outcome => self.change(call, async |r| self.outcome(r).await).await,
             Kind::Pointer => self.change(call, async |r| self.pointer(r).await).await,
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,
             Kind::CellStatus => answer(call, async |r| self.cell_status(r).await).await,

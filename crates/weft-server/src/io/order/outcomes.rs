@@ -35,6 +35,17 @@ struct Ring {
 }
 
 impl Ring {
+    /// Adds the entries of a fork.
+    fn decode(&mut self, bytes: &[u8]) {
+        for entry in bytes.as_chunks::<ENTRY_BYTES>().0 {
+            let both = u128::from_le_bytes(*entry);
+            let (operation, sequence) = (both as u64, (both >> 64) as u64);
+            if operation != 0 {
+                self.keep(operation, sequence);
+            }
+        }
+    }
+
     fn keep(&mut self, operation: u64, sequence: u64) {
         self.entries.resize(OUTCOMES_MAX, 0);
         let former = &mut self.entries[sequence as usize % OUTCOMES_MAX];
@@ -45,6 +56,11 @@ impl Ring {
         self.committed.insert(operation, sequence);
         self.last = self.last.max(sequence);
     }
+}
+
+fn entry_bytes(operation: u64, sequence: u64) -> [u8; ENTRY_BYTES] {
+    let both = u128::from(sequence) << 64 | u128::from(operation);
+    both.to_le_bytes()
 }
 
 /// The last [`OUTCOMES_MAX`] operations that have taken effect.
@@ -73,12 +89,11 @@ impl Outcomes {
         ring.last += 1;
         let sequence = ring.last;
         let at = sequence as usize % OUTCOMES_MAX * ENTRY_BYTES;
-        let bytes = [operation.to_le_bytes(), sequence.to_le_bytes()].concat();
         let write = Write {
             key: key(),
             chunk: CHUNK_MIN,
             offset: CellOffset(at as u64),
-            data: Bytes::from(bytes),
+            data: Bytes::copy_from_slice(&entry_bytes(operation, sequence)),
         };
         let entry = Entry {
             operation,
@@ -105,16 +120,7 @@ async fn load(store: &Store) -> Result<Mutex<Ring>, StoreError> {
     let mut ring = Ring::default();
     if let Some(status) = store.status(&key()).await? {
         let bytes = store.read(&key(), CellOffset(0), status.length).await?;
-        for entry in bytes.concat().as_chunks::<ENTRY_BYTES>().0 {
-            let number = |at: usize| {
-                let bytes = entry[at..].first_chunk().copied();
-                u64::from_le_bytes(bytes.unwrap_or_default())
-            };
-            let (operation, sequence) = (number(0), number(8));
-            if operation != 0 {
-                ring.keep(operation, sequence);
-            }
-        }
+        ring.decode(&bytes.concat());
     }
     Ok(Mutex::new(ring))
 }
@@ -122,6 +128,16 @@ async fn load(store: &Store) -> Result<Mutex<Ring>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_outcome_keeps_its_bytes() {
+        let entry = entry_bytes(0x0102_0304_0506_0708, 3);
+        assert_eq!(entry, [8, 7, 6, 5, 4, 3, 2, 1, 3, 0, 0, 0, 0, 0, 0, 0]);
+        let mut ring = Ring::default();
+        ring.decode(&[[0; ENTRY_BYTES], entry].concat());
+        assert!(ring.committed.contains_key(&0x0102_0304_0506_0708));
+        assert_eq!((ring.committed.len(), ring.last), (1, 3));
+    }
 
     #[test]
     fn the_last_outcomes_are_known_and_older_ones_forgotten() {
