@@ -23,6 +23,8 @@ pub enum Case {
     Array,
     /// Vesta §5.6: FastMeshSort.
     Sort,
+    /// Vesta §4.3: what the order of operations costs that do not conflict.
+    Order,
 }
 
 /// One measurement: the workload of each client, and the interface.
@@ -51,11 +53,13 @@ pub struct Point {
     /// The clients exchange the bytes among themselves, so that each moves a contiguous share of
     /// the file.
     pub exchange: bool,
+    /// Each call is atomic towards those of all clients.
+    pub cautious: bool,
 }
 
 impl Case {
     /// All of them.
-    pub const ALL: [Case; 8] = [
+    pub const ALL: [Case; 9] = [
         Case::Galley,
         Case::Pvfs,
         Case::VestaViews,
@@ -64,6 +68,7 @@ impl Case {
         Case::Tile,
         Case::Array,
         Case::Sort,
+        Case::Order,
     ];
 
     /// As in rows and on the command line.
@@ -77,6 +82,7 @@ impl Case {
             Case::Tile => "tile",
             Case::Array => "array",
             Case::Sort => "sort",
+            Case::Order => "order",
         }
     }
 }

@@ -163,7 +163,10 @@ impl OpenTarget {
                     servers: mounted.first(point.servers)?,
                     ..NewLayout::default()
                 };
-                let access = Access::read_write().create_new(0o600).layout(&layout);
+                let mut access = Access::read_write().create_new(0o600).layout(&layout);
+                if point.cautious {
+                    access = access.cautious();
+                }
                 let file = mounted.volume.attach(name.as_str(), access).await?;
                 Ok(BenchFile {
                     handle: Handle::Weft(file.hand_over()),

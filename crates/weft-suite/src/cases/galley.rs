@@ -67,5 +67,6 @@ fn point(
         parts,
         local: false,
         exchange: false,
+        cautious: false,
     }
 }

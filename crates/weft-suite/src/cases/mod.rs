@@ -7,6 +7,7 @@
 
 mod array;
 mod galley;
+mod order;
 mod pvfs;
 mod records;
 mod sfs;
@@ -34,6 +35,7 @@ impl Case {
             Case::Tile => tile::PATTERNS,
             Case::Array => array::PATTERNS,
             Case::Sort => sort::PATTERNS,
+            Case::Order => order::PATTERNS,
         }
     }
 
@@ -54,6 +56,7 @@ impl Case {
             // Its row is a write's.
             Case::Sort if !sweep.wants(Op::Write) => Vec::new(),
             Case::Sort => sort::points(sweep),
+            Case::Order => order::points(sweep),
         };
         let (wanted, others): (Vec<Point>, Vec<Point>) =
             points.into_iter().partition(|point| sweep.allows(point));

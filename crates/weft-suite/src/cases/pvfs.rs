@@ -130,6 +130,7 @@ fn single(sweep: &Sweep, of: Single, record: u64, interface: Interface) -> Point
         fill: None,
         local: false,
         exchange: false,
+        cautious: false,
     }
 }
 
@@ -173,5 +174,6 @@ fn partitioned(
         fill: None,
         local: false,
         exchange: false,
+        cautious: false,
     }
 }

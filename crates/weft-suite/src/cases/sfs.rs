@@ -71,5 +71,6 @@ fn point(
         fill: None,
         local: false,
         exchange: false,
+        cautious: false,
     }
 }

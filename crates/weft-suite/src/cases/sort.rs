@@ -34,6 +34,7 @@ pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
                         fill: None,
                         local: false,
                         exchange: false,
+                        cautious: false,
                     });
                 }
             }

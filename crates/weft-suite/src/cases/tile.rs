@@ -79,5 +79,6 @@ fn point(sweep: &Sweep, interface: Interface, servers: u32) -> Point {
         fill: None,
         local: false,
         exchange: false,
+        cautious: false,
     }
 }

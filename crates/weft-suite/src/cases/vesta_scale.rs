@@ -80,5 +80,6 @@ fn point(
         fill: None,
         local: false,
         exchange: false,
+        cautious: false,
     }
 }

@@ -100,6 +100,7 @@ fn views(
         fill: None,
         local: false,
         exchange: false,
+        cautious: false,
     }
 }
 
@@ -142,5 +143,6 @@ fn matrix(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> P
         fill: None,
         local: false,
         exchange: false,
+        cautious: false,
     }
 }

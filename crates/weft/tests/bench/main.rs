@@ -88,6 +88,30 @@ fn find<'a>(rows: &'a [Value], is: &[(&str, &str)]) -> &'a Value {
         .unwrap_or_else(|| panic!("no row {is:?}"))
 }
 
+/// A claim on one server lives in its call. On several, a write is staged, committed and ended, and
+/// a read is ended.
+#[test]
+fn an_operation_that_conflicts_with_none_sends_few_messages() {
+    let more = ["--servers", "4", "--clients", "2", "--record", "4K,256K"];
+    let rows = scaled("0.02", "order", &more);
+    for row in &rows {
+        let calls = row["bytes"].as_u64().unwrap() / row["record"].as_u64().unwrap();
+        let (servers, cautious) = match row["record"].as_u64().unwrap() {
+            4096 => (1, false),
+            _ => (4, row["pattern"] == "cautious"),
+        };
+        let each = match (cautious, row["op"].as_str().unwrap()) {
+            (false, _) => 1,
+            (true, "read") => 2,
+            (true, _) => 3,
+        };
+        // Ends are not waited for: the last ones may come later.
+        let messages = row["messages"].as_u64().unwrap();
+        let most = calls * servers * each;
+        assert!(messages <= most && messages + 2 * servers >= most, "{row}");
+    }
+}
+
 #[test]
 fn a_strided_call_sends_one_message_to_each_server() {
     let (servers, clients) = (3, 2);

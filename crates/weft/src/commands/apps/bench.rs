@@ -48,6 +48,8 @@ enum BenchCommand {
     Array(CaseArgs),
     /// Vesta: `weft sort`, which is FastMeshSort, on growing numbers of servers
     Sort(CaseArgs),
+    /// Vesta: disjoint shares of a file by reckless and by cautious operations
+    Order(CaseArgs),
     /// Plot results as SVG or PNG
     Plot(Plot),
 }
@@ -161,6 +163,7 @@ impl Bench {
             BenchCommand::Tile(args) => args.run(Case::Tile, global),
             BenchCommand::Array(args) => args.run(Case::Array, global),
             BenchCommand::Sort(args) => args.run(Case::Sort, global),
+            BenchCommand::Order(args) => args.run(Case::Order, global),
             BenchCommand::Plot(plot) => plot.run(),
         }
     }
