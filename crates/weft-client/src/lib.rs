@@ -49,6 +49,7 @@ mod limits;
 mod names;
 mod operation;
 mod pointer;
+mod scheduled;
 mod session;
 mod turn;
 mod upkeep;

@@ -31,6 +31,9 @@ pub(crate) const COLLECTIVE_RETRY_INTERVAL: Duration = Duration::from_millis(100
 /// away after five seconds at the earliest (`weft-server`, `CLAIM_PATIENCE`).
 pub(crate) const CLAIM_VALID: Duration = Duration::from_millis(2500);
 
+/// How long the end of an operation waits for a call that takes it along.
+pub(crate) const END_DELAY: Duration = Duration::from_millis(1);
+
 /// How often an operation is tried before its caller is told that others were in the way.
 pub(crate) const OPERATION_TRIES: u32 = 8;
 

@@ -10,7 +10,8 @@
 //!    after the other concern bytes that follow one another, in whatever order they end.
 //! 2. Operations in flight are in no order: a read posted after a write of the same bytes may see
 //!    them or not, and a sync covers the writes that had ended when it was posted. A caller that
-//!    wants an order waits in between.
+//!    wants an order waits in between. Those of one cautious attachment happen in the order in
+//!    which they were posted; a sync among them waits until the one before is scheduled.
 //! 3. Any number may be posted; those that the connection's flow control does not let through yet
 //!    have sent nothing and hold the caller's bytes only.
 //!
@@ -169,7 +170,12 @@ impl OpenView {
         work: impl Future<Output = Result<Outcome, Error>> + Send + 'static,
     ) -> Operation {
         let runtime = &self.file.0.volume.shared.runtime;
-        Operation::begin(runtime, self.what(doing), writes, work)
+        let what = self.what(doing);
+        if !self.file.is_cautious() {
+            return Operation::begin(runtime, what, writes, work);
+        }
+        let posted = self.file.0.posted.next();
+        Operation::begin(runtime, what, writes, posted.run(work))
     }
 
     /// The same view for a task of its own; its pointer is not used.

@@ -1,5 +1,7 @@
 //! The claims of an operation on its servers (`docs/design/0031-order.md`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 use weft_layout::ServerId;
@@ -8,11 +10,11 @@ use weft_proto::order::{Claim, ClaimRequest, OutcomeRequest, SettleRequest, Step
 use weft_proto::stamp::Stamp;
 
 use crate::Volume;
-use crate::limits::{CLAIM_VALID, OPERATION_BACKOFF, OPERATION_TIMEOUT};
+use crate::limits::{CLAIM_VALID, END_DELAY, OPERATION_BACKOFF, OPERATION_TIMEOUT};
 use crate::volume::Repeat;
 
-/// The claims of one operation. Dropped, they end everywhere; what is staged and not decided is
-/// discarded.
+/// The claims of one operation. Dropped, they end everywhere: at once, and what is staged and not
+/// decided is discarded; or, if the operation is done, soon.
 pub(crate) struct Turn {
     volume: Volume,
     number: u64,
@@ -20,6 +22,7 @@ pub(crate) struct Turn {
     /// It lives in one call, which ends its claim.
     alone: bool,
     began: Instant,
+    done: AtomicBool,
 }
 
 impl Turn {
@@ -32,6 +35,7 @@ impl Turn {
             servers,
             alone,
             began: Instant::now(),
+            done: AtomicBool::new(false),
         }
     }
 
@@ -45,7 +49,13 @@ impl Turn {
             coordinator: self.coordinator().0,
             alone: self.alone,
             wait,
+            ended: Vec::new(),
         }
+    }
+
+    /// It has taken effect on all of its servers, or has read all of its bytes.
+    pub(crate) fn note_done(&self) {
+        self.done.store(true, Ordering::Relaxed);
     }
 
     /// Whether the claims were held until now. No message until they may have been taken away; then
@@ -68,11 +78,15 @@ impl Turn {
         step: Step,
     ) -> Result<(bool, Stamp), CallError> {
         let connection = self.volume.server_connection(server).await?;
+        let along = self.volume.shared.ended_operations.take(server);
         let request = SettleRequest {
             operation: self.number,
             step: step.into(),
+            ended: along.operations(),
         };
-        let (reply, stamp) = connection.call_stamped(&request).await?;
+        let settled = connection.call_stamped(&request).await;
+        along.delivered();
+        let (reply, stamp) = settled?;
         Ok((reply.known, stamp))
     }
 
@@ -81,8 +95,14 @@ impl Turn {
     pub(crate) async fn claim_in_turn(&self, file: u64) -> Result<bool, CallError> {
         for server in &self.servers {
             let connection = self.volume.server_connection(*server).await?;
-            let claim = self.claim(true);
-            let reply = connection.call(&ClaimRequest { claim, file }).await?;
+            let along = self.volume.shared.ended_operations.take(*server);
+            let claim = Claim {
+                ended: along.operations(),
+                ..self.claim(true)
+            };
+            let reply = connection.call(&ClaimRequest { claim, file }).await;
+            along.delivered();
+            let reply = reply?;
             if !reply.granted {
                 return Ok(false);
             }
@@ -132,23 +152,43 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let (volume, number) = (self.volume.clone(), self.number);
-        let servers = std::mem::take(&mut self.servers);
         if self.alone {
             return;
         }
-        self.volume.shared.runtime.spawn(async move {
-            let ends = servers.iter().map(async |server| {
-                let connection = volume.server_connection(*server).await?;
-                let step = Step::End.into();
-                let end = SettleRequest {
-                    operation: number,
-                    step,
-                };
-                // A server that is lost ends what it knows of the operation by itself.
-                connection.call(&end).await
+        let (volume, number) = (self.volume.clone(), self.number);
+        let servers = std::mem::take(&mut self.servers);
+        let runtime = &self.volume.shared.runtime;
+        if !self.done.load(Ordering::Relaxed) {
+            runtime.spawn(async move {
+                let ends = servers
+                    .iter()
+                    .map(|server| end(&volume, *server, number, Vec::new()));
+                join_all(ends).await;
             });
-            join_all(ends).await;
-        });
+        } else if volume.shared.ended_operations.add(&servers, number) {
+            runtime.spawn(async move {
+                sleep(END_DELAY).await;
+                let ended = &volume.shared.ended_operations;
+                let ends = ended.servers().into_iter().map(async |server| {
+                    let along = ended.take(server);
+                    end(&volume, server, 0, along.operations()).await;
+                    along.delivered();
+                });
+                join_all(ends).await;
+            });
+        }
     }
+}
+
+/// Ends operations. A server that is lost ends what it knows of them by itself.
+async fn end(volume: &Volume, server: ServerId, operation: u64, ended: Vec<u64>) {
+    let Ok(connection) = volume.server_connection(server).await else {
+        return;
+    };
+    let request = SettleRequest {
+        operation,
+        step: Step::End.into(),
+        ended,
+    };
+    let _ = connection.call(&request).await;
 }

@@ -179,6 +179,38 @@ async fn operations_on_all_servers_are_atomic_and_linearizable() {
     test.stop().await;
 }
 
+/// Posted operations of one client happen in the order in which they were posted.
+#[tokio::test(flavor = "multi_thread")]
+async fn posted_operations_keep_their_order() {
+    let test = TestVolume::start(CELLS).await;
+    let view = view(&test.client().await, "/posted").await;
+    for round in 0..20_u8 {
+        let mut writes = Vec::new();
+        let mut reads = Vec::new();
+        for n in 1..=8 {
+            let value = 8 * round + n;
+            // Some on one server, some on all.
+            let length = if n % 3 == 0 { BSU as usize } else { LENGTH };
+            let data = Bytes::from(vec![value; length]);
+            writes.push(view.post_write_at(ViewOffset(0), data));
+            let read = view.post_read_at(ViewOffset(0), vec![0; BSU as usize]);
+            reads.push((value, read));
+        }
+        for (value, read) in reads {
+            let found = read.wait().await.unwrap().buffer;
+            assert!(
+                found.iter().all(|byte| *byte == value),
+                "{} and not {value}",
+                found[0]
+            );
+        }
+        for write in writes {
+            write.wait().await.unwrap();
+        }
+    }
+    test.stop().await;
+}
+
 /// Records of two writers alternate, so their operations neither conflict nor wait; a reader of all
 /// waits for both.
 #[tokio::test(flavor = "multi_thread")]

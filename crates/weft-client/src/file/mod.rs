@@ -27,6 +27,7 @@ use weft_proto::{Call, Code, Retry as RetryClass};
 
 use crate::limits::OPERATION_TRIES;
 use crate::names::{Cells, size_of};
+use crate::scheduled::PostedOrder;
 use crate::turn::Turn;
 use crate::volume::Repeat;
 use crate::{Attributes, Error, Volume};
@@ -72,6 +73,7 @@ pub(crate) struct Attachment {
     reported_losses: AtomicU64,
     /// Its operations are atomic and happen in one order.
     cautious: bool,
+    pub(crate) posted: PostedOrder,
 }
 
 /// In place of an end: no file ends there.
@@ -105,6 +107,7 @@ impl File {
             forks: AtomicBool::new(false),
             reported_losses: AtomicU64::new(reported),
             cautious,
+            posted: PostedOrder::default(),
         }))
     }
 

@@ -51,12 +51,18 @@ impl OpenView {
     ) -> Result<Staged, CallError> {
         let a = &self.file.0;
         let server = a.layout.servers()[slot.0 as usize];
+        let connection = a.volume.server_connection(server).await?;
+        let along = a.volume.shared.ended_operations.take(server);
         let request = ClearRangeRequest {
             access: self.access(pattern, slot),
-            claim: Some(claim),
+            claim: Some(Claim {
+                ended: along.operations(),
+                ..claim
+            }),
         };
-        let connection = a.volume.server_connection(server).await?;
-        let (reply, stamp) = connection.call_stamped(&request).await?;
+        let sent = connection.call_stamped(&request).await;
+        along.delivered();
+        let (reply, stamp) = sent?;
         Ok(Staged {
             bytes: 0,
             granted: reply.granted,

@@ -18,6 +18,7 @@ use weft_proto::{Code, Failure, Retry as RetryClass};
 use super::read::{Moved, ReadOutcome};
 use super::span::Sink;
 use crate::limits::{OPERATION_BACKOFF, OPERATION_TIMEOUT, OPERATION_TRIES};
+use crate::scheduled::note_scheduled;
 use crate::turn::Turn;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
@@ -108,6 +109,7 @@ impl OpenView {
             let claim = turn.claim(slots.len() == 1);
             match self.read_slots(request, slots, memory, Some(claim)).await? {
                 ReadOutcome::Moved(moved) if turn.was_kept().await => {
+                    turn.note_done();
                     return Ok(moved);
                 }
                 ReadOutcome::Moved(_) => return Err(self.too_slow()),
@@ -136,6 +138,7 @@ impl OpenView {
             }
         }
         if turn.was_kept().await {
+            turn.note_done();
             Ok(all)
         } else {
             Err(self.too_slow())
@@ -236,6 +239,7 @@ impl OpenView {
                 Err(error) => return self.give_up(turn.coordinator(), error, of_call).await,
             }
         }
+        note_scheduled();
         let coordinator = turn.coordinator();
         let decided = turn.decide().await;
         let Some(stamp) = decided.map_err(|error| of_call(coordinator, error))? else {
@@ -251,6 +255,7 @@ impl OpenView {
             let stamp = result.map_err(|error| of_call(server, error))?;
             self.file.note_acknowledged(server, &stamp);
         }
+        turn.note_done();
         Ok(Tried::Done(bytes))
     }
 

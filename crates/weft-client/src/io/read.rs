@@ -16,6 +16,7 @@ use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 use weft_proto::order::Claim;
 
 use super::span::Sink;
+use crate::scheduled::note_scheduled;
 use crate::volume::{Repeat, Retry};
 use crate::{Error, OpenView};
 
@@ -196,7 +197,7 @@ impl OpenView {
         for (i, slot) in slots.iter().enumerate() {
             scatters.push(Scatter::new(self.map.pieces(request, *slot)?));
             streams.push(Box::pin(
-                self.server_stream(&pattern, *slot, claim)
+                self.server_stream(&pattern, *slot, claim.clone())
                     .map(move |item| (i, item)),
             ));
         }
@@ -215,6 +216,9 @@ impl OpenView {
                     _ => return Ok(ReadOutcome::Refused(slots[i])),
                 }
             }
+        }
+        if claim.is_some_and(|claim| claim.alone || !claim.wait) {
+            note_scheduled();
         }
         let mut arriving = stream::select_all(streams);
         while let Some((i, arrived)) = arriving.next().await {
@@ -263,33 +267,36 @@ impl OpenView {
         }
         let tries = u32::from(claim.is_none());
         let start = (State::Ask, Retry::times(tries, Repeat::Safe));
-        stream::unfold(start, move |(mut state, mut retry)| async move {
-            loop {
-                let error = match state {
-                    State::Done => return None,
-                    State::Ask => match self.ask(pattern, slot, claim).await {
-                        Ok((head, incoming)) => {
-                            let next = State::Stream(Box::new(incoming));
-                            return Some((Ok(Arrived::Head(head)), (next, retry)));
-                        }
-                        Err(e) => e,
-                    },
-                    State::Stream(mut incoming) => match incoming.next().await {
-                        Ok(Some(bytes)) => {
-                            let next = State::Stream(incoming);
-                            return Some((Ok(Arrived::Bytes(bytes)), (next, retry)));
-                        }
-                        Ok(None) => return None,
-                        Err(e) => e,
-                    },
-                };
-                if retry.again(&self.file.0.volume, &error).await {
-                    state = State::Ask;
-                    continue;
+        stream::unfold(start, move |(mut state, mut retry)| {
+            let claim = claim.clone();
+            async move {
+                loop {
+                    let error = match state {
+                        State::Done => return None,
+                        State::Ask => match self.ask(pattern, slot, claim.clone()).await {
+                            Ok((head, incoming)) => {
+                                let next = State::Stream(Box::new(incoming));
+                                return Some((Ok(Arrived::Head(head)), (next, retry)));
+                            }
+                            Err(e) => e,
+                        },
+                        State::Stream(mut incoming) => match incoming.next().await {
+                            Ok(Some(bytes)) => {
+                                let next = State::Stream(incoming);
+                                return Some((Ok(Arrived::Bytes(bytes)), (next, retry)));
+                            }
+                            Ok(None) => return None,
+                            Err(e) => e,
+                        },
+                    };
+                    if retry.again(&self.file.0.volume, &error).await {
+                        state = State::Ask;
+                        continue;
+                    }
+                    let server = self.file.0.layout.servers()[slot.0 as usize];
+                    let what = format!("{} from server {server}", self.what("read"));
+                    return Some((Err(Error::of_call(what, error)), (State::Done, retry)));
                 }
-                let server = self.file.0.layout.servers()[slot.0 as usize];
-                let what = format!("{} from server {server}", self.what("read"));
-                return Some((Err(Error::of_call(what, error)), (State::Done, retry)));
             }
         })
     }
@@ -302,11 +309,23 @@ impl OpenView {
     ) -> Result<(ReadReply, Incoming<ReadRequest>), CallError> {
         let server = self.file.0.layout.servers()[slot.0 as usize];
         let connection = self.file.0.volume.server_connection(server).await?;
-        connection
-            .fetch(&ReadRequest {
+        let Some(claim) = claim else {
+            let request = ReadRequest {
                 access: self.access(pattern, slot),
-                claim,
-            })
-            .await
+                claim: None,
+            };
+            return connection.fetch(&request).await;
+        };
+        let along = self.file.0.volume.shared.ended_operations.take(server);
+        let request = ReadRequest {
+            access: self.access(pattern, slot),
+            claim: Some(Claim {
+                ended: along.operations(),
+                ..claim
+            }),
+        };
+        let fetched = connection.fetch(&request).await;
+        along.delivered();
+        fetched
     }
 }

@@ -210,17 +210,24 @@ impl OpenView {
             CallError::Failed(Failure::new(Code::Invalid, e.to_string()))
         };
         let pieces = self.map.pieces(write.request, slot).map_err(map)?;
+        let volume = &self.file.0.volume;
+        let connection = volume.server_connection(server).await?;
+        let along = volume.shared.ended_operations.take(server);
         let call = WriteRequest {
             access: self.access(&write.pattern, slot),
             chunk: self.file.0.layout.chunk(),
             bytes: bytes_of(pieces.clone(), Endless),
             sync: write.durability == Durability::Power,
             ordered: write.ordered,
-            claim: Some(claim),
+            claim: Some(Claim {
+                ended: along.operations(),
+                ..claim
+            }),
         };
-        let connection = self.file.0.volume.server_connection(server).await?;
         let gather = Gather::new(pieces, &write.source);
-        let (reply, stamp) = send_frames(&connection, &call, gather).await?;
+        let sent = send_frames(&connection, &call, gather).await;
+        along.delivered();
+        let (reply, stamp) = sent?;
         Ok(Staged {
             bytes: reply.bytes,
             granted: reply.granted,

@@ -1,7 +1,7 @@
 //! The state of this client's session: what it holds, and what it has not reported yet.
 //!
 //! Owns the attached files, the locks, the delegated directories with their unreported changes, the
-//! attachments that have ended, and the writes that may not survive power loss yet. Each of these
+//! attachments and operations that have ended, and the writes that may not survive power loss yet. Each of these
 //! has its mutex; none is held across an await.
 //!
 //! Invariant: what a restarted service forgets can be asserted again from these.
@@ -10,6 +10,7 @@ mod attached;
 mod delegated_names;
 mod delegation_table;
 mod detaches;
+mod ended;
 mod locks;
 mod unsynced;
 
@@ -18,5 +19,6 @@ pub(crate) use delegated_names::DelegatedNames;
 pub use delegated_names::Refused;
 pub(crate) use delegation_table::{ChangeBatch, DelegationTable, QueuedChange};
 pub(crate) use detaches::DetachQueue;
+pub(crate) use ended::EndedOperations;
 pub(crate) use locks::{FileLocks, LocksHeld};
 pub(crate) use unsynced::{Unsynced, on};

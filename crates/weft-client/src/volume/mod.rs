@@ -30,7 +30,9 @@ use weft_proto::meta::{
 use weft_proto::session::Role;
 
 use crate::Error;
-use crate::session::{AttachedFiles, DelegatedNames, DetachQueue, LocksHeld, Unsynced};
+use crate::session::{
+    AttachedFiles, DelegatedNames, DetachQueue, EndedOperations, LocksHeld, Unsynced,
+};
 use crate::volume::servers::Servers;
 
 pub(crate) use guards::{Attaching, Detach};
@@ -60,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) delegated: DelegatedNames,
     /// Attachments whose end is not reported yet.
     pub(crate) detaches: DetachQueue,
+    pub(crate) ended_operations: EndedOperations,
     /// The service may have attachments that have ended here: the state must be asserted again.
     outdated: AtomicBool,
     lazy: bool,
@@ -109,6 +112,7 @@ impl Volume {
             locks: LocksHeld::default(),
             delegated: DelegatedNames::default(),
             detaches: DetachQueue::default(),
+            ended_operations: EndedOperations::default(),
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
             name: options.name,

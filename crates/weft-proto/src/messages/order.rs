@@ -2,7 +2,7 @@
 
 /// Gives an operation its place in the order of its file: it is atomic, and waits for earlier
 /// operations that conflict.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Claim {
     /// A random number, not 0.
     #[prost(fixed64, tag = "1")]
@@ -16,10 +16,13 @@ pub struct Claim {
     /// Wait for conflicting operations. Unless set, the claim is refused if there are any.
     #[prost(bool, tag = "4")]
     pub wait: bool,
+    /// Earlier operations of the client that end first.
+    #[prost(fixed64, repeated, tag = "5")]
+    pub ended: Vec<u64>,
 }
 
 /// Claim a whole file, or the bytes of an operation that is staged.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ClaimRequest {
     /// The claim.
     #[prost(message, required, tag = "1")]
@@ -52,14 +55,17 @@ pub enum Step {
 }
 
 /// Take the next step of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SettleRequest {
-    /// The operation.
+    /// The operation; 0: none.
     #[prost(fixed64, tag = "1")]
     pub operation: u64,
     /// The step.
     #[prost(enumeration = "Step", tag = "2")]
     pub step: i32,
+    /// Further operations of the client that end first.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub ended: Vec<u64>,
 }
 
 /// Done.

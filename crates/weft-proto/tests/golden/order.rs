@@ -17,6 +17,7 @@ pub fn claim() -> Claim {
         coordinator: 2,
         alone: true,
         wait: true,
+        ended: vec![5],
     }
 }
 
@@ -60,6 +61,7 @@ pub fn messages(golden: &mut Golden) {
         &SettleRequest {
             operation: 1 << 63,
             step: Step::Commit.into(),
+            ended: vec![5],
         },
         &SettleReply { known: true },
     );

@@ -85,14 +85,14 @@ impl Store {
         writes: Vec<Scattered>,
         sums: impl Into<Sums>,
     ) -> Result<PreparedWrite, StoreError> {
-        check_runs(&writes)?;
+        let direct = check_runs(&writes)?;
         let (inner, sums) = (Arc::clone(&self.0), Some(sums.into()));
         inner.check_batch(&writes)?;
-        detached(async move {
-            let plans = inner.plans(&writes);
-            inner.prepare(writes, plans, sums).await
-        })
-        .await
+        let plans = inner.plans(&writes);
+        if direct {
+            return detached(async move { inner.prepare(writes, plans, sums).await }).await;
+        }
+        inner.prepare(writes, plans, sums).await
     }
 
     /// Lets prepared batches, and then some small writes, take effect at one moment.
@@ -110,17 +110,14 @@ impl Store {
     ) -> Result<(), StoreError> {
         let then: Vec<Scattered> = then.into_iter().map(Scattered::from).collect();
         check_runs(&then)?;
-        let inner = Arc::clone(&self.0);
-        detached(async move {
-            if !then.is_empty() {
-                let plans = inner.plans(&then);
-                batches.push(inner.prepare(then, plans, None).await?);
-            }
-            let load = CallLoad::of(batches.iter().flat_map(PreparedWrite::small));
-            let _admitted = inner.admit_load(&load).await?;
-            inner.commit(batches, modified).await
-        })
-        .await
+        let inner = &self.0;
+        if !then.is_empty() {
+            let plans = inner.plans(&then);
+            batches.push(inner.prepare(then, plans, None).await?);
+        }
+        let load = CallLoad::of(batches.iter().flat_map(PreparedWrite::small));
+        let _admitted = inner.admit_load(&load).await?;
+        inner.commit(batches, modified).await
     }
 
     /// Makes an empty fork; one that exists with this chunk size is left as it is.

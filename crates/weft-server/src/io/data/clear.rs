@@ -81,7 +81,7 @@ impl IoService {
             mode: Mode::Exclusive,
             extents: Extents::Some(extents),
         };
-        if !claim.alone {
+        if !asking.claim.alone {
             let granted = self.begin(asking, Effect::Clear(ranges)).await?;
             return Ok(ClearRangeReply { granted });
         }

@@ -82,7 +82,7 @@ impl IoService {
         let asking = self.asking(&job, claim, mode, client, &callers).await?;
         let bytes = request.bytes;
         let first = call.payload.next_chunk().await;
-        if let Some(first) = first.as_ref().filter(|_| claim.alone)
+        if let Some(first) = first.as_ref().filter(|_| asking.claim.alone)
             && first.bytes.len() as u64 == bytes
         {
             self.write_alone(&job, request, first, &asking, &callers)
@@ -95,7 +95,7 @@ impl IoService {
         }
         let batches = self.prepare_all(&job, request, first, call, &callers);
         let batches = batches.await?;
-        if !claim.alone {
+        if !asking.claim.alone {
             let effect = Effect::Write {
                 batches,
                 sync: request.sync,

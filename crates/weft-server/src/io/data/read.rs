@@ -85,7 +85,7 @@ impl IoService {
         let callers = Callers::of([reply.caller()]);
         let asking = self.asking(&job, claim, Mode::Shared, client, &callers);
         let asking = asking.await.map_err(ReadEnd::Failed)?;
-        if !claim.alone {
+        if !asking.claim.alone {
             let granted = self.begin(asking, Effect::Nothing).await;
             if granted.map_err(ReadEnd::Failed)? {
                 return self.stream(access, budget, reply, true).await;

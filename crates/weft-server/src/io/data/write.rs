@@ -38,7 +38,7 @@ impl IoService {
     pub(in crate::io) async fn write(&self, mut call: Served) {
         let started = Instant::now();
         let result = match call.request::<WriteRequest>() {
-            Ok(request) => match request.claim {
+            Ok(request) => match request.claim.clone() {
                 None => self.receive(&request, &mut call).await,
                 Some(claim) => Box::pin(self.receive_in_order(&request, claim, &mut call)).await,
             },

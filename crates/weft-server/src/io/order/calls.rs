@@ -32,6 +32,7 @@ impl IoService {
     /// Claims a place for an operation that lives in its call. It ends with the claim.
     pub(in crate::io) async fn claim_alone(&self, asking: &Asking) -> Result<Granted, Failure> {
         check(&asking.claim)?;
+        self.end_all(&asking.claim.ended, asking.client).await;
         let id = asking.claim.operation;
         let (file, mode, extents) = (asking.file, asking.mode, &asking.extents);
         let gated = mode == Mode::Exclusive;
@@ -53,6 +54,7 @@ impl IoService {
             mode,
             extents,
         } = asking;
+        self.end_all(&claim.ended, client).await;
         let (id, coordinator) = (claim.operation, claim.coordinator);
         let operation = Operation::new(id, client, coordinator, file, mode, extents, effect);
         let connected = || self.clients.is_connected(client);
@@ -145,6 +147,7 @@ impl IoService {
             let granted = self.begin(asking, Effect::Nothing).await?;
             return Ok(ClaimReply { granted });
         }
+        self.end_all(&claim.ended, peer.client).await;
         let granted = match self.operation_of(claim.operation, peer) {
             Some(operation) => self.claim_for(&operation, claim.wait).await?,
             None => false,
@@ -159,6 +162,10 @@ impl IoService {
     ) -> Result<SettleReply, Failure> {
         let step = Step::try_from(request.step);
         let step = step.map_err(|_| failure::invalid("unknown step of an operation"))?;
+        self.end_all(&request.ended, peer.client).await;
+        if request.operation == 0 {
+            return Ok(SettleReply { known: true });
+        }
         let operation = if step == Step::End {
             let operation = self.operations.get_to_end(request.operation);
             operation.filter(|operation| operation.client == peer.client)
@@ -169,13 +176,8 @@ impl IoService {
             return Ok(SettleReply { known: false });
         };
         let known = match step {
-            // Of a client that gives up: its coordinator may have decided.
-            Step::End if operation.gated && !operation.is_committed().await => {
-                self.resolve(&operation).await;
-                true
-            }
             Step::End => {
-                self.operations.end(&operation).await;
+                self.end(&operation).await;
                 true
             }
             Step::GiveBack => {
@@ -209,6 +211,26 @@ impl IoService {
             .has_taken_effect(&self.store, request.operation);
         let committed = known.await.map_err(|e| failure::of_store(&e))?;
         Ok(OutcomeReply { committed })
+    }
+
+    /// Ends an operation. Of a client that gives up its coordinator may have decided.
+    async fn end(&self, operation: &Arc<Operation>) {
+        if operation.gated && !operation.is_committed().await {
+            self.resolve(operation).await;
+        } else {
+            self.operations.end(operation).await;
+        }
+    }
+
+    /// Ends operations of a client.
+    async fn end_all(&self, ended: &[u64], client: u64) {
+        for id in ended {
+            if let Some(operation) = self.operations.get(*id)
+                && operation.client == client
+            {
+                self.end(&operation).await;
+            }
+        }
     }
 
     /// Ends the operations of a client that has left.
