@@ -449,3 +449,66 @@ async fn an_operation_that_is_too_large_is_refused_and_changes_nothing() {
     view.write_at(ViewOffset(0), fits).await.unwrap();
     test.stop().await;
 }
+
+/// A view by a client of an application, opened reckless.
+async fn reckless(test: &TestVolume, application: &str, access: Access) -> OpenView {
+    let mut options = test.options();
+    options.application = application.to_owned();
+    let volume = Volume::connect(options).await.unwrap();
+    let file = volume.attach("/common", access).await.unwrap();
+    file.view(View::canonical()).unwrap()
+}
+
+/// Caution is forced where two applications use a file and one writes (Vesta §4.3), also upon those
+/// that opened it before.
+#[tokio::test(flavor = "multi_thread")]
+async fn applications_that_share_a_file_become_cautious_if_one_writes() {
+    let test = TestVolume::start(CELLS).await;
+    let cautious = |view: &OpenView| view.file().is_cautious();
+    let writer = reckless(&test, "one", access()).await;
+    writer.write_at(ViewOffset(0), whole(1)).await.unwrap();
+    let same = reckless(&test, "one", access()).await;
+    let unnamed = reckless(&test, "", access()).await;
+    same.write_at(ViewOffset(0), whole(2)).await.unwrap();
+    assert!(!cautious(&same) && !cautious(&unnamed));
+    let other = reckless(&test, "two", Access::read()).await;
+    assert!(cautious(&other));
+    // Those that are open learn it by their next operation, which succeeds.
+    writer.write_at(ViewOffset(0), whole(3)).await.unwrap();
+    let mut bytes = vec![0; LENGTH];
+    unnamed.read_at(ViewOffset(0), &mut bytes).await.unwrap();
+    assert_eq!(bytes, whole(3));
+    same.clear(ViewOffset(0), BSU).await.unwrap();
+    assert!(cautious(&writer) && cautious(&unnamed) && cautious(&same));
+    assert_eq!(other.read_at(ViewOffset(0), &mut bytes).await.unwrap(), LENGTH as u64);
+
+    // Without a writer nothing is forced, and what was forced ends with its cause.
+    for view in [writer, same, unnamed, other] {
+        view.file().clone().close().await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let (one, two) = (
+        reckless(&test, "one", Access::read()).await,
+        reckless(&test, "two", Access::read()).await,
+    );
+    one.read_at(ViewOffset(0), &mut bytes).await.unwrap();
+    assert!(!cautious(&one) && !cautious(&two));
+    test.stop().await;
+}
+
+/// The servers go on refusing reckless operations after they were restarted.
+#[tokio::test(flavor = "multi_thread")]
+async fn forced_caution_survives_a_restart_of_servers() {
+    let mut test = TestVolume::start(CELLS).await;
+    let one = reckless(&test, "one", access()).await;
+    let two = reckless(&test, "two", access()).await;
+    assert!(two.file().is_cautious() && !one.file().is_cautious());
+    for server in 0..CELLS as usize {
+        test.stop_server(server).await;
+        test.start_server(server).await;
+    }
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    one.write_at(ViewOffset(0), whole(1)).await.unwrap();
+    assert!(one.file().is_cautious());
+    test.stop().await;
+}

@@ -236,4 +236,6 @@ calls! {
     Settle = 131: order::SettleRequest => order::SettleReply;
     /// Ask a coordinator for the outcome of an operation.
     Outcome = 132: order::OutcomeRequest => order::OutcomeReply;
+    /// Refuse operations without a claim on files (from the metadata service).
+    ForceCaution = 133: order::ForceCautionRequest => order::ForceCautionReply;
 }

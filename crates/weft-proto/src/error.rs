@@ -72,6 +72,8 @@ pub enum Code {
     Lost = 32,
     /// The server's store is older than it reported before, so it is not used.
     RolledBack = 33,
+    /// Applications share the file, and one writes it: operations must have a claim.
+    Cautious = 34,
 }
 
 /// What a client may do about an error.
@@ -107,7 +109,7 @@ pub struct Failure {
 
 impl Code {
     /// Every code, in ascending order of number.
-    pub const ALL: [Code; 34] = [
+    pub const ALL: [Code; 35] = [
         Code::Internal,
         Code::Invalid,
         Code::Unauthenticated,
@@ -142,6 +144,7 @@ impl Code {
         Code::MembersMissing,
         Code::Lost,
         Code::RolledBack,
+        Code::Cautious,
     ];
 
     /// The closest errno of Linux.
@@ -166,7 +169,7 @@ impl Code {
             Code::NoSpace => 28,
             Code::TooLarge => 27,
             Code::Io | Code::Corrupt | Code::Internal | Code::Lost | Code::RolledBack => 5,
-            Code::Busy | Code::Spilled => 11,
+            Code::Busy | Code::Spilled | Code::Cautious => 11,
             Code::Unavailable => 112,
             Code::Unsupported => 95,
             Code::Cancelled => 125,

@@ -119,6 +119,13 @@ pub(crate) const OUTCOME_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which it tries.
 pub(crate) const OUTCOME_INTERVAL: Duration = Duration::from_millis(200);
 
+/// How long caution stays forced if the metadata service does not repeat it.
+pub(crate) const FORCED_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long an attach waits for a server that is told; one that is away is told later.
+pub(crate) const FORCE_CAUTION_TIMEOUT: Duration = Duration::from_secs(3);
+/// Files in one call that forces caution.
+pub(crate) const FORCED_BATCH_FILES: usize = 4096;
+
 // Collectives
 
 /// Bytes of rounds of all collectives of the server together, small rounds excepted.

@@ -72,7 +72,7 @@ pub(crate) struct Attachment {
     /// Losses of acknowledged bytes that its program knows of.
     reported_losses: AtomicU64,
     /// Its operations are atomic and happen in one order.
-    cautious: bool,
+    cautious: AtomicBool,
     pub(crate) posted: PostedOrder,
 }
 
@@ -90,6 +90,7 @@ impl File {
         cautious: bool,
     ) -> File {
         let inline = Mutex::new(reply.inline.take());
+        let reply_shared = reply.shared;
         let reported = volume.shared.unsynced.baseline(reply.attributes.id);
         File(Arc::new(Attachment {
             volume,
@@ -106,7 +107,7 @@ impl File {
             end: AtomicU64::new(0),
             forks: AtomicBool::new(false),
             reported_losses: AtomicU64::new(reported),
-            cautious,
+            cautious: AtomicBool::new(cautious || reply_shared),
             posted: PostedOrder::default(),
         }))
     }
@@ -137,8 +138,20 @@ impl File {
     }
 
     /// Whether its operations are cautious: see [`Access::cautious`](crate::Access::cautious).
+    ///
+    /// They also become so when another application has the file open, and one of the two writes
+    /// it.
     pub fn is_cautious(&self) -> bool {
-        self.0.cautious
+        self.0.cautious.load(Ordering::Acquire)
+    }
+
+    /// Whether a reckless operation failed because it must be cautious: from now on all are.
+    pub(crate) fn becomes_cautious(&self, error: &Error) -> bool {
+        let forced = error.code() == Code::Cautious;
+        if forced && !self.0.cautious.swap(true, Ordering::AcqRel) {
+            tracing::info!(path = %self.0.path, "operations are cautious from now on: another application uses the file");
+        }
+        forced
     }
 
     /// Whether this attach created the file.
@@ -164,7 +177,7 @@ impl File {
     /// What another process needs to [`Volume::adopt`] this attachment without a request of its
     /// own.
     pub fn hand_over(&self) -> Vec<u8> {
-        let mut out = vec![u8::from(self.0.write) | u8::from(self.0.cautious) << 1];
+        let mut out = vec![u8::from(self.0.write) | u8::from(self.is_cautious()) << 1];
         let reply = AttachReply {
             inline: self.inline_data(),
             ..self.0.reply.clone()
@@ -247,7 +260,7 @@ impl File {
     /// Of a cautious file, claims all of it until the result is dropped.
     async fn claim_whole(&self, what: &str) -> Result<Option<Turn>, Error> {
         let a = &self.0;
-        if !a.cautious || self.inline_data().is_some() {
+        if !self.is_cautious() || self.inline_data().is_some() {
             return Ok(None);
         }
         for _ in 0..OPERATION_TRIES {

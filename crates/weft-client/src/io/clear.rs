@@ -29,18 +29,26 @@ impl OpenView {
         let request = Request::Contiguous { offset, length };
         let pattern = self.pattern(&request)?;
         let slots = self.map.slots(&request)?;
-        if self.file.is_cautious() && !slots.is_empty() {
-            let stage = |slot, claim| self.stage_clear(&pattern, slot, claim);
-            let cleared = self.change_in_order("clear a range of", &slots, stage);
-            let cleared = Box::pin(cleared).await;
-            self.file.note_write(Some(0));
-            return cleared.map(drop);
+        let mut cleared = if self.file.is_cautious() {
+            self.clear_in_order(&pattern, &slots).await
+        } else {
+            let clears = slots.iter().map(|slot| self.clear_slot(&pattern, *slot));
+            try_join_all(clears).await.map(drop)
+        };
+        if let Err(error) = &cleared
+            && self.file.becomes_cautious(error)
+        {
+            cleared = self.clear_in_order(&pattern, &slots).await;
         }
-        let clears = slots.iter().map(|slot| self.clear_slot(&pattern, *slot));
-        let cleared = try_join_all(clears).await;
         // Even a failed clearing may have changed bytes.
         self.file.note_write(Some(0));
-        cleared.map(|_| ())
+        cleared
+    }
+
+    async fn clear_in_order(&self, pattern: &Pattern, slots: &[ServerSlot]) -> Result<(), Error> {
+        let stage = |slot, claim| self.stage_clear(pattern, slot, claim);
+        let cleared = self.change_in_order("clear a range of", slots, stage);
+        Box::pin(cleared).await.map(drop)
     }
 
     async fn stage_clear(

@@ -155,6 +155,9 @@ impl OpenView {
     where
         F: Future<Output = Result<Staged, CallError>>,
     {
+        if slots.is_empty() {
+            return Ok(0);
+        }
         let what = |server: ServerId| format!("{} on server {server}", self.what(doing));
         let path = &self.file.0.path;
         let of_call = |server, error| Error::of_write(what(server), path, error);

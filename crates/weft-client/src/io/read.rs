@@ -177,9 +177,13 @@ impl OpenView {
             return Box::pin(self.read_in_order(request, &slots, &mut memory)).await;
         }
         let moved = self.read_slots(request, &slots, &mut memory, None);
-        match moved.await? {
-            ReadOutcome::Moved(moved) => Ok(moved),
-            ReadOutcome::Refused(_) => unreachable!("nothing was claimed"),
+        match moved.await {
+            Ok(ReadOutcome::Moved(moved)) => Ok(moved),
+            Ok(ReadOutcome::Refused(_)) => unreachable!("nothing was claimed"),
+            Err(error) if self.file.becomes_cautious(&error) => {
+                Box::pin(self.read_in_order(request, &slots, &mut memory)).await
+            }
+            Err(error) => Err(error),
         }
     }
 

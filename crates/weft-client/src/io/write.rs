@@ -182,20 +182,34 @@ impl OpenView {
         let slots = self.map.slots(request)?;
         // First: a cancelled write may have changed it, too.
         self.file.note_fork(&self.fork);
-        let moved: Result<u64, Error> = if self.file.is_cautious() && !slots.is_empty() {
-            let stage = |slot, claim| self.stage_slot(&write, slot, claim);
-            Box::pin(self.change_in_order("write", &slots, stage)).await
+        let mut moved = if self.file.is_cautious() {
+            self.write_in_order(&write, &slots).await
         } else {
             let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
             // All of them to their end: after a failure no write may still change what servers are
             // asked for.
             join_all(writes).await.into_iter().sum()
         };
+        if let Err(error) = &moved
+            && self.file.becomes_cautious(error)
+        {
+            moved = self.write_in_order(&write, &slots).await;
+        }
         // Even a failed write may have moved the end of the file; where to, the servers know.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
         let known = canonical && moved.is_ok();
         self.file.note_write(known.then(|| request.end()));
         moved
+    }
+
+    async fn write_in_order(
+        &self,
+        write: &Write<'_>,
+        slots: &[ServerSlot],
+    ) -> Result<u64, Error> {
+        let stage = |slot, claim| self.stage_slot(write, slot, claim);
+        // Boxed: otherwise every writer's future is as large as this one.
+        Box::pin(self.change_in_order("write", slots, stage)).await
     }
 
     /// Sends one server its part of a write with a claim.

@@ -67,6 +67,7 @@ pub(crate) struct Shared {
     outdated: AtomicBool,
     lazy: bool,
     name: String,
+    application: String,
     /// When servers were last found not to reach each other.
     pub(crate) apart: parking_lot::Mutex<Option<tokio::time::Instant>>,
     /// Changes that may not survive power loss yet.
@@ -116,6 +117,7 @@ impl Volume {
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
             name: options.name,
+            application: options.application,
             unsynced: Unsynced::default(),
             runtime: tokio::runtime::Handle::current(),
             asserted: tokio::sync::Mutex::default(),
@@ -260,11 +262,12 @@ impl Shared {
         let mut request = ReassertRequest {
             lazy: self.lazy,
             name: self.name.clone(),
+            application: self.application.clone(),
             locks: self.locks.all(),
             ..ReassertRequest::default()
         };
         let any = self.attached.assert_over(run, &mut request);
-        (self.lazy || outdated || any || !self.name.is_empty()).then_some(request)
+        (self.lazy || outdated || any || !self.name.is_empty() || !self.application.is_empty()).then_some(request)
     }
 
     /// The next connection asserts what is attached, also if it is nothing.

@@ -32,6 +32,11 @@ pub struct ConnectOptions {
     pub lazy: bool,
     /// What `weft status` calls this client; empty: nothing.
     pub name: String,
+    /// The application, or job, that this process belongs to. Where clients of two applications
+    /// have a file open and one of them writes it, the operations of all are cautious
+    /// ([`Access::cautious`](crate::Access::cautious)). Empty: none in particular, which forces
+    /// nothing.
+    pub application: String,
 }
 
 /// The address of the metadata service, in a volume's folder, beside its key.
@@ -41,8 +46,17 @@ const KEY_FILE: &str = "volume.key";
 /// The volume's protection of frames; absent: that of most volumes.
 const WIRE_FILE: &str = "volume.wire";
 
+/// Variables that name a process's job: Weft's own, and those of Slurm, PBS and LSF.
+const JOB_VARIABLES: [&str; 4] = [
+    "WEFT_APPLICATION",
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+];
+
 impl ConnectOptions {
-    /// A volume whose metadata service listens at `address`, opened as the process's own user.
+    /// A volume whose metadata service listens at `address`, opened as the process's own user. The application
+    /// is named by `WEFT_APPLICATION`, or by the job of Slurm, PBS or LSF.
     pub fn new(address: impl Into<String>, key: VolumeKey) -> ConnectOptions {
         ConnectOptions {
             address: address.into(),
@@ -53,6 +67,7 @@ impl ConnectOptions {
             wire: Wire::Mac,
             lazy: false,
             name: String::new(),
+            application: application(),
         }
     }
 
@@ -171,6 +186,12 @@ fn process_credentials() -> Credentials {
         gid: rustix::process::getegid().as_raw(),
         groups,
     }
+}
+
+/// The job that the environment names.
+fn application() -> String {
+    let job = |name: &&str| std::env::var(name).ok().filter(|job| !job.is_empty());
+    JOB_VARIABLES.iter().find_map(job).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -373,6 +373,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::Claim
         | Kind::Settle
         | Kind::Outcome
+        | Kind::ForceCaution
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint

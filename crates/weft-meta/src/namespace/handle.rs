@@ -144,6 +144,11 @@ impl Namespace {
         self.state().open_files().is_holder(client, file)
     }
 
+    /// The clients that have a file open, and whether each has it open for writing.
+    pub fn holders(&self, file: u64) -> Vec<(u64, bool)> {
+        self.state().open_files().holders(file)
+    }
+
     /// Whether clients of an earlier run of the service may have a file open, or locks on it, and
     /// have not reported that yet.
     pub fn may_be_held(&self, file: u64) -> bool {

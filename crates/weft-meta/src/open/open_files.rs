@@ -254,6 +254,13 @@ impl OpenFiles {
         open.is_some_and(|open| open.holders.len() == 1 && open.holders.contains_key(&client))
     }
 
+    /// The clients that have the file open, and whether each has it open for writing.
+    pub(crate) fn holders(&self, file: u64) -> Vec<(u64, bool)> {
+        let open = self.files.get(&file);
+        let holders = open.into_iter().flat_map(|open| &open.holders);
+        holders.map(|(client, counts)| (*client, counts.writing > 0)).collect()
+    }
+
     /// Whether this client has the file open.
     pub(crate) fn is_holder(&self, client: u64, file: u64) -> bool {
         let open = self.files.get(&file);

@@ -97,6 +97,7 @@ fn program_errno(code: Code, errno: i32) -> i32 {
         | Code::Unavailable
         | Code::Lost
         | Code::RolledBack
+        | Code::Cautious
         | Code::Cancelled => Errno::IO.raw_os_error(),
     }
 }

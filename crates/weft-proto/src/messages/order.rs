@@ -97,3 +97,18 @@ pub struct OutcomeReply {
     #[prost(bool, tag = "1")]
     pub committed: bool,
 }
+
+/// Refuse reads, writes and clears without a claim on these files, for a minute, or no longer.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ForceCautionRequest {
+    /// The files.
+    #[prost(uint64, repeated, tag = "1")]
+    pub files: Vec<u64>,
+    /// Refuse them from now on.
+    #[prost(bool, tag = "2")]
+    pub forced: bool,
+}
+
+/// Done: operations without a claim that began before have ended.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ForceCautionReply {}

@@ -132,7 +132,7 @@ fn kinds_keep_their_numbers() {
         .chain([100])
         .chain(104..=108)
         .chain(112..=116)
-        .chain(128..=132)
+        .chain(128..=133)
         .collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {

@@ -1,7 +1,7 @@
 //! Messages about the order among the operations of a file.
 
 use weft_proto::order::{
-    Claim, ClaimReply, ClaimRequest, OutcomeReply, OutcomeRequest, SettleReply, SettleRequest, Step,
+    Claim, ClaimReply, ClaimRequest, ForceCautionReply, ForceCautionRequest, OutcomeReply, OutcomeRequest, SettleReply, SettleRequest, Step,
 };
 
 use weft_proto::Kind;
@@ -64,6 +64,13 @@ pub fn messages(golden: &mut Golden) {
             ended: vec![5],
         },
         &SettleReply { known: true },
+    );
+    golden.call(
+        &ForceCautionRequest {
+            files: vec![7, 300],
+            forced: true,
+        },
+        &ForceCautionReply {},
     );
     golden.call(
         &OutcomeRequest {

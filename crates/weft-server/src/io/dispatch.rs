@@ -83,6 +83,7 @@ impl IoService {
             Kind::DropCheckpoint => {
                 answer_service(call, async |r| self.drop_checkpoint(r).await).await;
             }
+            Kind::ForceCaution => answer_service(call, async |r| self.force_caution(r).await).await,
             Kind::DeleteCells => answer_service(call, async |r| self.delete_cells(r).await).await,
             _ => unsupported(call, "an I/O server"),
         }

@@ -47,7 +47,7 @@ use clients::Clients;
 use collective::Collectives;
 use growth::GrowthLimits;
 use job::Job;
-use order::{Operations, Schedules};
+use order::{ForcedCaution, Operations, Schedules};
 use pointers::Pointers;
 use upkeep::{Scrubber, StoreChecks};
 
@@ -80,6 +80,7 @@ pub(crate) struct IoService {
     pointers: Pointers,
     schedules: Schedules,
     operations: Operations,
+    forced: ForcedCaution,
     server: u32,
 }
 
@@ -112,6 +113,7 @@ impl IoService {
             pointers: Pointers::default(),
             schedules: Schedules::default(),
             operations: Operations::default(),
+            forced: ForcedCaution::default(),
             server,
         }
     }

@@ -19,8 +19,23 @@ impl MetaService {
             restart_on_panic("intents", || self.run_intents(stopping())),
             restart_on_panic("growth limits", || self.limit_growth(stopping())),
             restart_on_panic("sizes", || self.settle_sizes(stopping())),
+            restart_on_panic("forced caution", || self.keep_caution(stopping())),
             restart_on_panic("lazy syncs", || self.sync_lazily(stopping()))
         );
+    }
+
+    /// Repeats to the servers which files have forced caution.
+    async fn keep_caution(&self, stopping: watch::Receiver<bool>) {
+        let stop = stopped(stopping);
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => return,
+                () = tokio::time::sleep(SESSION_POLL_INTERVAL) => {}
+            }
+            self.renew_caution().await;
+        }
     }
 
     /// Syncs soon after a change was acknowledged without a sync.

@@ -6,6 +6,7 @@
 //! - `clients`: sessions, locks and watchers; `servers`: the calls to I/O servers;
 //! - `intents`: which work for I/O servers is pending, and may run now;
 //! - `sizes`: the sizes of files, kept within quotas and settled after writers die;
+//! - `caution`: files that applications share;
 //! - `answer`: from an operation to its durable reply; `calls`: everything that is more than one
 //!   operation; `background`: what no call waits for.
 //!
@@ -14,6 +15,7 @@
 mod answer;
 mod background;
 mod calls;
+mod caution;
 mod check;
 mod clients;
 mod dispatch;
@@ -34,6 +36,7 @@ use crate::error::NodeError;
 use crate::metrics::Metrics;
 use crate::tasks::GroupSync;
 
+use caution::ForcedFiles;
 use check::CheckSlot;
 use clients::{Locks, Sessions, Watchers};
 use intents::Intents;
@@ -69,6 +72,7 @@ pub(crate) struct MetaService {
     blocking: Blocking,
     check: CheckSlot,
     rollback: Rollback,
+    forced: ForcedFiles,
 }
 
 impl MetaService {
@@ -95,6 +99,7 @@ impl MetaService {
             blocking,
             check: CheckSlot::default(),
             rollback: Rollback::default(),
+            forced: ForcedFiles::default(),
             env,
             namespace,
             group,

@@ -68,6 +68,10 @@ pub struct AttachReply {
     /// writing.
     #[prost(bool, tag = "5")]
     pub sole: bool,
+    /// Clients of two applications have the file open, and one of them writes: operations on it
+    /// must have a claim.
+    #[prost(bool, tag = "6")]
+    pub shared: bool,
 }
 
 /// Report a writer's size and time; with `detach`, close the file.
@@ -181,6 +185,9 @@ pub struct ReassertRequest {
     /// The client's name, for the administrator.
     #[prost(string, tag = "5")]
     pub name: String,
+    /// The application that the client belongs to; empty: none in particular.
+    #[prost(string, tag = "6")]
+    pub application: String,
 }
 
 /// Which of them are lost.

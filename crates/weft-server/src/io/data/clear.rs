@@ -28,6 +28,7 @@ impl IoService {
         }
         let (job, now) = (self.unbounded_job(&request.access)?.writable()?, self.now());
         let _gate = self.gates.enter(job.file).await;
+        self.forced.check(job.file, peer)?;
         if let Some(ranges) = job.computed_ranges() {
             self.clear(&ranges, now).await?;
             return Ok(ClearRangeReply { granted: false });

@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use futures_util::stream::FuturesOrdered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use weft_layout::CellOffset;
+use weft_layout::{CellOffset, FileId};
 use weft_net::{Gone, Reply, ReplyPayload, Served};
 use weft_proto::io::{Access, ReadReply, ReadRequest};
 use weft_proto::order::Claim;
@@ -57,7 +57,10 @@ impl IoService {
             Ok(ReadRequest {
                 access,
                 claim: None,
-            }) => self.stream(&access, budget, &mut reply, false).await,
+            }) => match self.forced.check(FileId(access.file), &call.peer) {
+                Ok(()) => self.stream(&access, budget, &mut reply, false).await,
+                Err(failure) => Err(ReadEnd::Failed(failure)),
+            },
             Ok(ReadRequest {
                 access,
                 claim: Some(claim),

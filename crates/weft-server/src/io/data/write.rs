@@ -71,6 +71,7 @@ impl IoService {
             call.reply.long().await;
         }
         let _gate = self.gates.enter(job.file).await;
+        self.forced.check(job.file, &call.peer)?;
         if !by_service {
             self.may_grow(std::slice::from_ref(&job)).await?;
         }

@@ -7,16 +7,19 @@
 //! this by.
 //!
 //! `extents`: the bytes that an operation claims. `schedule`: who waits for whom. `operations`:
-//! from staged to ended. `outcomes`: what has taken effect, in the store. `calls`: the calls of clients, and what becomes of operations whose client
+//! from staged to ended. `outcomes`: what has taken effect, in the store. `forced`:
+//! files whose operations must have a claim. `calls`: the calls of clients, and what becomes of operations whose client
 //! has left.
 
 mod calls;
 mod extents;
+mod forced;
 mod operations;
 mod outcomes;
 mod schedule;
 
 pub(super) use calls::Asking;
+pub(super) use forced::ForcedCaution;
 pub(super) use extents::{Extents, ForkExtents};
 pub(super) use operations::{Effect, Operations};
 pub(super) use schedule::{Mode, Schedules};

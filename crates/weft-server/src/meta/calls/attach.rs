@@ -28,7 +28,7 @@ impl MetaService {
         let client = call.peer.client;
         let namespace = self.namespace.by(client);
         let (mut tries, mut refused) = (0, false);
-        let result = loop {
+        let mut result = loop {
             match namespace.attach(self.env.clock.now(), client, &request) {
                 Ok(attached) => break Ok(attached),
                 Err(error) => {
@@ -49,6 +49,11 @@ impl MetaService {
             && attached.reply.inline.is_none()
         {
             self.limit_attached(attached.reply.attributes.id).await;
+        }
+        if let Ok(attached) = &mut result
+            && attached.reply.inline.is_none()
+        {
+            attached.reply.shared = self.force_caution(&attached.reply.attributes).await;
         }
         let result = result.map(|Attached { reply, committed }| {
             // Otherwise power loss would bring back a size as exact that the I/O servers exceed.

@@ -46,7 +46,8 @@ impl MetaService {
         let client = call.peer.client;
         let n = &self.namespace.by(client);
         let reassert = |r: &ReassertRequest| {
-            self.sessions.describe(client, r.lazy, &r.name);
+            self.sessions
+                .describe(client, r.lazy, &r.name, &r.application);
             let mut reply = n.reassert(client, r)?;
             let attached = |file| n.is_attached(client, file);
             reply.lost = self.locks.reassert(client, &r.locks, attached);

@@ -23,6 +23,8 @@ struct Session {
     lazy: bool,
     /// The name that the client gave.
     name: String,
+    /// The application that the client belongs to, if it says so.
+    application: Option<String>,
     /// When it connected, in nanoseconds since the epoch.
     since: i64,
 }
@@ -49,6 +51,7 @@ impl Sessions {
             absent_since: None,
             lazy: false,
             name: String::new(),
+            application: None,
             since: now,
         });
         let may_call = |c: &SessionConnection| c.open || c.peer.strong_count() > 0;
@@ -75,12 +78,31 @@ impl Sessions {
     }
 
     /// Notes what a client reported when it connected.
-    pub(in crate::meta) fn describe(&self, client: u64, lazy: bool, name: &str) {
+    pub(in crate::meta) fn describe(
+        &self,
+        client: u64,
+        lazy: bool,
+        name: &str,
+        application: &str,
+    ) {
+        let application: String = application.chars().take(CLIENT_NAME_CHARS).collect();
         let mut sessions = self.0.lock();
         if let Some(session) = sessions.get_mut(&client) {
             session.lazy = lazy;
             session.name = name.chars().take(CLIENT_NAME_CHARS).collect();
+            session.application = (!application.is_empty()).then_some(application);
         }
+    }
+
+    /// Whether some client belongs to an application.
+    pub(in crate::meta) fn has_applications(&self) -> bool {
+        let sessions = self.0.lock();
+        sessions.values().any(|session| session.application.is_some())
+    }
+
+    /// The application that a client belongs to.
+    pub(in crate::meta) fn application(&self, client: u64) -> Option<String> {
+        self.0.lock().get(&client)?.application.clone()
     }
 
     /// The connected clients except this one.
