@@ -480,7 +480,10 @@ async fn applications_that_share_a_file_become_cautious_if_one_writes() {
     assert_eq!(bytes, whole(3));
     same.clear(ViewOffset(0), BSU).await.unwrap();
     assert!(cautious(&writer) && cautious(&unnamed) && cautious(&same));
-    assert_eq!(other.read_at(ViewOffset(0), &mut bytes).await.unwrap(), LENGTH as u64);
+    assert_eq!(
+        other.read_at(ViewOffset(0), &mut bytes).await.unwrap(),
+        LENGTH as u64
+    );
 
     // Without a writer nothing is forced, and what was forced ends with its cause.
     for view in [writer, same, unnamed, other] {

@@ -109,6 +109,7 @@ impl Volume {
             created: true,
             inline: Some(Bytes::new()),
             sole: writing,
+            shared: false,
         };
         self.opened(shown, reply, writing, true, false).ok()
     }

@@ -202,11 +202,7 @@ impl OpenView {
         moved
     }
 
-    async fn write_in_order(
-        &self,
-        write: &Write<'_>,
-        slots: &[ServerSlot],
-    ) -> Result<u64, Error> {
+    async fn write_in_order(&self, write: &Write<'_>, slots: &[ServerSlot]) -> Result<u64, Error> {
         let stage = |slot, claim| self.stage_slot(write, slot, claim);
         // Boxed: otherwise every writer's future is as large as this one.
         Box::pin(self.change_in_order("write", slots, stage)).await

@@ -267,7 +267,8 @@ impl Shared {
             ..ReassertRequest::default()
         };
         let any = self.attached.assert_over(run, &mut request);
-        (self.lazy || outdated || any || !self.name.is_empty() || !self.application.is_empty()).then_some(request)
+        (self.lazy || outdated || any || !self.name.is_empty() || !self.application.is_empty())
+            .then_some(request)
     }
 
     /// The next connection asserts what is attached, also if it is nothing.

@@ -47,12 +47,7 @@ const KEY_FILE: &str = "volume.key";
 const WIRE_FILE: &str = "volume.wire";
 
 /// Variables that name a process's job: Weft's own, and those of Slurm, PBS and LSF.
-const JOB_VARIABLES: [&str; 4] = [
-    "WEFT_APPLICATION",
-    "SLURM_JOB_ID",
-    "PBS_JOBID",
-    "LSB_JOBID",
-];
+const JOB_VARIABLES: [&str; 4] = ["WEFT_APPLICATION", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
 
 impl ConnectOptions {
     /// A volume whose metadata service listens at `address`, opened as the process's own user. The application

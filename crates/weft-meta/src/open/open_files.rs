@@ -258,7 +258,9 @@ impl OpenFiles {
     pub(crate) fn holders(&self, file: u64) -> Vec<(u64, bool)> {
         let open = self.files.get(&file);
         let holders = open.into_iter().flat_map(|open| &open.holders);
-        holders.map(|(client, counts)| (*client, counts.writing > 0)).collect()
+        holders
+            .map(|(client, counts)| (*client, counts.writing > 0))
+            .collect()
     }
 
     /// Whether this client has the file open.

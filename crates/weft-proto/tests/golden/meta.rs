@@ -1,6 +1,7 @@
 //! Messages between clients and the metadata service about names and attributes.
 
 use bytes::Bytes;
+use weft_proto::Kind;
 use weft_proto::meta::{
     AcceptRollbackReply, AcceptRollbackRequest, Accessed, AttachReply, AttachRequest, Attributes,
     ConnectedClient, Create, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply,
@@ -72,8 +73,19 @@ fn open_files(golden: &mut Golden) {
             created: true,
             inline: Some(Bytes::from_static(b"in")),
             sole: true,
+            ..AttachReply::default()
         },
     );
+    let shared = AttachReply {
+        shared: true,
+        ..AttachReply::default()
+    };
+    golden.message(Kind::Attach, "SharedAttachReply", &shared);
+    let named = ReassertRequest {
+        application: "job 7".to_owned(),
+        ..ReassertRequest::default()
+    };
+    golden.message(Kind::Reassert, "ApplicationReassert", &named);
     golden.call(
         &ReportRequest {
             file: 77,
@@ -112,6 +124,7 @@ fn open_files(golden: &mut Golden) {
             locks: vec![held_lock()],
             lazy: true,
             name: "mount".to_owned(),
+            ..ReassertRequest::default()
         },
         &ReassertReply {
             gone: vec![300],

@@ -1,7 +1,8 @@
 //! Messages about the order among the operations of a file.
 
 use weft_proto::order::{
-    Claim, ClaimReply, ClaimRequest, ForceCautionReply, ForceCautionRequest, OutcomeReply, OutcomeRequest, SettleReply, SettleRequest, Step,
+    Claim, ClaimReply, ClaimRequest, ForceCautionReply, ForceCautionRequest, OutcomeReply,
+    OutcomeRequest, SettleReply, SettleRequest, Step,
 };
 
 use weft_proto::Kind;

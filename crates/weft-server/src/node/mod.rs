@@ -63,7 +63,7 @@ impl Service for Roles {
     fn is_brief(&self, kind: Kind) -> bool {
         // Small reads are as brief, but their disk completions overlap with the start of others
         // only on separate threads.
-        matches!(kind, Kind::Write | Kind::Sync)
+        matches!(kind, Kind::Write | Kind::Sync | Kind::Settle)
     }
 
     fn receive_buffers(&self) -> Option<Arc<dyn ReceiveBuffers>> {

@@ -67,6 +67,7 @@ pub(crate) fn attach(
                     created,
                     inline: data,
                     sole: request.write && exact && writers == Writers::None,
+                    shared: false,
                 };
                 let committed = created || spilled || changed;
                 Ok((Attached { reply, committed }, exact))
@@ -123,6 +124,7 @@ fn attach_existing(
         created: false,
         inline: data,
         sole: request.write && exact && writers == Writers::None,
+        shared: false,
     };
     Ok(Some(Attached {
         reply,

@@ -46,7 +46,7 @@ impl WriteGates {
     ///
     /// # Errors
     /// [`Code::Busy`] when writes are still in flight at `deadline`.
-    pub(super) async fn close(
+    pub(in crate::io) async fn close(
         &self,
         files: &[FileId],
         deadline: Instant,

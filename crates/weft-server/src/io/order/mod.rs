@@ -19,7 +19,7 @@ mod outcomes;
 mod schedule;
 
 pub(super) use calls::Asking;
-pub(super) use forced::ForcedCaution;
 pub(super) use extents::{Extents, ForkExtents};
+pub(super) use forced::ForcedCaution;
 pub(super) use operations::{Effect, Operations};
 pub(super) use schedule::{Mode, Schedules};

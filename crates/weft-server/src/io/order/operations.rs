@@ -58,6 +58,8 @@ pub(super) struct Operation {
     /// It changes the file here, so checkpoints wait for it. The calls of an operation whose effect
     /// comes by other calls pass the gate themselves.
     pub(super) gated: bool,
+    /// It takes effect in several steps.
+    in_steps: bool,
     state: AsyncMutex<State>,
 }
 
@@ -99,6 +101,7 @@ impl Operation {
             mode,
             extents,
             gated: !matches!(effect, Effect::Nothing),
+            in_steps: matches!(effect, Effect::Clear(_)),
             state: AsyncMutex::new(State::Staged {
                 granted: None,
                 effect,
@@ -132,7 +135,8 @@ impl Operation {
 
     /// Lets it take effect; once.
     ///
-    /// Must be polled to its end, so that what was done is known.
+    /// A clear must be polled to its end. A write that is dropped has not taken effect, or is known
+    /// to have: nothing is awaited in between.
     async fn commit(
         &self,
         store: &Store,
@@ -265,9 +269,8 @@ impl Operations {
         of_client.cloned().collect()
     }
 
-    /// Lets an operation take effect, in a task of its own: a caller that is dropped does not stop
-    /// it halfway. `decided`: its coordinator has decided, so that a claim that was taken away is no
-    /// obstacle.
+    /// Lets an operation take effect; a caller that is dropped does not stop it halfway. `decided`:
+    /// its coordinator has decided, so that a claim that was taken away is no obstacle.
     pub(super) async fn commit(
         &self,
         operation: Arc<Operation>,
@@ -275,6 +278,9 @@ impl Operations {
         now: Timestamp,
         decided: bool,
     ) -> Result<Commit, StoreError> {
+        if !operation.in_steps {
+            return operation.commit(store, &self.outcomes, now, decided).await;
+        }
         let (store, outcomes) = (store.clone(), self.outcomes.clone());
         let work = async move { operation.commit(&store, &outcomes, now, decided).await };
         match tokio::spawn(work).await {

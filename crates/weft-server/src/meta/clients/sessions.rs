@@ -78,13 +78,7 @@ impl Sessions {
     }
 
     /// Notes what a client reported when it connected.
-    pub(in crate::meta) fn describe(
-        &self,
-        client: u64,
-        lazy: bool,
-        name: &str,
-        application: &str,
-    ) {
+    pub(in crate::meta) fn describe(&self, client: u64, lazy: bool, name: &str, application: &str) {
         let application: String = application.chars().take(CLIENT_NAME_CHARS).collect();
         let mut sessions = self.0.lock();
         if let Some(session) = sessions.get_mut(&client) {
@@ -97,7 +91,9 @@ impl Sessions {
     /// Whether some client belongs to an application.
     pub(in crate::meta) fn has_applications(&self) -> bool {
         let sessions = self.0.lock();
-        sessions.values().any(|session| session.application.is_some())
+        sessions
+            .values()
+            .any(|session| session.application.is_some())
     }
 
     /// The application that a client belongs to.
