@@ -23,6 +23,7 @@ pub(crate) struct Turn {
     alone: bool,
     began: Instant,
     done: AtomicBool,
+    asked_outcome: AtomicBool,
 }
 
 impl Turn {
@@ -36,6 +37,7 @@ impl Turn {
             alone,
             began: Instant::now(),
             done: AtomicBool::new(false),
+            asked_outcome: AtomicBool::new(false),
         }
     }
 
@@ -118,6 +120,7 @@ impl Turn {
         server: ServerId,
         abort: bool,
     ) -> Result<Option<Stamp>, CallError> {
+        self.asked_outcome.store(true, Ordering::Relaxed);
         let connection = self.volume.server_connection(server).await?;
         let request = OutcomeRequest {
             operation: self.number,
@@ -125,6 +128,11 @@ impl Turn {
         };
         let (reply, stamp) = connection.call_stamped(&request).await?;
         Ok(reply.committed.then_some(stamp))
+    }
+
+    /// Whether a commit was not answered, so that the outcome was asked for.
+    pub(crate) fn has_asked_outcome(&self) -> bool {
+        self.asked_outcome.load(Ordering::Relaxed)
     }
 
     /// Has the coordinator decide. `None`: the operation is not decided and never will be.

@@ -22,6 +22,8 @@ pub enum Canary {
     LostBlocks,
     /// A server that starts again passes for the one that was there before.
     SameIncarnation,
+    /// Clients claim nothing before cautious operations.
+    NoClaims,
 }
 
 /// A disk with a defect.

@@ -14,7 +14,7 @@
 //!   repairs it.
 //! - Clocks of different machines agree.
 //!
-//! Clients write, read and sync one shared file. Each client also has a private file with two
+//! Clients write, read and sync one shared file, and another one by cautious operations. Each client also has a private file with two
 //! forks, which it truncates, renames, removes, checkpoints and rolls back, and whose second fork
 //! it removes; and a directory, in which and out of which it creates, writes, links, renames and
 //! removes files, and which it checkpoints and rolls back as a tree. Clients have servers copy
@@ -31,6 +31,7 @@ mod canary;
 mod client;
 mod cluster;
 mod faults;
+mod history;
 mod net;
 mod oracle;
 mod plan;

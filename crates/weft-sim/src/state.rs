@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_client::Error;
 use weft_proto::Code;
 
+use crate::history::History;
 use crate::oracle::{Losses, Oracle, Time, Unexplained};
 
 /// How often operations of one kind were acknowledged and failed.
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) losses: Losses,
     /// Of the file that all clients write; none before one of them has it.
     pub(crate) oracle: Option<Oracle>,
+    /// Of the file with cautious operations.
+    pub(crate) history: History,
     /// Clients that have operations to do.
     pub(crate) busy: usize,
     /// Clients that still have to check the volume.
@@ -86,6 +89,7 @@ impl State {
             outcome: Outcome::default(),
             losses: Losses::new(servers),
             oracle: None,
+            history: History::default(),
             busy: clients,
             // And the one whose process dies.
             looking: clients + 1,

@@ -140,3 +140,9 @@ fn disks_that_lose_blocks_are_detected() {
 fn a_server_that_claims_its_earlier_incarnation_is_detected() {
     found(Canary::SameIncarnation);
 }
+
+#[test]
+fn operations_without_claims_are_detected() {
+    let wrong = found(Canary::NoClaims);
+    assert!(wrong.contains("cautious"), "{wrong}");
+}

@@ -7,6 +7,7 @@ use weft_proto::io::{ClearRangeRequest, Pattern};
 use weft_proto::order::Claim;
 
 use super::in_order::Staged;
+use super::span::Durability;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
@@ -47,7 +48,7 @@ impl OpenView {
 
     async fn clear_in_order(&self, pattern: &Pattern, slots: &[ServerSlot]) -> Result<(), Error> {
         let stage = |slot, claim| self.stage_clear(pattern, slot, claim);
-        let cleared = self.change_in_order("clear a range of", slots, stage);
+        let cleared = self.change_in_order("clear a range of", slots, Durability::Process, stage);
         Box::pin(cleared).await.map(drop)
     }
 

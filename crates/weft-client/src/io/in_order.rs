@@ -16,7 +16,7 @@ use weft_proto::stamp::Stamp;
 use weft_proto::{Code, Failure, Retry as RetryClass};
 
 use super::read::{Moved, ReadOutcome};
-use super::span::Sink;
+use super::span::{Durability, Sink};
 use crate::limits::{OPERATION_BACKOFF, OPERATION_TIMEOUT, OPERATION_TRIES};
 use crate::scheduled::note_scheduled;
 use crate::turn::Turn;
@@ -150,6 +150,7 @@ impl OpenView {
         &self,
         doing: &str,
         slots: &[ServerSlot],
+        durability: Durability,
         stage: impl Fn(ServerSlot, Claim) -> F,
     ) -> Result<u64, Error>
     where
@@ -179,7 +180,13 @@ impl OpenView {
             }
             let turn = self.turn(slots);
             match self.try_change(&turn, slots, &stage, &of_call).await? {
-                Tried::Done(bytes) => return Ok(bytes),
+                Tried::Done(bytes) => {
+                    // A server that has lost the connection, or was killed, may not have synced.
+                    if durability == Durability::Power && turn.has_asked_outcome() {
+                        self.file.sync().await?;
+                    }
+                    return Ok(bytes);
+                }
                 Tried::Again(error) => last = error,
             }
         }

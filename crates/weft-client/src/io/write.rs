@@ -205,7 +205,7 @@ impl OpenView {
     async fn write_in_order(&self, write: &Write<'_>, slots: &[ServerSlot]) -> Result<u64, Error> {
         let stage = |slot, claim| self.stage_slot(write, slot, claim);
         // Boxed: otherwise every writer's future is as large as this one.
-        Box::pin(self.change_in_order("write", slots, stage)).await
+        Box::pin(self.change_in_order("write", slots, write.durability, stage)).await
     }
 
     /// Sends one server its part of a write with a claim.

@@ -11,6 +11,7 @@ mod content;
 mod copies;
 mod crashing;
 mod names;
+mod ordered_file;
 mod private_file;
 mod run;
 mod settle;

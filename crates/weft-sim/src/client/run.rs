@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use weft_client::{ConnectOptions, Error, File, Volume};
+use weft_client::{ConnectOptions, Error, File, OpenView, Volume};
 
 use super::calls::ignore_reported_loss;
 use super::copies::Copies;
@@ -26,6 +26,12 @@ impl Client {
         };
         let oracle = Oracle::new(LENGTH, file.layout());
         self.state.lock().oracle.get_or_insert(oracle);
+        let ordered = loop {
+            match self.ordered(&volume).await {
+                Ok(view) => break view,
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        };
         let mut names = Names::new(self.number);
         let rng = SmallRng::from_rng(&mut self.rng);
         let private_file = PrivateFile::new(
@@ -44,7 +50,8 @@ impl Client {
         let copies = Copies::new(&volume, &self.state, rng, self.layout(), self.number);
         let mut copies = copies.await.map_err(|e| e.to_string())?;
         for _ in 0..self.plan.operations {
-            match self.rng.random_range(0..20) {
+            match self.rng.random_range(0..24) {
+                20.. => self.ordered_operation(&ordered).await,
                 0..=7 => private_file.operation().await.map_err(|e| e.to_string())?,
                 8..=14 => self.operation(&volume, &file, &mut names).await,
                 15..=18 => tree.operation().await.map_err(|e| e.to_string())?,
@@ -67,6 +74,7 @@ impl Client {
                 &mut private_file,
                 &mut tree,
                 &mut copies,
+                &ordered,
             )
             .await;
         healed.map_err(|e| format!("after healing: {e}"))
@@ -102,6 +110,7 @@ impl Client {
         private_file: &mut PrivateFile,
         tree: &mut Tree,
         copies: &mut Copies,
+        ordered: &OpenView,
     ) -> Result<(), Error> {
         let read = self.read(file, 0, LENGTH).await;
         self.state.lock().tolerate(read)?;
@@ -110,6 +119,9 @@ impl Client {
         private_file.after_healing().await?;
         tree.after_healing().await?;
         copies.after_healing().await?;
+        let read = self.read_stamps(ordered).await;
+        self.state.lock().tolerate(read)?;
+        ignore_reported_loss(ordered.file().close().await)?;
         if self.plan.rot {
             // What went bad may be a block of any of its files.
             tree.clear().await?;

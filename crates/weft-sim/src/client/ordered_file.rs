@@ -1,0 +1,71 @@
+//! A file that all clients read and write by cautious operations: each writes all of it, so that a
+//! read finds one write and never two, and the history must be linearizable.
+
+use bytes::Bytes;
+use rand::Rng;
+use weft_client::{Access, Error, OpenView, Volume};
+use weft_layout::ViewOffset;
+
+use super::volume::{BSU, CELLS};
+use super::worker::Client;
+use crate::canary::Canary;
+use crate::history::Value;
+use crate::state::now;
+
+/// Bytes of the file: some BSUs of each cell.
+const LENGTH: usize = 2 * CELLS as usize * BSU as usize;
+const STAMP: usize = size_of::<Value>();
+
+impl Client {
+    /// The file, once all of it is written.
+    pub(super) async fn ordered(&mut self, volume: &Volume) -> Result<OpenView, Error> {
+        let layout = self.layout();
+        let mut access = Access::read_write().create(0o644).layout(&layout);
+        if self.plan.canary != Some(Canary::NoClaims) {
+            access = access.cautious();
+        }
+        volume.attach("/ordered", access).await?.canonical()
+    }
+
+    pub(super) async fn ordered_operation(&mut self, view: &OpenView) {
+        if self.rng.random() {
+            self.write_stamps(view).await;
+        } else {
+            let read = self.read_stamps(view).await;
+            self.state.lock().count("cautious read", &read);
+        }
+    }
+
+    async fn write_stamps(&mut self, view: &OpenView) {
+        let value = self.state.lock().history.next_value();
+        let data = value.to_le_bytes().repeat(LENGTH / STAMP);
+        let began = now();
+        let written = view.write_at_synced(ViewOffset(0), Bytes::from(data)).await;
+        let mut state = self.state.lock();
+        // One that failed may have taken effect, or may still do so.
+        let ended = written.is_ok().then(now);
+        state.history.wrote(value, (began, ended));
+        state.count("cautious write", &written);
+    }
+
+    pub(super) async fn read_stamps(&mut self, view: &OpenView) -> Result<(), Error> {
+        let mut bytes = vec![0; LENGTH];
+        let began = now();
+        view.read_at(ViewOffset(0), &mut bytes).await?;
+        let stamps = bytes.as_chunks::<STAMP>().0;
+        let value = Value::from_le_bytes(stamps[0]);
+        let mut state = self.state.lock();
+        if let Some(other) = stamps.iter().find(|stamp| **stamp != stamps[0]) {
+            let other = Value::from_le_bytes(*other);
+            state.note_wrong(format!(
+                "a cautious read found parts of two writes, {value} and {other}"
+            ));
+        }
+        state.history.read(value, (began, now()));
+        if let Some(wrong) = state.history.wrong() {
+            state.note_wrong(wrong);
+        }
+        state.digest(&bytes);
+        Ok(())
+    }
+}
