@@ -1,7 +1,7 @@
 //! Operations that have taken effect everywhere, and whose claims are still to end: the next call
 //! with a claim to the same server ends them along with it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use weft_layout::ServerId;
 /// By server, the operations that end.
 #[derive(Default)]
 pub(crate) struct EndedOperations {
-    by_server: Mutex<HashMap<ServerId, Vec<u64>>>,
+    by_server: Mutex<BTreeMap<ServerId, Vec<u64>>>,
     /// Someone will send what no call takes along.
     is_awaited: AtomicBool,
 }

@@ -1,6 +1,6 @@
 //! Forces caution where two applications have a file open and one of them writes it (Vesta §4.3).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use crate::meta::MetaService;
 
 /// The files with forced caution, and their servers.
 #[derive(Default)]
-pub(in crate::meta) struct ForcedFiles(Mutex<HashMap<u64, Vec<ServerId>>>);
+pub(in crate::meta) struct ForcedFiles(Mutex<BTreeMap<u64, Vec<ServerId>>>);
 
 impl MetaService {
     /// Whether operations on a file that a client has just attached must be cautious. Returns when

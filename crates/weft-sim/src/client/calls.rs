@@ -22,15 +22,16 @@ pub(super) async fn linger() {
     tokio::time::sleep(Duration::from_nanos(IN_FLIGHT_MAX) + Duration::from_millis(1)).await;
 }
 
-/// Ends an attachment. After a failure the service may count the file as open until the client
-/// ends.
-pub(super) async fn close(state: &State, file: &File) {
+/// Ends an attachment; returns what the close reported. After a failure the service may count the
+/// file as open until the client ends.
+pub(super) async fn close(state: &State, file: &File) -> Result<(), Error> {
     let closed = file.close().await;
     if let Err(error) = &closed
         && error.code() != Code::Stale
     {
         state.lock().count("close", &closed);
     }
+    closed
 }
 
 /// Makes a file that is not there.

@@ -6,6 +6,7 @@ use rand::Rng;
 use weft_client::{Access, Error, OpenView, Volume};
 use weft_layout::ViewOffset;
 
+use super::calls::ignore_reported_loss;
 use super::volume::{BSU, CELLS};
 use super::worker::Client;
 use crate::canary::Canary;
@@ -48,7 +49,13 @@ impl Client {
         state.count("cautious write", &written);
     }
 
-    pub(super) async fn read_stamps(&mut self, view: &OpenView) -> Result<(), Error> {
+    pub(super) async fn ordered_after_healing(&mut self, view: &OpenView) -> Result<(), Error> {
+        let read = self.read_stamps(view).await;
+        self.state.lock().tolerate(read)?;
+        ignore_reported_loss(view.file().close().await)
+    }
+
+    async fn read_stamps(&mut self, view: &OpenView) -> Result<(), Error> {
         let mut bytes = vec![0; LENGTH];
         let began = now();
         view.read_at(ViewOffset(0), &mut bytes).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use weft_client::{ConnectOptions, Error, File, OpenView, Volume};
+use weft_client::{ConnectOptions, Error, File, Volume};
 
 use super::calls::ignore_reported_loss;
 use super::copies::Copies;
@@ -66,6 +66,8 @@ impl Client {
         }
         // Liveness: the failure detection time after the last fault everything works again.
         tokio::time::sleep(RECOVERY_TIME).await;
+        let ordered = self.ordered_after_healing(&ordered).await;
+        ordered.map_err(|e| format!("after healing: {e}"))?;
         let healed = self
             .after_healing(
                 &volume,
@@ -74,7 +76,6 @@ impl Client {
                 &mut private_file,
                 &mut tree,
                 &mut copies,
-                &ordered,
             )
             .await;
         healed.map_err(|e| format!("after healing: {e}"))
@@ -110,7 +111,6 @@ impl Client {
         private_file: &mut PrivateFile,
         tree: &mut Tree,
         copies: &mut Copies,
-        ordered: &OpenView,
     ) -> Result<(), Error> {
         let read = self.read(file, 0, LENGTH).await;
         self.state.lock().tolerate(read)?;
@@ -119,9 +119,6 @@ impl Client {
         private_file.after_healing().await?;
         tree.after_healing().await?;
         copies.after_healing().await?;
-        let read = self.read_stamps(ordered).await;
-        self.state.lock().tolerate(read)?;
-        ignore_reported_loss(ordered.file().close().await)?;
         if self.plan.rot {
             // What went bad may be a block of any of its files.
             tree.clear().await?;

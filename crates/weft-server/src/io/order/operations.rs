@@ -6,7 +6,7 @@
 //! 2. That an operation has taken effect is in the store as soon as its bytes are.
 //! 3. An operation that was ended before its first call arrived does not begin.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -196,7 +196,7 @@ impl Operation {
 
 #[derive(Default)]
 struct Table {
-    by_id: HashMap<u64, Arc<Operation>>,
+    by_id: BTreeMap<u64, Arc<Operation>>,
     /// Operations that were ended while they were not known, oldest first: a call may be late.
     ended_early: VecDeque<u64>,
 }

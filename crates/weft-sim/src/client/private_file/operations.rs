@@ -158,7 +158,7 @@ impl PrivateFile {
         })
         .await?;
         // It was open: its bytes go only now.
-        close(&self.state, &self.file).await;
+        let _ = close(&self.state, &self.file).await;
         self.file = make(&self.volume, &self.state, &self.layout, &self.path).await?;
         self.forks = none(&self.file);
         self.size = Size::exactly(0, &self.state.lock().losses);

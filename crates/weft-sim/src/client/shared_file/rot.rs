@@ -38,7 +38,7 @@ impl Client {
         // What went bad earlier may be a block of any of these.
         for entry in volume.list("/").all().await? {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
-            if name.starts_with("own-") {
+            if name.starts_with("own-") || name == "ordered" {
                 volume.unlink(format!("/{name}").as_str()).await?;
             }
         }

@@ -11,6 +11,7 @@ use super::state::Tree;
 use crate::client::calls::{close, make};
 use crate::client::content::Content;
 use crate::client::settle::settle;
+use crate::state::now;
 
 /// Bytes of a file at most.
 const LENGTH: usize = 8 << 10;
@@ -97,7 +98,9 @@ impl Tree {
             let synced = content.sync(&self.state, &file).await;
             self.state.lock().count("sync in a tree", &synced);
         }
-        close(&self.state, &file).await;
+        let begun = now();
+        let closed = close(&self.state, &file).await;
+        content.note_reported_loss(&self.state, begun, &closed);
         Ok(())
     }
 
@@ -107,7 +110,9 @@ impl Tree {
             return Ok(());
         };
         let checked = content.check(&self.state, path, &file).await;
-        close(&self.state, &file).await;
+        let begun = now();
+        let closed = close(&self.state, &file).await;
+        content.note_reported_loss(&self.state, begun, &closed);
         checked
     }
 
