@@ -1,5 +1,5 @@
-//! Cautious operations: each is atomic on all servers, and all of them happen in one order, whatever
-//! becomes of clients and servers.
+//! Cautious operations: each is atomic on all servers, and all of them happen in one order,
+//! whatever becomes of clients and servers.
 
 use crate::common;
 
@@ -60,9 +60,8 @@ struct Event {
     ended: Instant,
 }
 
-/// Whether a history of reads and writes of one value, each written once, is linearizable
-/// (Gibbons and Korach, Testing Shared Memories, 1997, §4): no two values' zones are in each other's
-/// way.
+/// Whether a history of reads and writes of one value, each written once, is linearizable (Gibbons
+/// and Korach, Testing Shared Memories, 1997, §4): no two values' zones are in each other's way.
 fn is_linearizable(history: &[Event]) -> bool {
     struct Zone {
         from: Instant,

@@ -14,13 +14,13 @@
 //!   repairs it.
 //! - Clocks of different machines agree.
 //!
-//! Clients write, read and sync one shared file, and another one by cautious operations. Each client also has a private file with two
-//! forks, which it truncates, renames, removes, checkpoints and rolls back, and whose second fork
-//! it removes; and a directory, in which and out of which it creates, writes, links, renames and
-//! removes files, and which it checkpoints and rolls back as a tree. Clients have servers copy
-//! files, change names and start scrubs. The client that crashes locks, writes and reads a file;
-//! the next process must get the lock. At the end every client checks what it wrote, every server
-//! is scrubbed and the volume passes fsck.
+//! Clients write, read and sync one shared file, and another one by cautious operations. Each
+//! client also has a private file with two forks, which it truncates, renames, removes, checkpoints
+//! and rolls back, and whose second fork it removes; and a directory, in which and out of which it
+//! creates, writes, links, renames and removes files, and which it checkpoints and rolls back as a
+//! tree. Clients have servers copy files, change names and start scrubs. The client that crashes
+//! locks, writes and reads a file; the next process must get the lock. At the end every client
+//! checks what it wrote, every server is scrubbed and the volume passes fsck.
 //!
 //! Faults are injected only where the design promises to survive them, so every finding is a
 //! defect. Deliberate defects ([`Canary`]) prove that the checks see them.

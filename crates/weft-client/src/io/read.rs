@@ -257,7 +257,8 @@ impl OpenView {
         }
     }
 
-    /// One server's answer; without a claim it starts again, once, if the server was lost meanwhile.
+    /// One server's answer; without a claim it starts again, once, if the server was lost
+    /// meanwhile.
     fn server_stream<'a>(
         &'a self,
         pattern: &'a Pattern,

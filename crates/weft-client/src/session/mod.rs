@@ -1,8 +1,8 @@
 //! The state of this client's session: what it holds, and what it has not reported yet.
 //!
 //! Owns the attached files, the locks, the delegated directories with their unreported changes, the
-//! attachments and operations that have ended, and the writes that may not survive power loss yet. Each of these
-//! has its mutex; none is held across an await.
+//! attachments and operations that have ended, and the writes that may not survive power loss yet.
+//! Each of these has its mutex; none is held across an await.
 //!
 //! Invariant: what a restarted service forgets can be asserted again from these.
 

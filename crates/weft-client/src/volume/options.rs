@@ -50,8 +50,8 @@ const WIRE_FILE: &str = "volume.wire";
 const JOB_VARIABLES: [&str; 4] = ["WEFT_APPLICATION", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
 
 impl ConnectOptions {
-    /// A volume whose metadata service listens at `address`, opened as the process's own user. The application
-    /// is named by `WEFT_APPLICATION`, or by the job of Slurm, PBS or LSF.
+    /// A volume whose metadata service listens at `address`, opened as the process's own user. The
+    /// application is named by `WEFT_APPLICATION`, or by the job of Slurm, PBS or LSF.
     pub fn new(address: impl Into<String>, key: VolumeKey) -> ConnectOptions {
         ConnectOptions {
             address: address.into(),

@@ -1,10 +1,10 @@
 //! Page reads that must not overtake page writes.
 //!
-//! A write through the kernel's pages is in its page before the kernel sends it. If the kernel drops
-//! the page meanwhile (another program opens the file, or the file has a new size), a program with a
-//! map reads the page again. The kernel has queued that read behind the write, but another thread of
-//! the mount may take it and be faster. The page would then show the bytes from before the write,
-//! and once the program changes another byte in it, write them back.
+//! A write through the kernel's pages is in its page before the kernel sends it. If the kernel
+//! drops the page meanwhile (another program opens the file, or the file has a new size), a program
+//! with a map reads the page again. The kernel has queued that read behind the write, but another
+//! thread of the mount may take it and be faster. The page would then show the bytes from before
+//! the write, and once the program changes another byte in it, write them back.
 //!
 //! So such a read waits for the earlier writes of its file. The kernel numbers its requests in the
 //! order in which it queues them, in steps of two. A number that is missing below the read's own is

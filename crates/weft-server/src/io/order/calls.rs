@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep, timeout};
 use weft_layout::{FileId, ServerId};
 use weft_net::{CallError, Peer};
 use weft_proto::order::{
-    Claim as ClaimMessage, ClaimReply, ClaimRequest, OutcomeReply, OutcomeRequest, SettleReply,
-    SettleRequest, Step,
+    Claim as ClaimMessage, ClaimReply, ClaimRequest, ForceCautionReply, ForceCautionRequest,
+    OutcomeReply, OutcomeRequest, SettleReply, SettleRequest, Step,
 };
 use weft_proto::{Code, Failure};
 
@@ -17,7 +17,9 @@ use super::schedule::Mode;
 use crate::failure;
 use crate::io::IoService;
 use crate::io::job::file_id;
-use crate::limits::{CLAIM_PATIENCE, OUTCOME_INTERVAL, OUTCOME_TIMEOUT};
+use crate::limits::{
+    CHECKPOINT_WRITERS_TIMEOUT, CLAIM_PATIENCE, OUTCOME_INTERVAL, OUTCOME_TIMEOUT,
+};
 
 /// An operation that asks for a claim on a file.
 pub(in crate::io) struct Asking {
@@ -211,6 +213,19 @@ impl IoService {
             .has_taken_effect(&self.store, request.operation);
         let committed = known.await.map_err(|e| failure::of_store(&e))?;
         Ok(OutcomeReply { committed })
+    }
+
+    pub(in crate::io) async fn force_caution(
+        &self,
+        request: ForceCautionRequest,
+    ) -> Result<ForceCautionReply, Failure> {
+        let files: Result<Vec<FileId>, Failure> =
+            request.files.iter().map(|file| file_id(*file)).collect();
+        let new = self.forced.set(&files?, request.forced, Instant::now());
+        // Reckless writes that are under way end first; those that take longer are let be.
+        let deadline = Instant::now() + CHECKPOINT_WRITERS_TIMEOUT;
+        let _ = self.gates.close(&new, deadline).await;
+        Ok(ForceCautionReply {})
     }
 
     /// Ends an operation. Of a client that gives up its coordinator may have decided.

@@ -10,13 +10,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_layout::FileId;
 use weft_net::Peer;
-use weft_proto::order::{ForceCautionReply, ForceCautionRequest};
 use weft_proto::session::Role;
 use weft_proto::{Code, Failure};
 
-use crate::io::IoService;
-use crate::io::job::file_id;
-use crate::limits::{CHECKPOINT_WRITERS_TIMEOUT, FORCED_TIMEOUT};
+use crate::limits::FORCED_TIMEOUT;
 
 /// The files, and until when.
 #[derive(Default)]
@@ -28,7 +25,7 @@ pub(in crate::io) struct ForcedCaution {
 
 impl ForcedCaution {
     /// Returns the files that are new.
-    fn set(&self, files: &[FileId], forced: bool, now: Instant) -> Vec<FileId> {
+    pub(super) fn set(&self, files: &[FileId], forced: bool, now: Instant) -> Vec<FileId> {
         let mut known = self.files.lock();
         known.retain(|_, until| *until > now);
         let mut new = Vec::new();
@@ -61,21 +58,6 @@ impl ForcedCaution {
         }
         let what = "another application uses the file, and one of them writes it: operations must be cautious";
         Err(Failure::new(Code::Cautious, what))
-    }
-}
-
-impl IoService {
-    pub(in crate::io) async fn force_caution(
-        &self,
-        request: ForceCautionRequest,
-    ) -> Result<ForceCautionReply, Failure> {
-        let files: Result<Vec<FileId>, Failure> =
-            request.files.iter().map(|file| file_id(*file)).collect();
-        let new = self.forced.set(&files?, request.forced, Instant::now());
-        // Reckless writes that are under way end first; those that take longer are let be.
-        let deadline = Instant::now() + CHECKPOINT_WRITERS_TIMEOUT;
-        let _ = self.gates.close(&new, deadline).await;
-        Ok(ForceCautionReply {})
     }
 }
 

@@ -7,9 +7,9 @@
 //! this by.
 //!
 //! `extents`: the bytes that an operation claims. `schedule`: who waits for whom. `operations`:
-//! from staged to ended. `outcomes`: what has taken effect, in the store. `forced`:
-//! files whose operations must have a claim. `calls`: the calls of clients, and what becomes of operations whose client
-//! has left.
+//! from staged to ended. `outcomes`: what has taken effect, in the store. `forced`: files whose
+//! operations must have a claim. `calls`: the calls of clients, and what becomes of operations
+//! whose client has left.
 
 mod calls;
 mod extents;

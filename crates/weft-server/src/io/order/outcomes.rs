@@ -119,8 +119,16 @@ impl Outcomes {
 async fn load(store: &Store) -> Result<Mutex<Ring>, StoreError> {
     let mut ring = Ring::default();
     if let Some(status) = store.status(&key()).await? {
-        let bytes = store.read(&key(), CellOffset(0), status.length).await?;
-        ring.decode(&bytes.concat());
+        match store.read(&key(), CellOffset(0), status.length).await {
+            Ok(bytes) => ring.decode(&bytes.concat()),
+            Err(error @ StoreError::Closed) => return Err(error),
+            Err(error) => {
+                // Only operations that were under way when the server stopped can still be asked
+                // for.
+                tracing::error!(%error, "the outcomes of operations cannot be read, and are kept anew from now on");
+                store.remove_fork(&key()).await?;
+            }
+        }
     }
     Ok(Mutex::new(ring))
 }

@@ -34,13 +34,21 @@ pub(crate) struct Read {
     request: RequestArgs,
     #[command(flatten)]
     group: GroupArgs,
+    /// Read all of it as it is at one moment, in one order with the cautious operations of all
+    /// clients
+    #[arg(long, conflicts_with = "group")]
+    cautious: bool,
 }
 
 impl Read {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
         connect::block_on(async {
             let volume = connect::volume(global).await?;
-            let file = volume.attach(&self.file, Access::read()).await?;
+            let mut access = Access::read();
+            if self.cautious {
+                access = access.cautious();
+            }
+            let file = volume.attach(&self.file, access).await?;
             self.request.view.check_fork(&file).await?;
             let view = self.request.open(&file)?;
             let array = self.request.array_in(&file).await?;

@@ -21,6 +21,7 @@ Examples:
   weft write /matrix 8/8Kx1000 --offset 16 < column      the third column of a matrix of 1024 × 8 bytes
   weft write /matrix --slab 0:1000,2 --array 'f64 1000x1024' < column    the same; also records the array in the file
   weft write /grid 0:5,100:5 --cell 2 < two-records
+  weft write /state 0:1M --cautious < state              no cautious reader sees only a part
 
 {PATTERNS}
 
@@ -44,6 +45,9 @@ pub(crate) struct Write {
     /// What to do with bytes that several members of the group write
     #[arg(long, requires = "group", default_value = "refuse")]
     overlap: WhenShared,
+    /// Write all of it at one moment, in one order with the cautious operations of all clients
+    #[arg(long, conflicts_with = "group")]
+    cautious: bool,
     /// Do not sync at the end
     #[arg(long)]
     no_sync: bool,
@@ -87,7 +91,7 @@ impl Write {
     async fn open(&self, volume: &Volume) -> Result<(File, (Transfer, Vec<u8>))> {
         if self.request.asks_file() {
             // A file that does not exist yet describes no array.
-            let opened = volume.attach(&self.file, Access::write()).await;
+            let opened = volume.attach(&self.file, self.access()).await;
             let file = opened.with_context(|| {
                 format!(
                     "{} must exist and record its array, or name the array with --array",
@@ -100,10 +104,19 @@ impl Write {
         let prepared = self.prepare(None)?;
         let view = self.request.view.view();
         new_view::check_view(volume, &self.file, view, &self.layout).await?;
-        let access = Access::write()
+        let access = self
+            .access()
             .create(0o666 & !mode::umask())
             .layout(&self.layout.layout());
         Ok((volume.attach(&self.file, access).await?, prepared))
+    }
+
+    fn access(&self) -> Access {
+        if self.cautious {
+            Access::write().cautious()
+        } else {
+            Access::write()
+        }
     }
 
     /// The request, and the input for it.

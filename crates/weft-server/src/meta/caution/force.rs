@@ -1,9 +1,8 @@
-//! Forces caution where two applications have a file open and one of them writes it (Vesta §4.3).
+//! What the service does about files that applications share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use tokio::time::timeout;
 use weft_layout::{Layout, ServerId};
 use weft_proto::meta::Attributes;
@@ -11,10 +10,6 @@ use weft_proto::order::ForceCautionRequest;
 
 use crate::limits::{FORCE_CAUTION_TIMEOUT, FORCED_BATCH_FILES};
 use crate::meta::MetaService;
-
-/// The files with forced caution, and their servers.
-#[derive(Default)]
-pub(in crate::meta) struct ForcedFiles(Mutex<BTreeMap<u64, Vec<ServerId>>>);
 
 impl MetaService {
     /// Whether operations on a file that a client has just attached must be cautious. Returns when
@@ -33,7 +28,7 @@ impl MetaService {
             file,
             "caution is forced: two applications have the file open, and one writes it"
         );
-        self.forced.0.lock().insert(file, servers.clone());
+        self.forced.add(file, servers.clone());
         self.learn_servers();
         let files = servers.into_iter().map(|server| (server, vec![file]));
         self.tell_servers(files.collect(), true).await;
@@ -57,21 +52,16 @@ impl MetaService {
     /// Repeats to the servers which files have forced caution, and releases those that are no
     /// longer shared.
     pub(in crate::meta) async fn renew_caution(&self) {
-        let all: Vec<u64> = self.forced.0.lock().keys().copied().collect();
+        let all = self.forced.files();
         if all.is_empty() {
             return;
         }
         let (mut shared, mut others) = (BTreeMap::new(), BTreeMap::new());
         for file in all {
             let is_shared = self.is_shared(file);
-            let mut forced = self.forced.0.lock();
-            let servers = if is_shared {
-                forced.get(&file).cloned()
-            } else {
-                forced.remove(&file)
-            };
+            let servers = self.forced.servers(file, is_shared);
             let by_server = if is_shared { &mut shared } else { &mut others };
-            for server in servers.unwrap_or_default() {
+            for server in servers {
                 by_server.entry(server).or_insert_with(Vec::new).push(file);
             }
         }
