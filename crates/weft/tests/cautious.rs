@@ -36,7 +36,7 @@ fn read_same(volume: &Volume, line: &str) -> Option<u8> {
 
 #[test]
 fn readers_see_whole_writes_while_writers_and_servers_are_killed() {
-    const ROUNDS: u64 = 40;
+    const ROUNDS: u64 = 100;
     let volume = Volume::up();
     let line = format!("/state 0:{LENGTH} --cautious");
     volume.feed(&format!("write {line}"), &vec![1; LENGTH]);
@@ -63,9 +63,9 @@ fn readers_see_whole_writes_while_writers_and_servers_are_killed() {
                     volume.start(&format!("write {line}"), &vec![byte; LENGTH])
                 })
                 .collect();
-            std::thread::sleep(Duration::from_millis(random.random_range(0..60)));
+            std::thread::sleep(Duration::from_micros(random.random_range(0..8000)));
             let _ = writers[0].kill();
-            if round % 8 == 7 {
+            if round % 20 == 19 {
                 kill_server(&volume, random.random_range(0..3));
                 let up = weft().arg("up").arg(volume.path("volume")).output();
                 assert!(up.unwrap().status.success());
