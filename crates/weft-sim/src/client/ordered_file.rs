@@ -37,7 +37,7 @@ impl Client {
         }
     }
 
-    async fn write_stamps(&mut self, view: &OpenView) {
+    pub(super) async fn write_stamps(&mut self, view: &OpenView) {
         let value = self.state.lock().history.next_value();
         let data = value.to_le_bytes().repeat(LENGTH / STAMP);
         let began = now();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use weft_layout::{CellIndex, CellOffset};
-use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, Store, StoreError, Write};
+use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, Store, StoreError, Timestamp, Write};
 
 use crate::limits::OUTCOMES_MAX;
 
@@ -65,7 +65,11 @@ fn entry_bytes(operation: u64, sequence: u64) -> [u8; ENTRY_BYTES] {
 
 /// The last [`OUTCOMES_MAX`] operations that have taken effect.
 #[derive(Default)]
-pub(super) struct Outcomes(OnceCell<Mutex<Ring>>);
+pub(super) struct Outcomes {
+    ring: OnceCell<Mutex<Ring>>,
+    /// Held while the fork is written anew.
+    renewing: tokio::sync::Mutex<()>,
+}
 
 /// An outcome that is about to be written.
 #[derive(Clone, Copy)]
@@ -76,7 +80,32 @@ pub(super) struct Entry {
 
 impl Outcomes {
     async fn ring(&self, store: &Store) -> Result<&Mutex<Ring>, StoreError> {
-        self.0.get_or_try_init(|| load(store)).await
+        self.ring.get_or_try_init(|| load(store)).await
+    }
+
+    /// Writes the fork anew from memory if an entry cannot be read: a commit could not write it
+    /// either, as blocks are read before a part of them is written.
+    async fn heal(&self, store: &Store, at: CellOffset) -> Result<(), StoreError> {
+        let readable = async || store.read(&key(), at, ENTRY_BYTES as u64).await;
+        if readable().await.is_ok() {
+            return Ok(());
+        }
+        let _renewing = self.renewing.lock().await;
+        let Err(error) = readable().await else {
+            return Ok(());
+        };
+        if matches!(error, StoreError::Closed) {
+            return Err(error);
+        }
+        tracing::warn!(%error, "the outcomes of operations cannot be read, and are written anew");
+        let known = {
+            let ring = self.ring(store).await?.lock();
+            let known = ring.committed.iter();
+            known.map(|(o, s)| (*o, *s)).collect::<Vec<_>>()
+        };
+        store.remove_fork(&key()).await?;
+        let writes = known.into_iter().map(|(o, s)| write(o, s)).collect();
+        store.write(writes, Timestamp(0)).await
     }
 
     /// The next entry, and how it is written.
@@ -85,16 +114,13 @@ impl Outcomes {
         store: &Store,
         operation: u64,
     ) -> Result<(Entry, Write), StoreError> {
-        let mut ring = self.ring(store).await?.lock();
-        ring.last += 1;
-        let sequence = ring.last;
-        let at = sequence as usize % OUTCOMES_MAX * ENTRY_BYTES;
-        let write = Write {
-            key: key(),
-            chunk: CHUNK_MIN,
-            offset: CellOffset(at as u64),
-            data: Bytes::copy_from_slice(&entry_bytes(operation, sequence)),
+        let sequence = {
+            let mut ring = self.ring(store).await?.lock();
+            ring.last += 1;
+            ring.last
         };
+        let write = write(operation, sequence);
+        self.heal(store, write.offset).await?;
         let entry = Entry {
             operation,
             sequence,
@@ -104,7 +130,7 @@ impl Outcomes {
 
     /// The store has the entry.
     pub(super) fn keep(&self, entry: Entry) {
-        if let Some(ring) = self.0.get() {
+        if let Some(ring) = self.ring.get() {
             ring.lock().keep(entry.operation, entry.sequence);
         }
     }
@@ -113,6 +139,17 @@ impl Outcomes {
     pub(super) async fn has(&self, store: &Store, operation: u64) -> Result<bool, StoreError> {
         let ring = self.ring(store).await?.lock();
         Ok(ring.committed.contains_key(&operation))
+    }
+}
+
+/// Writes an entry to its place.
+fn write(operation: u64, sequence: u64) -> Write {
+    let at = sequence as usize % OUTCOMES_MAX * ENTRY_BYTES;
+    Write {
+        key: key(),
+        chunk: CHUNK_MIN,
+        offset: CellOffset(at as u64),
+        data: Bytes::copy_from_slice(&entry_bytes(operation, sequence)),
     }
 }
 

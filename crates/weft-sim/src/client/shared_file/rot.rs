@@ -42,6 +42,11 @@ impl Client {
                 volume.unlink(format!("/{name}").as_str()).await?;
             }
         }
+        // Or of the outcomes of cautious operations, which the next one heals.
+        let ordered = self.ordered(volume).await?;
+        self.write_stamps(&ordered).await;
+        ignore_reported_loss(ordered.file().close().await)?;
+        volume.unlink("/ordered").await?;
         let begun = now();
         loop {
             let mut bad = self.scrub_all(volume).await?;
