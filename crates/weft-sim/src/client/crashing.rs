@@ -15,7 +15,7 @@ use weft_layout::ViewOffset;
 use weft_proto::Code;
 
 use super::calls::ignore_reported_loss;
-use super::settle::{RECOVERY_TIMEOUT, settle};
+use super::settle::settle;
 use super::volume::{RECOVERY_TIME, connect, layout};
 use crate::oracle::{Oracle, Time, WriteId};
 use crate::plan::Plan;
@@ -25,6 +25,9 @@ use crate::state::{State, now};
 const LENGTH: usize = 10 << 10;
 const PATH: &str = "/own-mortal";
 const OWNER: LockOwner = LockOwner { number: 1, pid: 1 };
+/// By then the session of a dead process has ended, also if nothing told the service of its death:
+/// a minute without a frame (`Timing::idle`), then the grace period of 20 seconds.
+const SESSION_TIMEOUT: Time = 100_000_000_000;
 
 /// All lives of the client; clones are the same client.
 #[derive(Clone)]
@@ -212,7 +215,7 @@ impl CrashingClient {
         let begun = now();
         loop {
             let file = self.attach(volume).await?;
-            let (sole, late) = (file.sole(), now() > begun + RECOVERY_TIMEOUT);
+            let (sole, late) = (file.sole(), now() > begun + SESSION_TIMEOUT);
             if sole || late {
                 let read = self.read(&file).await;
                 self.state.lock().tolerate(read)?;
