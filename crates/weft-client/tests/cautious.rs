@@ -284,7 +284,7 @@ async fn clears_and_truncations_are_atomic() {
 }
 
 /// Writers are cancelled, or disconnected, at any moment: what they began is there wholly or not at
-/// all, and stops nobody.
+/// all, and blocks no other client.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_dies_at_any_moment_leaves_all_of_a_write_or_nothing() {
     const ROUNDS: u8 = 100;
@@ -320,7 +320,7 @@ async fn a_client_that_dies_at_any_moment_leaves_all_of_a_write_or_nothing() {
 
 /// A stopped client keeps its connections and moves nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_client_stops_others_for_five_seconds_at_most() {
+async fn a_silent_client_stops_others_for_ten_seconds_at_most() {
     let test = TestVolume::start(CELLS).await;
     let sound = view(&test.client().await, "/silent").await;
     sound.write_at(ViewOffset(0), whole(1)).await.unwrap();
@@ -344,7 +344,7 @@ async fn a_silent_client_stops_others_for_five_seconds_at_most() {
     sound.write_at(ViewOffset(0), whole(1)).await.unwrap();
     assert_eq!(read_same(&sound).await.unwrap(), 1);
     assert!(
-        began.elapsed() < Duration::from_secs(17),
+        began.elapsed() < Duration::from_secs(12),
         "{:?}",
         began.elapsed()
     );

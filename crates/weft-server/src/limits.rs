@@ -106,6 +106,8 @@ pub(crate) const CLAIMS_MAX: usize = 4096;
 /// How long an operation waits for another one before that loses its claim: a client that has not
 /// gone on by then is dead, stopped or cut off.
 pub(crate) const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+/// Interval at which an operation that waits looks what is in its way.
+pub(crate) const CLAIM_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Operations on several servers that one client may have in progress.
 pub(crate) const CLIENT_OPERATIONS_MAX: usize = 4096;
 /// Bytes that the operations of one client may have staged.

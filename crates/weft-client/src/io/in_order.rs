@@ -104,8 +104,8 @@ impl OpenView {
         memory: &mut impl Sink,
         waits: bool,
     ) -> Result<Moved, Error> {
-        let turn = self.turn(slots);
         if slots.len() == 1 || !waits {
+            let turn = self.turn(slots);
             let claim = turn.claim(slots.len() == 1);
             match self.read_slots(request, slots, memory, Some(claim)).await? {
                 ReadOutcome::Moved(moved) if turn.was_kept().await => {
@@ -120,7 +120,6 @@ impl OpenView {
                 ReadOutcome::Refused(_) => {}
             }
         }
-        drop(turn);
         let turn = self.turn(slots);
         let mut in_order = slots.to_vec();
         in_order.sort_unstable_by_key(|slot| self.server_at(*slot));

@@ -11,7 +11,7 @@ use weft_layout::ServerId;
 #[derive(Default)]
 pub(crate) struct EndedOperations {
     by_server: Mutex<BTreeMap<ServerId, Vec<u64>>>,
-    /// Someone will send what no call takes along.
+    /// A task will send what no call takes along.
     is_awaited: AtomicBool,
 }
 
@@ -42,8 +42,8 @@ impl EndedOperations {
         }
     }
 
-    /// The servers with operations that no call has taken along. From now on somebody else sees to
-    /// it that later ones are sent.
+    /// The servers with operations that no call has taken along, for the task that sends them. Later
+    /// operations need another task.
     pub(crate) fn servers(&self) -> Vec<ServerId> {
         self.is_awaited.store(false, Ordering::Release);
         let by_server = self.by_server.lock();

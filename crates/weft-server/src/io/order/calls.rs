@@ -18,7 +18,8 @@ use crate::failure;
 use crate::io::IoService;
 use crate::io::job::file_id;
 use crate::limits::{
-    CHECKPOINT_WRITERS_TIMEOUT, CLAIM_PATIENCE, OUTCOME_INTERVAL, OUTCOME_TIMEOUT,
+    CHECKPOINT_WRITERS_TIMEOUT, CLAIM_CHECK_INTERVAL, CLAIM_PATIENCE, OUTCOME_INTERVAL,
+    OUTCOME_TIMEOUT,
 };
 
 /// An operation that asks for a claim on a file.
@@ -75,6 +76,8 @@ impl IoService {
         let (mode, extents) = (operation.mode, &operation.extents);
         let gated = operation.gated;
         let granted = if wait {
+            // A claim that it still has would be in its own way.
+            operation.give_back().await;
             let granted = self.wait_for_claim(id, file, mode, extents, gated);
             Some(granted.await?)
         } else {
@@ -115,8 +118,19 @@ impl IoService {
         gated: bool,
     ) -> Result<Granted, Failure> {
         let mut claim = self.schedules.claim(file, id, mode, extents)?;
-        while timeout(CLAIM_PATIENCE, claim.granted()).await.is_err() {
-            for silent in claim.revoke_older(CLAIM_PATIENCE) {
+        let began = Instant::now();
+        while timeout(CLAIM_CHECK_INTERVAL, claim.granted())
+            .await
+            .is_err()
+        {
+            // An operation on several servers waits for a silent one twice as long in all, not on
+            // each of them.
+            let age = if began.elapsed() >= CLAIM_PATIENCE {
+                CLAIM_PATIENCE
+            } else {
+                2 * CLAIM_PATIENCE
+            };
+            for silent in claim.revoke_older(age) {
                 if let Some(silent) = self.operations.get(silent) {
                     tracing::warn!(client = silent.client, operation = %format_args!("{:016x}", silent.id), "an operation is ended: its client is silent, and another one waits");
                     self.resolve(&silent).await;
