@@ -42,8 +42,8 @@ impl EndedOperations {
         }
     }
 
-    /// The servers with operations that no call has taken along, for the task that sends them. Later
-    /// operations need another task.
+    /// The servers with operations that no call has taken along, for the task that sends them.
+    /// Later operations need another task.
     pub(crate) fn servers(&self) -> Vec<ServerId> {
         self.is_awaited.store(false, Ordering::Release);
         let by_server = self.by_server.lock();
