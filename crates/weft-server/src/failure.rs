@@ -14,6 +14,7 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
         StoreError::BadChecksum { .. }
         | StoreError::Lost { .. }
         | StoreError::Unproven { .. }
+        | StoreError::BadChunk { .. }
         | StoreError::Memory { .. }
         | StoreError::Corrupt { .. }
         | StoreError::LogDamaged { .. }

@@ -65,6 +65,14 @@ counters! {
     log_bytes,
     /// Times the log was applied to the index.
     applies,
+    /// Addressed chunks stored.
+    chunks_put,
+    /// Addressed chunks that were to be stored and existed.
+    chunks_known,
+    /// Addressed chunks that the cleaner removed.
+    chunks_cleaned,
+    /// Their bytes.
+    cleaned_bytes,
     /// Times a write waited for memory or log space.
     stalls,
     /// Checksums that did not match.

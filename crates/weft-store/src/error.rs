@@ -6,7 +6,7 @@ use std::ops::Range;
 use thiserror::Error;
 use weft_layout::{CellIndex, FileId};
 
-use crate::key::{ChunkName, ForkKey, ForkName};
+use crate::key::{ChunkName, ForkKey, ForkName, cell_of_recipe};
 
 /// An error of a store. Cheap to clone: one failed sync answers many callers.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -68,6 +68,25 @@ pub enum StoreError {
         fork: ForkName,
         /// Which bytes of the fork.
         range: Range<u64>,
+    },
+    /// A chunk that the file's recipe names is missing or damaged; its bytes were not returned.
+    #[error(
+        "chunk {chunk} of cell {cell}, fork {fork} of file {file} cannot be read: {reason}. Write its bytes anew, or restore the file from a copy; \
+         any file with the same contents there is affected (chunk {name})"
+    )]
+    BadChunk {
+        /// The file.
+        file: FileId,
+        /// Its cell.
+        cell: CellIndex,
+        /// The fork.
+        fork: ForkName,
+        /// The chunk's number in the fork.
+        chunk: u64,
+        /// The chunk's name.
+        name: ChunkName,
+        /// What was found.
+        reason: String,
     },
     /// Bytes changed in the memory of this process; they were neither stored nor returned.
     #[error(
@@ -307,6 +326,48 @@ impl StoreError {
         }
     }
 
+    /// A chunk that a recipe names and that is not stored.
+    pub(crate) fn missing_chunk(key: &ForkKey, chunk: u64, name: &ChunkName) -> Self {
+        Self::bad_chunk(key, chunk, name, "it is missing".to_owned())
+    }
+
+    fn bad_chunk(key: &ForkKey, chunk: u64, name: &ChunkName, reason: String) -> Self {
+        Self::BadChunk {
+            file: key.file,
+            cell: key.cell,
+            fork: key.fork.clone(),
+            chunk,
+            name: *name,
+            reason,
+        }
+    }
+
+    /// The error of reading a chunk, as one of the addressed fork that is read.
+    pub(crate) fn of_chunk(self, key: &ForkKey, chunk: u64, name: &ChunkName) -> Self {
+        match self {
+            Self::BadChecksum { .. } | Self::Lost { .. } | Self::Unproven { .. } => {
+                let reason = self.to_string();
+                Self::bad_chunk(key, chunk, name, reason)
+            }
+            other => other,
+        }
+    }
+
+    /// The error of reading a recipe, as one of the addressed fork that it belongs to.
+    pub(crate) fn of_recipe(mut self) -> Self {
+        let place = match &mut self {
+            Self::BadChecksum { cell, .. }
+            | Self::Lost { cell, .. }
+            | Self::Unproven { cell, .. }
+            | Self::Memory { cell, .. } => Some(cell),
+            _ => None,
+        };
+        if let Some(cell) = place {
+            *cell = cell_of_recipe(*cell);
+        }
+        self
+    }
+
     /// Whether the store closed itself.
     pub(crate) fn closes(&self) -> bool {
         matches!(self, Self::Memory { closes: true, .. })
@@ -397,6 +458,10 @@ mod tests {
             ),
             (lost, with(&["100..250"])),
             (unproven, with(&["100..250"])),
+            (
+                StoreError::missing_chunk(&key, 501, &named),
+                with(&["501", "missing"]),
+            ),
             (StoreError::memory(&key, 501, 6, true), with(&["501"])),
             (StoreError::memory(&key, 501, 6, false), with(&["501"])),
             (
@@ -505,6 +570,7 @@ mod tests {
                 StoreError::BadChecksum { .. }
                 | StoreError::Lost { .. }
                 | StoreError::Unproven { .. }
+                | StoreError::BadChunk { .. }
                 | StoreError::Memory { .. }
                 | StoreError::DiskFailed { .. }
                 | StoreError::Disk { .. }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thiserror::Error;
-use weft_layout::{CellIndex, CellOffset, FileId};
+use weft_layout::{CellIndex, CellOffset, ChunkCode, FileId};
 
 /// The smallest chunk size of a fork, in bytes.
 pub const CHUNK_MIN: u32 = 4096;
@@ -83,13 +83,45 @@ pub struct ForkKey {
     pub fork: ForkName,
 }
 
+/// The bit in a cell's number that recipes have. No layout has so many cells.
+const RECIPE_BIT: u32 = 1 << 31;
+
+impl ForkKey {
+    /// The fork that holds the recipe of this one, if it is addressed.
+    pub(crate) fn recipe(&self) -> ForkKey {
+        ForkKey {
+            cell: CellIndex(self.cell.0 | RECIPE_BIT),
+            ..self.clone()
+        }
+    }
+
+    /// The addressed fork of which this is the recipe; `None` for all other forks.
+    pub fn of_recipe(&self) -> Option<ForkKey> {
+        self.is_recipe().then(|| ForkKey {
+            cell: cell_of_recipe(self.cell),
+            ..self.clone()
+        })
+    }
+
+    /// Whether this is a recipe, which callers do not see as a fork.
+    pub(crate) fn is_recipe(&self) -> bool {
+        self.cell.0 & RECIPE_BIT != 0
+    }
+}
+
+/// The cell whose recipes have this number.
+pub(crate) fn cell_of_recipe(cell: CellIndex) -> CellIndex {
+    CellIndex(cell.0 & !RECIPE_BIT)
+}
+
 impl fmt::Display for ForkKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "file {} cell {} fork {}",
-            self.file, self.cell, self.fork
-        )
+        let (what, cell) = match self.of_recipe() {
+            None => ("", self.cell),
+            Some(of) => ("recipe of ", of.cell),
+        };
+        let (file, fork) = (self.file, &self.fork);
+        write!(f, "{what}file {file} cell {cell} fork {fork}")
     }
 }
 
@@ -104,10 +136,11 @@ pub struct ForkStatus {
     pub length: u64,
     /// When it was last written or truncated.
     pub modified: Timestamp,
-    /// Bytes of its blocks, including dirty ones in memory.
+    /// Bytes of its blocks, including dirty ones in memory. Of an addressed fork: of its chunks,
+    /// each counted as whole, and holes up to some hundred chunks long counted with them.
     pub stored: u64,
     /// The chunk size, fixed by its creation or first write; 0 before that.
-    pub chunk: u32,
+    pub chunk: ChunkCode,
 }
 
 /// A contiguous write to a fork.
@@ -116,8 +149,9 @@ pub struct Write {
     /// The fork.
     pub key: ForkKey,
     /// The file's chunk size, [`CHUNK_MIN`]`..=`[`CHUNK_MAX`], not necessarily a multiple of the
-    /// block. The first write of a fork fixes it; later ones must agree.
-    pub chunk: u32,
+    /// block; with [`weft_layout::ADDRESSED_BIT`] if the fork is addressed. The first write of a
+    /// fork fixes it; later ones must agree.
+    pub chunk: ChunkCode,
     /// The first byte's offset in the fork.
     pub offset: CellOffset,
     /// The bytes.
@@ -145,7 +179,7 @@ pub struct Scattered {
     /// The fork.
     pub key: ForkKey,
     /// As [`Write::chunk`].
-    pub chunk: u32,
+    pub chunk: ChunkCode,
     /// Which bytes go where. Where pieces overlap, the later one wins.
     pub runs: Vec<Run>,
     /// The bytes.

@@ -29,12 +29,15 @@
 //! | `state` | the components above under one lock, and the rules that involve several of them |
 //! | `engine` | the open store: the state, its locks and bounds, admission |
 //! | `paging`, `provision`, `commit`, `io`, `files` | nothing: operations on the engine |
+//! | `addressed`, `calls` | nothing: addressed forks over plain ones; the calls that serve both |
 //! | `upkeep`, `recovery` | nothing: scrub, check and repair; opening and recovery |
 //!
 //! Deliberately absent: redundancy between the disks of a store. It is not implemented in layouts
 //! either: what was on a lost disk is lost.
 
+mod addressed;
 mod cache;
+mod calls;
 mod commit;
 mod config;
 mod counters;
@@ -63,15 +66,16 @@ mod state;
 mod storage;
 mod upkeep;
 
+pub use addressed::{Cleaned, PreparedWrite};
 pub use config::{CacheRules, DiskConfig, INDEX_MEMTABLE, StoreConfig};
 pub use counters::CounterSnapshot;
 pub use decoders::{DECODERS, Decoder, item_kinds};
 pub use disk::{DISKS_MAX, DiskState, DiskStatus};
-pub use engine::Store;
+pub use engine::{HeldChunks, Store};
 pub use error::StoreError;
 pub use files::ListPage;
 pub use finding::{Fault, Finding};
-pub use io::{DataRuns, PreparedWrite, READ_ATTEMPTS, ReadSlice};
+pub use io::{DataRuns, READ_ATTEMPTS, ReadSlice};
 pub use key::{
     ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, ForkKey, ForkName, ForkNameError, ForkStatus,
     ORDER_STATE, Run, Scattered, Timestamp, Usage, Write,

@@ -244,6 +244,29 @@ pub(crate) const MERGE_STEP_CHUNKS: usize = 1024;
 /// Files that a list of deletions looks up under one lock of the state.
 pub(crate) const FILES_PER_LOCK: usize = 256;
 
+// Addressed forks.
+
+/// The chunk size of recipes: one entry of the map for 2,048 chunks.
+pub(crate) const RECIPE_CHUNK: u32 = 64 << 10;
+
+/// Entries of a recipe that one read returns, at most: 256 KiB.
+pub(crate) const RECIPE_READ_ENTRIES: u64 = 8192;
+
+/// Entries that a clear changes at one moment; the rest of a longer range follows in steps.
+pub(crate) const CLEAR_ENTRIES: u64 = 65_536;
+
+/// Bytes of new chunks that a write has in memory beside its data before it puts them.
+pub(crate) const CHUNKS_MADE_BYTES: u64 = 8 << 20;
+
+/// Chunks of one read that are read at a time, if they are not cached.
+pub(crate) const CHUNKS_READ_AHEAD: usize = 8;
+
+/// How often a cleaning pass begins again because a recipe got another place meanwhile.
+pub(crate) const CLEAN_ATTEMPTS: u32 = 3;
+
+/// Chunks that a cleaning pass lists under one lock of the state.
+pub(crate) const CLEAN_LIST_CHUNKS: usize = 256;
+
 // Upkeep and recovery.
 
 /// Most entries of the index that one step of a scrub or check reads.

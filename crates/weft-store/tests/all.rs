@@ -4,6 +4,7 @@
 mod common;
 
 mod addressed;
+mod addressed_forks;
 mod admission;
 mod background;
 mod bad_blocks;

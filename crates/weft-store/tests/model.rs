@@ -27,7 +27,7 @@ use weft_layout::FileId;
 /// One machine, several processes: each runs operations and crashes, and its store recovers,
 /// perhaps with another crash. Returns the number of disk operations.
 async fn run_lives(seed: u64, deaths: &[(u64, bool)], count: u64) -> u64 {
-    const FILES: std::ops::Range<u64> = 0..4;
+    const FILES: std::ops::Range<u64> = 0..6;
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut machine = Machine::new(seed);
     machine.truncate_chunks = [1, 3, 1024][seed as usize % 3];

@@ -25,6 +25,14 @@ pub enum Storage {
     Addressed,
 }
 
+/// The bit that a [`ChunkCode`] has in addition to a chunk size if the file is addressed.
+pub const ADDRESSED_BIT: u32 = 1 << 31;
+
+/// A chunk size, and how the chunks are kept, as servers get it with each write: the size in bytes,
+/// plus [`ADDRESSED_BIT`] for an addressed file. A server that does not know addressed files
+/// refuses such a size, and so never keeps one as a plain file.
+pub type ChunkCode = u32;
+
 /// A layout as a caller asks for it: not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LayoutSpec {
@@ -82,6 +90,14 @@ impl Layout {
     /// Size of a chunk in bytes.
     pub fn chunk(&self) -> u32 {
         self.spec.chunk
+    }
+
+    /// The size of a chunk and how chunks are kept.
+    pub fn chunk_code(&self) -> ChunkCode {
+        match self.spec.storage {
+            Storage::Plain => self.spec.chunk,
+            Storage::Addressed => self.spec.chunk | ADDRESSED_BIT,
+        }
     }
 
     /// The servers, base first; a [`ServerSlot`] is a position in this list.

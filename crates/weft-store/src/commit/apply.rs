@@ -250,7 +250,7 @@ fn copy_changes(state: &mut StoreState, bound: u64, logged: u64, several: bool) 
         };
         let record = ForkRecord {
             id,
-            chunk: fork.chunk(),
+            chunk: fork.chunk_code(),
             length: fork.length(),
             modified: fork.modified(),
             blocks: fork.blocks(),

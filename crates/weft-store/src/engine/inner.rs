@@ -7,6 +7,7 @@ use tokio::sync::futures::Notified;
 use weft_kv::OrderedKv;
 
 use super::bounds::Bounds;
+use super::chunk_holds::ChunkHolds;
 use super::prefetches::Prefetches;
 use super::state_guard::StateGuard;
 use super::turns::Turns;
@@ -37,6 +38,7 @@ pub(crate) struct Inner {
     signals: Arc<Signals>,
     flights: ReadsInFlight,
     prefetches: Prefetches,
+    chunk_holds: Arc<ChunkHolds>,
     damage_at_open: Vec<String>,
     /// What the next application removes from the index: for one, chunks whose forks were gone when
     /// the store was opened. They stay until the log is applied, because replaying it may have
@@ -85,6 +87,7 @@ impl Inner {
             signals: recovered.signals,
             flights: ReadsInFlight::default(),
             prefetches: Prefetches::default(),
+            chunk_holds: Arc::default(),
             damage_at_open: recovered.damage_at_open,
             removal: Mutex::new(recovered.removal),
         })
@@ -139,6 +142,11 @@ impl Inner {
     /// Prefetches in flight.
     pub(crate) fn prefetches(&self) -> &Prefetches {
         &self.prefetches
+    }
+
+    /// The chunks that calls in progress hold.
+    pub(crate) fn chunk_holds(&self) -> &Arc<ChunkHolds> {
+        &self.chunk_holds
     }
 
     pub(super) fn incarnations(&self) -> &Incarnations {

@@ -12,6 +12,7 @@
 
 mod admission;
 mod bounds;
+mod chunk_holds;
 mod detached;
 mod index_budget;
 mod inner;
@@ -22,6 +23,7 @@ mod store;
 mod turns;
 
 pub(crate) use bounds::Bounds;
+pub use chunk_holds::HeldChunks;
 pub(crate) use detached::detached;
 pub(crate) use index_budget::IndexBudget;
 pub(crate) use inner::{Inner, Recovered};

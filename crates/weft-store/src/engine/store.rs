@@ -34,7 +34,7 @@ impl Store {
         Ok(status)
     }
 
-    /// All forks of a file's cells on this server, by cell and name.
+    /// All forks of a file's cells on this server, by cell and name, without recipes.
     #[expect(
         clippy::unused_async,
         reason = "an evicted file will have to be loaded"
@@ -47,6 +47,7 @@ impl Store {
             let forks = forks.into_iter().flatten();
             let list: Vec<_> = forks
                 .map(|id| (state.forks()[*id].key().clone(), state.status(*id)))
+                .filter(|(key, _)| !key.is_recipe())
                 .collect();
             (list, state.sequence())
         };

@@ -2,11 +2,14 @@
 //!
 //! A function that may only run inside a turn takes the turn's guard as an argument.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
+use weft_layout::FileId;
 
 use crate::index::Application;
+use crate::key::{ChunkName, ForkKey};
 use crate::limits::LANES;
 
 /// The locks behind the turns.
@@ -19,7 +22,13 @@ pub(crate) struct Turns {
     grow: Mutex<()>,
     merge: Mutex<()>,
     large_call: Mutex<()>,
-    lanes: Lanes,
+    /// By the names of chunks.
+    names: Lanes,
+    /// By the places of chunks in addressed forks.
+    places: Lanes,
+    /// By addressed forks.
+    recipes: Lanes,
+    clean: Mutex<()>,
 }
 
 struct Lanes([Mutex<()>; LANES]);
@@ -27,6 +36,21 @@ struct Lanes([Mutex<()>; LANES]);
 impl Default for Lanes {
     fn default() -> Self {
         Self(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+/// Lanes that a call has taken, in ascending order.
+pub(crate) type LaneGuards<'a> = Vec<MutexGuard<'a, ()>>;
+
+impl Lanes {
+    /// Locks several lanes in ascending order, so that no two calls wait for each other.
+    async fn lock(&self, numbers: impl Iterator<Item = usize>) -> LaneGuards<'_> {
+        let numbers: BTreeSet<usize> = numbers.map(|n| n % LANES).collect();
+        let mut guards = Vec::with_capacity(numbers.len());
+        for n in numbers {
+            guards.push(self.0[n].lock().await);
+        }
+        guards
     }
 }
 
@@ -74,8 +98,34 @@ impl Turns {
         self.large_call.lock().await
     }
 
-    /// Keeps calls about one addressed chunk apart; `hash` is any byte of its name.
-    pub(crate) async fn lane(&self, hash: u8) -> MutexGuard<'_, ()> {
-        self.lanes.0[hash as usize % LANES].lock().await
+    /// Keeps puts and removals of the same chunks apart.
+    pub(crate) async fn chunks(&self, names: impl Iterator<Item = ChunkName>) -> LaneGuards<'_> {
+        let lanes = names.map(|name| usize::from(name.as_bytes()[0]));
+        self.names.lock(lanes).await
+    }
+
+    /// Keeps writes into the same chunks of addressed forks apart. Only a courtesy: without it, one
+    /// of two writes would find when it commits that it has to begin again.
+    pub(crate) async fn places(
+        &self,
+        places: impl Iterator<Item = (FileId, u64)>,
+    ) -> LaneGuards<'_> {
+        let lanes = places.map(|(file, chunk)| (file.0 ^ chunk) as usize);
+        self.places.lock(lanes).await
+    }
+
+    /// Keeps changes of the same recipes apart. Whoever has these may take those of
+    /// [`Turns::chunks`] next, but not those of [`Turns::places`].
+    pub(crate) async fn recipes<'a>(
+        &self,
+        forks: impl Iterator<Item = &'a ForkKey>,
+    ) -> LaneGuards<'_> {
+        let lanes = forks.map(|key| (key.file.0 ^ u64::from(key.cell.0)) as usize);
+        self.recipes.lock(lanes).await
+    }
+
+    /// The turn to remove chunks that no recipe names.
+    pub(crate) async fn clean(&self) -> MutexGuard<'_, ()> {
+        self.clean.lock().await
     }
 }

@@ -5,8 +5,7 @@
 //! is not newer than the file's last is skipped, so repeating is safe. A checkpoint's number is
 //! that of the operation that made it.
 
-use bytes::Bytes;
-use weft_layout::{CellOffset, FileId};
+use weft_layout::FileId;
 
 use crate::engine::Store;
 use crate::error::StoreError;
@@ -186,6 +185,7 @@ impl Store {
         let forks = checkpoint(&state, file, number)?;
         Ok(forks
             .map(|id| (state.forks()[id].key().clone(), state.status(id)))
+            .filter(|(key, _)| !key.is_recipe())
             .collect())
     }
 
@@ -194,17 +194,6 @@ impl Store {
     pub fn have_done(&self, files: &[FileId], op: u64) -> bool {
         let state = self.0.lock();
         files.iter().all(|file| state.has_done(*file, op))
-    }
-
-    /// As [`Store::read`], of a checkpoint.
-    pub async fn read_checkpoint(
-        &self,
-        key: &ForkKey,
-        number: u64,
-        offset: CellOffset,
-        length: u64,
-    ) -> Result<Vec<Bytes>, StoreError> {
-        self.read_of(key, Some(number), offset, length).await
     }
 
     /// Runs a numbered operation on files, once on each, as one frame of the log; on none of them
@@ -246,6 +235,7 @@ impl Store {
             if body.len() > empty.len() {
                 state.log(&body);
             }
+            self.0.chunk_holds().recipe_moved();
             state.sequence()
         };
         self.0.append(sequence)
@@ -265,7 +255,7 @@ fn checkpoint(
 /// Makes a fork that derives from a checkpoint fork and takes over its name.
 fn derive(state: &mut StoreState, parent: ForkId, modified: i64, body: &mut Vec<u8>) -> ForkId {
     let (id, of) = (state.forks().next_id(), &state.forks()[parent]);
-    let (chunk, length, key) = (of.chunk(), of.length(), of.key().clone());
+    let (chunk, length, key) = (of.chunk_code(), of.length(), of.key().clone());
     state.derive(id, parent, chunk, &key, length, modified);
     ItemRecord::Derive {
         id,

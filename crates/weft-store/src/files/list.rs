@@ -16,8 +16,8 @@ pub type ListPage<T> = (Vec<T>, bool);
 
 impl Store {
     /// Forks that have a name, in the order of file, cell and name: those of `file` after `after`,
-    /// and those of later files. Forks that were made since the log was last applied may be
-    /// missing.
+    /// and those of later files; no recipes. Forks that were made since the log was last applied
+    /// may be missing.
     ///
     /// Cost: a scan of about `most` entries of the index; one lock of the state.
     pub fn list_forks(
@@ -40,6 +40,7 @@ impl Store {
         let end = FileRecord::key(ORDER_STATE);
         reader.scan(FORKS, from, Bound::Excluded(&end), &mut |key, _| {
             match ForkRecord::decode_key(key) {
+                Ok(ForkEntry::Live(key)) if key.is_recipe() => {}
                 Ok(ForkEntry::Live(_)) if keys.len() == most => {
                     more = true;
                     return ControlFlow::Break(());

@@ -1,4 +1,4 @@
-//! Operations on whole forks and files: checkpoints, truncations, merges, addressed chunks, lists.
+//! Operations on whole forks and files: checkpoints, truncations, merges, lists.
 //!
 //! Owns no state. Invariants: each operation takes effect at one moment, as one frame of the log
 //! (checkpoints of very many forks: several); what takes long (deferred truncations, merges)
@@ -6,7 +6,6 @@
 //! service are numbered, so repeating one is safe. Bytes are read and written by `io/`; blocks are
 //! freed by `state/`.
 
-mod addressed;
 mod checkpoint;
 mod deferred_truncation;
 mod list;

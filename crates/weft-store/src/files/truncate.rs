@@ -14,21 +14,8 @@ use crate::record::{ForkId, ItemRecord, chunk_is_legal, end_is_legal, new_body};
 use crate::state::{StoreState, check_fork};
 
 impl Store {
-    /// Sets the lengths of forks of one file: truncates them or extends them with holes. Operations
-    /// are numbered per file: one that is not newer than the last is skipped, so repeating is safe.
-    /// A fork that does not exist is made if its new length is not 0, or if its absence is in
-    /// doubt; its chunk size is fixed by its first write. If the last block of a truncated fork
-    /// fails its checksum, the whole block is marked as lost.
-    ///
-    /// Cost: O(forks); of each at most one block is read. The space of many chunks is freed in the
-    /// background.
-    /// # Durability
-    /// As [`Store::write`]; all lengths change at once.
-    /// # Errors
-    /// [`StoreError::NoSpace`] if there is no free block, not even in the reserve, for the block
-    /// that a new length divides; nothing was changed then. A length at a block's boundary, such as
-    /// 0, needs none.
-    pub async fn truncate(
+    /// [`Store::truncate`] as it is for plain forks. Of addressed ones it sets the length only.
+    pub(crate) async fn truncate_plain(
         &self,
         file: FileId,
         lengths: Vec<(ForkKey, u64)>,
@@ -84,12 +71,8 @@ impl Store {
         Ok(())
     }
 
-    /// Extends a fork to at least this length with a hole; makes it if it does not exist. Repeating
-    /// is safe.
-    ///
-    /// # Durability
-    /// As [`Store::write`].
-    pub async fn extend(
+    /// [`Store::extend`] of a fork whose last chunk has nothing beyond its end.
+    pub(crate) async fn extend_plain(
         &self,
         key: &ForkKey,
         chunk: u32,
@@ -158,8 +141,11 @@ impl Store {
                 Some(id) if !condition(&state.forks()[id]) => return Ok(false),
                 Some(id) => {
                     let mut body = new_body(0);
-                    let sequence = state.next_sequence();
-                    state.remove_lineage(id, &mut body, sequence);
+                    let recipe = state.find(&key.recipe());
+                    for id in [id].into_iter().chain(recipe) {
+                        let sequence = state.next_sequence();
+                        state.remove_lineage(id, &mut body, sequence);
+                    }
                     state.log(&body)
                 }
             }

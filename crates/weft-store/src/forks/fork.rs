@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use weft_layout::CellIndex;
+use weft_layout::{ADDRESSED_BIT, CellIndex, ChunkCode};
 
 use crate::key::{ForkKey, ForkName};
 use crate::pages::{Chunk, Page};
@@ -33,7 +33,7 @@ pub(crate) struct Checkpoint {
 pub(crate) struct Fork {
     pub(super) key: ForkKey,
     /// 0 until the first write fixes it.
-    pub(super) chunk: u32,
+    pub(super) chunk: ChunkCode,
     pub(super) length: u64,
     pub(super) modified: i64,
     /// Blocks that it owns in its maps.
@@ -107,7 +107,17 @@ impl Fork {
 
     /// The size of its chunks; 0 until the first write fixes it.
     pub(crate) fn chunk(&self) -> u32 {
+        self.chunk & !ADDRESSED_BIT
+    }
+
+    /// The size of its chunks, and whether it is addressed.
+    pub(crate) fn chunk_code(&self) -> ChunkCode {
         self.chunk
+    }
+
+    /// Whether its bytes are in chunks that its recipe names. Then it has a length and no blocks.
+    pub(crate) fn is_addressed(&self) -> bool {
+        self.chunk & ADDRESSED_BIT != 0
     }
 
     /// One past its last byte.

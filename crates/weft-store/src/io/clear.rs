@@ -30,19 +30,8 @@ struct ClearStep {
 }
 
 impl Store {
-    /// Makes ranges of forks zeros; blocks of 4 KiB that lie wholly in a range become holes. No
-    /// length changes. Bytes beyond a fork's length are zeros already, as are those of a missing
-    /// fork. Repeating is safe.
-    ///
-    /// Cost: O(chunks with data in the ranges); the at most two blocks at the ends of a range are
-    /// read if they are not cached.
-    /// # Durability
-    /// As [`Store::write`]. A range takes effect at one moment if it touches at most 4,096 chunks
-    /// that have data; a longer one, and several ranges, take effect in steps.
-    /// # Errors
-    /// [`StoreError::Stale`], [`StoreError::PastLimit`], and [`StoreError::NoSpace`] if there are
-    /// no free blocks even for the ends: the ranges before the one that failed are cleared then.
-    pub async fn clear(
+    /// [`Store::clear`] of plain forks.
+    pub(crate) async fn clear_plain(
         &self,
         ranges: &[(ForkKey, Range<u64>)],
         modified: Timestamp,

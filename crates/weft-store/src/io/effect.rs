@@ -5,12 +5,14 @@ use super::buffered::Fragments;
 use super::checksum::{BatchChecksum, Effect};
 use super::covered::{Covered, covered_blocks};
 use super::plan::ITEM_SOFT;
-use super::prepared::PreparedWrite;
+use super::prepared::PreparedBatch;
 use crate::counters::Counters;
 use crate::engine::Inner;
 use crate::error::StoreError;
 use crate::forks::by_chunk;
-use crate::key::{Run, Scattered, Timestamp};
+use weft_layout::ChunkCode;
+
+use crate::key::{ForkKey, Run, Scattered, Timestamp};
 use crate::limits::FULL_SLOTS;
 use crate::log::{DATA_COST, OpenFrame, cost_of_run};
 use crate::pages::{Chunk, WantedBlock, bit};
@@ -19,11 +21,20 @@ use crate::pool::BLOCK;
 use crate::record::{BODY_SOFT, ForkId, ItemRecord, rows};
 use crate::state::{StoreState, check_fork};
 
+/// An addressed fork that grows with a batch.
+pub(crate) struct GrownFork {
+    pub(crate) key: ForkKey,
+    pub(crate) chunk: ChunkCode,
+    /// The least length that it has afterwards.
+    pub(crate) length: u64,
+}
+
 impl Inner {
     /// Loads what the batches need in memory, and lets them take effect. Must be polled to its end.
     pub(super) async fn commit(
         &self,
-        mut batches: Vec<PreparedWrite>,
+        mut batches: Vec<PreparedBatch>,
+        grown: &[GrownFork],
         modified: Timestamp,
     ) -> Result<(), StoreError> {
         let mut attempt = Attempt::First;
@@ -33,13 +44,19 @@ impl Inner {
             let (missing, needed) = {
                 let mut state = self.lock();
                 state.check_writable()?;
-                let (mut missing, needed) = survey(&state, &batches)?;
+                let (mut missing, needed) = survey(&state, &batches, grown)?;
                 let wanted = std::mem::take(&mut missing.blocks).into_iter();
                 let (emptied, wanted): (Vec<_>, Vec<_>) =
                     wanted.partition(|block| covered.contains(block));
                 missing.blocks = wanted;
                 if missing.is_empty() && needed <= state.space().available() {
-                    let sequence = self.take_effect(&mut state, &mut batches, &emptied, modified);
+                    let change = Change {
+                        batches: &mut batches,
+                        grown,
+                        emptied: &emptied,
+                        modified,
+                    };
+                    let sequence = self.take_effect(&mut state, change);
                     // After the copies were made and summed, so that they are checked. If they are
                     // wrong, the frame, which is not in the kernel yet, does not get there.
                     if let Err(error) = batches.iter().try_for_each(check_copies) {
@@ -69,13 +86,13 @@ impl Inner {
         }
     }
 
-    fn take_effect(
-        &self,
-        state: &mut StoreState,
-        batches: &mut [PreparedWrite],
-        emptied: &[WantedBlock],
-        modified: Timestamp,
-    ) -> u64 {
+    fn take_effect(&self, state: &mut StoreState, change: Change<'_>) -> u64 {
+        let Change {
+            batches,
+            grown,
+            emptied,
+            modified,
+        } = change;
         let (mut bytes, mut copied, mut pieces) = (0, 0, 0);
         let sequence = state.log_with(modified.0, |state, frame| {
             for block in emptied {
@@ -105,6 +122,14 @@ impl Inner {
                     pieces += w.runs.iter().map(|run| run.count).sum::<u64>();
                 }
                 batch.installed();
+            }
+            for fork in grown {
+                let id = state.find_or_create(&fork.key, fork.chunk, modified.0, frame.items());
+                if fork.length > 0 {
+                    let length = state.forks()[id].length().max(fork.length);
+                    ItemRecord::Truncate { id, length }.encode(frame.items());
+                    state.touch(id, length, modified.0);
+                }
             }
         });
         Counters::add(&self.counters().writes, pieces);
@@ -164,8 +189,17 @@ impl Inner {
     }
 }
 
+/// What takes effect at one moment.
+struct Change<'a> {
+    batches: &'a mut [PreparedBatch],
+    grown: &'a [GrownFork],
+    /// Unreadable blocks that the batches overwrite.
+    emptied: &'a [WantedBlock],
+    modified: Timestamp,
+}
+
 /// Checks the copies that batches with small pieces made in memory.
-fn check_copies(batch: &PreparedWrite) -> Result<(), StoreError> {
+fn check_copies(batch: &PreparedBatch) -> Result<(), StoreError> {
     if batch.small().next().is_none() {
         return Ok(());
     }
@@ -173,9 +207,19 @@ fn check_copies(batch: &PreparedWrite) -> Result<(), StoreError> {
 }
 
 /// What batches still need: entries and blocks in memory, and how many blocks they will reserve.
-fn survey(state: &StoreState, batches: &[PreparedWrite]) -> Result<(Missing, u64), StoreError> {
+fn survey(
+    state: &StoreState,
+    batches: &[PreparedBatch],
+    grown: &[GrownFork],
+) -> Result<(Missing, u64), StoreError> {
     let mut missing = Missing::default();
     let mut needed = 0;
+    for fork in grown {
+        check_fork(state, &fork.key, fork.chunk)?;
+        let id = state.find(&fork.key);
+        let unfinished = |id: &ForkId| state.forks().must_finish_truncation(*id, fork.length);
+        missing.truncations.extend(id.filter(unfinished));
+    }
     let writes = batches.iter().flat_map(|b| b.writes.iter().zip(&b.plans));
     for (w, plan) in writes {
         check_fork(state, &w.key, w.chunk)?;

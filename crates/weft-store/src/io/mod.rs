@@ -16,7 +16,10 @@ mod read_slice;
 mod runs;
 mod write;
 
-pub use prepared::PreparedWrite;
+pub(crate) use effect::GrownFork;
+pub(crate) use prepared::PreparedBatch;
 pub use read::READ_ATTEMPTS;
+pub(crate) use read::{PlainRead, zeros};
 pub use read_slice::ReadSlice;
 pub use runs::DataRuns;
+pub(crate) use write::check_runs;

@@ -16,14 +16,14 @@ use crate::pool::BLOCK;
 use crate::space::Extent;
 
 /// A batch of writes that nobody sees yet. Dropping it frees its blocks.
-pub struct PreparedWrite {
+pub(crate) struct PreparedBatch {
     pub(super) writes: Vec<Scattered>,
     pub(super) plans: Vec<WritePlan>,
     pub(super) checksum: BatchChecksum,
     taken: TakenBlocks,
 }
 
-impl PreparedWrite {
+impl PreparedBatch {
     /// Its runs that are not on the disk.
     pub(super) fn small(&self) -> impl Iterator<Item = &Run> {
         self.plans.iter().flat_map(|plan| &plan.small)
@@ -60,7 +60,7 @@ impl Inner {
         writes: Vec<Scattered>,
         mut plans: Vec<WritePlan>,
         sums: Option<Sums>,
-    ) -> Result<PreparedWrite, StoreError> {
+    ) -> Result<PreparedBatch, StoreError> {
         loop {
             let mut checksum = BatchChecksum::of(sums.clone());
             let mut taken = TakenBlocks {
@@ -70,7 +70,7 @@ impl Inner {
             let written = self.write_direct(&writes, &mut plans, &mut taken.extents, &mut checksum);
             match written.await {
                 Ok(()) => {
-                    return Ok(PreparedWrite {
+                    return Ok(PreparedBatch {
                         writes,
                         plans,
                         checksum,

@@ -15,10 +15,22 @@ use crate::pool::BLOCK;
 use crate::record::{ForkId, end_is_legal};
 use crate::state::{ReadChunk, StoreState};
 
+/// The zeros that holes are read as.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// How often bytes are read that change in memory.
 pub const READ_ATTEMPTS: u32 = 3;
+
+/// What a fork has in a range.
+pub(crate) enum PlainRead {
+    NoFork,
+    Bytes(Vec<ReadSlice>),
+    /// The fork is addressed: the size of its chunks, and its length.
+    Addressed {
+        chunk: u32,
+        end: u64,
+    },
+}
 
 /// Bytes of one slot's page, or a hole.
 enum FoundBytes {
@@ -27,48 +39,14 @@ enum FoundBytes {
 }
 
 impl Store {
-    /// The bytes of a fork from `offset` on: at most `length`, fewer where the fork ends, none
-    /// beyond its end or where there is no such fork. Holes read as zeros.
-    ///
-    /// Cost: no copy; the caller shares the memory of cached blocks and holds it until the slices
-    /// are dropped. The caller bounds `length`; 4 MiB is usual.
-    pub async fn read(
-        &self,
-        key: &ForkKey,
-        offset: CellOffset,
-        length: u64,
-    ) -> Result<Vec<Bytes>, StoreError> {
-        self.read_of(key, None, offset, length).await
-    }
-
-    /// Reads a live fork, or one of a checkpoint.
-    pub(crate) async fn read_of(
+    /// [`Store::read_slices`] of a plain fork.
+    pub(crate) async fn read_plain(
         &self,
         key: &ForkKey,
         checkpoint: Option<u64>,
         offset: CellOffset,
         length: u64,
-    ) -> Result<Vec<Bytes>, StoreError> {
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let slices = self.read_slices(key, checkpoint, offset, length).await?;
-            if self.verify(&slices, attempts >= READ_ATTEMPTS)? {
-                return Ok(slices.iter().map(|slice| slice.bytes().clone()).collect());
-            }
-        }
-    }
-
-    /// As [`Store::read`], of a live fork or one of a checkpoint. The caller uses the bytes and
-    /// then calls [`Store::verify`]: only then is it known that the cache's memory still held what
-    /// was stored.
-    pub async fn read_slices(
-        &self,
-        key: &ForkKey,
-        checkpoint: Option<u64>,
-        offset: CellOffset,
-        length: u64,
-    ) -> Result<Vec<ReadSlice>, StoreError> {
+    ) -> Result<PlainRead, StoreError> {
         let inner = &self.0;
         Counters::add(&inner.counters().reads, 1);
         if !end_is_legal(offset.0, 0) {
@@ -86,14 +64,19 @@ impl Store {
                 let found = state.find_in(key, checkpoint)?;
                 state.check_proven(key, (found, checkpoint), offset.0..offset.0 + length)?;
                 let Some(id) = found else {
-                    return Ok(Vec::new());
+                    return Ok(PlainRead::NoFork);
                 };
+                let fork = &state.forks()[id];
+                if fork.is_addressed() {
+                    let (chunk, end) = (fork.chunk(), fork.length());
+                    return Ok(PlainRead::Addressed { chunk, end });
+                }
                 match inner.gather(&mut state, id, offset.0, length, attempt) {
                     Ok(found) => {
                         let sequence = state.sequence();
                         drop(state);
                         inner.append_before_reply(sequence)?;
-                        return Ok(inner.slices_of(found));
+                        return Ok(PlainRead::Bytes(inner.slices_of(found)));
                     }
                     Err(missing) => missing,
                 }
@@ -172,19 +155,24 @@ impl Inner {
                     bytes += slice.len() as u64;
                     out.push(slice);
                 }
-                FoundBytes::Hole(mut length) => {
+                FoundBytes::Hole(length) => {
                     bytes += length;
-                    while length > 0 {
-                        let some = length.min(ZEROS.len() as u64);
-                        out.push(Bytes::from_static(&ZEROS[..some as usize]).into());
-                        length -= some;
-                    }
+                    out.extend(zeros(length));
                 }
             }
         }
         Counters::add(&self.counters().read_bytes, bytes);
         out
     }
+}
+
+/// So many zeros.
+pub(crate) fn zeros(mut length: u64) -> impl Iterator<Item = ReadSlice> {
+    std::iter::from_fn(move || {
+        let some = length.min(ZEROS.len() as u64);
+        length -= some;
+        (some > 0).then(|| Bytes::from_static(&ZEROS[..some as usize]).into())
+    })
 }
 
 /// Collects the bytes that a chunk has of a range; returns how many blocks were cached.

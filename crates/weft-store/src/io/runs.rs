@@ -22,18 +22,12 @@ pub struct DataRuns {
 }
 
 impl Store {
-    /// The ranges that hold data at or after `from`, of a live fork or of one of this
-    /// checkpoint, in blocks of 4 KiB up to the fork's length; none if there is no such fork. Zeros
-    /// that were written count as data.
-    ///
-    /// Cost: checks at most `limit` chunks (at least one), whatever the holes between them, and
-    /// stops after the chunk with which there are `limit` ranges. Progress is certain:
-    /// [`DataRuns::next`] is beyond `from`.
+    /// [`Store::data_runs`] of a plain fork.
     #[expect(
         clippy::unused_async,
         reason = "an evicted fork will have to be loaded"
     )]
-    pub async fn data_runs(
+    pub(crate) async fn plain_runs(
         &self,
         key: &ForkKey,
         checkpoint: Option<u64>,

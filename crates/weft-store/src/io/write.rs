@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use weft_sum::Sums;
 
+use super::effect::GrownFork;
 use super::plan::WritePlan;
-use super::prepared::PreparedWrite;
+use super::prepared::PreparedBatch;
 use crate::engine::{Inner, Store, detached};
 use crate::error::StoreError;
 use crate::key::{ForkKey, Scattered, Timestamp, Write};
@@ -16,47 +17,8 @@ use crate::record::{chunk_is_legal, new_body};
 use crate::state::{CallLoad, check_fork};
 
 impl Store {
-    /// Writes a batch of pieces, in order; makes forks that do not exist.
-    ///
-    /// # Durability
-    /// On `Ok` it survives kill −9; [`Store::sync`] makes it survive power loss. A crash keeps or
-    /// loses a batch as a whole if its small pieces have less than 16 MiB.
-    /// # Errors
-    /// [`StoreError::Stale`], [`StoreError::ChunkMismatch`], [`StoreError::NoSpace`],
-    /// [`StoreError::PastLimit`] and [`StoreError::BadChunkSize`] leave everything as it was.
-    pub async fn write(&self, writes: Vec<Write>, modified: Timestamp) -> Result<(), StoreError> {
-        let writes = writes.into_iter().map(Scattered::from).collect();
-        self.write_scattered(writes, modified).await
-    }
-
-    /// As [`Store::write`], with many pieces in each write.
-    ///
-    /// Cost: a few nanoseconds for each piece of a run, the rest for each block that they touch.
-    pub async fn write_scattered(
-        &self,
-        writes: Vec<Scattered>,
-        modified: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.write_checked(writes, None, modified).await
-    }
-
-    /// As [`Store::write_scattered`], of one buffer that holds the data of all writes and of which
-    /// the sender computed these sums. Blocks with a known sum that stay in the memory where they
-    /// were received are not summed again.
-    ///
-    /// # Errors
-    /// [`StoreError::Memory`] if the stored bytes do not have these sums.
-    pub async fn write_summed(
-        &self,
-        writes: Vec<Scattered>,
-        sums: impl Into<Sums>,
-        modified: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.write_checked(writes, Some(sums.into()), modified)
-            .await
-    }
-
-    async fn write_checked(
+    /// [`Store::write_summed`] to plain forks.
+    pub(crate) async fn write_plain(
         &self,
         writes: Vec<Scattered>,
         sums: Option<Sums>,
@@ -71,22 +33,14 @@ impl Store {
         inner.write_batch(writes, sums, modified).await
     }
 
-    /// Prepares a batch: its large pieces go to the disk, and nobody sees any of it until
-    /// [`Store::commit_prepared`]. Dropped, it leaves nothing behind. Sums as for
-    /// [`Store::write_summed`].
-    ///
-    /// Cost: its bytes stay in memory.
-    /// # Durability
-    /// None: it ends with the process.
-    /// # Errors
-    /// Those of [`Store::write`].
-    pub async fn prepare(
+    /// [`Store::prepare`] for plain forks.
+    pub(crate) async fn prepare_plain(
         &self,
         writes: Vec<Scattered>,
-        sums: impl Into<Sums>,
-    ) -> Result<PreparedWrite, StoreError> {
+        sums: Option<Sums>,
+    ) -> Result<PreparedBatch, StoreError> {
         let direct = check_runs(&writes)?;
-        let (inner, sums) = (Arc::clone(&self.0), Some(sums.into()));
+        let inner = Arc::clone(&self.0);
         inner.check_batch(&writes)?;
         let plans = inner.plans(&writes);
         if direct {
@@ -95,17 +49,13 @@ impl Store {
         inner.prepare(writes, plans, sums).await
     }
 
-    /// Lets prepared batches, and then some small writes, take effect at one moment.
-    ///
-    /// # Durability
-    /// As for [`Store::write`]: a crash keeps or loses all of them together if their small pieces
-    /// have less than 16 MiB.
-    /// # Errors
-    /// Those of [`Store::write`]; none of the batches has taken effect then.
-    pub async fn commit_prepared(
+    /// Lets prepared batches, and then some small writes to plain forks, take effect at one moment;
+    /// makes addressed forks at least as long as given.
+    pub(crate) async fn commit_plain(
         &self,
-        mut batches: Vec<PreparedWrite>,
+        mut batches: Vec<PreparedBatch>,
         then: Vec<Write>,
+        grown: &[GrownFork],
         modified: Timestamp,
     ) -> Result<(), StoreError> {
         let then: Vec<Scattered> = then.into_iter().map(Scattered::from).collect();
@@ -115,9 +65,9 @@ impl Store {
             let plans = inner.plans(&then);
             batches.push(inner.prepare(then, plans, None).await?);
         }
-        let load = CallLoad::of(batches.iter().flat_map(PreparedWrite::small));
+        let load = CallLoad::of(batches.iter().flat_map(PreparedBatch::small));
         let _admitted = inner.admit_load(&load).await?;
-        inner.commit(batches, modified).await
+        inner.commit(batches, grown, modified).await
     }
 
     /// Makes an empty fork; one that exists with this chunk size is left as it is.
@@ -190,12 +140,12 @@ impl Inner {
         let load = CallLoad::of(plans.iter().flat_map(|plan| &plan.small));
         let _admitted = self.admit_load(&load).await?;
         let prepared = self.prepare(writes, plans, sums).await?;
-        self.commit(vec![prepared], modified).await
+        self.commit(vec![prepared], &[], modified).await
     }
 }
 
 /// Refuses runs that no fork can have. Returns whether any of them is large.
-fn check_runs(writes: &[Scattered]) -> Result<bool, StoreError> {
+pub(crate) fn check_runs(writes: &[Scattered]) -> Result<bool, StoreError> {
     let mut direct = false;
     for w in writes {
         if !chunk_is_legal(w.chunk) {

@@ -134,12 +134,8 @@ impl Inner {
 }
 
 impl Store {
-    /// Loads a range of a fork into the cache, up to half of the cache; returns the bytes that were
-    /// read from the disks. Vesta's explicit prefetch.
-    ///
-    /// # Errors
-    /// As [`Store::read`].
-    pub async fn prefetch(
+    /// [`Store::prefetch`] of a plain fork.
+    pub(crate) async fn prefetch_plain(
         &self,
         key: &ForkKey,
         checkpoint: Option<u64>,
@@ -171,9 +167,8 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Writes dirty pages of a range of a fork to the disks, and makes its pages the first to be
-    /// evicted. Vesta's explicit flush; the bytes are as durable as before.
-    pub async fn release(
+    /// [`Store::release`] of a plain fork.
+    pub(crate) async fn release_plain(
         &self,
         key: &ForkKey,
         offset: CellOffset,

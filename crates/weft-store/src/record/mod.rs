@@ -17,6 +17,7 @@ mod ranges;
 mod tests;
 
 use bytes::BufMut;
+use weft_layout::{ADDRESSED_BIT, ChunkCode};
 
 use crate::key::ForkName;
 use crate::pool::BLOCK;
@@ -183,9 +184,12 @@ fn name(bytes: &[u8]) -> Option<ForkName> {
     ForkName::new(std::str::from_utf8(bytes).ok()?).ok()
 }
 
-/// Whether a chunk size is within its bounds.
-pub(crate) fn chunk_is_legal(chunk: u32) -> bool {
-    (crate::CHUNK_MIN..=crate::CHUNK_MAX).contains(&chunk)
+/// Bytes of an entry of a recipe: the name of a chunk, or zeros for a hole.
+pub(crate) const ENTRY_BYTES: u64 = 32;
+
+/// Whether a chunk size is within its bounds, for plain or addressed forks.
+pub(crate) fn chunk_is_legal(chunk: ChunkCode) -> bool {
+    (crate::CHUNK_MIN..=crate::CHUNK_MAX).contains(&(chunk & !ADDRESSED_BIT))
 }
 
 /// Whether `offset + length` is within the largest offset.

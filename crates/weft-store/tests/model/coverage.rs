@@ -59,6 +59,7 @@ pub fn assert_everything() {
     let kinds = [
         "Apply",
         "Checkpoint",
+        "Clean",
         "Clear",
         "Create",
         "Delete",

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use weft_layout::{CellIndex, FileId};
+use weft_layout::{ADDRESSED_BIT, CellIndex, ChunkCode, FileId};
 use weft_store::{ForkKey, ForkName};
 
 use super::common::pattern;
@@ -41,6 +41,8 @@ pub enum Op {
     Sync,
     Apply,
     DropCache,
+    /// Removes addressed chunks that no file has.
+    Clean,
 }
 
 impl Op {
@@ -71,10 +73,17 @@ pub fn slot_of(key: &ForkKey) -> u32 {
     key.cell.0 + 2 * name.expect("the oracle uses only these names") as u32
 }
 
-/// Chunk sizes, one for each file: odd, small and large ones.
-const CHUNKS: [u32; 5] = [4096, 5000, 16384, 65536, 70_000];
+/// Chunk sizes, one for each file: odd, small and large ones; the last two are addressed.
+const CHUNKS: [ChunkCode; 6] = [
+    4096,
+    5000,
+    65536,
+    70_000,
+    5000 + ADDRESSED_BIT,
+    65536 + ADDRESSED_BIT,
+];
 
-pub fn chunk(file: u64) -> u32 {
+pub fn chunk(file: u64) -> ChunkCode {
     CHUNKS[file as usize % CHUNKS.len()]
 }
 
@@ -127,7 +136,8 @@ pub fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
         74..76 => Op::Remove(file, slot(rng)),
         76 => Op::Delete(file),
         77..88 => Op::Sync,
-        88..94 => Op::Apply,
+        88..92 => Op::Apply,
+        92..95 => Op::Clean,
         _ => Op::DropCache,
     }
 }

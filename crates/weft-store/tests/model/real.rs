@@ -91,6 +91,11 @@ pub async fn perform(store: &Store, machine: &Machine, n: u64, op: &Op) -> Resul
         Op::Delete(file) => store.delete_file(FileId(*file)).await,
         Op::Sync => store.sync().await,
         Op::Apply => store.apply().await,
+        Op::Clean => {
+            let cleaned = store.clean().await?;
+            assert_eq!(cleaned.missing, 0, "operation {n}");
+            Ok(())
+        }
         Op::DropCache => {
             store.drop_cache();
             Ok(())

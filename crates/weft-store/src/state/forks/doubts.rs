@@ -111,7 +111,7 @@ impl StoreState {
         let fork = &self.forks[id];
         ItemRecord::Doubt {
             id,
-            chunk: fork.chunk(),
+            chunk: fork.chunk_code(),
             key: fork.key().clone(),
             end: 0,
             length,

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use weft_layout::FileId;
 
 use crate::error::StoreError;
+use crate::forks::Fork;
 use crate::index::RemovedFork;
 use crate::key::{ForkKey, ForkStatus, Timestamp};
 use crate::pool::BLOCK;
-use crate::record::{ForkId, ItemRecord};
+use crate::record::{ENTRY_BYTES, ForkId, ItemRecord};
 use crate::space::AllocHint;
 use crate::state::StoreState;
 use crate::state::chunks::extent;
@@ -16,7 +17,7 @@ use crate::state::chunks::extent;
 /// Fails if the file is deleted or the fork has another chunk size.
 pub(crate) fn check_fork(state: &StoreState, key: &ForkKey, chunk: u32) -> Result<(), StoreError> {
     state.check_alive(key.file)?;
-    match state.find(key).map(|id| state.forks[id].chunk()) {
+    match state.find(key).map(|id| state.forks[id].chunk_code()) {
         Some(fixed) if fixed != 0 && fixed != chunk => Err(StoreError::ChunkMismatch {
             file: key.file,
             fixed,
@@ -77,7 +78,7 @@ impl StoreState {
         body: &mut Vec<u8>,
     ) -> ForkId {
         let id = match self.find(key) {
-            Some(id) if self.forks[id].chunk() == chunk || chunk == 0 => return id,
+            Some(id) if self.forks[id].chunk_code() == chunk || chunk == 0 => return id,
             Some(id) => id,
             None => {
                 let id = self.forks.next_id();
@@ -115,12 +116,30 @@ impl StoreState {
     /// A fork's status for callers.
     pub(crate) fn status(&self, id: ForkId) -> ForkStatus {
         let fork = &self.forks[id];
+        let stored = if fork.is_addressed() {
+            self.stored_in_chunks(fork)
+        } else {
+            self.forks.stored_blocks(fork) * BLOCK as u64
+        };
         ForkStatus {
             length: fork.length(),
             modified: Timestamp(fork.modified()),
-            stored: self.forks.stored_blocks(fork) * BLOCK as u64,
-            chunk: fork.chunk(),
+            stored,
+            chunk: fork.chunk_code(),
         }
+    }
+
+    /// Bytes of the chunks that the blocks of an addressed fork's recipe have room for.
+    fn stored_in_chunks(&self, fork: &Fork) -> u64 {
+        let checkpoint = fork.checkpoint();
+        let recipe = self.find_in(&fork.key().recipe(), checkpoint);
+        let blocks = recipe.ok().flatten().map_or(0, |id| {
+            let recipe = &self.forks[id];
+            self.forks.stored_blocks(recipe)
+        });
+        let chunk = u64::from(fork.chunk());
+        let whole = fork.length().next_multiple_of(chunk);
+        (blocks * (BLOCK as u64 / ENTRY_BYTES) * chunk).min(whole)
     }
 
     /// Sets a fork's length and time after a change of its bytes, and marks it touched.

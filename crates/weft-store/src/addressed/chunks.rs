@@ -1,18 +1,21 @@
-//! Chunks that are named by the hash of their contents: `docs/design/0017-addressed-chunks.md`.
+//! Chunks that are named by the hash of their contents.
 //!
 //! A chunk is a fork of a reserved file that no namespace has; the hash is the fork's name. One
 //! frame of the log makes it with its bytes, and it is removed like any fork, so everything that
 //! holds of forks holds of it: checksums, recovery, scrub, check, space.
 
+use std::collections::HashSet;
 use std::ops::Bound;
 
 use bytes::Bytes;
 use weft_layout::{CellIndex, CellOffset};
 
-use super::list::ListPage;
+use crate::counters::Counters;
 use crate::engine::Store;
 use crate::error::StoreError;
-use crate::key::{ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, Timestamp, Write};
+use crate::files::ListPage;
+use crate::io::{PlainRead, READ_ATTEMPTS};
+use crate::key::{ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, Scattered, Timestamp, Write};
 use crate::pool::BLOCK;
 
 impl Store {
@@ -41,18 +44,44 @@ impl Store {
                 found,
             });
         }
-        let _lane = self.0.turns().lane(name.as_bytes()[0]).await;
-        if self.has_chunk(name) {
-            return Ok(false);
+        let put = self.put_missing(vec![(*name, data)], now).await?;
+        Ok(put > 0)
+    }
+
+    /// Puts chunks of 1 byte to 16 MiB that the store does not have, as one batch; returns their
+    /// bytes. The caller computed the names.
+    pub(super) async fn put_missing(
+        &self,
+        mut chunks: Vec<(ChunkName, Bytes)>,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let counters = self.0.counters();
+        let all = chunks.len() as u64;
+        let _turn = self
+            .0
+            .turns()
+            .chunks(chunks.iter().map(|(name, _)| *name))
+            .await;
+        let mut seen = HashSet::new();
+        chunks.retain(|(name, _)| seen.insert(*name) && !self.has_chunk(name));
+        let bytes = chunks.iter().map(|(_, data)| data.len() as u64).sum();
+        Counters::add(&counters.chunks_known, all - chunks.len() as u64);
+        Counters::add(&counters.chunks_put, chunks.len() as u64);
+        if chunks.is_empty() {
+            return Ok(0);
         }
-        let write = Write {
-            key: name.key(),
-            chunk: given.next_multiple_of(BLOCK as u32).max(CHUNK_MIN),
-            offset: CellOffset(0),
-            data,
-        };
-        self.write(vec![write], now).await?;
-        Ok(true)
+        let writes = chunks.into_iter().map(|(name, data)| {
+            Scattered::from(Write {
+                key: name.key(),
+                chunk: (data.len() as u32)
+                    .next_multiple_of(BLOCK as u32)
+                    .max(CHUNK_MIN),
+                offset: CellOffset(0),
+                data,
+            })
+        });
+        self.write_plain(writes.collect(), None, now).await?;
+        Ok(bytes)
     }
 
     /// The bytes of a chunk, which share the cache's memory; `None` if there is none of this name.
@@ -61,14 +90,17 @@ impl Store {
     /// Those of [`Store::read`]: bytes other than those stored are never returned.
     pub async fn get_chunk(&self, name: &ChunkName) -> Result<Option<Vec<Bytes>>, StoreError> {
         let key = name.key();
+        let mut attempts = 0;
         loop {
-            let Some(status) = self.status(&key).await? else {
+            attempts += 1;
+            let PlainRead::Bytes(slices) = self
+                .read_plain(&key, None, CellOffset(0), u64::from(CHUNK_MAX))
+                .await?
+            else {
                 return Ok(None);
             };
-            let bytes = self.read(&key, CellOffset(0), status.length).await?;
-            // Less: it was removed between the two calls, and may be there again.
-            if bytes.iter().map(|piece| piece.len() as u64).sum::<u64>() == status.length {
-                return Ok(Some(bytes));
+            if self.verify(&slices, attempts >= READ_ATTEMPTS)? {
+                return Ok(Some(slices.iter().map(|s| s.bytes().clone()).collect()));
             }
         }
     }
@@ -78,13 +110,19 @@ impl Store {
         self.0.lock().find(&name.key()).is_some()
     }
 
+    /// The length of a chunk, if there is one of this name. Cost: as [`Store::has_chunk`].
+    pub(super) fn chunk_length(&self, name: &ChunkName) -> Option<u64> {
+        let state = self.0.lock();
+        state.find(&name.key()).map(|id| state.forks()[id].length())
+    }
+
     /// Removes a chunk; a missing one is no error. The caller knows that no file refers to it any
     /// more. The space is freed in the background.
     ///
     /// # Durability
     /// As [`Store::write`].
     pub async fn remove_chunk(&self, name: &ChunkName) -> Result<(), StoreError> {
-        let _lane = self.0.turns().lane(name.as_bytes()[0]).await;
+        let _turn = self.0.turns().chunks([*name].into_iter()).await;
         self.remove_fork(&name.key()).await
     }
 

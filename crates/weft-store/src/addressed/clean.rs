@@ -1,0 +1,190 @@
+//! The cleaner: removes chunks that no recipe names.
+//!
+//! A pass reads all recipes, of live forks and of checkpoints, and notes the names. Then it removes
+//! the chunks that are not among them. Calls go on meanwhile: a chunk that one of them held since
+//! the pass began stays, so a name that came into a recipe after the pass read it is safe. If a
+//! recipe got another place, by a checkpoint or a rollback, the pass may have missed it and begins
+//! again.
+
+use std::collections::HashSet;
+
+use weft_layout::CellOffset;
+
+use super::recipe::Entry;
+use crate::counters::Counters;
+use crate::engine::{Store, detached};
+use crate::error::StoreError;
+use crate::key::{ChunkName, ForkKey};
+use crate::limits::{CLEAN_ATTEMPTS, CLEAN_LIST_CHUNKS, RECIPE_READ_ENTRIES};
+use crate::record::ENTRY_BYTES;
+
+/// What a pass of the cleaner found and freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Entries of recipes that name a chunk, those of checkpoints included.
+    pub named: u64,
+    /// The bytes that they refer to: what plain files of these contents would store.
+    pub named_bytes: u64,
+    /// Chunks that are stored, without those that were removed.
+    pub chunks: u64,
+    /// Their bytes.
+    pub chunk_bytes: u64,
+    /// Chunks that were removed.
+    pub removed: u64,
+    /// Their bytes.
+    pub removed_bytes: u64,
+    /// Entries that name a chunk that is not stored: damage, which reads of those files report.
+    pub missing: u64,
+}
+
+/// The names in all recipes.
+#[derive(Default)]
+struct Named {
+    /// The first 8 bytes of each name. Two names that agree in them keep each other's chunks.
+    prefixes: HashSet<u64>,
+    entries: u64,
+    bytes: u64,
+    missing: u64,
+}
+
+impl Store {
+    /// Removes the chunks that no recipe names and no call in progress holds. One pass runs at a
+    /// time. Does nothing if recipes got another place, by checkpoints or rollbacks, during each
+    /// of several attempts.
+    ///
+    /// Cost: reads 32 bytes for each chunk of each file and checkpoint; 16 bytes of memory for each
+    /// name; a frame of the log for each chunk that is removed.
+    /// # Errors
+    /// A recipe that cannot be read: nothing is removed then.
+    pub async fn clean(&self) -> Result<Cleaned, StoreError> {
+        let store = self.clone();
+        detached(async move { store.clean_in_turn().await }).await
+    }
+
+    async fn clean_in_turn(&self) -> Result<Cleaned, StoreError> {
+        let _turn = self.0.turns().clean().await;
+        let holds = self.0.chunk_holds();
+        for _ in 0..CLEAN_ATTEMPTS {
+            let moves = holds.begin_pass();
+            let result = async {
+                let named = self.named_chunks().await?;
+                if holds.unmoved_since(moves) {
+                    return self.remove_unnamed(&named).await.map(Some);
+                }
+                Ok(None)
+            };
+            let result = result.await;
+            holds.end_pass();
+            if let Some(cleaned) = result? {
+                return Ok(cleaned);
+            }
+        }
+        Ok(Cleaned::default())
+    }
+
+    async fn named_chunks(&self) -> Result<Named, StoreError> {
+        let mut named = Named::default();
+        for (key, checkpoint) in self.addressed_forks() {
+            let fork = match self.addressed(&key, checkpoint) {
+                Ok(Some(fork)) => fork,
+                // It was removed meanwhile.
+                Ok(None) | Err(StoreError::NoCheckpoint { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let mut at = 0;
+            let chunks = fork.length.div_ceil(u64::from(fork.chunk));
+            while at < chunks {
+                // Skips what the recipe has no data for.
+                let place = CellOffset(at * ENTRY_BYTES);
+                let runs = match self.plain_runs(&key.recipe(), checkpoint, place, 1).await {
+                    Ok(runs) => runs,
+                    Err(StoreError::Stale { .. } | StoreError::NoCheckpoint { .. }) => break,
+                    Err(error) => return Err(error.of_recipe()),
+                };
+                let Some(run) = runs.runs.first() else {
+                    match runs.next {
+                        Some(next) if next.0 / ENTRY_BYTES > at => at = next.0 / ENTRY_BYTES,
+                        _ => break,
+                    }
+                    continue;
+                };
+                at = at.max(run.start / ENTRY_BYTES);
+                let end = (at + RECIPE_READ_ENTRIES).min(chunks);
+                match self.entries(&key, checkpoint, at..end).await {
+                    Ok(entries) => self.note_names(&mut named, &entries, fork.chunk),
+                    Err(StoreError::Stale { .. } | StoreError::NoCheckpoint { .. }) => break,
+                    Err(error) => return Err(error),
+                }
+                at = end;
+            }
+        }
+        Ok(named)
+    }
+
+    fn note_names(&self, named: &mut Named, entries: &[Entry], chunk: u32) {
+        for name in entries.iter().flatten() {
+            named.entries += 1;
+            named.bytes += u64::from(chunk);
+            named.missing += u64::from(!self.has_chunk(name));
+            named.prefixes.insert(prefix(name));
+        }
+    }
+
+    /// All addressed forks, live or of a checkpoint.
+    fn addressed_forks(&self) -> Vec<(ForkKey, Option<u64>)> {
+        let state = self.0.lock();
+        let all = state.forks().iter().map(|(_, fork)| fork);
+        let addressed = all.filter(|fork| fork.is_addressed() && fork.checkpoint() != Some(0));
+        addressed
+            .map(|fork| (fork.key().clone(), fork.checkpoint()))
+            .collect()
+    }
+
+    async fn remove_unnamed(&self, named: &Named) -> Result<Cleaned, StoreError> {
+        let mut cleaned = Cleaned {
+            named: named.entries,
+            named_bytes: named.bytes,
+            missing: named.missing,
+            ..Cleaned::default()
+        };
+        let mut after: Option<ChunkName> = None;
+        loop {
+            let (page, more) = self.list_chunks(after.as_ref(), CLEAN_LIST_CHUNKS);
+            for (name, length) in &page {
+                if !named.prefixes.contains(&prefix(name)) && self.remove_unheld(name).await? {
+                    cleaned.removed += 1;
+                    cleaned.removed_bytes += length;
+                } else {
+                    cleaned.chunks += 1;
+                    cleaned.chunk_bytes += length;
+                }
+            }
+            after = page.last().map(|(name, _)| *name);
+            if !more {
+                break;
+            }
+        }
+        let counters = self.0.counters();
+        Counters::add(&counters.chunks_cleaned, cleaned.removed);
+        Counters::add(&counters.cleaned_bytes, cleaned.removed_bytes);
+        Ok(cleaned)
+    }
+
+    /// Removes a chunk unless a call holds it, or did since the pass began. A call that begins to
+    /// hold it now waits in the same turn, and then finds that it has to put it.
+    async fn remove_unheld(&self, name: &ChunkName) -> Result<bool, StoreError> {
+        let _turn = self.0.turns().chunks([*name].into_iter()).await;
+        if self.0.chunk_holds().was_held(name) {
+            return Ok(false);
+        }
+        self.remove_fork(&name.key()).await?;
+        Ok(true)
+    }
+}
+
+fn prefix(name: &ChunkName) -> u64 {
+    let [first, ..] = name.as_bytes().as_chunks::<8>().0 else {
+        return 0;
+    };
+    u64::from_le_bytes(*first)
+}

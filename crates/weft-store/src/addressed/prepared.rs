@@ -1,0 +1,60 @@
+//! Batches that are prepared: their chunks are stored, and no recipe names them yet.
+
+use std::collections::BTreeMap;
+
+use super::patch::ForkPatch;
+use super::recipe::Entry;
+use crate::engine::{HeldChunks, Store};
+use crate::io::PreparedBatch;
+
+/// A batch of writes that nobody sees yet. Dropping it frees its blocks, or leaves its chunks to
+/// the cleaner.
+pub struct PreparedWrite {
+    pub(super) plain: Option<PreparedBatch>,
+    pub(super) forks: Vec<PreparedFork>,
+    /// Its chunks.
+    pub(super) held: HeldChunks,
+}
+
+impl PreparedWrite {
+    pub(crate) fn plain(batch: PreparedBatch, store: &Store) -> PreparedWrite {
+        PreparedWrite {
+            plain: Some(batch),
+            forks: Vec::new(),
+            held: store.0.chunk_holds().none(),
+        }
+    }
+
+    /// Whether it touches no addressed fork.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.forks.is_empty()
+    }
+
+    pub(crate) fn into_plain(self) -> Option<PreparedBatch> {
+        self.plain
+    }
+}
+
+/// What a batch writes into one addressed fork.
+pub(super) struct PreparedFork {
+    pub(super) patch: ForkPatch,
+    pub(super) made: BTreeMap<u64, MadeChunk>,
+}
+
+/// A chunk as a batch makes it.
+#[derive(Clone, Copy)]
+pub(super) struct MadeChunk {
+    pub(super) base: Base,
+    pub(super) entry: Entry,
+}
+
+/// What a chunk was made from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Base {
+    /// The batch alone: it covers the chunk.
+    Nothing,
+    /// The contents that the recipe named, and the batch.
+    Entry(Entry),
+    /// It is not made yet: it will be from what the recipe names then.
+    Unread,
+}

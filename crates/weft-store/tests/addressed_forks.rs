@@ -1,0 +1,340 @@
+//! Forks whose bytes are in addressed chunks.
+#![allow(missing_docs)]
+
+use crate::common;
+
+use bytes::Bytes;
+use common::{Machine, key, now, pattern, read, run, write};
+use futures_util::future::{join, join_all, try_join_all};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use weft_layout::{ADDRESSED_BIT, CellOffset, FileId};
+use weft_store::{ForkKey, Run, Scattered, Store, StoreError};
+
+const SIZE: usize = 65536;
+const CHUNK: u32 = SIZE as u32 + ADDRESSED_BIT;
+
+async fn put(store: &Store, key: &ForkKey, offset: usize, data: Vec<u8>) {
+    let writes = vec![write(key, CHUNK, offset as u64, data)];
+    store.write(writes, now()).await.unwrap();
+}
+
+async fn all(store: &Store, key: &ForkKey) -> Vec<u8> {
+    read(store, key, 0, 1 << 24).await.unwrap()
+}
+
+/// Chunks that are stored now.
+fn chunks(store: &Store) -> usize {
+    store.list_chunks(None, 100_000).0.len()
+}
+
+#[test]
+fn equal_chunks_of_several_files_are_stored_once() {
+    run(async {
+        let store = Machine::new(1).open().await.unwrap();
+        let data = pattern(1, 4 * SIZE);
+        put(&store, &key(1, 0), 0, data.clone()).await;
+        store.apply().await.unwrap();
+        let before = store.counters();
+        put(&store, &key(2, 3), 0, data.clone()).await;
+        // Elsewhere in a file, and written in pieces of which none is a whole chunk.
+        for at in (0..4 * SIZE).step_by(SIZE / 2) {
+            put(
+                &store,
+                &key(3, 0),
+                SIZE + at,
+                data[at..at + SIZE / 2].to_vec(),
+            )
+            .await;
+        }
+        let after = store.counters();
+        // Each first half is a chunk of its own until the second half is written.
+        assert_eq!(after.chunks_put - before.chunks_put, 4);
+        assert_eq!(store.clean().await.unwrap().removed, 4);
+        assert_eq!(chunks(&store), 4);
+        assert_eq!(all(&store, &key(2, 3)).await, data);
+        assert_eq!(all(&store, &key(3, 0)).await[SIZE..], data);
+        let status = store.status(&key(2, 3)).await.unwrap().unwrap();
+        assert_eq!((status.length, status.chunk), (4 * SIZE as u64, CHUNK));
+        assert_eq!(status.stored, status.length);
+    });
+}
+
+#[test]
+fn zeros_are_holes_and_contents_have_one_name_however_they_came_about() {
+    run(async {
+        let store = Machine::new(1).open().await.unwrap();
+        put(&store, &key(1, 0), 0, vec![0; 10 * SIZE]).await;
+        assert_eq!(chunks(&store), 0);
+        assert_eq!(all(&store, &key(1, 0)).await, vec![0; 10 * SIZE]);
+        let runs = store
+            .data_runs(&key(1, 0), None, CellOffset(0), 10)
+            .await
+            .unwrap();
+        assert_eq!((runs.runs, runs.next), (vec![], None));
+        // 100 bytes, once as a short chunk and once followed by zeros.
+        put(&store, &key(2, 0), 0, pattern(1, 100)).await;
+        put(&store, &key(1, 0), 3 * SIZE, pattern(1, 100)).await;
+        assert_eq!(chunks(&store), 1);
+        let runs = store
+            .data_runs(&key(1, 0), None, CellOffset(0), 10)
+            .await
+            .unwrap();
+        let (start, end) = (3 * SIZE as u64, 4 * SIZE as u64);
+        assert_eq!(runs.runs, [start..end]);
+        store
+            .clear(&[(key(1, 0), start..start + 100)], now())
+            .await
+            .unwrap();
+        store.remove_fork(&key(2, 0)).await.unwrap();
+        assert_eq!(store.clean().await.unwrap().removed, 1);
+        assert_eq!(all(&store, &key(1, 0)).await, vec![0; 10 * SIZE]);
+    });
+}
+
+#[test]
+fn concurrent_writes_into_one_chunk_lose_nothing() {
+    run(async {
+        let store = Machine::new(1).open().await.unwrap();
+        for round in 0..4 {
+            let writes = (0..64_usize).map(|n| {
+                let data = pattern(round * 100 + n as u64, 1000);
+                let writes = vec![write(&key(1, 0), CHUNK, n as u64 * 1000, data)];
+                let store = store.clone();
+                async move { store.write(writes, now()).await }
+            });
+            try_join_all(writes).await.unwrap();
+            let found = all(&store, &key(1, 0)).await;
+            for n in 0..64 {
+                let wanted = pattern(round * 100 + n as u64, 1000);
+                assert_eq!(
+                    found[n * 1000..][..1000],
+                    wanted,
+                    "round {round}, piece {n}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn prepared_batches_keep_what_others_wrote_meanwhile_and_each_other() {
+    run(async {
+        let store = Machine::new(1).open().await.unwrap();
+        put(&store, &key(1, 0), 0, pattern(1, SIZE)).await;
+        let mut wanted = pattern(1, SIZE);
+        let mut batches = Vec::new();
+        for n in 0..3_usize {
+            let data = Bytes::from(pattern(10 + n as u64, 5000));
+            wanted[n * 4000..][..5000].copy_from_slice(&data);
+            let writes = vec![Scattered::from(write(
+                &key(1, 0),
+                CHUNK,
+                n as u64 * 4000,
+                data.clone(),
+            ))];
+            let sums = weft_sum::Sums::of(&data);
+            batches.push(store.prepare(writes, sums, now()).await.unwrap());
+        }
+        put(&store, &key(1, 0), 30_000, pattern(2, 100)).await;
+        wanted[30_000..30_100].copy_from_slice(&pattern(2, 100));
+        assert_eq!(
+            all(&store, &key(1, 0)).await[..4000],
+            pattern(1, SIZE)[..4000]
+        );
+        // Nothing in progress is cleaned away.
+        store.clean().await.unwrap();
+        let note = write(&key(7, 0), 4096, 0, pattern(3, 10));
+        store
+            .commit_prepared(batches, vec![note], now())
+            .await
+            .unwrap();
+        assert_eq!(all(&store, &key(1, 0)).await, wanted);
+        assert_eq!(all(&store, &key(7, 0)).await, pattern(3, 10));
+    });
+}
+
+#[test]
+fn a_truncated_end_never_comes_back() {
+    run(async {
+        for grow in 0..4 {
+            let store = Machine::new(grow).open().await.unwrap();
+            let fork = key(1, 0);
+            put(&store, &fork, 0, pattern(1, 2 * SIZE)).await;
+            let short = SIZE as u64 + 1000;
+            let data = Bytes::from(pattern(5, 10));
+            // Prepared from the whole chunk, committed after the truncation.
+            let writes = vec![Scattered::from(write(
+                &fork,
+                CHUNK,
+                SIZE as u64 + 10,
+                data.clone(),
+            ))];
+            let sums = weft_sum::Sums::of(&data);
+            let prepared = store.prepare(writes, sums, now()).await.unwrap();
+            let lengths = vec![(fork.clone(), short)];
+            store.truncate(FileId(1), lengths, 1, now()).await.unwrap();
+            store
+                .commit_prepared(vec![prepared], vec![], now())
+                .await
+                .unwrap();
+            let long = 3 * SIZE as u64;
+            match grow {
+                0 => store.extend(&fork, CHUNK, long, now()).await.unwrap(),
+                1 => store
+                    .truncate(FileId(1), vec![(fork.clone(), long)], 2, now())
+                    .await
+                    .unwrap(),
+                2 => put(&store, &fork, 3 * SIZE - 1, vec![0]).await,
+                _ => put(&store, &fork, SIZE + 2000, vec![0; 2 * SIZE - 2000]).await,
+            }
+            let mut wanted = pattern(1, 2 * SIZE);
+            wanted[SIZE + 10..SIZE + 20].copy_from_slice(&data);
+            wanted.truncate(short as usize);
+            wanted.resize(3 * SIZE, 0);
+            assert!(all(&store, &fork).await == wanted, "growth {grow}");
+        }
+    });
+}
+
+#[test]
+fn a_scattered_write_makes_each_chunk_once() {
+    run(async {
+        let store = Machine::new(1).open().await.unwrap();
+        let data = pattern(1, 100 * 50);
+        let runs = vec![Run {
+            offset: CellOffset(7),
+            at: 0,
+            length: 50,
+            count: 100,
+            stride: 3000,
+        }];
+        let before = store.counters().chunks_put;
+        let scattered = Scattered {
+            key: key(1, 0),
+            chunk: CHUNK,
+            runs,
+            data: data.clone().into(),
+        };
+        store.write_scattered(vec![scattered], now()).await.unwrap();
+        assert_eq!(store.counters().chunks_put - before, 5);
+        let found = all(&store, &key(1, 0)).await;
+        for n in 0..100 {
+            assert_eq!(found[7 + n * 3000..][..50], data[n * 50..][..50]);
+        }
+    });
+}
+
+#[test]
+fn a_plain_and_an_addressed_write_to_one_fork_exclude_each_other() {
+    run(async {
+        let store = Machine::new(1).open().await.unwrap();
+        put(&store, &key(1, 0), 0, pattern(1, 10)).await;
+        let plain = vec![write(&key(1, 0), SIZE as u32, 0, pattern(1, 10))];
+        let refused = store.write(plain, now()).await;
+        assert!(matches!(refused, Err(StoreError::ChunkMismatch { .. })));
+        let listed = store.list_forks(FileId(0), None, 10).unwrap();
+        assert_eq!(
+            listed.0.len(),
+            0,
+            "recipes and forks not applied yet are not listed"
+        );
+        store.apply().await.unwrap();
+        let listed = store.list_forks(FileId(0), None, 10).unwrap().0;
+        assert_eq!(
+            listed.iter().map(|(k, _)| k.clone()).collect::<Vec<_>>(),
+            [key(1, 0)]
+        );
+    });
+}
+
+#[test]
+fn a_chunk_that_is_gone_is_an_error_that_names_the_file_until_it_is_written_again() {
+    run(async {
+        let store = Machine::new(1).open().await.unwrap();
+        put(&store, &key(9, 2), 0, pattern(1, 2 * SIZE)).await;
+        let (name, _) = store.list_chunks(None, 1).0[0];
+        store.remove_chunk(&name).await.unwrap();
+        let error = read(&store, &key(9, 2), 0, 1 << 20).await.unwrap_err();
+        assert!(
+            matches!(
+                &error,
+                StoreError::BadChunk {
+                    file: FileId(9),
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(store.clean().await.unwrap().missing, 1);
+        put(&store, &key(9, 2), 0, pattern(1, 2 * SIZE)).await;
+        assert_eq!(all(&store, &key(9, 2)).await, pattern(1, 2 * SIZE));
+        assert_eq!(store.clean().await.unwrap().missing, 0);
+    });
+}
+
+/// Files are written, checkpointed, rolled back and deleted while the cleaner runs all the time.
+#[test]
+fn the_cleaner_never_removes_what_a_recipe_names() {
+    for seed in 0..10 {
+        run(async {
+            let store = Machine::new(seed).open().await.unwrap();
+            let writers = (1..5_u64).map(|file| {
+                let store = store.clone();
+                async move {
+                    let mut rng = SmallRng::seed_from_u64(seed * 10 + file);
+                    let (mut now_has, mut kept) = (vec![0; 4 * SIZE], None);
+                    put(&store, &key(file, 0), 0, now_has.clone()).await;
+                    for step in 1..60_u64 {
+                        match rng.random_range(0..10) {
+                            0 => {
+                                let number = step + 1;
+                                let made = store.checkpoint(FileId(file), number, now());
+                                made.await.unwrap();
+                                if let Some((old, _)) = kept.replace((number, now_has.clone())) {
+                                    let dropped = store.drop_checkpoint(FileId(file), old, number);
+                                    dropped.await.unwrap();
+                                }
+                            }
+                            1 => {
+                                if let Some((number, had)) = &kept {
+                                    let back =
+                                        store.roll_back(FileId(file), *number, step + 1, now());
+                                    back.await.unwrap();
+                                    now_has.clone_from(had);
+                                }
+                            }
+                            _ => {
+                                // Few contents, so that chunks come and go.
+                                let (n, mark) = (rng.random_range(0..4), rng.random_range(0..3));
+                                let data = pattern(mark, SIZE);
+                                now_has[n * SIZE..][..SIZE].copy_from_slice(&data);
+                                put(&store, &key(file, 0), n * SIZE, data).await;
+                            }
+                        }
+                        tokio::task::yield_now().await;
+                        assert!(all(&store, &key(file, 0)).await == now_has, "seed {seed}");
+                    }
+                }
+            });
+            let cleaning = async {
+                let mut removed = 0;
+                for _ in 0..60 {
+                    removed += store.clean().await.unwrap().removed;
+                    tokio::task::yield_now().await;
+                }
+                removed
+            };
+            join(join_all(writers), cleaning).await;
+            let cleaned = store.clean().await.unwrap();
+            assert_eq!(cleaned.missing, 0);
+            for file in 1..5 {
+                store.delete_file(FileId(file)).await.unwrap();
+            }
+            store.clean().await.unwrap();
+            assert_eq!(chunks(&store), 0);
+            store.reclaim().await.unwrap();
+            assert_eq!(store.usage().used, 0);
+        });
+    }
+}
