@@ -85,7 +85,9 @@ mod view;
 
 pub use collective::{Clipped, Comparison, MemberOverlap, Round, Rounds, Search};
 pub use error::{LayoutError, MapError};
-pub use layout::{ADDRESSED_BIT, ChunkCode, Grid, Layout, LayoutSpec, Storage};
+pub use layout::{
+    ADDRESSED_BIT, ChunkCode, Grid, Layout, LayoutSpec, Storage, chunk_code, of_chunk_code,
+};
 pub use limits::{
     BSU_DEFAULT, BSU_MAX, CELLS_MAX, CHUNK_DEFAULT, CHUNK_MAX, CHUNK_MIN, DEPTH_MAX, NODES_MAX,
     SERVERS_MAX,

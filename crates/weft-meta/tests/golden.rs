@@ -49,8 +49,14 @@ fn default_layout_records_keep_their_bytes() {
         chunk: Some(4096),
         servers: vec![2],
         base: Some(2),
+        storage: None,
     };
     fixed(&record, "080010071880202201022802");
+    let addressed = DefaultLayoutRecord {
+        storage: Some(1),
+        ..record
+    };
+    fixed(&addressed, "0800100718802022010228023001");
 }
 
 #[test]

@@ -1,10 +1,12 @@
-//! Layouts as text: `cells=4 bsu=64KiB chunk=1MiB base=0 servers=0,1,2,3`, in a request any of
-//! these words.
+//! Layouts as text: `cells=4 bsu=64KiB chunk=1MiB storage=addressed base=0 servers=0,1,2,3`, in a
+//! request any of these words. Files are plain unless they say otherwise.
 
 use std::fmt::Write;
 
 use weft_client::NewLayout;
+use weft_layout::Storage;
 use weft_proto::meta::Layout;
+use weft_proto::storage_to_wire;
 
 /// A layout as text, without what is not set.
 pub(crate) fn show(layout: &Layout) -> String {
@@ -21,6 +23,9 @@ pub(crate) fn show(layout: &Layout) -> String {
     }
     if layout.chunk != 0 {
         word("chunk", size(layout.chunk.into()));
+    }
+    if layout.storage == storage_to_wire(Storage::Addressed) {
+        word("storage", "addressed".to_owned());
     }
     if let Some(base) = layout.servers.first() {
         word("base", base.to_string());
@@ -66,11 +71,12 @@ pub(crate) fn parse(text: &[u8]) -> Result<NewLayout, String> {
                 let chunk = u32::try_from(bytes(value)?);
                 layout.chunk = Some(chunk.map_err(|_| format!("`{word}`: too large"))?);
             }
+            "storage" => layout.storage = Some(storage(value)?),
             "base" => layout.base = Some(number(value)?),
             "servers" => layout.servers = value.split(',').map(number).collect::<Result<_, _>>()?,
             _ => {
                 return Err(format!(
-                    "`{name}`: a layout has cells, bsu, chunk, base and servers"
+                    "`{name}`: a layout has cells, bsu, chunk, storage, base and servers"
                 ));
             }
         }
@@ -83,6 +89,14 @@ pub(crate) fn parse(text: &[u8]) -> Result<NewLayout, String> {
         layout.base = None;
     }
     Ok(layout)
+}
+
+fn storage(text: &str) -> Result<Storage, String> {
+    match text {
+        "plain" => Ok(Storage::Plain),
+        "addressed" => Ok(Storage::Addressed),
+        _ => Err(format!("`storage={text}`: choose plain or addressed")),
+    }
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -100,16 +114,20 @@ mod tests {
             bsu: 64 << 10,
             chunk: 1 << 20,
             servers: vec![2, 3, 0, 1],
-            storage: 0,
+            storage: 1,
         };
         let text = show(&layout);
-        assert_eq!(text, "cells=4 bsu=64KiB chunk=1MiB base=2 servers=2,3,0,1");
+        assert_eq!(
+            text,
+            "cells=4 bsu=64KiB chunk=1MiB storage=addressed base=2 servers=2,3,0,1"
+        );
         let parsed = parse(text.as_bytes()).unwrap();
         assert_eq!(
             (parsed.cells, parsed.bsu, parsed.chunk),
             (Some(4), Some(64 << 10), Some(1 << 20))
         );
         assert_eq!((parsed.servers, parsed.base), (vec![2, 3, 0, 1], None));
+        assert_eq!(parsed.storage, Some(Storage::Addressed));
     }
 
     #[test]
@@ -123,6 +141,7 @@ mod tests {
             ("cells=x", "not a number"),
             ("rows=3", "rows"),
             ("chunk=8G", "large"),
+            ("storage=tape", "plain or addressed"),
             ("cells=2 bsu=4096 cells=3", "twice"),
         ] {
             assert!(parse(text.as_bytes()).unwrap_err().contains(word), "{text}");

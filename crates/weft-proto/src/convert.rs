@@ -164,6 +164,26 @@ impl io::Access {
     }
 }
 
+/// The number of a kind of storage in messages.
+pub fn storage_to_wire(storage: Storage) -> u32 {
+    match storage {
+        Storage::Plain => 0,
+        Storage::Addressed => 1,
+    }
+}
+
+/// The kind of storage that a number in a message names.
+///
+/// # Errors
+/// [`ConvertError::Unknown`].
+pub fn storage_from_wire(number: u32) -> Result<Storage, ConvertError> {
+    match number {
+        0 => Ok(Storage::Plain),
+        1 => Ok(Storage::Addressed),
+        _ => Err(ConvertError::Unknown { what: "storage" }),
+    }
+}
+
 impl From<&Layout> for meta::Layout {
     fn from(layout: &Layout) -> Self {
         meta::Layout {
@@ -171,10 +191,7 @@ impl From<&Layout> for meta::Layout {
             bsu: layout.bsu(),
             chunk: layout.chunk(),
             servers: layout.servers().iter().map(|s| s.0).collect(),
-            storage: match layout.storage() {
-                Storage::Plain => 0,
-                Storage::Addressed => 1,
-            },
+            storage: storage_to_wire(layout.storage()),
         }
     }
 }
@@ -187,11 +204,7 @@ impl TryFrom<&meta::Layout> for Layout {
             bsu: layout.bsu,
             chunk: layout.chunk,
             servers: layout.servers.iter().map(|s| ServerId(*s)).collect(),
-            storage: match layout.storage {
-                0 => Storage::Plain,
-                1 => Storage::Addressed,
-                _ => return Err(ConvertError::Unknown { what: "storage" }),
-            },
+            storage: storage_from_wire(layout.storage)?,
         })?)
     }
 }

@@ -25,7 +25,7 @@ mod round_trip;
 pub mod text;
 
 pub use call::{Call, Kind};
-pub use convert::ConvertError;
+pub use convert::{ConvertError, storage_from_wire, storage_to_wire};
 pub use error::{Code, Failure, Retry};
 pub use frame::{CHECKSUMS_AT, Flags, FrameError, HEADER_BYTES, Header, body_from};
 pub use messages::{

@@ -81,7 +81,7 @@ fn zeros_are_holes_and_contents_have_one_name_however_they_came_about() {
             .await
             .unwrap();
         let (start, end) = (3 * SIZE as u64, 4 * SIZE as u64);
-        assert_eq!(runs.runs, [start..end]);
+        assert_eq!(runs.runs, vec![start..end; 1]);
         store
             .clear(&[(key(1, 0), start..start + 100)], now())
             .await

@@ -324,7 +324,7 @@ impl<'a> Joined<'a> {
         let pieces = self.pieces(slot)?;
         let request = JoinedWriteRequest {
             accesses: self.accesses(slot),
-            chunk: a.layout.chunk(),
+            chunk: a.layout.chunk_code(),
             bytes: pieces.iter().cloned().flatten().map(|p| p.length).sum(),
             sync: writings.iter().any(|w| w.durability == Durability::Power),
             member_order: overlaps == Overlaps::MemberOrder,

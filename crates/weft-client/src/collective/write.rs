@@ -66,7 +66,7 @@ impl Collective<'_> {
         let mut call = CollectiveWriteRequest {
             membership,
             access: self.view.access(pattern, slot),
-            chunk: a.layout.chunk(),
+            chunk: a.layout.chunk_code(),
             bytes: pieces.clone().map(|p| p.length).sum(),
             sync: writing.durability == Durability::Power,
             ordered: writing.ordered,

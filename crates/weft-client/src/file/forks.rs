@@ -21,7 +21,7 @@ impl File {
         let request = CreateForkRequest {
             file: self.0.id,
             place,
-            chunk: self.0.layout.chunk(),
+            chunk: self.0.layout.chunk_code(),
             accept_loss: false,
             checkpoint: None,
         };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_layout::{CellIndex, Layout, ServerSlot};
+use weft_layout::{CellIndex, ChunkCode, Layout, ServerSlot, Storage, of_chunk_code};
 use weft_proto::fsck::{CellState, CheckpointedState, Fault, FileState, Finding};
 use weft_proto::io::ForkPlace;
 use weft_proto::meta;
@@ -259,8 +259,12 @@ impl Known {
             if right.0 != *server {
                 let text = format!("the cell lives on server {right}");
                 findings.push(of_cell(Fault::Misplaced, *server, cell, text));
-            } else if cell.chunk != 0 && cell.chunk != layout.chunk() {
-                let text = format!("{} instead of {}", cell.chunk, layout.chunk());
+            } else if cell.chunk != 0 && cell.chunk != layout.chunk_code() {
+                let text = format!(
+                    "{} instead of {}",
+                    chunk_text(cell.chunk),
+                    chunk_text(layout.chunk_code())
+                );
                 findings.push(of_cell(Fault::ChunkSize, *server, cell, text));
             }
         }
@@ -400,6 +404,14 @@ impl Known {
             expected: number,
             ..of(Fault::CheckpointUnknown, self.state.file)
         }));
+    }
+}
+
+/// A chunk size in words.
+fn chunk_text(code: ChunkCode) -> String {
+    match of_chunk_code(code) {
+        (size, Storage::Plain) => size.to_string(),
+        (size, Storage::Addressed) => format!("{size}, addressed,"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, LayoutSpec, ServerId, Storage};
+use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, LayoutSpec, ServerId, of_chunk_code};
 use weft_proto::fsck::CellState;
 use weft_proto::meta;
 
@@ -19,16 +19,17 @@ pub(super) fn fitting(cells: &[(u32, CellState)], servers: &[u32]) -> Option<met
     let count = places.keys().next_back().map_or(1, |last| last + 1);
     let most = (count as usize).min(servers.len());
     let servers = (1..=most).find_map(|n| slots(&places, n, servers))?;
-    let chunk = cells
+    let code = cells
         .iter()
         .map(|(_, cell)| cell.chunk)
         .find(|chunk| *chunk != 0);
+    let (chunk, storage) = of_chunk_code(code.unwrap_or(CHUNK_DEFAULT));
     let spec = LayoutSpec {
         cells: count,
         bsu: BSU_DEFAULT,
-        chunk: chunk.unwrap_or(CHUNK_DEFAULT),
+        chunk,
         servers: servers.into_iter().map(ServerId).collect(),
-        storage: Storage::Plain,
+        storage,
     };
     weft_layout::Layout::new(spec)
         .ok()

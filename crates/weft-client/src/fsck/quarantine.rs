@@ -2,7 +2,8 @@
 //! `/lost+found`, on the server that holds them, then removed.
 
 use weft_layout::{
-    BSU_DEFAULT, CHUNK_DEFAULT, CellIndex, Layout, LayoutSpec, ServerId, Storage, View,
+    BSU_DEFAULT, CHUNK_DEFAULT, CellIndex, ChunkCode, Layout, LayoutSpec, ServerId, View,
+    of_chunk_code,
 };
 use weft_proto::Code;
 use weft_proto::fsck::{CellState, Finding};
@@ -97,12 +98,13 @@ impl Fsck<'_> {
     /// The file as if it had only this server, so that each of its cells can be read there.
     fn stray(&self, server: u32, forks: &[&CellState]) -> Option<File> {
         let cell = forks.first()?;
+        let (chunk, storage) = of_chunk_code(chunk_code_of(forks));
         let spec = LayoutSpec {
             cells: cell.cell.checked_add(1)?,
             bsu: BSU_DEFAULT,
-            chunk: chunk(forks),
+            chunk,
             servers: vec![ServerId(server)],
-            storage: Storage::Plain,
+            storage,
         };
         let layout = Layout::new(spec).ok()?;
         let reply = AttachReply {
@@ -128,10 +130,12 @@ impl Fsck<'_> {
             }) => {}
             made => drop(made?),
         }
+        let (chunk, storage) = of_chunk_code(chunk_code_of(forks));
         let layout = NewLayout {
             cells: Some(1),
-            chunk: Some(chunk(forks)),
+            chunk: Some(chunk),
             servers: vec![server],
+            storage: Some(storage),
             ..NewLayout::default()
         };
         let cell = forks.first().map_or(0, |cell| cell.cell);
@@ -153,7 +157,7 @@ impl Fsck<'_> {
     }
 }
 
-fn chunk(forks: &[&CellState]) -> u32 {
+fn chunk_code_of(forks: &[&CellState]) -> ChunkCode {
     let fixed = forks
         .iter()
         .map(|fork| fork.chunk)

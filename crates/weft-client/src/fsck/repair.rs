@@ -149,7 +149,7 @@ impl Fsck<'_> {
                 cell: cell.0,
                 fork: "data".to_owned(),
             },
-            chunk: layout.chunk(),
+            chunk: layout.chunk_code(),
             accept_loss: true,
             checkpoint,
         };

@@ -120,7 +120,7 @@ pub(crate) async fn copy_there(from: &OpenView, to: &OpenView, length: u64) -> R
         let request = CopyRangeRequest {
             from: access(from, done, now, ServerSlot(0))?,
             to: access(to, done, now, ServerSlot(0))?,
-            chunk: target.layout.chunk(),
+            chunk: target.layout.chunk_code(),
         };
         // Not repeated: one that is on its way still may come when the source is gone, and copy
         // that.
@@ -163,7 +163,7 @@ impl Copy {
         let request = CopyRangeRequest {
             from: access(&self.from, from, now, slot)?,
             to: access(&self.to, to, now, ServerSlot(place as u32))?,
-            chunk: target.layout.chunk(),
+            chunk: target.layout.chunk_code(),
         };
         let what = format!("copy from {} to {}", source.path, target.path);
         let reply = self.to.file.change(&what, server, &request, Repeat::Unsafe);
@@ -260,7 +260,7 @@ impl Copy {
         let request = SendRangeRequest {
             from: access(&self.from, from, now, slot)?,
             to: access(&self.to, to, now, ServerSlot(0))?,
-            chunk: target.layout.chunk(),
+            chunk: target.layout.chunk_code(),
             servers: target.layout.servers().iter().map(|s| s.0).collect(),
         };
         let what = format!("copy from {} to {}", source.path, target.path);

@@ -47,7 +47,7 @@ impl OpenView {
         for slot in &self.map.slots(&byte)? {
             let request = ExtendCellsRequest {
                 access: self.access(&pattern, *slot),
-                chunk: a.layout.chunk(),
+                chunk: a.layout.chunk_code(),
             };
             let (what, server) = (self.what("extend"), a.layout.servers()[slot.0 as usize]);
             let extended = self.file.change(&what, server, &request, Repeat::Safe);

@@ -225,7 +225,7 @@ impl OpenView {
         let along = volume.shared.ended_operations.take(server);
         let call = WriteRequest {
             access: self.access(&write.pattern, slot),
-            chunk: self.file.0.layout.chunk(),
+            chunk: self.file.0.layout.chunk_code(),
             bytes: bytes_of(pieces.clone(), Endless),
             sync: write.durability == Durability::Power,
             ordered: write.ordered,
@@ -252,7 +252,7 @@ impl OpenView {
         let write_over = |connection: Connection| {
             let call = WriteRequest {
                 access: self.access(&write.pattern, slot),
-                chunk: self.file.0.layout.chunk(),
+                chunk: self.file.0.layout.chunk_code(),
                 bytes,
                 sync: write.durability == Durability::Power,
                 ordered: write.ordered,

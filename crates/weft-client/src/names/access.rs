@@ -1,6 +1,8 @@
 //! What an attachment is for, and what a creator asks of a layout.
 
+use weft_layout::Storage;
 use weft_proto::meta::{AttachRequest, Create, Credentials, LayoutOptions};
+use weft_proto::storage_to_wire;
 
 use super::place::Place;
 use crate::Error;
@@ -33,6 +35,8 @@ pub struct NewLayout {
     pub servers: Vec<u32>,
     /// The server of cell 0.
     pub base: Option<u32>,
+    /// How the servers keep the chunks.
+    pub storage: Option<Storage>,
 }
 
 impl Access {
@@ -156,6 +160,7 @@ impl From<&NewLayout> for LayoutOptions {
             chunk: layout.chunk,
             servers: layout.servers.clone(),
             base: layout.base,
+            storage: layout.storage.map(storage_to_wire),
         }
     }
 }

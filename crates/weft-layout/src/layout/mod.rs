@@ -94,10 +94,7 @@ impl Layout {
 
     /// The size of a chunk and how chunks are kept.
     pub fn chunk_code(&self) -> ChunkCode {
-        match self.spec.storage {
-            Storage::Plain => self.spec.chunk,
-            Storage::Addressed => self.spec.chunk | ADDRESSED_BIT,
-        }
+        chunk_code(self.spec.chunk, self.spec.storage)
     }
 
     /// The servers, base first; a [`ServerSlot`] is a position in this list.
@@ -131,6 +128,24 @@ impl Layout {
         let ServerSlot(slot) = self.grid.slot_of(cell);
         self.spec.servers[slot as usize]
     }
+}
+
+/// The code of a chunk size, in bytes, and of how chunks are kept.
+pub fn chunk_code(chunk: u32, storage: Storage) -> ChunkCode {
+    match storage {
+        Storage::Plain => chunk,
+        Storage::Addressed => chunk | ADDRESSED_BIT,
+    }
+}
+
+/// What a code says: the chunk size, in bytes, and how chunks are kept.
+pub fn of_chunk_code(code: ChunkCode) -> (u32, Storage) {
+    let storage = if code & ADDRESSED_BIT == 0 {
+        Storage::Plain
+    } else {
+        Storage::Addressed
+    };
+    (code & !ADDRESSED_BIT, storage)
 }
 
 impl From<Layout> for LayoutSpec {

@@ -47,7 +47,7 @@ pub(crate) fn attributes(node: &Node) -> Attributes {
             bsu: layout_options.bsu.unwrap_or(0),
             chunk: layout_options.chunk.unwrap_or(0),
             servers: layout_options.servers.clone(),
-            storage: 0,
+            storage: layout_options.storage.unwrap_or(0),
         });
     let kept = inode
         .frozen

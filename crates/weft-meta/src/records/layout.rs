@@ -37,6 +37,7 @@ impl From<&LayoutOptions> for DefaultLayoutRecord {
             chunk: layout_options.chunk,
             servers: layout_options.servers.clone(),
             base: layout_options.base,
+            storage: layout_options.storage,
         }
     }
 }

@@ -44,6 +44,9 @@ pub struct DefaultLayoutRecord {
     /// The server of cell 0.
     #[prost(uint32, optional, tag = "5")]
     pub base: Option<u32>,
+    /// 0 plain, 1 addressed.
+    #[prost(uint32, optional, tag = "6")]
+    pub storage: Option<u32>,
 }
 
 /// A file, directory, link or node.

@@ -1,8 +1,9 @@
 //! Choosing the layout of a new file: the options of its creator, else of its directory, else the
 //! volume's default (one cell per server, all candidate servers, a base that spreads files evenly).
 
-use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId, Storage};
+use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId};
 use weft_proto::meta::{self, LayoutOptions};
+use weft_proto::storage_from_wire;
 
 use crate::error::{MetaError, text};
 use crate::records::record::{DefaultLayoutRecord, LayoutRecord};
@@ -71,12 +72,17 @@ pub(crate) fn choose(
         // Requests to servers without a cell would be useless.
         servers.truncate((cells as usize).max(1));
     }
+    let storage = storage_from_wire(own.storage.or(inherited.storage).unwrap_or(0));
+    let storage = storage.map_err(|_| MetaError::Invalid {
+        path: text(path),
+        reason: "chunks can be kept plain (0) or addressed (1)",
+    })?;
     let spec = LayoutSpec {
         cells,
         bsu: own.bsu.or(inherited.bsu).unwrap_or(BSU_DEFAULT),
         chunk: own.chunk.or(inherited.chunk).unwrap_or(CHUNK_DEFAULT),
         servers: servers.into_iter().map(ServerId).collect(),
-        storage: Storage::Plain,
+        storage,
     };
     match Layout::new(spec) {
         Ok(layout) => Ok(LayoutRecord::from(&meta::Layout::from(&layout))),

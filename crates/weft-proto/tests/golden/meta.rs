@@ -24,6 +24,7 @@ fn layout_options() -> LayoutOptions {
         chunk: Some(4096),
         servers: vec![3, 1],
         base: Some(3),
+        storage: None,
     }
 }
 

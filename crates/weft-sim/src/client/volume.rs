@@ -31,5 +31,6 @@ pub(super) fn layout(plan: Plan) -> NewLayout {
         chunk: Some(4096 + 512),
         servers: (0..plan.servers as u32).collect(),
         base: None,
+        storage: None,
     }
 }

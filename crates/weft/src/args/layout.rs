@@ -2,7 +2,7 @@
 
 use clap::Args;
 use weft_client::NewLayout;
-use weft_layout::{BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, Layout};
+use weft_layout::{BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, Layout, Storage};
 
 use weft_layout::size;
 
@@ -19,6 +19,12 @@ pub(crate) struct LayoutArgs {
     /// Size of a chunk, which a server stores and checksums as one
     #[arg(long, value_name = "BYTES", value_parser = chunk)]
     chunk: Option<u32>,
+    /// Store chunks under the hash of their contents: equal ones once on each server
+    #[arg(long, conflicts_with = "plain")]
+    addressed: bool,
+    /// Store chunks in place, although the directory says addressed
+    #[arg(long)]
+    plain: bool,
 }
 
 impl LayoutArgs {
@@ -28,6 +34,7 @@ impl LayoutArgs {
             cells: self.cells,
             bsu: self.bsu,
             chunk: self.chunk,
+            storage: self.storage(),
             ..NewLayout::default()
         }
     }
@@ -37,6 +44,25 @@ impl LayoutArgs {
         self.cells.is_none_or(|cells| cells == layout.cells())
             && self.bsu.is_none_or(|bsu| bsu == layout.bsu())
             && self.chunk.is_none_or(|chunk| chunk == layout.chunk())
+            && self
+                .storage()
+                .is_none_or(|storage| storage == layout.storage())
+    }
+
+    fn storage(&self) -> Option<Storage> {
+        match (self.addressed, self.plain) {
+            (true, _) => Some(Storage::Addressed),
+            (_, true) => Some(Storage::Plain),
+            _ => None,
+        }
+    }
+
+    /// Whether any of the options was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.cells.is_some()
+            || self.bsu.is_some()
+            || self.chunk.is_some()
+            || self.storage().is_some()
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result, bail};
 use weft_client::{Access, NewLayout, OpenView, Volume};
 use weft_layout::ViewOffset;
+use weft_proto::storage_from_wire;
 
 use super::context::{Copy, CopyJob};
 use super::node::Node;
@@ -272,6 +273,7 @@ fn layout_of(node: &Node) -> NewLayout {
             cells: Some(layout.cells),
             bsu: Some(layout.bsu),
             chunk: Some(layout.chunk),
+            storage: storage_from_wire(layout.storage).ok(),
             ..NewLayout::default()
         })
 }

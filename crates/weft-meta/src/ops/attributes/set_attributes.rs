@@ -135,6 +135,7 @@ fn relayout(
             Some(_) => Vec::new(),
         },
         base: None,
+        storage: Some(layout.storage),
     });
     let layout = placement::choose(
         &volume.state().servers().pool(now),

@@ -129,6 +129,9 @@ pub struct LayoutOptions {
     /// The server of cell 0; absent: chosen pseudo-randomly.
     #[prost(uint32, optional, tag = "5")]
     pub base: Option<u32>,
+    /// 0 plain, 1 addressed; absent: inherited from the directory, else plain.
+    #[prost(uint32, optional, tag = "6")]
+    pub storage: Option<u32>,
 }
 
 /// Attributes of one path.

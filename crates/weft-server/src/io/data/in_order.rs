@@ -194,8 +194,8 @@ impl IoService {
             let len = data.len();
             bytes += len as u64;
             let writes = scatterer.scatter(job, &data, callers).await?;
-            let store = &self.store;
-            in_flight.push_back(async move { (store.prepare(writes, sums).await, len) });
+            let (store, now) = (&self.store, self.now());
+            in_flight.push_back(async move { (store.prepare(writes, sums, now).await, len) });
         }
         while let Some(prepared) = in_flight.next().await {
             batches.push(keep(call, prepared)?);

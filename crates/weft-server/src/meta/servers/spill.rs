@@ -133,7 +133,7 @@ impl IoServers {
                 epoch: 0,
                 checkpoint: 0,
             },
-            chunk: layout.chunk(),
+            chunk: layout.chunk_code(),
             bytes: payload.len() as u64,
             sync: true,
             ..WriteRequest::default()

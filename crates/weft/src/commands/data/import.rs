@@ -50,8 +50,7 @@ impl Import {
     async fn copy(&self, volume: &Volume) -> Result<ExitCode> {
         let args = &self.transfer;
         if args.recursive {
-            let layout = self.layout.layout();
-            if layout.cells.is_some() || layout.bsu.is_some() || layout.chunk.is_some() {
+            if self.layout.is_given() {
                 bail!(
                     "the files of a tree inherit the layout of their directory: make {0} first, and set its layout with \
                          `weft create --directory {0}`",
