@@ -120,3 +120,23 @@ pub(crate) const NAMED_CELLS_MAX: usize = 64;
 
 /// The most quarantine files of one cell, which earlier repairs may have left.
 pub(crate) const QUARANTINE_NAMES_MAX: u32 = 100;
+
+// Writes to addressed files by name.
+
+/// Chunks that one request names, at most: a server takes as many.
+pub(crate) const NAMED_CHUNKS_MAX: u64 = 65_536;
+
+/// Pieces of a write that are looked at one by one, at most: for more, names would cost more than
+/// they save.
+pub(crate) const NAMED_PIECES_MAX: u64 = 65_536;
+
+/// Ranges of cells on one server that a write fills, at most, to be written by name: each is a
+/// request of its own.
+pub(crate) const NAMED_RANGES_MAX: usize = 4;
+
+/// Bytes: a write of many pieces smaller than this is sent as it is.
+pub(crate) const NAMED_PIECE_MIN: u64 = 4 << 10;
+
+/// Writes that do not ask by name, at most, after servers had none of the chunks: so chunks that
+/// servers come to know are noticed, and hashing in vain costs a few per cent at most.
+pub(crate) const NAMING_SKIPPED_MAX: u32 = 64;

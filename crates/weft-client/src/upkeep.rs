@@ -1,11 +1,13 @@
 //! The upkeep of servers: their scrubs and disks.
 
 use weft_layout::{FileId, ServerId};
+use weft_proto::addressed::CleanRequest;
 use weft_proto::meta::AcceptRollbackRequest;
 
 use crate::volume::Repeat;
 use crate::{Error, Volume};
 
+pub use weft_proto::addressed::CleanReply;
 pub use weft_proto::upkeep::{
     AcceptLossesReply, AcceptLossesRequest, DiskCondition, DiskReport, DisksReply, DisksRequest,
     LossesReply, LossesRequest, ScrubFault, ScrubFinding, ScrubRequest, ScrubState,
@@ -43,6 +45,13 @@ impl Volume {
     /// Gives the free space of a server back to its host: one request, answered when it is done.
     pub async fn trim(&self, server: ServerId) -> Result<TrimReply, Error> {
         self.io("trim", server, &TrimRequest {}, Repeat::Safe).await
+    }
+
+    /// What the cleaner of a server found and removed of addressed chunks; with `run`, by a pass
+    /// that this call waits for. One request.
+    pub async fn clean(&self, server: ServerId, run: bool) -> Result<CleanReply, Error> {
+        let request = CleanRequest { run };
+        self.io("clean", server, &request, Repeat::Safe).await
     }
 
     /// How much is lost of what a server stored: one request.

@@ -2,8 +2,8 @@
 
 use crate::round_trip::{Decoder, round_trip};
 use crate::{
-    checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, pointer, quota,
-    session, upkeep,
+    addressed, checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, pointer,
+    quota, session, upkeep,
 };
 
 /// A request type: its kind on the wire and the type of its reply.
@@ -238,4 +238,8 @@ calls! {
     Outcome = 132: order::OutcomeRequest => order::OutcomeReply;
     /// Refuse operations without a claim on files (from the metadata service).
     ForceCaution = 133: order::ForceCautionRequest => order::ForceCautionReply;
+    /// Write chunks of an addressed file by their names.
+    NameChunks = 134: addressed::NameChunksRequest => addressed::NameChunksReply;
+    /// Remove addressed chunks that no file names.
+    Clean = 135: addressed::CleanRequest => addressed::CleanReply;
 }

@@ -29,8 +29,8 @@ pub use convert::{ConvertError, storage_from_wire, storage_to_wire};
 pub use error::{Code, Failure, Retry};
 pub use frame::{CHECKSUMS_AT, Flags, FrameError, HEADER_BYTES, Header, body_from};
 pub use messages::{
-    checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, pointer, quota,
-    session, stamp, upkeep,
+    addressed, checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, pointer,
+    quota, session, stamp, upkeep,
 };
 pub use prost;
 

@@ -272,3 +272,17 @@ pub(crate) const WITHDRAWN_MAX: usize = 1024;
 pub(crate) const CHECK_INTENTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which that check looks.
 pub(crate) const CHECK_INTENTS_POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+// Addressed chunks.
+
+/// Chunks that one call names, at most: 2 MiB of names.
+pub(crate) const NAMED_CHUNKS_MAX: u64 = 65_536;
+
+/// How often the cleaner looks whether a pass is due.
+pub(crate) const CLEAN_TICK: Duration = Duration::from_secs(10);
+
+/// The shortest time between two cleaning passes that nobody asked for.
+pub(crate) const CLEAN_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The cleaner rests so many times as long as its last pass took.
+pub(crate) const CLEAN_SHARE: u32 = 20;

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use thiserror::Error;
 use weft_layout::{CellIndex, CellOffset, ChunkCode, FileId};
 
+pub use weft_sum::ChunkName;
+
 /// The smallest chunk size of a fork, in bytes.
 pub const CHUNK_MIN: u32 = 4096;
 /// The largest chunk size of a fork, in bytes.
@@ -216,49 +218,17 @@ pub const ADDRESSED: FileId = FileId(u64::MAX);
 /// The file whose forks are the shared offset pointers; reserved like [`ADDRESSED`].
 pub const ORDER_STATE: FileId = FileId(u64::MAX - 1);
 
-/// A chunk's name: the BLAKE3 hash of its bytes (CAPFS §2.2.3).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChunkName([u8; 32]);
-
-impl ChunkName {
-    /// The name of these bytes. Cost: 0.1 to 0.3 ns per byte.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(*blake3::hash(bytes).as_bytes())
-    }
-
-    /// A name received from a peer or read from a disk.
-    pub fn from_bytes(hash: [u8; 32]) -> Self {
-        Self(hash)
-    }
-
-    /// The hash.
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    pub(crate) fn key(&self) -> ForkKey {
-        let fork = ForkName::new(&self.to_string()).expect("64 hexadecimal digits are a name");
-        ForkKey {
-            file: ADDRESSED,
-            cell: CellIndex(0),
-            fork,
-        }
-    }
-
-    pub(crate) fn of_fork(fork: &ForkName) -> Option<Self> {
-        let hash = blake3::Hash::from_hex(fork.as_str()).ok()?;
-        Some(Self(*hash.as_bytes()))
+/// Where a chunk is stored: the fork that has its name.
+pub(crate) fn chunk_key(name: &ChunkName) -> ForkKey {
+    let fork = ForkName::new(&name.to_string()).expect("64 hexadecimal digits are a name");
+    ForkKey {
+        file: ADDRESSED,
+        cell: CellIndex(0),
+        fork,
     }
 }
 
-impl fmt::Display for ChunkName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", blake3::Hash::from_bytes(self.0).to_hex())
-    }
-}
-
-impl fmt::Debug for ChunkName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ChunkName({self})")
-    }
+/// The chunk that a fork of [`ADDRESSED`] is.
+pub(crate) fn name_of_chunk(fork: &ForkName) -> Option<ChunkName> {
+    ChunkName::from_hex(fork.as_str())
 }

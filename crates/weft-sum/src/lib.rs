@@ -1,4 +1,5 @@
-//! CRC-32C (iSCSI): of bytes, and of what was put together from bytes whose sums are known.
+//! CRC-32C (iSCSI): of bytes, and of what was put together from bytes whose sums are known. And
+//! BLAKE3, which names chunks by their contents.
 //!
 //! The sum of `A‖B` follows from those of `A` and `B` and the length of `B`: it is `sum(A)` times
 //! `x` to the power of the bits of `B`, plus `sum(B)`, all modulo the polynomial. So bytes that
@@ -9,7 +10,11 @@
 //! here costs four lookups for a block of [`BLOCK`] bytes and some 50 ns for each bit that is set
 //! in another length.
 
+mod name;
+
 use std::sync::Arc;
+
+pub use name::{ChunkName, without_zeros};
 
 /// The length for which [`joined`] is cheapest: a store's block.
 pub const BLOCK: usize = 4096;

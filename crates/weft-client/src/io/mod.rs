@@ -5,6 +5,7 @@
 
 mod advise;
 mod array;
+mod by_name;
 mod checkpoint;
 mod clear;
 mod copy;

@@ -4,8 +4,8 @@
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use weft_layout::{
-    Endless, Pieces, Request, ServerSlot, Splitter, Strided, StridedCopy, StridedPieces, View,
-    bytes_of, copy_all,
+    Endless, Pieces, Request, ServerSlot, Splitter, Storage, Strided, StridedCopy, StridedPieces,
+    View, bytes_of, copy_all,
 };
 use weft_net::{CallError, Connection};
 use weft_proto::io::{Pattern, WriteRequest};
@@ -248,6 +248,13 @@ impl OpenView {
     async fn write_slot(&self, write: &Write<'_>, slot: ServerSlot) -> Result<u64, Error> {
         let server = self.file.0.layout.servers()[slot.0 as usize];
         let pieces = self.map.pieces(write.request, slot)?;
+        if self.file.0.layout.storage() == Storage::Addressed && !write.ordered {
+            // Boxed: otherwise every writer's future is as large as this one.
+            let by_name = self.write_by_name(pieces.clone(), &write.source, slot, write.durability);
+            if let Some(bytes) = Box::pin(by_name).await? {
+                return Ok(bytes);
+            }
+        }
         let bytes = bytes_of(pieces.clone(), Endless);
         let write_over = |connection: Connection| {
             let call = WriteRequest {

@@ -12,6 +12,7 @@ mod delegation_table;
 mod detaches;
 mod ended;
 mod locks;
+mod naming_pays;
 mod unsynced;
 
 pub(crate) use attached::AttachedFiles;
@@ -21,4 +22,5 @@ pub(crate) use delegation_table::{ChangeBatch, DelegationTable, QueuedChange};
 pub(crate) use detaches::DetachQueue;
 pub(crate) use ended::EndedOperations;
 pub(crate) use locks::{FileLocks, LocksHeld};
+pub(crate) use naming_pays::NamingPays;
 pub(crate) use unsynced::{Unsynced, on};

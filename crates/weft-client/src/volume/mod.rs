@@ -31,7 +31,7 @@ use weft_proto::session::Role;
 
 use crate::Error;
 use crate::session::{
-    AttachedFiles, DelegatedNames, DetachQueue, EndedOperations, LocksHeld, Unsynced,
+    AttachedFiles, DelegatedNames, DetachQueue, EndedOperations, LocksHeld, NamingPays, Unsynced,
 };
 use crate::volume::servers::Servers;
 
@@ -63,6 +63,7 @@ pub(crate) struct Shared {
     /// Attachments whose end is not reported yet.
     pub(crate) detaches: DetachQueue,
     pub(crate) ended_operations: EndedOperations,
+    pub(crate) naming_pays: NamingPays,
     /// The service may have attachments that have ended here: the state must be asserted again.
     outdated: AtomicBool,
     lazy: bool,
@@ -114,6 +115,7 @@ impl Volume {
             delegated: DelegatedNames::default(),
             detaches: DetachQueue::default(),
             ended_operations: EndedOperations::default(),
+            naming_pays: NamingPays::default(),
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
             name: options.name,

@@ -374,6 +374,8 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::Settle
         | Kind::Outcome
         | Kind::ForceCaution
+        | Kind::NameChunks
+        | Kind::Clean
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint

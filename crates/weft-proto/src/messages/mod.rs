@@ -5,6 +5,7 @@
 //! kinds of calls are in `call.rs`, bounds in `limits.rs`; `convert` and the receivers check
 //! values.
 
+pub mod addressed;
 pub mod checkpoint;
 pub mod collective;
 pub mod coord;

@@ -44,6 +44,11 @@ impl IoService {
                 self.change(call, async |r| self.settle(r, &peer).await)
                     .await;
             }
+            Kind::NameChunks => {
+                let peer = call.peer.clone();
+                Box::pin(self.change(call, async |r| self.name_chunks(r, &peer).await)).await;
+            }
+            Kind::Clean => answer(call, async |r| self.clean(r).await).await,
             Kind::Outcome => self.change(call, async |r| self.outcome(r).await).await,
             Kind::Pointer => self.change(call, async |r| self.pointer(r).await).await,
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,

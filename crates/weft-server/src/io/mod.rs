@@ -49,10 +49,11 @@ use growth::GrowthLimits;
 use job::Job;
 use order::{ForcedCaution, Operations, Schedules};
 use pointers::Pointers;
-use upkeep::{Scrubber, StoreChecks};
+use upkeep::{Cleaner, Scrubber, StoreChecks};
 
 pub(crate) use admission::Admission;
 pub(crate) use data::Peers;
+pub(crate) use upkeep::clean_regularly;
 pub use upkeep::finding_on_the_wire;
 
 /// Larger than any file id.
@@ -71,6 +72,7 @@ pub(crate) struct IoService {
     admission: AdmissionGate,
     clients: Clients,
     scrubber: Arc<Scrubber>,
+    cleaner: Cleaner,
     gates: WriteGates,
     held: FrozenFiles,
     checks: StoreChecks,
@@ -104,6 +106,7 @@ impl IoService {
             since: AtomicU64::new(SINCE_UNKNOWN),
             admission: AdmissionGate::new(),
             clients: Clients::default(),
+            cleaner: Cleaner::default(),
             gates: WriteGates::default(),
             held: FrozenFiles::default(),
             checks: StoreChecks::default(),

@@ -20,7 +20,7 @@ use weft_store::{Pool, Store};
 use crate::config::{IoRole, NodeConfig};
 use crate::error::NodeError;
 use crate::failure::unsupported;
-use crate::io::{Admission, IoService, Peers};
+use crate::io::{Admission, IoService, Peers, clean_regularly};
 use crate::meta::MetaService;
 use crate::metrics::Metrics;
 use crate::tasks::stopped;
@@ -164,6 +164,7 @@ impl Node {
                 let heartbeat = opening.await?;
                 let io = heartbeat.io().clone();
                 tasks.push(tokio::spawn(heartbeat.run(stopping.clone())));
+                tokio::spawn(clean_regularly(Arc::downgrade(&io)));
                 Some(io)
             }
             None => None,

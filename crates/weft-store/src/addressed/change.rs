@@ -97,13 +97,25 @@ impl Store {
         then: Vec<Write>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        let forks = || batches.iter().flat_map(|batch| &batch.forks);
-        let turns = self.0.turns();
-        let _turn = turns.recipes(forks().map(|fork| &fork.patch.key)).await;
+        let forks = batches.iter().flat_map(|batch| &batch.forks);
+        let keys: Vec<ForkKey> = forks.map(|fork| fork.patch.key.clone()).collect();
+        let turn = self.0.turns().recipes(keys.iter()).await;
+        self.commit_in_turn(batches, then, modified).await?;
+        drop(turn);
+        Ok(())
+    }
+
+    /// As [`Store::commit_addressed`]; the caller has the turn of all recipes.
+    pub(super) async fn commit_in_turn(
+        &self,
+        batches: Vec<PreparedWrite>,
+        then: Vec<Write>,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut changes = RecipeChanges::default();
         let mut held = self.0.chunk_holds().none();
         let mut grown = Vec::new();
-        for fork in forks() {
+        for fork in batches.iter().flat_map(|batch| &batch.forks) {
             self.change_recipe(fork, &mut changes, &mut held, modified)
                 .await?;
             grown.push(GrownFork {

@@ -15,7 +15,10 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::files::ListPage;
 use crate::io::{PlainRead, READ_ATTEMPTS};
-use crate::key::{ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, Scattered, Timestamp, Write};
+use crate::key::{
+    ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, Scattered, Timestamp, Write, chunk_key,
+    name_of_chunk,
+};
 use crate::pool::BLOCK;
 
 impl Store {
@@ -72,7 +75,7 @@ impl Store {
         }
         let writes = chunks.into_iter().map(|(name, data)| {
             Scattered::from(Write {
-                key: name.key(),
+                key: chunk_key(&name),
                 chunk: (data.len() as u32)
                     .next_multiple_of(BLOCK as u32)
                     .max(CHUNK_MIN),
@@ -89,7 +92,7 @@ impl Store {
     /// # Errors
     /// Those of [`Store::read`]: bytes other than those stored are never returned.
     pub async fn get_chunk(&self, name: &ChunkName) -> Result<Option<Vec<Bytes>>, StoreError> {
-        let key = name.key();
+        let key = chunk_key(name);
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -107,13 +110,15 @@ impl Store {
 
     /// Whether there is a chunk of this name. Cost: a look-up in memory.
     pub fn has_chunk(&self, name: &ChunkName) -> bool {
-        self.0.lock().find(&name.key()).is_some()
+        self.0.lock().find(&chunk_key(name)).is_some()
     }
 
     /// The length of a chunk, if there is one of this name. Cost: as [`Store::has_chunk`].
     pub(super) fn chunk_length(&self, name: &ChunkName) -> Option<u64> {
         let state = self.0.lock();
-        state.find(&name.key()).map(|id| state.forks()[id].length())
+        state
+            .find(&chunk_key(name))
+            .map(|id| state.forks()[id].length())
     }
 
     /// Removes a chunk; a missing one is no error. The caller knows that no file refers to it any
@@ -123,7 +128,7 @@ impl Store {
     /// As [`Store::write`].
     pub async fn remove_chunk(&self, name: &ChunkName) -> Result<(), StoreError> {
         let _turn = self.0.turns().chunks([*name].into_iter()).await;
-        self.remove_fork(&name.key()).await
+        self.remove_fork(&chunk_key(name)).await
     }
 
     /// Names and lengths of chunks after `after`, in the order of names, and whether there are
@@ -140,12 +145,12 @@ impl Store {
             return (Vec::new(), false);
         };
         let from = after.map_or(Bound::Unbounded, |name| {
-            Bound::Excluded((CellIndex(0), name.key().fork))
+            Bound::Excluded((CellIndex(0), chunk_key(name).fork))
         });
         let mut forks = file.forks().range((from, Bound::Unbounded));
         let mut found = Vec::new();
         for ((_, fork), id) in forks.by_ref().take(most) {
-            if let Some(name) = ChunkName::of_fork(fork) {
+            if let Some(name) = name_of_chunk(fork) {
                 found.push((name, state.forks()[*id].length()));
             }
         }

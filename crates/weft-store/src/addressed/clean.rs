@@ -14,7 +14,7 @@ use super::recipe::Entry;
 use crate::counters::Counters;
 use crate::engine::{Store, detached};
 use crate::error::StoreError;
-use crate::key::{ChunkName, ForkKey};
+use crate::key::{ChunkName, ForkKey, chunk_key};
 use crate::limits::{CLEAN_ATTEMPTS, CLEAN_LIST_CHUNKS, RECIPE_READ_ENTRIES};
 use crate::record::ENTRY_BYTES;
 
@@ -177,7 +177,7 @@ impl Store {
         if self.0.chunk_holds().was_held(name) {
             return Ok(false);
         }
-        self.remove_fork(&name.key()).await?;
+        self.remove_fork(&chunk_key(name)).await?;
         Ok(true)
     }
 }

@@ -15,6 +15,7 @@
 mod change;
 mod chunks;
 mod clean;
+mod named;
 mod patch;
 mod prepared;
 mod read;
@@ -24,6 +25,7 @@ mod runs;
 
 pub(crate) use change::any_addressed;
 pub use clean::Cleaned;
+pub use named::{NamedChunks, NamedOutcome};
 pub use prepared::PreparedWrite;
 pub(crate) use read::ReadPlace;
 pub(crate) use resize::AddressedFork;

@@ -155,15 +155,5 @@ impl ForkPatch {
 
 /// Bytes up to the last one that is not 0.
 fn without_zeros(bytes: &Bytes) -> Bytes {
-    let (rest, words) = bytes.as_rchunks::<16>();
-    let zeros = words
-        .iter()
-        .rev()
-        .take_while(|word| **word == [0; 16])
-        .count();
-    let mut length = rest.len() + (words.len() - zeros) * 16;
-    while length > 0 && bytes[length - 1] == 0 {
-        length -= 1;
-    }
-    bytes.slice(..length)
+    bytes.slice(..weft_sum::without_zeros(bytes))
 }

@@ -10,7 +10,7 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::forks::{ChunkRange, by_chunk};
 use crate::io::{PlainRead, ReadSlice, zeros};
-use crate::key::{ChunkName, ForkKey};
+use crate::key::{ChunkName, ForkKey, chunk_key};
 use crate::limits::CHUNKS_READ_AHEAD;
 
 /// Which bytes of which fork are read.
@@ -58,7 +58,7 @@ impl Store {
                 return Ok(zeros(length).collect());
             };
             let read = self
-                .read_plain(&name.key(), None, CellOffset(at.into()), length)
+                .read_plain(&chunk_key(&name), None, CellOffset(at.into()), length)
                 .await;
             let read = read.map_err(|e| e.of_chunk(place.key, part.chunk, &name))?;
             if let PlainRead::Bytes(mut slices) = read {
@@ -85,7 +85,7 @@ impl Store {
         let mut bytes = 0;
         for (part, name) in self.named_parts(place).await? {
             let (at, length) = (part.bytes.start, part.bytes.end - part.bytes.start);
-            let key = name.key();
+            let key = chunk_key(&name);
             bytes += self
                 .prefetch_plain(&key, None, CellOffset(at.into()), length.into())
                 .await?;
@@ -97,7 +97,7 @@ impl Store {
     pub(crate) async fn release_addressed(&self, place: &ReadPlace<'_>) -> Result<(), StoreError> {
         for (part, name) in self.named_parts(place).await? {
             let (at, length) = (part.bytes.start, part.bytes.end - part.bytes.start);
-            self.release_plain(&name.key(), CellOffset(at.into()), length.into())
+            self.release_plain(&chunk_key(&name), CellOffset(at.into()), length.into())
                 .await?;
         }
         Ok(())

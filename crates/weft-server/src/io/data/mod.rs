@@ -10,6 +10,7 @@ mod clear;
 mod copy;
 mod in_order;
 mod lengths;
+mod names;
 mod peers;
 mod read;
 mod scatter;

@@ -49,6 +49,8 @@ fn checkpoint_name(checkpoint: Option<u64>) -> String {
 /// A finding of the store, for `weft fsck`. `done`: how it was repaired.
 pub fn finding_on_the_wire(finding: weft_store::Finding, done: Option<String>) -> Finding {
     use weft_store::Fault as F;
+    let recipe_of = finding.key.of_recipe();
+    let key = recipe_of.as_ref().unwrap_or(&finding.key);
     let (mut expected, mut found) = (0, 0);
     let (fault, text) = match finding.fault {
         F::Checksum => (Fault::Checksum, String::new()),
@@ -70,10 +72,10 @@ pub fn finding_on_the_wire(finding: weft_store::Finding, done: Option<String>) -
     };
     Finding {
         fault: fault as i32,
-        file: finding.key.file.0,
+        file: key.file.0,
         place: Some(ForkPlace {
-            cell: finding.key.cell.0,
-            fork: finding.key.fork.as_str().to_owned(),
+            cell: key.cell.0,
+            fork: key.fork.as_str().to_owned(),
         }),
         chunk: Some(finding.chunk),
         first: finding.blocks.start,

@@ -6,10 +6,13 @@
 //! progress and wire form.
 
 mod calls;
+mod cleaner;
 mod fsck;
 mod scrub;
 mod store_check;
 
+pub(in crate::io) use cleaner::Cleaner;
+pub(crate) use cleaner::clean_regularly;
 pub use fsck::finding_on_the_wire;
 pub(super) use scrub::Scrubber;
 pub(super) use store_check::StoreChecks;

@@ -1,4 +1,5 @@
-//! Upkeep of a volume: checking it, reading everything again, returning free space.
+//! Upkeep of a volume: checking it, reading everything again, returning free space, removing chunks
+//! that no file has.
 //!
 //! Each asks the servers to do the work and shows what they found.
 //!
@@ -6,6 +7,7 @@
 //! whether something is wrong. Checks and repairs are in the libraries: here are only options,
 //! progress and text. `fsck` can run a stopped volume inside its process (`fsck/offline.rs`).
 
+mod clean;
 mod fsck;
 mod scrub;
 mod trim;
@@ -23,6 +25,7 @@ pub(crate) enum UpkeepCommand {
     Fsck(fsck::Fsck),
     Scrub(scrub::Scrub),
     Trim(trim::Trim),
+    Clean(clean::Clean),
 }
 
 impl UpkeepCommand {
@@ -32,6 +35,7 @@ impl UpkeepCommand {
             UpkeepCommand::Fsck(command) => Ok(command.run(global)),
             UpkeepCommand::Scrub(command) => command.run(global),
             UpkeepCommand::Trim(command) => command.run(global),
+            UpkeepCommand::Clean(command) => command.run(global),
         }
     }
 }

@@ -1,0 +1,318 @@
+//! Writes to addressed files that send the names of chunks first, and the bytes only of those that
+//! a server lacks (`docs/design/0032-addressed-files.md`).
+//!
+//! Names cost a hash of the bytes and a round trip, and help only if a server has some of the
+//! chunks. So after an answer that it has next to none, further writes through the volume send
+//! their bytes at once, and only now and then one asks again (`session/naming_pays.rs`).
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use weft_layout::{
+    CellIndex, CellOffset, Endless, Piece, Pieces, Request, ServerSlot, Splitter, View, ViewOffset,
+    bytes_of,
+};
+use weft_net::Connection;
+use weft_proto::addressed::{NameChunksReply, NameChunksRequest};
+use weft_proto::io::{Access, Pattern, View as WireView, WriteRequest};
+use weft_proto::stamp::Stamp;
+use weft_sum::ChunkName;
+
+use super::span::{Durability, Source};
+use super::write::FRAME_BYTES;
+use crate::limits::{NAMED_CHUNKS_MAX, NAMED_PIECE_MIN, NAMED_PIECES_MAX, NAMED_RANGES_MAX};
+use crate::volume::Repeat;
+use crate::{Error, OpenView};
+
+/// A contiguous range of one cell that a write fills, and where its bytes are.
+struct CellRange {
+    cell: CellIndex,
+    start: u64,
+    /// In the order of the cell; `memory` is the number of the first byte in the request.
+    pieces: Vec<Piece>,
+}
+
+impl CellRange {
+    fn end(&self) -> u64 {
+        self.pieces
+            .last()
+            .map_or(self.start, |p| p.offset.0 + p.length)
+    }
+
+    /// The slices of a part of the range.
+    fn slices(&self, part: &Range<u64>, source: &Source) -> Vec<Bytes> {
+        let first = self
+            .pieces
+            .partition_point(|p| p.offset.0 + p.length <= part.start);
+        let mut slices = Vec::new();
+        let mut at = part.start;
+        for piece in &self.pieces[first..] {
+            if at >= part.end {
+                break;
+            }
+            let end = part.end.min(piece.offset.0 + piece.length);
+            while at < end {
+                let number = piece.memory + (at - piece.offset.0);
+                let (bytes, range) = source.find(number, end - at);
+                at += range.len() as u64;
+                slices.push(bytes.slice(range));
+            }
+        }
+        slices
+    }
+}
+
+/// The ranges of cells that pieces fill; `None` if they are too many, too small, not in ascending
+/// order in each cell, or overlap.
+fn ranges(pieces: Pieces) -> Option<Vec<CellRange>> {
+    let mut splitter = Splitter::whole(pieces);
+    let mut ranges: Vec<CellRange> = Vec::new();
+    let mut count = 0;
+    while let Some(strided) = splitter.next(u64::MAX) {
+        count += strided.count;
+        if count > NAMED_PIECES_MAX || strided.length < NAMED_PIECE_MIN && count > 64 {
+            return None;
+        }
+        for n in 0..strided.count {
+            let piece = Piece {
+                cell: strided.cell,
+                offset: CellOffset(strided.offset.0 + n * strided.stride),
+                length: strided.length,
+                memory: strided.memory_of(n),
+            };
+            let last = ranges
+                .iter_mut()
+                .rev()
+                .find(|range| range.cell == piece.cell);
+            match last {
+                Some(range) if range.end() == piece.offset.0 => range.pieces.push(piece),
+                Some(range) if range.end() > piece.offset.0 => return None,
+                _ => ranges.push(CellRange {
+                    cell: piece.cell,
+                    start: piece.offset.0,
+                    pieces: vec![piece],
+                }),
+            }
+        }
+    }
+    Some(ranges)
+}
+
+impl OpenView {
+    /// Writes a server's part of a write to an addressed file by names, as far as that pays.
+    /// `None`: it does not, and nothing was written.
+    pub(super) async fn write_by_name(
+        &self,
+        pieces: Pieces,
+        source: &Source,
+        slot: ServerSlot,
+        durability: Durability,
+    ) -> Result<Option<u64>, Error> {
+        let attachment = &self.file.0;
+        let layout = &attachment.layout;
+        let pays = &attachment.volume.shared.naming_pays;
+        let size = u64::from(layout.chunk());
+        if bytes_of(pieces.clone(), Endless) < size || !pays.ask() {
+            return Ok(None);
+        }
+        let Some(ranges) = ranges(pieces) else {
+            return Ok(None);
+        };
+        let whole = |range: &CellRange| {
+            let start = range.start.next_multiple_of(size);
+            start..(range.end() / size * size).max(start)
+        };
+        // A request for each range, and not for each server, has to pay as well.
+        if ranges.len() > NAMED_RANGES_MAX || ranges.iter().all(|range| whole(range).is_empty()) {
+            return Ok(None);
+        }
+        let mut moved = 0;
+        for range in ranges {
+            let (end, whole) = (range.end(), whole(&range));
+            let mut missing = Vec::new();
+            missing.push(range.start..whole.start.min(end));
+            let mut at = whole.start;
+            while at < whole.end {
+                let to = whole.end.min(at + NAMED_CHUNKS_MAX * size);
+                let part = self.name_chunks(&range, at..to, source, slot, durability);
+                missing.extend(part.await?);
+                at = to;
+            }
+            missing.push(whole.end.min(end)..end);
+            missing.retain(|part| !part.is_empty());
+            self.write_missing(&range, &missing, source, slot, durability)
+                .await?;
+            moved += end - range.start;
+        }
+        Ok(Some(moved))
+    }
+
+    /// Names the chunks of a part of a range; returns the parts that the server lacks.
+    async fn name_chunks(
+        &self,
+        range: &CellRange,
+        part: Range<u64>,
+        source: &Source,
+        slot: ServerSlot,
+        durability: Durability,
+    ) -> Result<Vec<Range<u64>>, Error> {
+        let layout = &self.file.0.layout;
+        let size = u64::from(layout.chunk());
+        let chunks = || (part.start / size..part.end / size).map(|n| n * size..(n + 1) * size);
+        let mut names = BytesMut::new();
+        for chunk in chunks() {
+            let slices = range.slices(&chunk, source);
+            let name = ChunkName::of_slices(slices.iter().map(AsRef::as_ref));
+            names.extend_from_slice(&name.map_or([0; 32], |name| *name.as_bytes()));
+        }
+        let list = [part.clone()];
+        let request = NameChunksRequest {
+            access: self.cell_access(range.cell, &list, slot)?,
+            chunk: layout.chunk_code(),
+            names: names.freeze(),
+            sync: durability == Durability::Power,
+            ..NameChunksRequest::default()
+        };
+        let call = |connection: Connection| {
+            let request = request.clone();
+            async move { connection.call_stamped(&request).await }
+        };
+        let (reply, _): (NameChunksReply, Stamp) = self.on_slot(slot, durability, call).await?;
+        let lacks = |n: usize| {
+            reply
+                .lacking
+                .get(n / 8)
+                .is_some_and(|b| b >> (n % 8) & 1 != 0)
+        };
+        let mut missing: Vec<Range<u64>> = Vec::new();
+        let (mut count, mut lacking) = (0, 0);
+        for (n, chunk) in chunks().enumerate() {
+            count += 1;
+            if !lacks(n) {
+                continue;
+            }
+            lacking += 1;
+            match missing.last_mut() {
+                Some(before) if before.end == chunk.start => before.end = chunk.end,
+                _ => missing.push(chunk),
+            }
+        }
+        self.file.0.volume.shared.naming_pays.note(count, lacking);
+        Ok(missing)
+    }
+
+    /// Writes parts of a range with their bytes.
+    async fn write_missing(
+        &self,
+        range: &CellRange,
+        parts: &[Range<u64>],
+        source: &Source,
+        slot: ServerSlot,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let request = WriteRequest {
+            access: self.cell_access(range.cell, parts, slot)?,
+            chunk: self.file.0.layout.chunk_code(),
+            bytes: parts.iter().map(|part| part.end - part.start).sum(),
+            sync: durability == Durability::Power,
+            ..WriteRequest::default()
+        };
+        let slices: Vec<Bytes> = parts
+            .iter()
+            .flat_map(|part| range.slices(part, source))
+            .collect();
+        let send = |connection: Connection| {
+            let (request, mut frames) = (request.clone(), Frames(slices.clone().into()));
+            async move {
+                let first = frames.next().unwrap_or_default();
+                let mut later = frames.next();
+                let mut outgoing = connection.send(&request, first, later.is_none()).await?;
+                while let Some(frame) = later {
+                    if outgoing.answered() {
+                        break;
+                    }
+                    later = frames.next();
+                    outgoing.more(frame, later.is_none()).await?;
+                }
+                outgoing.stamped_reply().await
+            }
+        };
+        self.on_slot(slot, durability, send).await.map(drop)
+    }
+
+    /// Makes a call on a slot's server and takes note of what it acknowledges.
+    async fn on_slot<R, F: Future<Output = Result<(R, Stamp), weft_net::CallError>>>(
+        &self,
+        slot: ServerSlot,
+        durability: Durability,
+        call: impl Fn(Connection) -> F,
+    ) -> Result<(R, Stamp), Error> {
+        let attachment = &self.file.0;
+        let server = attachment.layout.servers()[slot.0 as usize];
+        let done = attachment
+            .volume
+            .on_server(server, Repeat::Unsafe, call)
+            .await;
+        let done = done.map_err(|e| {
+            let what = format!("{} on server {server}", self.what("write"));
+            Error::of_write(what, &attachment.path, e)
+        })?;
+        if durability == Durability::Process {
+            self.file.note_acknowledged(server, &done.1);
+        }
+        Ok(done)
+    }
+
+    /// The access to ascending parts of one cell.
+    fn cell_access(
+        &self,
+        cell: CellIndex,
+        parts: &[Range<u64>],
+        slot: ServerSlot,
+    ) -> Result<Access, Error> {
+        let base = parts.first().map_or(0, |part| part.start);
+        let request = match parts {
+            [part] => Request::Contiguous {
+                offset: ViewOffset(part.start),
+                length: part.end - part.start,
+            },
+            parts => {
+                let list = parts
+                    .iter()
+                    .map(|part| ((part.start - base).cast_signed(), part.end - part.start));
+                Request::new(ViewOffset(base), &weft_layout::Pattern::list(list))?
+            }
+        };
+        let pattern = Pattern::from_request(&request, true)
+            .map_err(|e| Error::of_convert("send a request", &e))?;
+        Ok(Access {
+            view: WireView::from(&View::Cell(cell)),
+            ..self.access(&pattern, slot)
+        })
+    }
+}
+
+/// Slices as the payloads of frames.
+struct Frames(VecDeque<Bytes>);
+
+impl Iterator for Frames {
+    type Item = Vec<Bytes>;
+
+    fn next(&mut self) -> Option<Vec<Bytes>> {
+        let (mut frame, mut room) = (Vec::new(), FRAME_BYTES);
+        while room > 0
+            && let Some(mut slice) = self.0.pop_front()
+        {
+            if slice.len() > room {
+                self.0.push_front(slice.split_off(room));
+            }
+            room -= slice.len();
+            frame.push(slice);
+        }
+        (!frame.is_empty()).then_some(frame)
+    }
+}
