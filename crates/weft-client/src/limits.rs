@@ -137,6 +137,10 @@ pub(crate) const NAMED_RANGES_MAX: usize = 4;
 /// Bytes: a write of many pieces smaller than this is sent as it is.
 pub(crate) const NAMED_PIECE_MIN: u64 = 4 << 10;
 
-/// Writes that do not ask by name, at most, after servers had none of the chunks: so chunks that
-/// servers come to know are noticed, and hashing in vain costs a few per cent at most.
+/// Small writes that name no chunk between two that do, at most, while servers know none of the
+/// chunks.
 pub(crate) const NAMING_SKIPPED_MAX: u32 = 64;
+
+/// A large write probes with one of this many of its chunks then: that costs a few per cent of the
+/// time to hash all, and a round trip.
+pub(crate) const NAMING_PROBE_SHARE: u64 = 16;

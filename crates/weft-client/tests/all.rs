@@ -7,6 +7,7 @@ mod common;
 mod model;
 mod quotas;
 
+mod addressed;
 mod advise;
 mod checkpoints;
 mod collectives;

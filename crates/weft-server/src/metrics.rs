@@ -140,7 +140,7 @@ impl Process {
 }
 
 #[allow(clippy::too_many_lines)] // a table
-fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 27] {
+fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 32] {
     let c = store.counters();
     [
         (
@@ -246,6 +246,31 @@ fn store_counts(store: &Store) -> [(&'static str, &'static str, u64); 27] {
             "weft_store_memory_faults",
             "Blocks whose bytes changed in this server's memory",
             c.memory_faults,
+        ),
+        (
+            "weft_store_chunks_put",
+            "Addressed chunks stored",
+            c.chunks_put,
+        ),
+        (
+            "weft_store_chunks_known",
+            "Addressed chunks that were to be stored and existed",
+            c.chunks_known,
+        ),
+        (
+            "weft_store_chunks_named",
+            "Addressed chunks that were written by their names",
+            c.chunks_named,
+        ),
+        (
+            "weft_store_chunks_cleaned",
+            "Addressed chunks that the cleaner removed",
+            c.chunks_cleaned,
+        ),
+        (
+            "weft_store_cleaned_bytes",
+            "Bytes of addressed chunks that the cleaner removed",
+            c.cleaned_bytes,
         ),
         (
             "weft_store_scrub_chunks",

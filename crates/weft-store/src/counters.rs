@@ -69,6 +69,8 @@ counters! {
     chunks_put,
     /// Addressed chunks that were to be stored and existed.
     chunks_known,
+    /// Addressed chunks that were written by their names.
+    chunks_named,
     /// Addressed chunks that the cleaner removed.
     chunks_cleaned,
     /// Their bytes.

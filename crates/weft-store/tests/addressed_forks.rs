@@ -9,7 +9,9 @@ use futures_util::future::{join, join_all, try_join_all};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weft_layout::{ADDRESSED_BIT, CellOffset, FileId};
-use weft_store::{ForkKey, Run, Scattered, Store, StoreError};
+use weft_store::{
+    ChunkName, ForkKey, NamedChunks, NamedOutcome, Run, Scattered, Store, StoreError,
+};
 
 const SIZE: usize = 65536;
 const CHUNK: u32 = SIZE as u32 + ADDRESSED_BIT;
@@ -337,4 +339,83 @@ fn the_cleaner_never_removes_what_a_recipe_names() {
             assert_eq!(store.usage().used, 0);
         });
     }
+}
+
+/// Names two chunks of file 2 after those of `names`.
+fn two(names: [Option<ChunkName>; 2]) -> NamedChunks {
+    NamedChunks {
+        key: key(2, 0),
+        chunk: CHUNK,
+        first: 1,
+        names: names.to_vec(),
+        end: 3 * SIZE as u64,
+        old: None,
+        all: false,
+    }
+}
+
+#[test]
+fn chunks_are_written_by_name_if_they_are_there_and_the_old_names_hold() {
+    run(async {
+        let store = Machine::new(1).open().await.unwrap();
+        let (a, b) = (pattern(1, SIZE), pattern(2, SIZE));
+        put(&store, &key(1, 0), 0, [a.clone(), b.clone()].concat()).await;
+        let (known, unknown) = (Some(ChunkName::of(&a)), Some(ChunkName::of(b"unknown")));
+        let name = async |named| store.name_chunks(named, now()).await.unwrap();
+        // All or nothing.
+        let named = NamedChunks {
+            all: true,
+            ..two([known, unknown])
+        };
+        assert_eq!(name(named).await, NamedOutcome::Lacking(vec![1]));
+        assert_eq!(store.status(&key(2, 0)).await.unwrap(), None);
+        // What there is; the fork ends with it.
+        assert_eq!(
+            name(two([known, unknown])).await,
+            NamedOutcome::Lacking(vec![1])
+        );
+        assert_eq!(
+            all(&store, &key(2, 0)).await,
+            [vec![0; SIZE], a.clone()].concat()
+        );
+        // Against the old names: other ones first, then those that it has.
+        let named = |old| NamedChunks {
+            old: Some(old),
+            ..two([Some(ChunkName::of(&b)), known])
+        };
+        assert_eq!(name(named(vec![None, None])).await, NamedOutcome::Changed);
+        assert_eq!(name(named(vec![known, known])).await, NamedOutcome::Changed);
+        assert_eq!(
+            name(named(vec![known, None])).await,
+            NamedOutcome::Lacking(vec![])
+        );
+        let wanted = [vec![0; SIZE], b.clone(), a.clone()].concat();
+        assert_eq!(all(&store, &key(2, 0)).await, wanted);
+        // A last chunk in part: only where the fork ends there.
+        let part = NamedChunks {
+            end: 2 * SIZE as u64 + 100,
+            ..two([known, None])
+        };
+        assert_eq!(name(part.clone()).await, NamedOutcome::Lacking(vec![1]));
+        store
+            .truncate(FileId(2), vec![(key(2, 0), 0)], 1, now())
+            .await
+            .unwrap();
+        assert_eq!(name(part).await, NamedOutcome::Lacking(vec![]));
+        let wanted = [vec![0; SIZE], a, vec![0; 100]].concat();
+        assert_eq!(all(&store, &key(2, 0)).await, wanted);
+        // A chunk longer than the fork's chunks are.
+        let small = NamedChunks {
+            key: key(3, 0),
+            chunk: 4096 + ADDRESSED_BIT,
+            ..two([known, None])
+        };
+        assert_eq!(name(small).await, NamedOutcome::Lacking(vec![0]));
+        let plain = NamedChunks {
+            chunk: SIZE as u32,
+            ..two([known, known])
+        };
+        let refused = store.name_chunks(plain, now()).await;
+        assert!(matches!(refused, Err(StoreError::BadChunkSize { .. })));
+    });
 }

@@ -22,6 +22,7 @@ use weft_sum::ChunkName;
 use super::span::{Durability, Source};
 use super::write::FRAME_BYTES;
 use crate::limits::{NAMED_CHUNKS_MAX, NAMED_PIECE_MIN, NAMED_PIECES_MAX, NAMED_RANGES_MAX};
+use crate::session::Naming;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
@@ -113,7 +114,7 @@ impl OpenView {
         let layout = &attachment.layout;
         let pays = &attachment.volume.shared.naming_pays;
         let size = u64::from(layout.chunk());
-        if bytes_of(pieces.clone(), Endless) < size || !pays.ask() {
+        if bytes_of(pieces.clone(), Endless) < size {
             return Ok(None);
         }
         let Some(ranges) = ranges(pieces) else {
@@ -127,14 +128,55 @@ impl OpenView {
         if ranges.len() > NAMED_RANGES_MAX || ranges.iter().all(|range| whole(range).is_empty()) {
             return Ok(None);
         }
+        let chunks = ranges
+            .iter()
+            .map(|range| whole(range).end - whole(range).start);
+        let chunks = chunks.sum::<u64>() / size;
+        let naming = pays.ask(chunks);
+        if naming == Naming::None {
+            return Ok(None);
+        }
+        let mut probed = None;
+        if let Naming::Probe(count) = naming {
+            // In the middle: what a program changes is often at the beginning.
+            let longest = ranges
+                .iter()
+                .enumerate()
+                .max_by_key(|(_, range)| range.end() - range.start);
+            let (n, range) = longest.map_or((0, &ranges[0]), |(n, range)| (n, range));
+            let all = whole(range);
+            let start = all.start + (all.end - all.start) / size / 2 * size;
+            let probe = start..(start + count * size).min(all.end);
+            let missing = self
+                .name_chunks(range, probe.clone(), source, slot, durability)
+                .await?;
+            if missing.first() == Some(&probe) {
+                return Ok(None);
+            }
+            probed = Some((n, probe, missing));
+        }
         let mut moved = 0;
-        for range in ranges {
+        for (n, range) in ranges.into_iter().enumerate() {
             let (end, whole) = (range.end(), whole(&range));
             let mut missing = Vec::new();
             missing.push(range.start..whole.start.min(end));
             let mut at = whole.start;
+            let (mut before, mut known) = (whole.end..whole.end, Vec::new());
+            if let Some((_, probe, missing)) = probed.take_if(|(probed, ..)| *probed == n) {
+                (before, known) = (probe, missing);
+            }
             while at < whole.end {
-                let to = whole.end.min(at + NAMED_CHUNKS_MAX * size);
+                if at == before.start {
+                    missing.append(&mut known);
+                    at = before.end;
+                    continue;
+                }
+                let stop = if at < before.start {
+                    before.start
+                } else {
+                    whole.end
+                };
+                let to = stop.min(at + NAMED_CHUNKS_MAX * size);
                 let part = self.name_chunks(&range, at..to, source, slot, durability);
                 missing.extend(part.await?);
                 at = to;

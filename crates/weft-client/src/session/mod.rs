@@ -22,5 +22,5 @@ pub(crate) use delegation_table::{ChangeBatch, DelegationTable, QueuedChange};
 pub(crate) use detaches::DetachQueue;
 pub(crate) use ended::EndedOperations;
 pub(crate) use locks::{FileLocks, LocksHeld};
-pub(crate) use naming_pays::NamingPays;
+pub(crate) use naming_pays::{Naming, NamingPays};
 pub(crate) use unsynced::{Unsynced, on};

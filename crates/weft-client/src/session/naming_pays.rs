@@ -1,36 +1,56 @@
-//! Whether writes to addressed files send names first: as long as servers have some of the chunks.
+//! Whether writes to addressed files send the names of chunks first.
+//!
+//! They do as long as servers have an eighth of the chunks or more. Otherwise a large write probes
+//! with a few of its chunks, and small writes probe now and then.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::limits::NAMING_SKIPPED_MAX;
+use crate::limits::{NAMING_PROBE_SHARE, NAMING_SKIPPED_MAX};
 
-/// Whether writes ask by name first.
+/// Whether the last chunks that were named were known to their servers.
 #[derive(Default)]
 pub(crate) struct NamingPays {
-    /// Writes that do not ask before the next one that does.
-    skip: AtomicU32,
-    /// How many were skipped after the last answer.
+    /// Answers without known chunks since the last one with some.
+    vain: AtomicU32,
+    /// Small writes since the last that probed.
     skipped: AtomicU32,
 }
 
+/// Which chunks of a write to name before any bytes are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    All,
+    /// So many, and the others only if one of these is known.
+    Probe(u64),
+    None,
+}
+
 impl NamingPays {
-    /// Whether the next write asks.
-    pub(crate) fn ask(&self) -> bool {
-        let left = self.skip.load(Ordering::Relaxed);
-        self.skip.store(left.saturating_sub(1), Ordering::Relaxed);
-        left == 0
+    /// For a write of so many chunks.
+    pub(crate) fn ask(&self, chunks: u64) -> Naming {
+        let vain = self.vain.load(Ordering::Relaxed);
+        if vain == 0 {
+            return Naming::All;
+        }
+        let probe = chunks / NAMING_PROBE_SHARE;
+        if probe > 0 {
+            return Naming::Probe(probe);
+        }
+        let most = (1 << vain.min(16)).min(NAMING_SKIPPED_MAX);
+        if self.skipped.fetch_add(1, Ordering::Relaxed) < most {
+            return Naming::None;
+        }
+        self.skipped.store(0, Ordering::Relaxed);
+        Naming::All
     }
 
     /// Takes note of an answer: of so many chunks the server lacked so many.
-    pub(crate) fn note(&self, named: usize, lacking: usize) {
-        let skip = if lacking * 8 > named * 7 {
-            let last = self.skipped.load(Ordering::Relaxed);
-            (last * 2).clamp(1, NAMING_SKIPPED_MAX)
+    pub(crate) fn note(&self, named: u64, lacking: u64) {
+        if lacking * 8 > named * 7 {
+            self.vain.fetch_add(1, Ordering::Relaxed);
         } else {
-            0
-        };
-        self.skip.store(skip, Ordering::Relaxed);
-        self.skipped.store(skip, Ordering::Relaxed);
+            self.vain.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -39,17 +59,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_answers_without_a_known_chunk_fewer_and_fewer_writes_ask() {
+    fn after_answers_without_a_known_chunk_fewer_chunks_are_named() {
         let pays = NamingPays::default();
-        let asked = (0..1000).filter(|_| {
-            let ask = pays.ask();
-            if ask {
-                pays.note(16, 16);
+        let mut named = 0;
+        for _ in 0..1000 {
+            if pays.ask(1) == Naming::All {
+                named += 1;
+                pays.note(1, 1);
             }
-            ask
-        });
-        assert!(asked.count() < 30);
-        pays.note(16, 8);
-        assert!(pays.ask() && pays.ask());
+        }
+        assert!(named < 40, "{named}");
+        assert_eq!(pays.ask(160), Naming::Probe(10));
+        pays.note(10, 8);
+        assert_eq!(pays.ask(160), Naming::All);
+        assert_eq!(pays.ask(1), Naming::All);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use weft_client::{ConnectOptions, Volume};
 use weft_kv::{FjallKv, FjallOptions, OrderedKv};
-use weft_layout::ServerId;
+use weft_layout::{ServerId, Storage};
 use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
 use weft_proto::session::Role;
@@ -104,6 +104,11 @@ pub async fn one_cell(volume: &Volume, path: &str) -> weft_client::OpenView {
     file.canonical().unwrap()
 }
 
+/// Whether files are addressed unless a test asks for something else.
+pub fn addressed() -> bool {
+    std::env::var("WEFT_TEST_STORAGE").is_ok_and(|storage| storage == "addressed")
+}
+
 impl TestVolume {
     pub async fn start(servers: u32) -> TestVolume {
         TestVolume::start_with(servers, Env::system()).await
@@ -153,7 +158,25 @@ impl TestVolume {
             env,
         };
         volume.wait_until_up().await;
+        volume.set_storage().await;
         volume
+    }
+
+    /// Makes new files addressed if `WEFT_TEST_STORAGE` says so: what these tests promise holds of
+    /// both kinds.
+    async fn set_storage(&self) {
+        if addressed() {
+            let layout = weft_client::NewLayout {
+                storage: Some(Storage::Addressed),
+                ..weft_client::NewLayout::default()
+            };
+            let changes = weft_client::Changes {
+                layout: Some(layout),
+                ..weft_client::Changes::default()
+            };
+            let client = self.client().await;
+            client.set_attributes("/", &changes).await.unwrap();
+        }
     }
 
     async fn wait_until_up(&self) {

@@ -1,7 +1,9 @@
 //! Choosing the layout of a new file: the options of its creator, else of its directory, else the
 //! volume's default (one cell per server, all candidate servers, a base that spreads files evenly).
+//! Addressed files all begin on the first candidate: so equal bytes at equal offsets of two files
+//! are on one server, which stores them once.
 
-use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId};
+use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId, Storage};
 use weft_proto::meta::{self, LayoutOptions};
 use weft_proto::storage_from_wire;
 
@@ -43,6 +45,11 @@ pub(crate) fn choose(
     // The directory's base does not apply to servers that the creator named.
     let inherited_base = inherited.base.filter(|_| own.servers.is_empty());
     let base = own.base.or(inherited_base);
+    let storage = storage_from_wire(own.storage.or(inherited.storage).unwrap_or(0));
+    let storage = storage.map_err(|_| MetaError::Invalid {
+        path: text(path),
+        reason: "chunks can be kept plain (0) or addressed (1)",
+    })?;
     let mut servers = named.unwrap_or(&pool.candidates).clone();
     for server in named.into_iter().flatten() {
         if pool.all.binary_search(server).is_err() {
@@ -60,7 +67,7 @@ pub(crate) fn choose(
             base,
         })?;
         servers.rotate_left(at);
-    } else if named.is_none() {
+    } else if named.is_none() && storage == Storage::Plain {
         let at = spread(id) % servers.len() as u64;
         servers.rotate_left(at as usize);
     }
@@ -72,11 +79,6 @@ pub(crate) fn choose(
         // Requests to servers without a cell would be useless.
         servers.truncate((cells as usize).max(1));
     }
-    let storage = storage_from_wire(own.storage.or(inherited.storage).unwrap_or(0));
-    let storage = storage.map_err(|_| MetaError::Invalid {
-        path: text(path),
-        reason: "chunks can be kept plain (0) or addressed (1)",
-    })?;
     let spec = LayoutSpec {
         cells,
         bsu: own.bsu.or(inherited.bsu).unwrap_or(BSU_DEFAULT),
@@ -104,6 +106,26 @@ fn spread(id: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addressed_files_begin_on_one_server_and_plain_ones_on_all() {
+        let firsts = |storage: u32| {
+            let options = LayoutOptions {
+                storage: Some(storage),
+                ..LayoutOptions::default()
+            };
+            let first = |id| {
+                choose(&pool(), id, Some(&options), None, b"/f")
+                    .unwrap()
+                    .servers[0]
+            };
+            (0..50)
+                .map(first)
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(firsts(0).into_iter().collect::<Vec<_>>(), [1, 2, 4]);
+        assert_eq!(firsts(1).into_iter().collect::<Vec<_>>(), [1]);
+    }
 
     fn pool() -> Pool {
         Pool {
@@ -191,6 +213,11 @@ mod tests {
             ..layout_options()
         });
         assert!(matches!(zero, MetaError::Layout { .. }), "{zero}");
+        let storage = refused(LayoutOptions {
+            storage: Some(2),
+            ..LayoutOptions::default()
+        });
+        assert!(matches!(storage, MetaError::Invalid { .. }), "{storage}");
         let chunk = refused(LayoutOptions {
             chunk: Some(1),
             ..layout_options()

@@ -5,6 +5,7 @@
 //! the two. A new message needs a call in its family's file, and a data file: without it the test
 //! fails and prints the bytes.
 
+mod addressed;
 mod cases;
 mod checkpoint;
 mod collective;
@@ -45,6 +46,7 @@ fn every_message_keeps_its_bytes() {
     io::messages(&mut golden);
     meta::messages(&mut golden);
     order::messages(&mut golden);
+    addressed::messages(&mut golden);
     pointer::messages(&mut golden);
     quota::messages(&mut golden);
     session::messages(&mut golden);
@@ -132,7 +134,7 @@ fn kinds_keep_their_numbers() {
         .chain([100])
         .chain(104..=108)
         .chain(112..=116)
-        .chain(128..=133)
+        .chain(128..=135)
         .collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {

@@ -7,6 +7,7 @@ use weft_layout::{ADDRESSED_BIT, ChunkCode};
 use super::patch::ForkPatch;
 use super::prepared::{Base, MadeChunk, PreparedFork, PreparedWrite};
 use super::recipe::Entry;
+use crate::counters::Counters;
 use crate::engine::{Store, detached};
 use crate::error::StoreError;
 use crate::key::{ForkKey, Timestamp};
@@ -121,6 +122,8 @@ impl Store {
             forks: vec![PreparedFork { patch, made }],
             held,
         };
+        let counters = self.0.counters();
+        Counters::add(&counters.chunks_named, prepared.forks[0].made.len() as u64);
         self.commit_in_turn(vec![prepared], Vec::new(), modified)
             .await?;
         drop(turn);

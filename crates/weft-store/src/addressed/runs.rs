@@ -24,49 +24,47 @@ impl Store {
         from: CellOffset,
         limit: usize,
     ) -> Result<DataRuns, StoreError> {
-        let (size, chunks) = (
-            u64::from(fork.chunk),
-            fork.length.div_ceil(u64::from(fork.chunk)),
-        );
-        let first = from.0 / size;
-        // Holes of the recipe are holes of the fork, and large ones cost no more than small ones.
-        let recipe = key.recipe();
-        let place = CellOffset(first * ENTRY_BYTES);
-        let named = self.plain_runs(&recipe, checkpoint, place, 1).await;
-        let named = named.map_err(StoreError::of_recipe)?;
-        let Some(bytes) = named.runs.first() else {
-            let next = named
-                .next
-                .map(|at| at.0 / ENTRY_BYTES)
-                .filter(|n| *n < chunks);
-            let next = next.map(|n| CellOffset(n * size));
-            return Ok(DataRuns {
-                runs: Vec::new(),
-                next,
-            });
-        };
-        let start = (bytes.start / ENTRY_BYTES).max(first);
-        let end = (start + RECIPE_READ_ENTRIES).min(chunks);
-        let entries = self.entries(key, checkpoint, start..end).await?;
+        let (size, limit) = (u64::from(fork.chunk), limit.max(1));
+        let chunks = fork.length.div_ceil(size);
         let mut runs: Vec<Range<u64>> = Vec::new();
-        let mut checked = start;
-        for (n, entry) in (start..).zip(entries) {
-            if runs.len() > limit.max(1) {
-                runs.pop();
-                break;
-            }
-            checked = n + 1;
-            if entry.is_none() {
+        let (mut checked, mut read) = (from.0 / size, 0);
+        // One more than asked for: only then it is known that the last one ends.
+        while checked < chunks && runs.len() <= limit && read < RECIPE_READ_ENTRIES {
+            // Holes of the recipe are holes of the fork, and large ones cost no more than small
+            // ones.
+            let place = CellOffset(checked * ENTRY_BYTES);
+            let named = self.plain_runs(&key.recipe(), checkpoint, place, 1).await;
+            let named = named.map_err(StoreError::of_recipe)?;
+            let Some(bytes) = named.runs.first() else {
+                let next = named.next.map_or(chunks, |at| at.0 / ENTRY_BYTES);
+                checked = next.max(checked + 1);
                 continue;
-            }
-            let range = (n * size).max(from.0)..((n + 1) * size).min(fork.length);
-            match runs.last_mut() {
-                _ if range.is_empty() => {}
-                Some(run) if run.end == range.start => run.end = range.end,
-                _ => runs.push(range),
+            };
+            checked = checked.max(bytes.start / ENTRY_BYTES);
+            let end = (checked + RECIPE_READ_ENTRIES).min(bytes.end.div_ceil(ENTRY_BYTES));
+            let entries = self
+                .entries(key, checkpoint, checked..end.min(chunks))
+                .await?;
+            read += entries.len() as u64;
+            for entry in entries {
+                if runs.len() > limit {
+                    break;
+                }
+                let range = (checked * size).max(from.0)..((checked + 1) * size).min(fork.length);
+                checked += 1;
+                match runs.last_mut() {
+                    _ if entry.is_none() || range.is_empty() => {}
+                    Some(run) if run.end == range.start => run.end = range.end,
+                    _ => runs.push(range),
+                }
             }
         }
-        let next = (checked < chunks).then(|| CellOffset(checked * size));
+        if runs.len() > limit
+            && let Some(last) = runs.pop()
+        {
+            checked = last.start / size;
+        }
+        let next = (checked < chunks).then(|| CellOffset((checked * size).max(from.0)));
         Ok(DataRuns { runs, next })
     }
 }
