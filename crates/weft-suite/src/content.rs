@@ -6,23 +6,47 @@
 use weft_layout::{Map, PatternError, Piece, Request, ServerSlot, ViewOffset};
 
 use crate::SuiteError;
-use crate::workload::{FileShape, Workload};
+use crate::workload::{FileShape, UNIT, Workload};
 
-/// The eight bytes at word `word` of a cell.
-fn word(seed: u64, cell: u32, word: u64) -> [u8; 8] {
-    let mut x = seed
+/// A write: its number, and the share of units that are the same in every write.
+#[derive(Clone, Copy)]
+struct Written {
+    number: u64,
+    same: u32,
+}
+
+impl Written {
+    /// The eight bytes at word `word` of a cell.
+    fn word(self, cell: u32, word: u64) -> [u8; 8] {
+        let number = match self.same {
+            0 => self.number,
+            same => {
+                let unit = mixed(self.number, cell, word / (UNIT / 8));
+                if unit % 100 < u64::from(same) {
+                    0
+                } else {
+                    self.number
+                }
+            }
+        };
+        mixed(number, cell, word).to_le_bytes()
+    }
+}
+
+fn mixed(number: u64, cell: u32, word: u64) -> u64 {
+    let mut x = number
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .wrapping_add(u64::from(cell) << 40)
         .wrapping_add(word);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)).to_le_bytes()
+    x ^ (x >> 31)
 }
 
 /// Calls `each` with the words that a run of a cell overlaps: bytes of the run, and those of the
 /// word.
 fn words<T>(
-    seed: u64,
+    written: Written,
     cell: u32,
     offset: u64,
     length: u64,
@@ -33,7 +57,7 @@ fn words<T>(
     while at < end {
         let within = (at % 8) as usize;
         let take = ((8 - within) as u64).min(end - at);
-        let bytes = word(seed, cell, at / 8);
+        let bytes = written.word(cell, at / 8);
         if let Some(found) = each(at - offset, &bytes[within..within + take as usize]) {
             return Some(found);
         }
@@ -43,9 +67,9 @@ fn words<T>(
 }
 
 /// Makes the bytes of a run.
-fn fill(seed: u64, piece: &Piece, out: &mut [u8]) {
+fn fill(written: Written, piece: &Piece, out: &mut [u8]) {
     words(
-        seed,
+        written,
         piece.cell.0,
         piece.offset.0,
         piece.length,
@@ -57,9 +81,9 @@ fn fill(seed: u64, piece: &Piece, out: &mut [u8]) {
 }
 
 /// The first byte of a run that is wrong: where in the run, and what it should be.
-fn wrong(seed: u64, piece: &Piece, found: &[u8]) -> Option<(u64, u8)> {
+fn wrong(written: Written, piece: &Piece, found: &[u8]) -> Option<(u64, u8)> {
     words(
-        seed,
+        written,
         piece.cell.0,
         piece.offset.0,
         piece.length,
@@ -75,13 +99,15 @@ fn wrong(seed: u64, piece: &Piece, found: &[u8]) -> Option<(u64, u8)> {
 pub(crate) struct Calls<'a> {
     part: &'a Workload,
     map: Map,
+    same: u32,
 }
 
 impl Calls<'_> {
     pub(crate) fn new(part: &Workload, shape: FileShape) -> Result<Calls<'_>, SuiteError> {
         let grid = shape.grid().map_err(SuiteError::part)?;
         let map = Map::new(grid, part.view.into()).map_err(SuiteError::part)?;
-        Ok(Calls { part, map })
+        let same = shape.same;
+        Ok(Calls { part, map, same })
     }
 
     /// Every piece, with its place in the memory of the whole part.
@@ -103,19 +129,26 @@ impl Calls<'_> {
         Ok(())
     }
 
+    fn written(&self, number: u64) -> Written {
+        let same = self.same;
+        Written { number, same }
+    }
+
     /// Makes what a part writes.
-    pub(crate) fn make(&self, seed: u64, memory: &mut [u8]) -> Result<(), SuiteError> {
+    pub(crate) fn make(&self, number: u64, memory: &mut [u8]) -> Result<(), SuiteError> {
+        let written = self.written(number);
         self.for_each(|_, piece| {
-            fill(seed, &piece, slice_mut(memory, &piece));
+            fill(written, &piece, slice_mut(memory, &piece));
             Ok(())
         })
     }
 
     /// Checks what a part has read.
-    pub(crate) fn check(&self, seed: u64, memory: &[u8]) -> Result<(), SuiteError> {
+    pub(crate) fn check(&self, number: u64, memory: &[u8]) -> Result<(), SuiteError> {
+        let written = self.written(number);
         self.for_each(|_, piece| {
             let found = &memory[piece.memory as usize..(piece.memory + piece.length) as usize];
-            let Some((at, expected)) = wrong(seed, &piece, found) else {
+            let Some((at, expected)) = wrong(written, &piece, found) else {
                 return Ok(());
             };
             Err(SuiteError::WrongByte {
@@ -137,7 +170,12 @@ mod tests {
     use super::*;
     use crate::workload::ViewSpec;
 
-    const SHAPE: FileShape = FileShape { cells: 3, bsu: 5 };
+    const SHAPE: FileShape = FileShape {
+        cells: 3,
+        bsu: 5,
+        addressed: false,
+        same: 0,
+    };
 
     #[test]
     fn content_made_through_one_view_is_correct_through_another() {
@@ -162,5 +200,19 @@ mod tests {
             panic!("{error}")
         };
         assert_eq!((cell, offset), (1, 7));
+    }
+
+    #[test]
+    fn units_that_stay_the_same_are_as_many_as_asked_for() {
+        let units = 2000;
+        for same in [0, 10, 90, 100] {
+            let first = |number, unit| Written { number, same }.word(1, unit * (UNIT / 8));
+            let equal = (0..units)
+                .filter(|unit| first(7, *unit) == first(8, *unit))
+                .count();
+            let both = f64::from(same).powi(2) / 10_000.0;
+            let share = equal as f64 / units as f64;
+            assert!((share - both).abs() < 0.05, "{same}: {share}");
+        }
     }
 }

@@ -25,6 +25,8 @@ pub enum Case {
     Sort,
     /// Vesta §4.3: what the order of operations costs that do not conflict.
     Order,
+    /// CAPFS §4.1: addressed files, with new contents and with contents that servers know.
+    Addressed,
 }
 
 /// One measurement: the workload of each client, and the interface.
@@ -59,7 +61,7 @@ pub struct Point {
 
 impl Case {
     /// All of them.
-    pub const ALL: [Case; 9] = [
+    pub const ALL: [Case; 10] = [
         Case::Galley,
         Case::Pvfs,
         Case::VestaViews,
@@ -69,6 +71,7 @@ impl Case {
         Case::Array,
         Case::Sort,
         Case::Order,
+        Case::Addressed,
     ];
 
     /// As in rows and on the command line.
@@ -83,6 +86,7 @@ impl Case {
             Case::Array => "array",
             Case::Sort => "sort",
             Case::Order => "order",
+            Case::Addressed => "addressed",
         }
     }
 }

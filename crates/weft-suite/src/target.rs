@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use weft_client::{Access, ConnectOptions, File, NewLayout, Volume};
+use weft_layout::Storage;
 
 use crate::error::SuiteError;
 use crate::link::{LinkedVolume, Names};
@@ -13,6 +14,7 @@ use crate::point::Point;
 use crate::sweep::TargetKind;
 use crate::task::Handle;
 use crate::volume::{TemporaryVolume, folder_in};
+use crate::workload::UNIT;
 
 /// Where to measure.
 #[derive(Clone, Debug)]
@@ -161,6 +163,8 @@ impl OpenTarget {
                     cells: Some(point.shape.cells),
                     bsu: Some(point.shape.bsu),
                     servers: mounted.first(point.servers)?,
+                    chunk: point.shape.addressed.then_some(UNIT as u32),
+                    storage: point.shape.addressed.then_some(Storage::Addressed),
                     ..NewLayout::default()
                 };
                 let mut access = Access::read_write().create_new(0o600).layout(&layout);

@@ -3,14 +3,21 @@
 use serde::{Deserialize, Serialize};
 use weft_layout::{CellIndex, Grid, LayoutError, Order, Partition, Pattern, Subfile, View};
 
-/// Cells and BSU of a benchmark's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Layout of a benchmark's file, and what of its content comes again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileShape {
     /// Cells.
     pub cells: u32,
     /// Bytes of a BSU.
     pub bsu: u64,
+    /// Its chunks have [`UNIT`] bytes and are named by their hash.
+    pub addressed: bool,
+    /// The share of its units that are the same in every write, in per cent.
+    pub same: u32,
 }
+
+/// Bytes of a cell that are the same in every write, or not, together.
+pub const UNIT: u64 = 64 << 10;
 
 impl FileShape {
     /// The shape as if all cells were on one server, so that one request has all pieces.

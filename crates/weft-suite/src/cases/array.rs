@@ -67,6 +67,7 @@ fn point(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> Po
         shape: FileShape {
             cells: servers,
             bsu: 64 << 10,
+            ..FileShape::default()
         },
         depth: 1,
         parts: (0..8).map(block).collect(),

@@ -61,6 +61,7 @@ fn point(
         shape: FileShape {
             cells: servers,
             bsu: BSU,
+            ..FileShape::default()
         },
         depth: 1,
         fill: broadcast.then(|| fill(parts[0].bytes(), clients)),

@@ -5,6 +5,7 @@
 //! client makes a bounded number of calls (`records.rs`; `array` on a path excepted). Nothing here
 //! starts a volume or a process, or measures: `leader/` and `worker/` do.
 
+mod addressed;
 mod array;
 mod galley;
 mod order;
@@ -36,6 +37,7 @@ impl Case {
             Case::Array => array::PATTERNS,
             Case::Sort => sort::PATTERNS,
             Case::Order => order::PATTERNS,
+            Case::Addressed => addressed::PATTERNS,
         }
     }
 
@@ -57,6 +59,7 @@ impl Case {
             Case::Sort if !sweep.wants(Op::Write) => Vec::new(),
             Case::Sort => sort::points(sweep),
             Case::Order => order::points(sweep),
+            Case::Addressed => addressed::points(sweep),
         };
         let (wanted, others): (Vec<Point>, Vec<Point>) =
             points.into_iter().partition(|point| sweep.allows(point));

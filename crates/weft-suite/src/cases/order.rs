@@ -52,6 +52,7 @@ fn point(
         shape: FileShape {
             cells: servers,
             bsu: BSU,
+            ..FileShape::default()
         },
         depth: 1,
         fill: None,

@@ -118,6 +118,7 @@ fn single(sweep: &Sweep, of: Single, record: u64, interface: Interface) -> Point
         shape: FileShape {
             cells: of.servers,
             bsu: of.stripe,
+            ..FileShape::default()
         },
         depth: 1,
         parts: vec![Workload::records(
@@ -168,6 +169,7 @@ fn partitioned(
         shape: FileShape {
             cells: servers,
             bsu: stripe,
+            ..FileShape::default()
         },
         depth: 1,
         parts: (0..u64::from(clients)).map(part).collect(),

@@ -65,6 +65,7 @@ fn point(
         shape: FileShape {
             cells: servers,
             bsu,
+            ..FileShape::default()
         },
         depth: 1,
         parts: (0..several).map(part).collect(),

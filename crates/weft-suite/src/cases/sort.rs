@@ -28,6 +28,7 @@ pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
                         shape: FileShape {
                             cells: servers.max(clients),
                             bsu: 64 << 10,
+                            ..FileShape::default()
                         },
                         depth: 1,
                         parts: vec![part; clients as usize],

@@ -73,6 +73,7 @@ fn point(sweep: &Sweep, interface: Interface, servers: u32) -> Point {
         shape: FileShape {
             cells: servers,
             bsu: 64 << 10,
+            ..FileShape::default()
         },
         depth: 1,
         parts: (0..SIDE * SIDE).map(tile).collect(),

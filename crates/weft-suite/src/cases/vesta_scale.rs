@@ -74,6 +74,7 @@ fn point(
         shape: FileShape {
             cells: servers,
             bsu,
+            ..FileShape::default()
         },
         depth: DEPTH.max(servers as usize / clients as usize),
         parts: (0..u64::from(clients)).map(part).collect(),

@@ -94,6 +94,7 @@ fn views(
         shape: FileShape {
             cells: servers,
             bsu,
+            ..FileShape::default()
         },
         depth: 1,
         parts: (0..clients).map(part).collect(),
@@ -137,6 +138,7 @@ fn matrix(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> P
         shape: FileShape {
             cells: servers,
             bsu: 64 << 10,
+            ..FileShape::default()
         },
         depth: 1,
         parts: vec![part],

@@ -124,7 +124,11 @@ mod tests {
     use crate::workload::{ViewSpec, Workload};
 
     fn runs(part: &Workload) -> Vec<(u64, usize, usize)> {
-        let shape = FileShape { cells: 3, bsu: 4 };
+        let shape = FileShape {
+            cells: 3,
+            bsu: 4,
+            ..FileShape::default()
+        };
         let calls = Calls::new(part, shape).unwrap();
         let runs = all(&calls, shape).unwrap();
         runs.iter().map(|r| (r.at, r.memory, r.length)).collect()

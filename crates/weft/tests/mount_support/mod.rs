@@ -99,6 +99,17 @@ impl Mounted {
             words.extend(["--capacity", capacity]);
         }
         weft_ok(&words);
+        // What these tests promise holds of both kinds of files: `./check --long`.
+        if std::env::var("WEFT_TEST_STORAGE").is_ok_and(|storage| storage == "addressed") {
+            weft_ok(&[
+                "--volume",
+                volume,
+                "create",
+                "--directory",
+                "--addressed",
+                "/",
+            ]);
+        }
         mounted.mount(options);
         Some(mounted)
     }

@@ -50,6 +50,8 @@ enum BenchCommand {
     Sort(CaseArgs),
     /// Vesta: disjoint shares of a file by reckless and by cautious operations
     Order(CaseArgs),
+    /// CAPFS: addressed files with new contents, and with contents that servers know
+    Addressed(CaseArgs),
     /// Plot results as SVG or PNG
     Plot(Plot),
 }
@@ -164,6 +166,7 @@ impl Bench {
             BenchCommand::Array(args) => args.run(Case::Array, global),
             BenchCommand::Sort(args) => args.run(Case::Sort, global),
             BenchCommand::Order(args) => args.run(Case::Order, global),
+            BenchCommand::Addressed(args) => args.run(Case::Addressed, global),
             BenchCommand::Plot(plot) => plot.run(),
         }
     }

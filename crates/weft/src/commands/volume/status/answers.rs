@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use weft_client::{Error, Server, ServerId, ServerMapReply, ServerState, Volume};
 use weft_proto::Code;
 
-use super::rows::{DiskRow, LossRow};
+use super::rows::{AddressedRow, DiskRow, LossRow};
 
 use crate::limits::STATUS_TIMEOUT;
 
@@ -16,6 +16,7 @@ pub(super) struct ServerAnswer {
     pub state: &'static str,
     pub disks: Option<Vec<DiskRow>>,
     pub losses: Option<LossRow>,
+    pub addressed: Option<AddressedRow>,
 }
 
 pub(super) const UP: &str = "up";
@@ -30,6 +31,7 @@ pub(super) async fn all(volume: &Volume, map: &ServerMapReply) -> BTreeMap<u32, 
             state: "does not answer",
             disks: None,
             losses: None,
+            addressed: None,
         };
         (server.id, answers.unwrap_or_else(|_| silent()))
     });
@@ -45,15 +47,18 @@ async fn one(volume: &Volume, server: &Server) -> ServerAnswer {
                 state: without_answer(server, &error),
                 disks: None,
                 losses: None,
+                addressed: None,
             };
         }
     };
     let losses = volume.losses(id).await;
+    let addressed = volume.clean(id, false).await;
     let refused = matches!(&losses, Err(error) if error.code() == Code::RolledBack);
     ServerAnswer {
         state: if refused { REFUSED } else { UP },
         disks: Some(disks),
         losses: losses.ok().map(LossRow::of),
+        addressed: addressed.ok().and_then(AddressedRow::of),
     }
 }
 

@@ -98,6 +98,7 @@ fn silent(config: &Config, meta_address: String) -> Result<Report> {
             metrics: metrics.unwrap_or_default(),
             disks: None,
             losses: None,
+            addressed: None,
             refusal: None,
         })
     };
@@ -138,6 +139,7 @@ fn report(
             state,
             disks,
             losses,
+            addressed,
         }) = answers.remove(&server.id)
         else {
             continue;
@@ -153,6 +155,7 @@ fn report(
             metrics: server.metrics.clone(),
             disks,
             losses,
+            addressed,
             refusal: (state == REFUSED).then(|| refusal(server)),
         });
     }
@@ -169,6 +172,7 @@ fn report(
             .unwrap_or_default(),
         disks: None,
         losses: None,
+        addressed: None,
         refusal: None,
     };
     let lost = |row: &Row| row.disks.iter().flatten().any(DiskRow::is_lost);

@@ -4,7 +4,7 @@ use anyhow::Result;
 use weft_store::DiskState;
 
 use super::answers::REFUSED;
-use super::rows::{Report, Row};
+use super::rows::{AddressedRow, Report, Row};
 use crate::remote::servers::SERVICE_REFUSED;
 use crate::terminal::output::{self, bytes};
 use crate::volume_config::disk_state;
@@ -48,6 +48,7 @@ pub(super) fn print(report: &Report) -> Result<()> {
     }
     output::line(table)?;
     print_losses(report)?;
+    print_addressed(report)?;
     print_disks(report)?;
     print_clients(report)?;
     for row in &report.servers {
@@ -100,6 +101,37 @@ fn print_losses(report: &Report) -> Result<()> {
             "{}: {least}{} of {files} are lost or not proven, and reading them fails; `weft fsck` lists them",
             row.node,
             bytes(lost.bytes)
+        ))?;
+    }
+    Ok(())
+}
+
+/// What addressed files share, if there are any.
+fn print_addressed(report: &Report) -> Result<()> {
+    let rows = || {
+        report
+            .servers
+            .iter()
+            .filter_map(|row| row.addressed.as_ref())
+    };
+    let sum = |of: fn(&AddressedRow) -> u64| rows().map(of).sum::<u64>();
+    let (referred, stored) = (sum(|r| r.referred_bytes), sum(|r| r.stored_bytes));
+    let removed = sum(|r| r.removed_bytes);
+    if referred == 0 && stored == 0 && removed == 0 {
+        return Ok(());
+    }
+    let ratio = referred as f64 / stored.max(1) as f64;
+    output::line(format!(
+        "addressed files refer to {} and take {} ({ratio:.1} : 1), as of the last cleaning; {} were removed since the servers' start",
+        bytes(referred),
+        bytes(stored),
+        bytes(removed)
+    ))?;
+    let missing = sum(|r| r.missing_chunks);
+    if missing > 0 {
+        output::line(format!(
+            "{} of addressed files missing: reads of these files name the place",
+            output::count(missing, "chunk")
         ))?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
-use weft_client::{ConnectedClient, DiskCondition, DiskReport, LossesReply};
+use weft_client::{CleanReply, ConnectedClient, DiskCondition, DiskReport, LossesReply};
 use weft_store::DiskState;
 
 use crate::volume_config::disk_state;
@@ -56,6 +56,9 @@ pub(super) struct Row {
     pub(super) disks: Option<Vec<DiskRow>>,
     /// Lost data of the server, if it answered.
     pub(super) losses: Option<LossRow>,
+    /// What its addressed files share, as of its last cleaning pass; `null` before the first one
+    /// since its start.
+    pub(super) addressed: Option<AddressedRow>,
     /// Why a running server is refused, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<String>,
@@ -69,6 +72,18 @@ pub(super) struct LossRow {
     pub(super) bytes: u64,
     /// There is more lost data than was counted.
     pub(super) more: bool,
+}
+
+#[derive(Serialize)]
+pub(super) struct AddressedRow {
+    /// Bytes that files and checkpoints refer to.
+    pub(super) referred_bytes: u64,
+    pub(super) stored_chunks: u64,
+    pub(super) stored_bytes: u64,
+    /// Bytes that the cleaner has removed since the server's start.
+    pub(super) removed_bytes: u64,
+    /// Chunks that files refer to and that are not stored.
+    pub(super) missing_chunks: u64,
 }
 
 #[derive(Serialize)]
@@ -106,6 +121,18 @@ impl DiskRow {
         [DiskState::Failed, DiskState::Missing]
             .map(disk_state)
             .contains(&self.state)
+    }
+}
+
+impl AddressedRow {
+    pub(super) fn of(reply: CleanReply) -> Option<AddressedRow> {
+        (!reply.never).then_some(AddressedRow {
+            referred_bytes: reply.named_bytes,
+            stored_chunks: reply.chunks,
+            stored_bytes: reply.chunk_bytes,
+            removed_bytes: reply.removed_since_start,
+            missing_chunks: reply.missing,
+        })
     }
 }
 
