@@ -34,6 +34,7 @@ fn clean(volume: &Volume, what: &str) -> u64 {
 #[test]
 fn a_directory_makes_its_files_addressed_and_copies_share_their_chunks() {
     let volume = Volume::up();
+    volume.text("mkdir /dir");
     volume.text("create --directory --addressed --chunk 16KiB /dir");
     let data = bytes(1, 3 << 20);
     volume.feed("write /dir/one 0:3MiB", &data);
