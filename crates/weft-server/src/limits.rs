@@ -286,3 +286,7 @@ pub(crate) const CLEAN_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The cleaner rests so many times as long as its last pass took.
 pub(crate) const CLEAN_SHARE: u32 = 20;
+
+/// With less than one of so many parts of the store available, the cleaner does not wait for its
+/// interval.
+pub(crate) const CLEAN_SPACE_SHARE: u64 = 10;

@@ -261,6 +261,10 @@ pub(crate) const CHUNKS_MADE_BYTES: u64 = 8 << 20;
 /// Chunks of one read that are read at a time, if they are not cached.
 pub(crate) const CHUNKS_READ_AHEAD: usize = 8;
 
+/// Damaged chunks that are remembered, at most: a put of any other finds out that it exists, and
+/// leaves it as it is.
+pub(crate) const DAMAGED_CHUNKS_MAX: usize = 65_536;
+
 /// How often a cleaning pass begins again because a recipe got another place meanwhile.
 pub(crate) const CLEAN_ATTEMPTS: u32 = 3;
 

@@ -10,7 +10,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weft_layout::{ADDRESSED_BIT, CellOffset, FileId};
 use weft_store::{
-    ChunkName, ForkKey, NamedChunks, NamedOutcome, Run, Scattered, Store, StoreError,
+    ChunkName, Cleaned, ForkKey, MissingChunk, NamedChunks, NamedOutcome, Run, Scattered,
+    ScrubPosition, Store, StoreError,
 };
 
 const SIZE: usize = 65536;
@@ -23,6 +24,10 @@ async fn put(store: &Store, key: &ForkKey, offset: usize, data: Vec<u8>) {
 
 async fn all(store: &Store, key: &ForkKey) -> Vec<u8> {
     read(store, key, 0, 1 << 24).await.unwrap()
+}
+
+async fn clean(store: &Store) -> Cleaned {
+    store.clean().await.unwrap().unwrap()
 }
 
 /// Chunks that are stored now.
@@ -52,7 +57,7 @@ fn equal_chunks_of_several_files_are_stored_once() {
         let after = store.counters();
         // Each first half is a chunk of its own until the second half is written.
         assert_eq!(after.chunks_put - before.chunks_put, 4);
-        assert_eq!(store.clean().await.unwrap().removed, 4);
+        assert_eq!(clean(&store).await.removed, 4);
         assert_eq!(chunks(&store), 4);
         assert_eq!(all(&store, &key(2, 3)).await, data);
         assert_eq!(all(&store, &key(3, 0)).await[SIZE..], data);
@@ -89,7 +94,7 @@ fn zeros_are_holes_and_contents_have_one_name_however_they_came_about() {
             .await
             .unwrap();
         store.remove_fork(&key(2, 0)).await.unwrap();
-        assert_eq!(store.clean().await.unwrap().removed, 1);
+        assert_eq!(clean(&store).await.removed, 1);
         assert_eq!(all(&store, &key(1, 0)).await, vec![0; 10 * SIZE]);
     });
 }
@@ -145,7 +150,7 @@ fn prepared_batches_keep_what_others_wrote_meanwhile_and_each_other() {
             pattern(1, SIZE)[..4000]
         );
         // Nothing in progress is cleaned away.
-        store.clean().await.unwrap();
+        clean(&store).await;
         let note = write(&key(7, 0), 4096, 0, pattern(3, 10));
         store
             .commit_prepared(batches, vec![note], now())
@@ -268,10 +273,12 @@ fn a_chunk_that_is_gone_is_an_error_that_names_the_file_until_it_is_written_agai
             ),
             "{error}"
         );
-        assert_eq!(store.clean().await.unwrap().missing, 1);
+        assert_eq!(clean(&store).await.missing, 1);
+        let missing = store.missing_chunks(10).await.unwrap();
+        assert!(matches!(&missing[..], [MissingChunk { key: found, .. }] if *found == key(9, 2)));
         put(&store, &key(9, 2), 0, pattern(1, 2 * SIZE)).await;
         assert_eq!(all(&store, &key(9, 2)).await, pattern(1, 2 * SIZE));
-        assert_eq!(store.clean().await.unwrap().missing, 0);
+        assert_eq!(clean(&store).await.missing, 0);
     });
 }
 
@@ -322,18 +329,22 @@ fn the_cleaner_never_removes_what_a_recipe_names() {
             let cleaning = async {
                 let mut removed = 0;
                 for _ in 0..60 {
-                    removed += store.clean().await.unwrap().removed;
+                    removed += store
+                        .clean()
+                        .await
+                        .unwrap()
+                        .map_or(0, |cleaned| cleaned.removed);
                     tokio::task::yield_now().await;
                 }
                 removed
             };
             join(join_all(writers), cleaning).await;
-            let cleaned = store.clean().await.unwrap();
+            let cleaned = clean(&store).await;
             assert_eq!(cleaned.missing, 0);
             for file in 1..5 {
                 store.delete_file(FileId(file)).await.unwrap();
             }
-            store.clean().await.unwrap();
+            clean(&store).await;
             assert_eq!(chunks(&store), 0);
             store.reclaim().await.unwrap();
             assert_eq!(store.usage().used, 0);
@@ -417,5 +428,106 @@ fn chunks_are_written_by_name_if_they_are_there_and_the_old_names_hold() {
         };
         let refused = store.name_chunks(plain, now()).await;
         assert!(matches!(refused, Err(StoreError::BadChunkSize { .. })));
+    });
+}
+
+#[test]
+fn a_damaged_chunk_is_stored_anew_when_its_bytes_are_written_again() {
+    run(async {
+        // Whole blocks and one in part; large enough for direct writes, and not.
+        for (length, block) in [(40_000, 0), (40_000, 9), (5000, 0), (5000, 1)] {
+            let machine = Machine::new(1);
+            let store = machine.open().await.unwrap();
+            let data = pattern(1, length);
+            put(&store, &key(1, 0), 0, data.clone()).await;
+            put(&store, &key(2, 0), SIZE, data.clone()).await;
+            store.apply().await.unwrap();
+            store.drop_cache();
+            // The recipes have blocks as well.
+            let (name, _) = store.list_chunks(None, 1).0[0];
+            let mut damaged = false;
+            for at in machine.disk.blocks("data") {
+                assert!(machine.disk.flip("data", at * 4096 + 9, 2));
+                store.drop_cache();
+                let pieces = store.get_chunk(&name).await;
+                let is_it =
+                    matches!(pieces, Err(StoreError::BadChecksum { at, .. }) if at == block);
+                if is_it {
+                    damaged = true;
+                    break;
+                }
+                machine.disk.flip("data", at * 4096 + 9, 2);
+            }
+            assert!(damaged, "{length}, {block}");
+            store.drop_cache();
+            let error = read(&store, &key(1, 0), 0, 1 << 20).await.unwrap_err();
+            assert!(
+                matches!(
+                    &error,
+                    StoreError::BadChunk {
+                        file: FileId(1),
+                        ..
+                    }
+                ),
+                "{error}"
+            );
+            // By name it is lacking; with its bytes it is well again, for all files.
+            let named = NamedChunks {
+                names: vec![Some(name)],
+                end: SIZE as u64 + length as u64,
+                ..two([None, None])
+            };
+            let outcome = store.name_chunks(named, now()).await.unwrap();
+            assert_eq!(outcome, NamedOutcome::Lacking(vec![0]));
+            put(&store, &key(3, 0), 0, data.clone()).await;
+            store.drop_cache();
+            assert_eq!(all(&store, &key(1, 0)).await, data);
+            assert_eq!(all(&store, &key(2, 0)).await[SIZE..], data);
+        }
+    });
+}
+
+#[test]
+fn a_full_store_removes_unneeded_chunks_before_it_refuses_new_ones() {
+    run(async {
+        let machine = Machine::new(1);
+        machine.disk.set_capacity(6 << 20);
+        let store = machine.open().await.unwrap();
+        for mark in 0..12 {
+            put(&store, &key(1, 0), 0, pattern(mark, 16 * SIZE)).await;
+            assert_eq!(all(&store, &key(1, 0)).await, pattern(mark, 16 * SIZE));
+        }
+        assert!(store.counters().chunks_cleaned > 0);
+        let much = vec![write(&key(2, 0), CHUNK, 0, pattern(99, 128 * SIZE))];
+        let refused = store.write(much, now()).await;
+        assert!(
+            matches!(refused, Err(StoreError::NoSpace { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(all(&store, &key(1, 0)).await, pattern(11, 16 * SIZE));
+    });
+}
+
+#[test]
+fn a_chunk_that_a_scrub_finds_damaged_is_stored_anew_too() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = machine.open().await.unwrap();
+        put(&store, &key(1, 0), 0, pattern(1, SIZE)).await;
+        store.apply().await.unwrap();
+        store.drop_cache();
+        // All but the recipe's, which comes last.
+        for at in &machine.disk.blocks("data")[..SIZE / 4096] {
+            assert!(machine.disk.flip("data", at * 4096 + 9, 2));
+        }
+        store.scrub_begin().await.unwrap();
+        let scrubbed = store
+            .scrub(&ScrubPosition::default(), 1 << 30)
+            .await
+            .unwrap();
+        assert!(!scrubbed.findings.is_empty());
+        put(&store, &key(1, 0), 0, pattern(1, SIZE)).await;
+        store.drop_cache();
+        assert_eq!(all(&store, &key(1, 0)).await, pattern(1, SIZE));
     });
 }

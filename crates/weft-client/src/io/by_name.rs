@@ -26,6 +26,10 @@ use crate::session::Naming;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
+/// Bytes of a cell that are hashed before other tasks of the thread run: about a third of a
+/// millisecond.
+const HASHED_AT_ONCE: u64 = 1 << 20;
+
 /// A contiguous range of one cell that a write fills, and where its bytes are.
 struct CellRange {
     cell: CellIndex,
@@ -82,6 +86,7 @@ fn ranges(pieces: Pieces) -> Option<Vec<CellRange>> {
                 length: strided.length,
                 memory: strided.memory_of(n),
             };
+            let is_full = ranges.len() == NAMED_RANGES_MAX;
             let last = ranges
                 .iter_mut()
                 .rev()
@@ -89,6 +94,8 @@ fn ranges(pieces: Pieces) -> Option<Vec<CellRange>> {
             match last {
                 Some(range) if range.end() == piece.offset.0 => range.pieces.push(piece),
                 Some(range) if range.end() > piece.offset.0 => return None,
+                // A request for each range, and not for each server, has to pay as well.
+                _ if is_full => return None,
                 _ => ranges.push(CellRange {
                     cell: piece.cell,
                     start: piece.offset.0,
@@ -124,8 +131,7 @@ impl OpenView {
             let start = range.start.next_multiple_of(size);
             start..(range.end() / size * size).max(start)
         };
-        // A request for each range, and not for each server, has to pay as well.
-        if ranges.len() > NAMED_RANGES_MAX || ranges.iter().all(|range| whole(range).is_empty()) {
+        if ranges.iter().all(|range| whole(range).is_empty()) {
             return Ok(None);
         }
         let chunks = ranges
@@ -207,6 +213,10 @@ impl OpenView {
             let slices = range.slices(&chunk, source);
             let name = ChunkName::of_slices(slices.iter().map(AsRef::as_ref));
             names.extend_from_slice(&name.map_or([0; 32], |name| *name.as_bytes()));
+            if chunk.end.is_multiple_of(HASHED_AT_ONCE) {
+                // Other calls of this thread need not wait for all of a large write.
+                tokio::task::yield_now().await;
+            }
         }
         let list = [part.clone()];
         let request = NameChunksRequest {

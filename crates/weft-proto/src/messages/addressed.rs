@@ -70,7 +70,7 @@ pub struct CleanReply {
     /// Their bytes.
     #[prost(uint64, tag = "6")]
     pub removed_bytes: u64,
-    /// Chunks that files refer to and that are not stored.
+    /// Chunks that files refer to and that are not stored, or were found damaged.
     #[prost(uint64, tag = "7")]
     pub missing: u64,
     /// Bytes that all passes since the start removed.

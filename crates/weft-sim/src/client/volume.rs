@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weft_client::{ConnectOptions, NewLayout, Volume};
+use weft_layout::Storage;
 
 use crate::plan::Plan;
 
@@ -31,6 +32,7 @@ pub(super) fn layout(plan: Plan) -> NewLayout {
         chunk: Some(4096 + 512),
         servers: (0..plan.servers as u32).collect(),
         base: None,
-        storage: None,
+        // Every third run has addressed files.
+        storage: plan.seed.is_multiple_of(3).then_some(Storage::Addressed),
     }
 }

@@ -35,6 +35,25 @@ impl Store {
         modified: Timestamp,
     ) -> Result<(), StoreError> {
         check_runs(&writes)?;
+        let passes = self.0.chunk_holds().passes();
+        match self
+            .write_once(writes.clone(), sums.clone(), modified)
+            .await
+        {
+            Err(StoreError::NoSpace { .. }) => {}
+            done => return done,
+        }
+        // Chunks that nobody needs may take the space.
+        self.clean_after(passes).await?;
+        self.write_once(writes, sums, modified).await
+    }
+
+    async fn write_once(
+        &self,
+        writes: Vec<Scattered>,
+        sums: Option<Sums>,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
         let (patches, plain) = divide(writes, sums.as_ref())?;
         let places = patches.iter().flat_map(|patch| {
             let file = patch.key.file;
@@ -56,8 +75,17 @@ impl Store {
         now: Timestamp,
     ) -> Result<PreparedWrite, StoreError> {
         check_runs(&writes)?;
-        let (patches, plain) = divide(writes, sums.as_ref())?;
-        self.prepare_divided(patches, plain, sums, now).await
+        let prepare = async |writes, sums: Option<Sums>| {
+            let (patches, plain) = divide(writes, sums.as_ref())?;
+            self.prepare_divided(patches, plain, sums, now).await
+        };
+        let passes = self.0.chunk_holds().passes();
+        match prepare(writes.clone(), sums.clone()).await {
+            Err(StoreError::NoSpace { .. }) => {}
+            done => return done,
+        }
+        self.clean_after(passes).await?;
+        prepare(writes, sums).await
     }
 
     async fn prepare_divided(
@@ -133,7 +161,7 @@ impl Store {
         writes.extend(changes.into_writes());
         let done = self.commit_plain(plain, writes, &grown, modified).await;
         drop(holds);
-        done
+        done.map_err(StoreError::of_recipe)
     }
 
     /// Adds the entries of a prepared fork to the changes; makes chunks anew whose base changed.
@@ -247,7 +275,7 @@ impl Store {
             match self.get_chunk(&name).await {
                 Ok(Some(old)) => return Ok((entry, old)),
                 Ok(None) => {}
-                Err(error) => return Err(error.of_chunk(key, chunk, &name)),
+                Err(error) => return Err(self.chunk_failed(error, key, chunk, &name)),
             }
             let now = self.entries(key, None, chunk..chunk + 1).await?;
             let now = now.first().copied().flatten();

@@ -16,7 +16,7 @@ use crate::error::StoreError;
 use crate::files::ListPage;
 use crate::io::{PlainRead, READ_ATTEMPTS};
 use crate::key::{
-    ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, Scattered, Timestamp, Write, chunk_key,
+    ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, ForkKey, Scattered, Timestamp, Write, chunk_key,
     name_of_chunk,
 };
 use crate::pool::BLOCK;
@@ -60,18 +60,20 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let counters = self.0.counters();
         let all = chunks.len() as u64;
-        let _turn = self
-            .0
-            .turns()
-            .chunks(chunks.iter().map(|(name, _)| *name))
-            .await;
+        let names = chunks.iter().map(|(name, _)| *name);
+        let _turn = self.0.turns().chunks(names).await;
         let mut seen = HashSet::new();
-        chunks.retain(|(name, _)| seen.insert(*name) && !self.has_chunk(name));
+        chunks.retain(|(name, _)| seen.insert(*name) && !self.has_sound_chunk(name));
         let bytes = chunks.iter().map(|(_, data)| data.len() as u64).sum();
         Counters::add(&counters.chunks_known, all - chunks.len() as u64);
         Counters::add(&counters.chunks_put, chunks.len() as u64);
         if chunks.is_empty() {
             return Ok(0);
+        }
+        let names: Vec<ChunkName> = chunks.iter().map(|(name, _)| *name).collect();
+        for name in &names {
+            // A damaged one would have to be read where its last block is written in part.
+            self.remove_fork(&chunk_key(name)).await?;
         }
         let writes = chunks.into_iter().map(|(name, data)| {
             Scattered::from(Write {
@@ -84,6 +86,9 @@ impl Store {
             })
         });
         self.write_plain(writes.collect(), None, now).await?;
+        for name in &names {
+            self.0.chunk_holds().note_put(name);
+        }
         Ok(bytes)
     }
 
@@ -111,6 +116,27 @@ impl Store {
     /// Whether there is a chunk of this name. Cost: a look-up in memory.
     pub fn has_chunk(&self, name: &ChunkName) -> bool {
         self.0.lock().find(&chunk_key(name)).is_some()
+    }
+
+    /// As [`Store::has_chunk`], and no read has found it damaged.
+    pub(super) fn has_sound_chunk(&self, name: &ChunkName) -> bool {
+        self.has_chunk(name) && !self.0.chunk_holds().is_damaged(name)
+    }
+
+    /// The error of reading a chunk as one of the fork that has it. A damaged chunk counts as
+    /// missing from now on: the next put of its bytes writes them.
+    pub(super) fn chunk_failed(
+        &self,
+        error: StoreError,
+        key: &ForkKey,
+        chunk: u64,
+        name: &ChunkName,
+    ) -> StoreError {
+        let error = error.of_chunk(key, chunk, name);
+        if matches!(error, StoreError::BadChunk { .. }) {
+            self.0.chunk_holds().note_damaged(*name);
+        }
+        error
     }
 
     /// The length of a chunk, if there is one of this name. Cost: as [`Store::has_chunk`].

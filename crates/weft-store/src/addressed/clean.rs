@@ -14,9 +14,9 @@ use super::recipe::Entry;
 use crate::counters::Counters;
 use crate::engine::{Store, detached};
 use crate::error::StoreError;
-use crate::key::{ChunkName, ForkKey, chunk_key};
+use crate::key::{ADDRESSED, ChunkName, ForkKey, chunk_key};
 use crate::limits::{CLEAN_ATTEMPTS, CLEAN_LIST_CHUNKS, RECIPE_READ_ENTRIES};
-use crate::record::ENTRY_BYTES;
+use crate::record::{ENTRY_BYTES, ForkId};
 
 /// What a pass of the cleaner found and freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub struct Cleaned {
     pub removed: u64,
     /// Their bytes.
     pub removed_bytes: u64,
-    /// Entries that name a chunk that is not stored: damage, which reads of those files report.
+    /// Entries that name a chunk that is not stored, or was found damaged: reads of those files
+    /// report it.
     pub missing: u64,
 }
 
@@ -47,27 +48,79 @@ struct Named {
     missing: u64,
 }
 
+/// Some entries of one recipe.
+struct RecipePart<'a> {
+    key: &'a ForkKey,
+    checkpoint: Option<u64>,
+    /// The size of a chunk.
+    size: u32,
+    /// The number of the first chunk.
+    first: u64,
+    entries: Vec<Entry>,
+}
+
+/// A chunk that a recipe names and that is not stored, or is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingChunk {
+    /// The fork.
+    pub key: ForkKey,
+    /// The checkpoint that has it; `None`: the live file.
+    pub checkpoint: Option<u64>,
+    /// Its number in the fork.
+    pub chunk: u64,
+    /// Its name.
+    pub name: ChunkName,
+}
+
+impl Named {
+    fn add(&mut self, store: &Store, part: &RecipePart<'_>) {
+        for name in part.entries.iter().flatten() {
+            self.entries += 1;
+            self.bytes += u64::from(part.size);
+            self.missing += u64::from(!store.has_sound_chunk(name));
+            self.prefixes.insert(prefix(name));
+        }
+    }
+}
+
 impl Store {
     /// Removes the chunks that no recipe names and no call in progress holds. One pass runs at a
-    /// time. Does nothing if recipes got another place, by checkpoints or rollbacks, during each
-    /// of several attempts.
+    /// time. `None`: checkpoints or rollbacks gave recipes another place during each of several
+    /// attempts, and nothing was removed.
     ///
     /// Cost: reads 32 bytes for each chunk of each file and checkpoint; 16 bytes of memory for each
     /// name; a frame of the log for each chunk that is removed.
     /// # Errors
     /// A recipe that cannot be read: nothing is removed then.
-    pub async fn clean(&self) -> Result<Cleaned, StoreError> {
+    pub async fn clean(&self) -> Result<Option<Cleaned>, StoreError> {
         let store = self.clone();
         detached(async move { store.clean_in_turn().await }).await
     }
 
-    async fn clean_in_turn(&self) -> Result<Cleaned, StoreError> {
+    async fn clean_in_turn(&self) -> Result<Option<Cleaned>, StoreError> {
         let _turn = self.0.turns().clean().await;
+        self.clean_now().await
+    }
+
+    /// Cleans for a caller that lacks space, unless another pass began since there were `passes`.
+    pub(super) async fn clean_after(&self, passes: u64) -> Result<(), StoreError> {
+        let _turn = self.0.turns().clean().await;
+        if self.0.chunk_holds().passes() == passes {
+            // Boxed: it is rare, and every put would be as large.
+            Box::pin(self.clean_now()).await?;
+            self.reclaim().await?;
+        }
+        Ok(())
+    }
+
+    /// The caller has the turn.
+    async fn clean_now(&self) -> Result<Option<Cleaned>, StoreError> {
         let holds = self.0.chunk_holds();
         for _ in 0..CLEAN_ATTEMPTS {
             let moves = holds.begin_pass();
             let result = async {
-                let named = self.named_chunks().await?;
+                let mut named = Named::default();
+                self.visit_recipes(|part| named.add(self, &part)).await?;
                 if holds.unmoved_since(moves) {
                     return self.remove_unnamed(&named).await.map(Some);
                 }
@@ -76,14 +129,47 @@ impl Store {
             let result = result.await;
             holds.end_pass();
             if let Some(cleaned) = result? {
-                return Ok(cleaned);
+                return Ok(Some(cleaned));
             }
         }
-        Ok(Cleaned::default())
+        Ok(None)
     }
 
-    async fn named_chunks(&self) -> Result<Named, StoreError> {
-        let mut named = Named::default();
+    /// Chunks that recipes name and that are not stored, or were found damaged: at most so many, each with the fork and
+    /// the checkpoint that name it, and its number there.
+    ///
+    /// Cost: as for a cleaning pass.
+    pub async fn missing_chunks(&self, most: usize) -> Result<Vec<MissingChunk>, StoreError> {
+        let mut missing = Vec::new();
+        let visit = |part: RecipePart<'_>| {
+            for (n, name) in (part.first..).zip(part.entries) {
+                if let Some(name) = name.filter(|name| !self.has_sound_chunk(name))
+                    && missing.len() < most
+                {
+                    missing.push(MissingChunk {
+                        key: part.key.clone(),
+                        checkpoint: part.checkpoint,
+                        chunk: n,
+                        name,
+                    });
+                }
+            }
+        };
+        self.visit_recipes(visit).await?;
+        // What was overwritten meanwhile, and then removed, is not missing.
+        let mut still = Vec::new();
+        for one in missing {
+            let chunks = one.chunk..one.chunk + 1;
+            let now = self.entries(&one.key, one.checkpoint, chunks).await;
+            if now.is_ok_and(|now| now == [Some(one.name)]) {
+                still.push(one);
+            }
+        }
+        Ok(still)
+    }
+
+    /// Calls `visit` with all recipes, in parts, without what is known to be holes.
+    async fn visit_recipes(&self, mut visit: impl FnMut(RecipePart<'_>)) -> Result<(), StoreError> {
         for (key, checkpoint) in self.addressed_forks() {
             let fork = match self.addressed(&key, checkpoint) {
                 Ok(Some(fork)) => fork,
@@ -94,7 +180,6 @@ impl Store {
             let mut at = 0;
             let chunks = fork.length.div_ceil(u64::from(fork.chunk));
             while at < chunks {
-                // Skips what the recipe has no data for.
                 let place = CellOffset(at * ENTRY_BYTES);
                 let runs = match self.plain_runs(&key.recipe(), checkpoint, place, 1).await {
                     Ok(runs) => runs,
@@ -111,33 +196,42 @@ impl Store {
                 at = at.max(run.start / ENTRY_BYTES);
                 let end = (at + RECIPE_READ_ENTRIES).min(chunks);
                 match self.entries(&key, checkpoint, at..end).await {
-                    Ok(entries) => self.note_names(&mut named, &entries, fork.chunk),
+                    Ok(entries) => visit(RecipePart {
+                        key: &key,
+                        checkpoint,
+                        size: fork.chunk,
+                        first: at,
+                        entries,
+                    }),
                     Err(StoreError::Stale { .. } | StoreError::NoCheckpoint { .. }) => break,
                     Err(error) => return Err(error),
                 }
                 at = end;
             }
         }
-        Ok(named)
-    }
-
-    fn note_names(&self, named: &mut Named, entries: &[Entry], chunk: u32) {
-        for name in entries.iter().flatten() {
-            named.entries += 1;
-            named.bytes += u64::from(chunk);
-            named.missing += u64::from(!self.has_chunk(name));
-            named.prefixes.insert(prefix(name));
-        }
+        Ok(())
     }
 
     /// All addressed forks, live or of a checkpoint.
     fn addressed_forks(&self) -> Vec<(ForkKey, Option<u64>)> {
         let state = self.0.lock();
-        let all = state.forks().iter().map(|(_, fork)| fork);
-        let addressed = all.filter(|fork| fork.is_addressed() && fork.checkpoint() != Some(0));
-        addressed
-            .map(|fork| (fork.key().clone(), fork.checkpoint()))
-            .collect()
+        let forks = state.forks();
+        let mut found = Vec::new();
+        let mut add = |id: &ForkId, checkpoint| {
+            if forks[*id].is_addressed() {
+                found.push((forks[*id].key().clone(), checkpoint));
+            }
+        };
+        for (_, file) in forks.files().filter(|(id, _)| *id != ADDRESSED) {
+            file.forks().values().for_each(|id| add(id, None));
+            for (number, checkpoint) in file.checkpoints() {
+                let ids = checkpoint.forks().values();
+                ids.for_each(|id| add(id, Some(*number)));
+            }
+        }
+        drop(state);
+        found.sort_unstable();
+        found
     }
 
     async fn remove_unnamed(&self, named: &Named) -> Result<Cleaned, StoreError> {

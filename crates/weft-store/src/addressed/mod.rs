@@ -24,7 +24,7 @@ mod resize;
 mod runs;
 
 pub(crate) use change::any_addressed;
-pub use clean::Cleaned;
+pub use clean::{Cleaned, MissingChunk};
 pub use named::{NamedChunks, NamedOutcome};
 pub use prepared::PreparedWrite;
 pub(crate) use read::ReadPlace;

@@ -97,7 +97,10 @@ impl Store {
             let n = named.first + at as u64;
             let written = (n + 1).saturating_mul(size).min(named.end);
             let keeps_others = written < (n + 1).saturating_mul(size) && written < length;
-            let fits = |name| self.chunk_length(name).is_some_and(|stored| stored <= size);
+            let fits = |name| {
+                let length = self.chunk_length(name);
+                length.is_some_and(|stored| stored <= size) && self.has_sound_chunk(name)
+            };
             if keeps_others || !entry.as_ref().is_none_or(fits) {
                 lacking.push(at);
                 continue;

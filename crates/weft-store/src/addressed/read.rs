@@ -60,7 +60,7 @@ impl Store {
             let read = self
                 .read_plain(&chunk_key(&name), None, CellOffset(at.into()), length)
                 .await;
-            let read = read.map_err(|e| e.of_chunk(place.key, part.chunk, &name))?;
+            let read = read.map_err(|e| self.chunk_failed(e, place.key, part.chunk, &name))?;
             if let PlainRead::Bytes(mut slices) = read {
                 let found: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
                 slices.extend(zeros(length - found));

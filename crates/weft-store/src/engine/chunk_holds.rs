@@ -1,5 +1,5 @@
 //! The names of chunks that calls in progress may put into a recipe: the cleaner leaves these
-//! chunks alone.
+//! chunks alone. And of damaged ones: a put writes these anew.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::key::ChunkName;
+use crate::limits::DAMAGED_CHUNKS_MAX;
 
 /// The names that are held, and those that were held at any time since a cleaning pass began.
 #[derive(Default)]
@@ -19,6 +20,10 @@ struct Holds {
     since_pass_began: Option<HashSet<ChunkName>>,
     /// Counts what gives a recipe another place, such as rollbacks.
     moves: u64,
+    /// Passes that have begun.
+    passes: u64,
+    /// Chunks of which a read found damage: they count as missing until they are put again.
+    damaged: HashSet<ChunkName>,
 }
 
 /// Names that one call, or one client, holds until it is dropped.
@@ -39,8 +44,14 @@ impl ChunkHolds {
     /// Begins a cleaning pass; returns the count of moves at that time.
     pub(crate) fn begin_pass(&self) -> u64 {
         let mut holds = self.0.lock();
+        holds.passes += 1;
         holds.since_pass_began = Some(holds.counts.keys().copied().collect());
         holds.moves
+    }
+
+    /// How many passes have begun.
+    pub(crate) fn passes(&self) -> u64 {
+        self.0.lock().passes
     }
 
     /// Ends a pass.
@@ -55,6 +66,24 @@ impl ChunkHolds {
             .since_pass_began
             .as_ref()
             .is_some_and(|held| held.contains(name))
+    }
+
+    /// A read, a scrub or a check found a chunk damaged.
+    pub(crate) fn note_damaged(&self, name: ChunkName) {
+        let mut holds = self.0.lock();
+        if holds.damaged.len() < DAMAGED_CHUNKS_MAX {
+            holds.damaged.insert(name);
+        }
+    }
+
+    /// Whether a read found a chunk damaged since it was put.
+    pub(crate) fn is_damaged(&self, name: &ChunkName) -> bool {
+        self.0.lock().damaged.contains(name)
+    }
+
+    /// A chunk was put anew.
+    pub(crate) fn note_put(&self, name: &ChunkName) {
+        self.0.lock().damaged.remove(name);
     }
 
     /// A recipe got another place: a pass that has read a part of the recipes may miss it.

@@ -92,6 +92,11 @@ impl Forks {
 
 /// By name.
 impl Forks {
+    /// All files, in no order.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (FileId, &File)> {
+        self.files.iter().map(|(id, file)| (*id, file))
+    }
+
     /// A file.
     pub(crate) fn file(&self, file: FileId) -> Option<&File> {
         self.files.get(&file)

@@ -17,6 +17,7 @@ use crate::counters::Counters;
 use crate::engine::{IndexBudget, Inner, Store};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
+use crate::key::{ADDRESSED, name_of_chunk};
 use crate::limits::OPERATION_BLOCKS;
 use crate::pool::BLOCK;
 use crate::record::{Place, RunsRecord, checksum};
@@ -98,6 +99,7 @@ impl Store {
         for entry in entries {
             inner.scrub_entry(entry, &mut done).await?;
         }
+        note_damaged_chunks(inner, &done.findings);
         if done.next.is_none() {
             done.findings.extend(inner.find_doubted());
         }
@@ -106,6 +108,14 @@ impl Store {
         let bad = done.findings.iter().map(|f| f.blocks.len().max(1) as u64);
         Counters::add(&inner.counters().scrub_bad_blocks, bad.sum());
         Ok(done)
+    }
+}
+
+/// Has later puts of addressed chunks that were found damaged write them anew.
+fn note_damaged_chunks(inner: &Inner, findings: &[Finding]) {
+    let chunks = findings.iter().filter(|f| f.key.file == ADDRESSED);
+    for name in chunks.filter_map(|f| name_of_chunk(&f.key.fork)) {
+        inner.chunk_holds().note_damaged(name);
     }
 }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_kv::Position;
-use weft_proto::Failure;
 use weft_proto::addressed::{CleanReply, CleanRequest};
+use weft_proto::{Code, Failure};
 use weft_store::{Cleaned, Store, StoreError};
 
 use crate::failure;
 use crate::io::IoService;
-use crate::limits::{CLEAN_INTERVAL, CLEAN_SHARE, CLEAN_TICK};
+use crate::limits::{CLEAN_INTERVAL, CLEAN_SHARE, CLEAN_SPACE_SHARE, CLEAN_TICK};
 
 /// The last pass.
 #[derive(Default)]
@@ -35,10 +35,12 @@ struct LastPass {
 }
 
 impl Cleaner {
-    /// Runs a pass.
-    async fn run(&self, store: &Store) -> Result<(), StoreError> {
+    /// Runs a pass; returns whether it came to its end.
+    async fn run(&self, store: &Store) -> Result<bool, StoreError> {
         let (began, started) = (store.position(), Instant::now());
-        let cleaned = store.clean().await?;
+        let Some(cleaned) = store.clean().await? else {
+            return Ok(false);
+        };
         if cleaned.removed > 0 {
             tracing::info!(
                 chunks = cleaned.removed,
@@ -49,7 +51,7 @@ impl Cleaner {
         if cleaned.missing > 0 {
             tracing::error!(
                 chunks = cleaned.missing,
-                "files name addressed chunks that are not stored; reads of them fail"
+                "files name addressed chunks that are missing or damaged; reads of them fail"
             );
         }
         self.0.lock().last = Some(LastPass {
@@ -58,7 +60,7 @@ impl Cleaner {
             ended: Instant::now(),
             took: started.elapsed(),
         });
-        Ok(())
+        Ok(true)
     }
 
     /// Whether a pass would find something else than the last one, and takes no more than its share
@@ -70,7 +72,10 @@ impl Cleaner {
         let Some(last) = self.0.lock().last else {
             return true;
         };
-        let rests = CLEAN_INTERVAL.max(last.took * CLEAN_SHARE);
+        let usage = store.usage();
+        let is_short = usage.available < usage.capacity / CLEAN_SPACE_SHARE;
+        let rests = if is_short { CLEAN_TICK } else { CLEAN_INTERVAL };
+        let rests = rests.max(last.took * CLEAN_SHARE);
         last.began != store.position() && last.ended.elapsed() >= rests
     }
 
@@ -100,7 +105,10 @@ impl IoService {
     pub(in crate::io) async fn clean(&self, request: CleanRequest) -> Result<CleanReply, Failure> {
         if request.run {
             let run = self.cleaner.run(&self.store).await;
-            run.map_err(|e| failure::of_store(&e))?;
+            if !run.map_err(|e| failure::of_store(&e))? {
+                let what = "checkpoints or rollbacks went on during the cleaning; try again";
+                return Err(Failure::new(Code::Busy, what));
+            }
         }
         Ok(self.cleaner.reply(&self.store))
     }

@@ -10,7 +10,9 @@ use weft_proto::fsck::{
 };
 use weft_proto::io::ForkPlace;
 use weft_proto::{Code, Failure, limits};
-use weft_store::{CheckOptions, CheckPass, ForkKey, ForkStatus, StoreError, Timestamp};
+use weft_store::{
+    CheckOptions, CheckPass, ForkKey, ForkStatus, MissingChunk, StoreError, Timestamp,
+};
 
 use super::store_check::StoreCheck;
 use crate::failure;
@@ -87,6 +89,25 @@ pub fn finding_on_the_wire(finding: weft_store::Finding, done: Option<String>) -
         text,
         repaired: done.is_some(),
         done: done.unwrap_or_default(),
+        ..Finding::default()
+    }
+}
+
+/// A chunk that a recipe names and that is not stored.
+fn missing_on_the_wire(missing: &MissingChunk) -> Finding {
+    let kept = checkpoint_name(missing.checkpoint);
+    Finding {
+        fault: Fault::Entry as i32,
+        file: missing.key.file.0,
+        place: Some(ForkPlace {
+            cell: missing.key.cell.0,
+            fork: missing.key.fork.as_str().to_owned(),
+        }),
+        chunk: Some(missing.chunk),
+        text: format!(
+            "the addressed chunk {} is missing or damaged {kept}",
+            missing.name
+        ),
         ..Finding::default()
     }
 }
@@ -253,6 +274,12 @@ impl IoService {
             .saturating_sub(limits::SCRUB_FINDINGS_MAX) as u64;
         let findings = step.findings.into_iter().take(limits::SCRUB_FINDINGS_MAX);
         let findings = findings.map(|(finding, done)| finding_on_the_wire(finding, done));
+        let missing = if step.done {
+            self.store.missing_chunks(limits::SCRUB_FINDINGS_MAX).await
+        } else {
+            Ok(Vec::new())
+        };
+        let missing = missing.map_err(|e| failure::of_store(&e))?;
         let marks = step.marks.into_iter().map(|text| Finding {
             fault: Fault::IndexRecord as i32,
             text,
@@ -265,7 +292,10 @@ impl IoService {
             chunks: step.chunks,
             bytes: step.bytes,
             total,
-            findings: marks.chain(findings).collect(),
+            findings: marks
+                .chain(findings)
+                .chain(missing.iter().map(missing_on_the_wire))
+                .collect(),
             more,
         })
     }

@@ -52,7 +52,7 @@ struct Row {
     /// Chunks that this call removed.
     removed_chunks: u64,
     removed_bytes: u64,
-    /// Chunks that files refer to and that are not stored.
+    /// Chunks that files refer to and that are not stored, or were found damaged.
     missing_chunks: u64,
 }
 
@@ -100,8 +100,8 @@ impl Clean {
         let rows: Vec<Row> = rows?.into_iter().flatten().collect();
         for row in rows.iter().filter(|row| row.missing_chunks > 0) {
             let what = format!(
-                "server {} lacks {} that files have: reads of these files name the place; \
-                 write it anew, or restore the file from a copy",
+                "server {} lacks {} that files have, or has them damaged: `weft fsck` lists the files; \
+                 write those bytes anew, or restore the files from a copy",
                 row.server,
                 count(row.missing_chunks, "chunk")
             );

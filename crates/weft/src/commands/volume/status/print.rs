@@ -130,7 +130,7 @@ fn print_addressed(report: &Report) -> Result<()> {
     let missing = sum(|r| r.missing_chunks);
     if missing > 0 {
         output::line(format!(
-            "{} of addressed files missing: reads of these files name the place",
+            "{} of addressed files missing or damaged: `weft fsck` lists the files",
             output::count(missing, "chunk")
         ))?;
     }

@@ -82,7 +82,7 @@ pub(super) struct AddressedRow {
     pub(super) stored_bytes: u64,
     /// Bytes that the cleaner has removed since the server's start.
     pub(super) removed_bytes: u64,
-    /// Chunks that files refer to and that are not stored.
+    /// Chunks that files refer to and that are not stored, or were found damaged.
     pub(super) missing_chunks: u64,
 }
 
