@@ -135,8 +135,8 @@ impl Store {
         Ok(None)
     }
 
-    /// Chunks that recipes name and that are not stored, or were found damaged: at most so many, each with the fork and
-    /// the checkpoint that name it, and its number there.
+    /// Chunks that recipes name and that are not stored, or were found damaged: at most so many,
+    /// each with the fork and the checkpoint that name it, and its number there.
     ///
     /// Cost: as for a cleaning pass.
     pub async fn missing_chunks(&self, most: usize) -> Result<Vec<MissingChunk>, StoreError> {

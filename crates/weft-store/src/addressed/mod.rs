@@ -7,7 +7,8 @@
 //! have one name however they came about, and a chunk of zeros is a hole.
 //!
 //! Owns no state but the names that calls in progress hold (`engine/chunk_holds.rs`). Invariants:
-//! 1. Every name in a recipe is that of a chunk that was put before, in an earlier frame of the log.
+//! 1. Every name in a recipe is that of a chunk that was put before, in an earlier frame of the
+//!    log.
 //! 2. A recipe and the length of its fork change together, in one frame, in the turn of the recipe.
 //! 3. An entry changes only from what the call that changes it has read, or as a whole.
 //! 4. The cleaner removes no chunk that a recipe names, or that a call holds.

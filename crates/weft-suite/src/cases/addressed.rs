@@ -1,5 +1,5 @@
-//! CAPFS §4.1: a file of each kind is written by clients with disjoint shares. An addressed one gets
-//! new contents, contents of which a tenth is new, and contents that servers know.
+//! CAPFS §4.1: a file of each kind is written by clients with disjoint shares. An addressed one
+//! gets new contents, contents of which a tenth is new, and contents that servers know.
 
 use super::records::affordable;
 use crate::point::{Case, Point};

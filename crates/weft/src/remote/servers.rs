@@ -1,5 +1,5 @@
-//! The servers as the metadata service knows them: whether all have registered, and what to do
-//! about a node that is refused because its folder is an older copy.
+//! The servers as the metadata service knows them: which a command names, whether all have
+//! registered, and what to do about a node that is refused because its folder is an older copy.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -9,6 +9,18 @@ use weft_client::{Server, ServerState, Volume};
 use super::connect;
 use crate::limits::START_POLL_INTERVAL;
 use crate::volume_config::{Config, NodeName};
+
+/// The servers with these numbers, ascending; all of them if none is given.
+pub(crate) async fn named(volume: &Volume, numbers: &[u32]) -> Result<Vec<u32>> {
+    let map = volume.server_map().await?;
+    let mut known: Vec<u32> = map.servers.iter().map(|server| server.id).collect();
+    known.sort_unstable();
+    if let Some(unknown) = numbers.iter().find(|number| !known.contains(number)) {
+        bail!("the volume has no server {unknown}: list its servers with `weft status`");
+    }
+    let wanted = |number: &u32| numbers.is_empty() || numbers.contains(number);
+    Ok(known.into_iter().filter(wanted).collect())
+}
 
 /// Waits until every server has registered with the metadata service. Returns the messages about
 /// nodes that are refused because their folders are older copies.

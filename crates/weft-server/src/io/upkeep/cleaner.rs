@@ -1,18 +1,14 @@
-//! The cleaner of a server: removes addressed chunks that no file names, in the background after
-//! changes, and on request.
+//! The cleaner of a server: when it removes addressed chunks that no file names, and what it found
+//! last.
 
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_kv::Position;
-use weft_proto::addressed::{CleanReply, CleanRequest};
-use weft_proto::{Code, Failure};
+use weft_proto::addressed::CleanReply;
 use weft_store::{Cleaned, Store, StoreError};
 
-use crate::failure;
-use crate::io::IoService;
 use crate::limits::{CLEAN_INTERVAL, CLEAN_SHARE, CLEAN_SPACE_SHARE, CLEAN_TICK};
 
 /// The last pass.
@@ -36,7 +32,7 @@ struct LastPass {
 
 impl Cleaner {
     /// Runs a pass; returns whether it came to its end.
-    async fn run(&self, store: &Store) -> Result<bool, StoreError> {
+    pub(super) async fn run(&self, store: &Store) -> Result<bool, StoreError> {
         let (began, started) = (store.position(), Instant::now());
         let Some(cleaned) = store.clean().await? else {
             return Ok(false);
@@ -65,7 +61,7 @@ impl Cleaner {
 
     /// Whether a pass would find something else than the last one, and takes no more than its share
     /// of the time.
-    fn is_due(&self, store: &Store) -> bool {
+    pub(super) fn is_due(&self, store: &Store) -> bool {
         if store.list_chunks(None, 1).0.is_empty() {
             return false;
         }
@@ -79,7 +75,7 @@ impl Cleaner {
         last.began != store.position() && last.ended.elapsed() >= rests
     }
 
-    fn reply(&self, store: &Store) -> CleanReply {
+    pub(super) fn reply(&self, store: &Store) -> CleanReply {
         let removed_since_start = store.counters().cleaned_bytes;
         match self.0.lock().last {
             None => CleanReply {
@@ -99,38 +95,9 @@ impl Cleaner {
             },
         }
     }
-}
 
-impl IoService {
-    pub(in crate::io) async fn clean(&self, request: CleanRequest) -> Result<CleanReply, Failure> {
-        if request.run {
-            let run = self.cleaner.run(&self.store).await;
-            if !run.map_err(|e| failure::of_store(&e))? {
-                let what = "checkpoints or rollbacks went on during the cleaning; try again";
-                return Err(Failure::new(Code::Busy, what));
-            }
-        }
-        Ok(self.cleaner.reply(&self.store))
-    }
-}
-
-/// Cleans as long as the service lives.
-pub(crate) async fn clean_regularly(service: Weak<IoService>) {
-    loop {
-        tokio::time::sleep(CLEAN_TICK).await;
-        let Some(service): Option<Arc<IoService>> = service.upgrade() else {
-            return;
-        };
-        if !service.cleaner.is_due(&service.store) {
-            continue;
-        }
-        let result = service.cleaner.run(&service.store).await;
-        let mut state = service.cleaner.0.lock();
-        if let Err(error) = &result
-            && !state.failed
-        {
-            tracing::warn!(%error, "cannot clean up addressed chunks; it is tried again");
-        }
-        state.failed = result.is_err();
+    /// Whether a failure is the first of several.
+    pub(super) fn note_result(&self, failed: bool) -> bool {
+        !std::mem::replace(&mut self.0.lock().failed, failed) && failed
     }
 }

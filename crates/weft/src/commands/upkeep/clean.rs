@@ -1,21 +1,21 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use futures_util::future::join_all;
 use serde::Serialize;
-use weft_client::{CleanReply, ServerId, Volume};
+use weft_client::{CleanReply, ServerId};
 
 use crate::args::Global;
-use crate::remote::connect;
+use crate::remote::{connect, servers};
 use crate::terminal::output::{self, bytes, count};
 use crate::terminal::{Problems, interrupt, progress};
 
 /// Remove chunks of addressed files that no file and no checkpoint has any more
 ///
-/// Servers do this on their own, about a minute after the last change. This command does it at once,
-/// and shows what addressed files share. The volume stays in use.
+/// Servers do this on their own, about a minute after the last change. This command does it at
+/// once, and shows what addressed files share. The volume stays in use.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -80,7 +80,7 @@ impl Clean {
 
     async fn clean(&self, global: &Global) -> Result<ExitCode> {
         let volume = connect::volume(global).await?;
-        let servers = self.servers(&volume).await?;
+        let servers = servers::named(&volume, &self.server).await?;
         let bar = progress::of_things("clean", "servers", servers.len() as u64);
         let problems = Problems::beside(bar.clone());
         let asked = servers.into_iter().map(|server| {
@@ -117,17 +117,6 @@ impl Clean {
             print(&report)?;
         }
         Ok(problems.exit_code())
-    }
-
-    /// The servers that the options name.
-    async fn servers(&self, volume: &Volume) -> Result<Vec<u32>> {
-        let map = volume.server_map().await?;
-        let known: Vec<u32> = map.servers.iter().map(|s| s.id).collect();
-        if let Some(unknown) = self.server.iter().find(|s| !known.contains(s)) {
-            bail!("the volume has no server {unknown}: list its servers with `weft status`");
-        }
-        let wanted = |s: &u32| self.server.is_empty() || self.server.contains(s);
-        Ok(known.into_iter().filter(wanted).collect())
     }
 }
 

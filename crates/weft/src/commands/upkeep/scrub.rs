@@ -15,7 +15,7 @@ use weft_layout::size;
 
 use crate::args::Global;
 use crate::limits::{SCRUB_POLL_INTERVAL, SCRUB_STALL_TIMEOUT};
-use crate::remote::{Location, RemotePath, Visit, Walk, connect};
+use crate::remote::{Location, RemotePath, Visit, Walk, connect, servers};
 use crate::terminal::output::{self, bytes};
 use crate::terminal::{Problems, interrupt, name, progress};
 
@@ -107,7 +107,7 @@ impl Scrub {
 
     async fn scrub(&self, global: &Global) -> Result<ExitCode> {
         let volume = connect::volume(global).await?;
-        let servers = self.servers(&volume).await?;
+        let servers = servers::named(&volume, &self.server).await?;
         let bar = progress::of_bytes("scrub", None);
         let problems = Problems::beside(bar.clone());
         let far: Mutex<BTreeMap<u32, (u64, u64)>> = Mutex::default();
@@ -149,19 +149,6 @@ impl Scrub {
             );
         }
         self.report(&volume, &problems, ended).await
-    }
-
-    /// The servers that the options name.
-    async fn servers(&self, volume: &Volume) -> Result<Vec<u32>> {
-        let map = volume.server_map().await?;
-        let known: BTreeSet<u32> = map.servers.iter().map(|s| s.id).collect();
-        if let Some(unknown) = self.server.iter().find(|s| !known.contains(s)) {
-            bail!("the volume has no server {unknown}: list its servers with `weft status`");
-        }
-        let wanted: BTreeSet<u32> = self.server.iter().copied().collect();
-        Ok(if wanted.is_empty() { known } else { wanted }
-            .into_iter()
-            .collect())
     }
 
     /// Starts the scrub of a server and waits for its end. A server that was restarted meanwhile
