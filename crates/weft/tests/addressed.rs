@@ -43,11 +43,10 @@ fn a_directory_makes_its_files_addressed_and_copies_share_their_chunks() {
     volume.text("cp weft:/dir/one weft:/dir/two");
     assert_eq!(volume.run("cat /dir/two".split(' ')), data);
     // The copy refers to the same bytes again.
-    let stored = clean(&volume, "stored_bytes");
-    assert_eq!(
-        (stored, clean(&volume, "referred_bytes")),
-        (3 << 20, 6 << 20)
-    );
+    assert_eq!(clean(&volume, "referred_bytes"), 6 << 20);
+    // Zeros at the end of a chunk are not stored.
+    let is_once = |stored: u64| (stored..stored + 200).contains(&(3 << 20));
+    assert!(is_once(clean(&volume, "stored_bytes")));
     let status = volume.text("status");
     assert!(status.contains("(2.0 : 1)"), "{status}");
     volume.text("create --plain /dir/plain");
@@ -56,13 +55,10 @@ fn a_directory_makes_its_files_addressed_and_copies_share_their_chunks() {
     volume.text("rm /dir/one");
     assert_eq!(volume.run("cat /dir/two".split(' ')), data);
     volume.text("checkpoint create /dir/two kept");
-    volume.text("truncate /dir/two 0");
-    assert_eq!(
-        clean(&volume, "stored_bytes"),
-        3 << 20,
-        "the checkpoint has them"
-    );
-    volume.text("checkpoint restore /dir/two kept");
+    volume.text("truncate --size 0 /dir/two");
+    let stored = clean(&volume, "stored_bytes");
+    assert!(is_once(stored), "the checkpoint has them");
+    volume.text("checkpoint rollback /dir/two kept");
     assert_eq!(volume.run("cat /dir/two".split(' ')), data);
     volume.text("fsck");
     volume.text("fsck --data");

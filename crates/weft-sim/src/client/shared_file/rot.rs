@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand::{Rng, RngCore};
 use weft_client::{Error, File, Volume};
-use weft_layout::{Order, Subfile, View, ViewOffset};
+use weft_layout::{Order, ServerId, Subfile, View, ViewOffset};
 
 use crate::client::calls::ignore_reported_loss;
 use crate::client::settle::RECOVERY_TIMEOUT;
@@ -20,6 +20,14 @@ const ROWS: usize = LENGTH / (CELLS as usize * BSU as usize) + 6;
 const NEEDLE: usize = 16;
 
 impl Client {
+    /// Removes the chunks of addressed files that were written anew or removed. Where that fails,
+    /// the scrub says what is left.
+    async fn clean_all(&self, volume: &Volume) {
+        for server in 0..self.plan.servers as u32 {
+            drop(volume.clean(ServerId(server), true).await);
+        }
+    }
+
     /// Has a block in use go bad: a scrub says so, reads do not return it, and what is written over
     /// it is good.
     pub(in crate::client) async fn rot_and_repair(&mut self, volume: &Volume) -> Result<(), Error> {
@@ -49,6 +57,7 @@ impl Client {
         volume.unlink("/ordered").await?;
         let begun = now();
         loop {
+            self.clean_all(volume).await;
             let mut bad = self.scrub_all(volume).await?;
             let left = !bad.is_empty();
             // The service takes a file whose close failed for open as long as its client is there:

@@ -138,7 +138,7 @@ fn sentence(fault: Fault, finding: &Finding) -> String {
         Fault::IdRemoved => {
 "its servers have deleted its id: its bytes, stored with its metadata, exist, but it cannot have cells".to_owned()
         }
-        Fault::Entry => "the chunk cannot be found".to_owned(),
+        Fault::Entry => "the entry of the chunk in the index cannot be read".to_owned(),
         Fault::Beyond => "the chunk is beyond the end of the disk".to_owned(),
         Fault::Free => "the blocks of the chunk are marked free".to_owned(),
         Fault::Twice => "another chunk uses the same blocks".to_owned(),
