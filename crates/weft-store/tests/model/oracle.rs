@@ -77,14 +77,18 @@ pub fn slot_of(key: &ForkKey) -> u32 {
 const CHUNKS: [ChunkCode; 6] = [
     4096,
     5000,
+    16384,
     65536,
-    70_000,
     5000 + ADDRESSED_BIT,
     65536 + ADDRESSED_BIT,
 ];
 
 pub fn chunk(file: u64) -> ChunkCode {
     CHUNKS[file as usize % CHUNKS.len()]
+}
+
+fn is_addressed(file: u64) -> bool {
+    chunk(file) & ADDRESSED_BIT != 0
 }
 
 fn slot(rng: &mut SmallRng) -> u32 {
@@ -125,6 +129,7 @@ pub fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
             )
         }
         40..42 => Op::Create(file, slot(rng)),
+        42..44 if is_addressed(file) => Op::Clean,
         42..44 => Op::Scrub,
         44..46 => Op::Reclaim,
         46..52 => Op::Checkpoint(file),
@@ -136,8 +141,7 @@ pub fn op(rng: &mut SmallRng, files: std::ops::Range<u64>) -> Op {
         74..76 => Op::Remove(file, slot(rng)),
         76 => Op::Delete(file),
         77..88 => Op::Sync,
-        88..92 => Op::Apply,
-        92..95 => Op::Clean,
+        88..94 => Op::Apply,
         _ => Op::DropCache,
     }
 }
