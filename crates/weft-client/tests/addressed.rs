@@ -169,3 +169,26 @@ async fn addressed_files_survive_restarts_with_their_chunks() {
     );
     assert_eq!(contents(&file, data.len()).await, data);
 }
+
+/// Cautious writes on several servers are staged in frames; here none ends where a chunk does.
+#[tokio::test(flavor = "multi_thread")]
+async fn cautious_writes_keep_the_bytes_of_all_their_frames() {
+    let test = TestVolume::start(3).await;
+    let volume = test.client().await;
+    let layout = NewLayout {
+        chunk: Some(100_000),
+        bsu: Some(7000),
+        storage: Some(Storage::Addressed),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create_new(0o644).layout(&layout);
+    let file = volume.attach("/file", access.cautious()).await.unwrap();
+    let mut wanted = Vec::new();
+    for (n, at) in [0, 5 << 20, 3_000_001].into_iter().enumerate() {
+        let data = random(n as u64, 6 << 20);
+        wanted.resize(wanted.len().max(at + data.len()), 0);
+        wanted[at..at + data.len()].copy_from_slice(&data);
+        write(&file, at as u64, data).await;
+        assert!(contents(&file, wanted.len()).await == wanted, "from {at}");
+    }
+}

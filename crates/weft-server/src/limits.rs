@@ -281,7 +281,7 @@ pub(crate) const NAMED_CHUNKS_MAX: u64 = 65_536;
 /// How often the cleaner looks whether a pass is due.
 pub(crate) const CLEAN_TICK: Duration = Duration::from_secs(10);
 
-/// The shortest time between two cleaning passes that nobody asked for.
+/// The shortest time between two cleaning passes in the background.
 pub(crate) const CLEAN_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The cleaner rests so many times as long as its last pass took.

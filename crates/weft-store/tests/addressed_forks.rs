@@ -531,3 +531,26 @@ fn a_chunk_that_a_scrub_finds_damaged_is_stored_anew_too() {
         assert_eq!(all(&store, &key(1, 0)).await, pattern(1, SIZE));
     });
 }
+
+#[test]
+fn batches_of_one_commit_that_share_a_new_chunk_keep_each_others_bytes() {
+    run(async {
+        for start in [0, 1000, SIZE + 10] {
+            let store = Machine::new(1).open().await.unwrap();
+            put(&store, &key(1, 0), 0, pattern(1, start)).await;
+            let mut wanted = pattern(1, start);
+            let mut batches = Vec::new();
+            // As the frames of a staged write: none ends where a chunk does.
+            for n in 0..5_u64 {
+                let data = Bytes::from(pattern(10 + n, 30_000));
+                let part = write(&key(1, 0), CHUNK, wanted.len() as u64, data.clone());
+                wanted.extend_from_slice(&data);
+                let sums = weft_sum::Sums::of(&data);
+                let prepared = store.prepare(vec![Scattered::from(part)], sums, now());
+                batches.push(prepared.await.unwrap());
+            }
+            store.commit_prepared(batches, vec![], now()).await.unwrap();
+            assert!(all(&store, &key(1, 0)).await == wanted, "from {start}");
+        }
+    });
+}

@@ -43,7 +43,7 @@ impl Store {
             Err(StoreError::NoSpace { .. }) => {}
             done => return done,
         }
-        // Chunks that nobody needs may take the space.
+        // Unneeded chunks may take the space.
         self.clean_after(passes).await?;
         self.write_once(writes, sums, modified).await
     }
@@ -182,19 +182,22 @@ impl Store {
         let shown = shown.filter(|n| !fork.made.contains_key(n));
         let read: BTreeSet<u64> = depending.chain(shown).collect();
         let entries = self.entries_of(key, read.into_iter()).await?;
-        let mut again = BTreeMap::new();
+        // Chunks to be made from what the recipe names now, and from what an earlier batch of the
+        // same commit made: of the latter all bytes are valid, also those beyond the fork's end.
+        let (mut again, mut upon) = (BTreeMap::new(), BTreeMap::new());
         for (n, made) in &fork.made {
-            let now = changes.get(key, *n).or_else(|| entries.get(n).copied());
-            match (made.base, now) {
-                (Base::Entry(was), Some(now))
-                    if was == now && !self.ends_later(&fork.patch, *n, now, length) =>
-                {
+            if made.base == Base::Nothing {
+                changes.set(key, *n, made.entry);
+            } else if let Some(changed) = changes.get(key, *n) {
+                upon.insert(*n, Base::Entry(changed));
+            } else {
+                let entry = entries.get(n).copied().flatten();
+                let is_same = made.base == Base::Entry(entry);
+                if is_same && !self.ends_later(&fork.patch, *n, entry, length) {
                     changes.set(key, *n, made.entry);
+                } else {
+                    again.insert(*n, Base::Entry(entry));
                 }
-                (Base::Entry(_) | Base::Unread, Some(now)) => {
-                    again.insert(*n, Base::Entry(now));
-                }
-                _ => changes.set(key, *n, made.entry),
             }
         }
         if let Some(n) = shown
@@ -204,13 +207,15 @@ impl Store {
         {
             again.insert(n, Base::Entry(entry));
         }
-        for (n, made) in self.make(&fork.patch, again, length, held, now).await? {
-            changes.set(key, n, made.entry);
+        for (wanted, valid) in [(again, length), (upon, u64::MAX)] {
+            for (n, made) in self.make(&fork.patch, wanted, valid, held, now).await? {
+                changes.set(key, n, made.entry);
+            }
         }
         Ok(())
     }
 
-    /// Whether a chunk is stored with bytes beyond the end of the fork, which nobody may see. A
+    /// Whether a chunk is stored with bytes beyond the end of the fork, which no read returns. A
     /// truncation leaves them for a moment, or for longer if the server dies then.
     fn ends_later(&self, patch: &ForkPatch, chunk: u64, entry: Entry, length: u64) -> bool {
         let valid = length.saturating_sub(chunk * u64::from(patch.size()));
@@ -220,8 +225,8 @@ impl Store {
         })
     }
 
-    /// Makes chunks of a patch from their bases, as far as these are below the fork's length, and
-    /// puts those that the store does not have.
+    /// Makes chunks of a patch from their bases, as far as these are below `length`, and puts those
+    /// that the store does not have.
     async fn make(
         &self,
         patch: &ForkPatch,

@@ -71,8 +71,8 @@ impl Store {
             return Ok(0);
         }
         let names: Vec<ChunkName> = chunks.iter().map(|(name, _)| *name).collect();
-        for name in &names {
-            // A damaged one would have to be read where its last block is written in part.
+        for name in names.iter().filter(|name| self.has_chunk(name)) {
+            // It is damaged, and would have to be read where its last block is written in part.
             self.remove_fork(&chunk_key(name)).await?;
         }
         let writes = chunks.into_iter().map(|(name, data)| {
