@@ -28,6 +28,8 @@
 //! | module | what |
 //! | --- | --- |
 //! | `limits.rs`, `error.rs` | timeouts and bounds; what can go wrong |
+//! | `policy.rs` | consistency policies |
+//! | `cache/` | names of chunks and chunks that are kept |
 //! | `session/` | state to assert or report again: attachments, locks, delegated directories, unsynced writes |
 //! | `volume/` | the links to the servers: connect, call, retry, reassert |
 //! | `names/`, `upkeep.rs` | names, attributes and quotas; disks, scrub and space |
@@ -38,8 +40,9 @@
 //! | `pointer.rs` | shared offset pointers |
 //! | `operation.rs` | operations in the background |
 //!
-//! Absent on purpose: caches and consistency policies, the wire itself (`weft-net`).
+//! Absent on purpose: the wire itself (`weft-net`).
 
+mod cache;
 mod collective;
 mod error;
 mod file;
@@ -49,6 +52,7 @@ mod limits;
 mod names;
 mod operation;
 mod pointer;
+mod policy;
 mod scheduled;
 mod session;
 mod turn;
@@ -112,6 +116,8 @@ pub use operation::wait_all;
 pub use operation::wait_any;
 pub use pointer::OrderedPointer;
 pub use pointer::SharedPointer;
+pub use policy::Policy;
+pub use policy::UnknownPolicy;
 pub use session::Refused;
 pub use upkeep::AcceptLossesReply;
 pub use upkeep::AcceptLossesRequest;

@@ -121,10 +121,31 @@ pub(crate) const NAMED_CELLS_MAX: usize = 64;
 /// The most quarantine files of one cell, which earlier repairs may have left.
 pub(crate) const QUARANTINE_NAMES_MAX: u32 = 100;
 
+// Names and chunks that are kept.
+
+/// How long names are believed after the question for callbacks was sent that a server answered
+/// last. Shorter than a server waits for a client.
+pub(crate) const NAMES_VALID: Duration = Duration::from_secs(3);
+
+/// How long a server is given to answer a question for callbacks; it does after a second.
+pub(crate) const CALLBACKS_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Names of one file that are kept, of one server: about 64 MiB of memory.
+pub(crate) const NAMES_KEPT_MAX: usize = 1 << 20;
+
+/// Bytes of chunks that are kept, unless the options say otherwise.
+pub(crate) const CHUNKS_KEPT_BYTES: u64 = 64 << 20;
+
+/// Pieces of a read that goes by names, at most: for more, walking them costs more than it saves.
+pub(crate) const KEPT_PIECES_MAX: u64 = 65_536;
+
+/// How often a read by names begins anew because the file was changed meanwhile.
+pub(crate) const KEPT_READ_TRIES: u32 = 3;
+
 // Writes to addressed files by name.
 
 /// Chunks that one request names, at most: a server takes as many.
-pub(crate) const NAMED_CHUNKS_MAX: u64 = 65_536;
+pub(crate) const NAMED_CHUNKS_MAX: u64 = 16_383;
 
 /// Pieces of a write that are looked at one by one, at most: for more, names would cost more than
 /// they save.

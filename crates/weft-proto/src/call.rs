@@ -242,4 +242,8 @@ calls! {
     NameChunks = 134: addressed::NameChunksRequest => addressed::NameChunksReply;
     /// Remove addressed chunks that no file names.
     Clean = 135: addressed::CleanRequest => addressed::CleanReply;
+    /// Read the names of chunks.
+    ReadNames = 136: addressed::ReadNamesRequest => addressed::ReadNamesReply;
+    /// Wait for changes of files whose names the client keeps.
+    Callbacks = 137: addressed::CallbacksRequest => addressed::CallbacksReply;
 }

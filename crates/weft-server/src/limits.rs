@@ -275,8 +275,25 @@ pub(crate) const CHECK_INTENTS_POLL_INTERVAL: Duration = Duration::from_millis(1
 
 // Addressed chunks.
 
-/// Chunks that one call names, at most: 2 MiB of names.
-pub(crate) const NAMED_CHUNKS_MAX: u64 = 65_536;
+/// Chunks that one call names, at most: 512 KiB of names, and as much of old ones.
+pub(crate) const NAMED_CHUNKS_MAX: u64 = 16_383;
+
+/// Files of all clients that keep names of them.
+pub(crate) const SHARES_MAX: usize = 1 << 16;
+/// How long a change waits for a sharer. Longer than a client believes names after its last
+/// question (`weft-client/src/limits.rs:NAMES_VALID`).
+pub(crate) const CALLBACK_PATIENCE: Duration = Duration::from_secs(5);
+/// A client that waits for callbacks is answered after this time at the latest.
+pub(crate) const CALLBACK_INTERVAL: Duration = Duration::from_secs(1);
+/// Callbacks that a client has not handled; more become one for each file.
+pub(crate) const CALLBACKS_QUEUED_MAX: usize = 1024;
+/// Callbacks in one answer.
+pub(crate) const CALLBACK_ANSWER_CALLBACKS: usize = 64;
+/// Names in one callback: more are an invalidation. An answer with as many of them as it may have
+/// is shorter than a message may be.
+pub(crate) const CALLBACK_NAMES_MAX: usize = 256;
+/// Ranges of which one change tells; more are the whole file.
+pub(crate) const CALLBACK_RANGES_MAX: usize = 64;
 
 /// How often the cleaner looks whether a pass is due.
 pub(crate) const CLEAN_TICK: Duration = Duration::from_secs(10);

@@ -66,7 +66,7 @@ mod state;
 mod storage;
 mod upkeep;
 
-pub use addressed::{Cleaned, MissingChunk, NamedChunks, NamedOutcome, PreparedWrite};
+pub use addressed::{Cleaned, FoundNames, MissingChunk, NamedChunks, NamedOutcome, PreparedWrite};
 pub use config::{CacheRules, DiskConfig, INDEX_MEMTABLE, StoreConfig};
 pub use counters::CounterSnapshot;
 pub use decoders::{DECODERS, Decoder, item_kinds};

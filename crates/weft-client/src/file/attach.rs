@@ -4,7 +4,9 @@ use weft_layout::Layout;
 use weft_proto::meta::{AttachReply, Credentials, Target};
 use weft_proto::prost::Message;
 
+use super::Asked;
 use crate::names::Access;
+use crate::policy::Policy;
 use crate::volume::{Attaching, Repeat};
 use crate::{Error, File, Place, Volume};
 
@@ -15,7 +17,10 @@ impl Volume {
     /// A file that was created survives power loss.
     pub async fn attach(&self, path: impl Into<Place>, access: Access) -> Result<File, Error> {
         let path = path.into();
-        let cautious = access.cautious;
+        let asked = Asked {
+            cautious: access.cautious || access.policy.is_some_and(Policy::is_in_order),
+            policy: access.policy,
+        };
         let mut request = access.request(&path, (*self.who).clone())?;
         let write = request.write;
         if write && request.inline && request.create.is_none() {
@@ -38,7 +43,7 @@ impl Volume {
             let has_data = crate::names::is_regular(&reply.attributes);
             if !has_data || self.shared.note_attached_over(run, id, write) {
                 attaching.answered();
-                return self.opened(&path.to_string(), reply, write, true, cautious);
+                return self.opened(&path.to_string(), reply, write, true, asked);
             }
             // To the service this attachment does not exist. The file exists now, whatever its
             // path leads to.
@@ -68,7 +73,8 @@ impl Volume {
             .ok_or_else(|| protocol("it is empty".into()))?;
         let reply = AttachReply::decode(reply).map_err(|e| protocol(e.to_string()))?;
         let name = format!("file {}", reply.attributes.id);
-        self.opened(&name, reply, how & 1 != 0, false, how & 2 != 0)
+        let asked = Asked::from_the_wire(how >> 1);
+        self.opened(&name, reply, how & 1 != 0, false, asked)
     }
 
     /// The file of an answer to an attach. No message.
@@ -78,7 +84,7 @@ impl Volume {
         reply: AttachReply,
         write: bool,
         own: bool,
-        cautious: bool,
+        asked: Asked,
     ) -> Result<File, Error> {
         let attributes = reply.attributes.clone();
         let Some(layout) = attributes
@@ -94,14 +100,24 @@ impl Volume {
         };
         let layout = Layout::try_from(layout)
             .map_err(|e| Error::of_convert(format!("attach {path}"), &e))?;
-        Ok(File::new(
+        let storage = layout.storage();
+        let file = File::new(
             self.clone(),
             path.to_owned(),
             layout,
             reply,
             write,
             own,
-            cautious,
-        ))
+            asked,
+        );
+        // An error ends the attachment again.
+        if let Some(policy) = asked.policy {
+            policy.check(path, storage)?;
+            if policy.is_written_once() && write && !file.created() && file.attributes().size > 0 {
+                let what = format!("write {path} with the policy {policy}");
+                return Err(Error::invalid(what, "the file was written before"));
+            }
+        }
+        Ok(file)
     }
 }

@@ -24,6 +24,7 @@ use weft_proto::limits::IDS_AHEAD_MAX;
 use weft_proto::meta::{AttachReply, FileKind, Layout};
 use weft_proto::{Code, Failure};
 
+use super::Asked;
 use crate::limits::{FIRST_IDS, IDLE_CHECK_INTERVAL, REPORT_DELAY, REPORT_TIMEOUT};
 use crate::session::{ChangeBatch, DelegationTable, QueuedChange, Refused};
 use crate::volume::{Backoff, Repeat};
@@ -111,7 +112,8 @@ impl Volume {
             sole: writing,
             shared: false,
         };
-        self.opened(shown, reply, writing, true, false).ok()
+        self.opened(shown, reply, writing, true, Asked::default())
+            .ok()
     }
 
     fn new_attributes(&self, id: u64, mode: NewMode, time: i64, layout: Layout) -> Attributes {

@@ -25,8 +25,10 @@ use weft_proto::prost::Message;
 use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code, Retry as RetryClass};
 
+use crate::cache::OwnNames;
 use crate::limits::OPERATION_TRIES;
 use crate::names::{Cells, size_of};
+use crate::policy::Policy;
 use crate::scheduled::PostedOrder;
 use crate::turn::Turn;
 use crate::volume::Repeat;
@@ -73,7 +75,37 @@ pub(crate) struct Attachment {
     reported_losses: AtomicU64,
     /// Its operations are atomic and happen in one order.
     cautious: AtomicBool,
+    policy: parking_lot::Mutex<Option<Policy>>,
+    /// Names of chunks that only this attachment believes.
+    pub(crate) own_names: OwnNames,
     pub(crate) posted: PostedOrder,
+}
+
+/// How an attachment was asked for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Asked {
+    pub(crate) cautious: bool,
+    pub(crate) policy: Option<Policy>,
+}
+
+impl Asked {
+    /// In the five lowest bits.
+    fn on_the_wire(self) -> u8 {
+        let place = |policy| Policy::all().position(|p| p == policy);
+        let policy = self
+            .policy
+            .and_then(place)
+            .map_or(0, |place| place as u8 + 1);
+        u8::from(self.cautious) | policy << 1
+    }
+
+    pub(crate) fn from_the_wire(bits: u8) -> Asked {
+        let place = usize::from(bits >> 1 & 0xf).checked_sub(1);
+        Asked {
+            cautious: bits & 1 != 0,
+            policy: place.and_then(|place| Policy::all().nth(place)),
+        }
+    }
 }
 
 /// In place of an end: no file ends there.
@@ -87,7 +119,7 @@ impl File {
         mut reply: AttachReply,
         write: bool,
         owner: bool,
-        cautious: bool,
+        asked: Asked,
     ) -> File {
         let inline = Mutex::new(reply.inline.take());
         let reply_shared = reply.shared;
@@ -107,7 +139,9 @@ impl File {
             end: AtomicU64::new(0),
             forks: AtomicBool::new(false),
             reported_losses: AtomicU64::new(reported),
-            cautious: AtomicBool::new(cautious || reply_shared),
+            cautious: AtomicBool::new(asked.cautious || reply_shared),
+            policy: parking_lot::Mutex::new(asked.policy),
+            own_names: OwnNames::default(),
             posted: PostedOrder::default(),
         }))
     }
@@ -145,11 +179,43 @@ impl File {
         self.0.cautious.load(Ordering::Acquire)
     }
 
+    /// The consistency policy; `None`: none was asked for, and operations are reckless.
+    pub fn policy(&self) -> Option<Policy> {
+        *self.0.policy.lock()
+    }
+
+    /// Sets the policy of this attachment from the next operation on. Local.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if a file of this kind cannot have it.
+    pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
+        policy.check(&self.0.path, self.0.layout.storage())?;
+        *self.0.policy.lock() = Some(policy);
+        self.0.own_names.clear();
+        let cautious = policy.is_in_order() || self.0.reply.shared;
+        self.0.cautious.store(cautious, Ordering::Release);
+        Ok(())
+    }
+
+    fn asked(&self) -> Asked {
+        Asked {
+            cautious: self.is_cautious(),
+            policy: self.policy(),
+        }
+    }
+
+    /// A server has refused a reckless operation.
+    pub(crate) fn become_cautious(&self) {
+        if !self.0.cautious.swap(true, Ordering::AcqRel) {
+            tracing::info!(path = %self.0.path, "operations are cautious from now on: another application uses the file");
+        }
+    }
+
     /// Whether a reckless operation failed because it must be cautious: from now on all are.
     pub(crate) fn becomes_cautious(&self, error: &Error) -> bool {
         let forced = error.code() == Code::Cautious;
-        if forced && !self.0.cautious.swap(true, Ordering::AcqRel) {
-            tracing::info!(path = %self.0.path, "operations are cautious from now on: another application uses the file");
+        if forced {
+            self.become_cautious();
         }
         forced
     }
@@ -177,7 +243,8 @@ impl File {
     /// What another process needs to [`Volume::adopt`] this attachment without a request of its
     /// own.
     pub fn hand_over(&self) -> Vec<u8> {
-        let mut out = vec![u8::from(self.0.write) | u8::from(self.is_cautious()) << 1];
+        let asked = self.asked();
+        let mut out = vec![u8::from(self.0.write) | asked.on_the_wire() << 1];
         let reply = AttachReply {
             inline: self.inline_data(),
             ..self.0.reply.clone()
@@ -321,6 +388,7 @@ impl File {
     /// epoch) for this attachment through another one of this process, so that [`File::close`]
     /// reports size and time. `None`: how far they reach the servers know.
     pub fn note_written_to(&self, end: Option<u64>, time: i64) {
+        self.0.own_names.clear();
         self.note_write_at(end, time);
     }
 
@@ -335,6 +403,12 @@ impl File {
     /// Notes a write through this attachment; `end` is one past its last canonical byte, where that
     /// is known.
     pub(crate) fn note_write(&self, end: Option<u64>) {
+        self.0.own_names.clear();
+        self.note_write_at(end, self.0.volume.shared.env.clock.now());
+    }
+
+    /// As [`File::note_write`], of a write whose chunks are no longer in the attachment's own names.
+    pub(crate) fn note_forgotten_write(&self, end: Option<u64>) {
         self.note_write_at(end, self.0.volume.shared.env.clock.now());
     }
 

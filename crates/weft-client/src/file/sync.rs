@@ -5,6 +5,7 @@ use weft_layout::ServerId;
 use weft_proto::Code;
 use weft_proto::io::SyncRequest;
 
+use crate::policy::Policy;
 use crate::session::on;
 use crate::volume::Repeat;
 use crate::{Error, File, Volume};
@@ -18,6 +19,9 @@ impl File {
     /// bytes that it had acknowledged to this client.
     pub async fn sync(&self) -> Result<(), Error> {
         let a = &self.0;
+        if self.policy().is_some_and(Policy::believes_until_sync) {
+            a.own_names.clear();
+        }
         if self.inline_data().is_some() {
             return a.volume.sync_namespace().await;
         }

@@ -119,7 +119,8 @@ impl Fsck<'_> {
             cell.cell, cell.file
         );
         let volume = self.volume.clone();
-        Some(File::new(volume, path, layout, reply, false, false, false))
+        let asked = crate::file::Asked::default();
+        Some(File::new(volume, path, layout, reply, false, false, asked))
     }
 
     /// A new file for a cell, on the server of the cell.

@@ -62,7 +62,7 @@ impl OpenView {
         self.file.0.layout.servers()[slot.0 as usize]
     }
 
-    fn turn(&self, slots: &[ServerSlot]) -> Turn {
+    pub(super) fn turn(&self, slots: &[ServerSlot]) -> Turn {
         let servers = slots.iter().map(|slot| self.server_at(*slot)).collect();
         Turn::begin(&self.file.0.volume, servers, slots.len() == 1)
     }

@@ -6,6 +6,7 @@
 mod advise;
 mod array;
 mod by_name;
+mod callbacks;
 mod checkpoint;
 mod clear;
 mod copy;
@@ -14,6 +15,8 @@ mod in_order;
 mod list;
 mod parts;
 mod read;
+mod read_kept;
+mod read_names;
 mod span;
 mod transfer;
 mod view;

@@ -9,13 +9,14 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::{self, Stream};
 use weft_layout::{
-    CellIndex, CellLengths, Map, Pieces, Request, ServerSlot, Splitter, StridedPieces,
+    CellIndex, CellLengths, Map, Pieces, Request, ServerSlot, Splitter, Storage, StridedPieces,
 };
 use weft_net::{CallError, Incoming};
 use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 use weft_proto::order::Claim;
 
 use super::span::Sink;
+use crate::policy::{Kept, Policy};
 use crate::scheduled::note_scheduled;
 use crate::volume::{Repeat, Retry};
 use crate::{Error, OpenView};
@@ -71,9 +72,19 @@ pub(crate) struct Scatter {
 /// The lengths of cells; the one last looked up is remembered, because neighbours mostly lie in
 /// one.
 #[derive(Default)]
-struct Lengths {
+pub(super) struct Lengths {
     all: HashMap<CellIndex, u64>,
     last: Option<(CellIndex, u64)>,
+}
+
+impl Lengths {
+    pub(super) fn of(all: HashMap<CellIndex, u64>) -> Lengths {
+        Lengths { all, last: None }
+    }
+
+    pub(super) fn all(&self) -> &HashMap<CellIndex, u64> {
+        &self.all
+    }
 }
 
 impl CellLengths for Lengths {
@@ -172,6 +183,13 @@ impl OpenView {
         mut memory: impl Sink,
     ) -> Result<Moved, Error> {
         let slots = self.map.slots(request)?;
+        if let Some(kept) = self.keeps_names() {
+            // Boxed: otherwise every reader's future is as large as this one.
+            let moved = Box::pin(self.read_kept(request, &slots, kept, &mut memory));
+            if let Some(moved) = moved.await? {
+                return Ok(moved);
+            }
+        }
         if self.file.is_cautious() && self.checkpoint == 0 {
             // Boxed: otherwise every reader's future is as large as this one.
             return Box::pin(self.read_in_order(request, &slots, &mut memory)).await;
@@ -185,6 +203,14 @@ impl OpenView {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether reads go by kept names.
+    fn keeps_names(&self) -> Option<Kept> {
+        let addressed = self.file.0.layout.storage() == Storage::Addressed;
+        let kept = self.file.policy().map_or(Kept::None, Policy::kept);
+        let here = addressed && self.fork == "data" && self.checkpoint == 0;
+        (here && kept != Kept::None).then_some(kept)
     }
 
     /// Reads what `request` touches of some slots, with a claim or without.

@@ -1,11 +1,13 @@
 //! Fan-out of a write: one request and one stream per server, gathered from the caller's memory
 //! without copying large pieces.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use weft_layout::{
-    Endless, Pieces, Request, ServerSlot, Splitter, Storage, Strided, StridedCopy, StridedPieces,
-    View, bytes_of, copy_all,
+    CellIndex, Endless, Pieces, Request, ServerSlot, Splitter, Storage, Strided, StridedCopy,
+    StridedPieces, View, bytes_of, copy_all,
 };
 use weft_net::{CallError, Connection};
 use weft_proto::io::{Pattern, WriteRequest};
@@ -15,6 +17,7 @@ use weft_proto::{Call, Code, Failure};
 
 use super::in_order::Staged;
 use super::span::{Durability, Source};
+use crate::policy::Policy;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
@@ -180,6 +183,8 @@ impl OpenView {
             ordered,
         };
         let slots = self.map.slots(request)?;
+        let own = self.own_chunks(request, &slots)?;
+        self.file.0.own_names.changed(own.iter().cloned());
         // First: a cancelled write may have changed it, too.
         self.file.note_fork(&self.fork);
         let mut moved = if self.file.is_cautious() {
@@ -198,8 +203,30 @@ impl OpenView {
         // Even a failed write may have moved the end of the file; where to, the servers know.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
         let known = canonical && moved.is_ok();
-        self.file.note_write(known.then(|| request.end()));
+        self.file.0.own_names.changed(own);
+        self.file.note_forgotten_write(known.then(|| request.end()));
         moved
+    }
+
+    /// The chunks of a write that the attachment may have names of its own of.
+    fn own_chunks(
+        &self,
+        request: &Request,
+        slots: &[ServerSlot],
+    ) -> Result<Vec<(CellIndex, Range<u64>)>, Error> {
+        if !self.file.policy().is_some_and(Policy::keeps_own_names) || self.fork != "data" {
+            return Ok(Vec::new());
+        }
+        let Some(chunks) = self.chunks_of(request, slots)? else {
+            self.file.0.own_names.clear();
+            return Ok((0..self.map.grid().cells())
+                .map(|cell| (CellIndex(cell), 0..u64::MAX))
+                .collect());
+        };
+        let chunks = chunks.into_iter().flat_map(|slot| slot.wanted.chunks);
+        Ok(chunks
+            .map(|(cell, chunk)| (cell, chunk..chunk + 1))
+            .collect())
     }
 
     async fn write_in_order(&self, write: &Write<'_>, slots: &[ServerSlot]) -> Result<u64, Error> {

@@ -6,6 +6,7 @@ use weft_proto::storage_to_wire;
 
 use super::place::Place;
 use crate::Error;
+use crate::policy::Policy;
 
 /// What an attachment is for.
 #[allow(
@@ -20,6 +21,7 @@ pub struct Access {
     nofollow: bool,
     inline: bool,
     pub(crate) cautious: bool,
+    pub(crate) policy: Option<Policy>,
 }
 
 /// What a creator asks of a layout; what is absent comes from the directory or the volume.
@@ -126,6 +128,16 @@ impl Access {
     #[must_use]
     pub fn cautious(mut self) -> Access {
         self.cautious = true;
+        self
+    }
+
+    /// How much order the operations by this attachment have, instead of what the file says.
+    ///
+    /// # Errors
+    /// The attach fails with [`Error::Refused`] if a file of this kind cannot have it.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Access {
+        self.policy = Some(policy);
         self
     }
 

@@ -17,8 +17,8 @@ mod retry;
 mod servers;
 mod small_file;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use weft_net::{BufferPool, Counters, CountersSnapshot, Env, Identity, Link};
 use weft_proto::Code;
@@ -30,6 +30,7 @@ use weft_proto::meta::{
 use weft_proto::session::Role;
 
 use crate::Error;
+use crate::cache::{ChunkCache, SharedNames};
 use crate::session::{
     AttachedFiles, DelegatedNames, DetachQueue, EndedOperations, LocksHeld, NamingPays, Unsynced,
 };
@@ -45,6 +46,21 @@ pub use small_file::{open_regular, read_small};
 pub struct Volume {
     pub(crate) shared: Arc<Shared>,
     pub(crate) who: Arc<Credentials>,
+}
+
+/// A volume that may have ended.
+pub(crate) struct WeakVolume {
+    shared: Weak<Shared>,
+    who: Arc<Credentials>,
+}
+
+impl WeakVolume {
+    pub(crate) fn upgrade(&self) -> Option<Volume> {
+        Some(Volume {
+            shared: self.shared.upgrade()?,
+            who: self.who.clone(),
+        })
+    }
 }
 
 pub(crate) struct Shared {
@@ -64,6 +80,10 @@ pub(crate) struct Shared {
     pub(crate) detaches: DetachQueue,
     pub(crate) ended_operations: EndedOperations,
     pub(crate) naming_pays: NamingPays,
+    /// Names of chunks that servers keep coherent.
+    pub(crate) kept_names: SharedNames,
+    /// Chunks, by their names.
+    pub(crate) chunks: ChunkCache,
     /// The service may have attachments that have ended here: the state must be asserted again.
     outdated: AtomicBool,
     lazy: bool,
@@ -116,6 +136,8 @@ impl Volume {
             detaches: DetachQueue::default(),
             ended_operations: EndedOperations::default(),
             naming_pays: NamingPays::default(),
+            kept_names: SharedNames::default(),
+            chunks: ChunkCache::new(options.chunk_cache),
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
             name: options.name,
@@ -138,6 +160,13 @@ impl Volume {
         Volume {
             shared: self.shared.clone(),
             who: who.into(),
+        }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakVolume {
+        WeakVolume {
+            shared: Arc::downgrade(&self.shared),
+            who: self.who.clone(),
         }
     }
 
@@ -255,6 +284,7 @@ impl Shared {
     pub(crate) fn note_detached(&self, file: u64, write: bool) {
         if self.attached.remove(file, write) {
             self.locks.ended(file);
+            self.kept_names.file_ended(file);
             self.ended.notify_waiters();
         }
     }

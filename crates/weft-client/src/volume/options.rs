@@ -10,6 +10,7 @@ use weft_proto::meta::Credentials;
 
 use super::small_file::{read_small, read_with_metadata};
 use crate::Error;
+use crate::limits::CHUNKS_KEPT_BYTES;
 
 /// The address of a volume, and the user that connects.
 #[derive(Clone)]
@@ -37,6 +38,8 @@ pub struct ConnectOptions {
     /// ([`Access::cautious`](crate::Access::cautious)). Empty: none in particular, which forces
     /// nothing.
     pub application: String,
+    /// The most bytes of chunks of addressed files that policies keep in memory.
+    pub chunk_cache: u64,
 }
 
 /// The address of the metadata service, in a volume's folder, beside its key.
@@ -63,6 +66,7 @@ impl ConnectOptions {
             lazy: false,
             name: String::new(),
             application: application(),
+            chunk_cache: CHUNKS_KEPT_BYTES,
         }
     }
 

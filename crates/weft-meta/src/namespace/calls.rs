@@ -376,6 +376,8 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ForceCaution
         | Kind::NameChunks
         | Kind::Clean
+        | Kind::ReadNames
+        | Kind::Callbacks
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint

@@ -134,7 +134,7 @@ fn kinds_keep_their_numbers() {
         .chain([100])
         .chain(104..=108)
         .chain(112..=116)
-        .chain(128..=135)
+        .chain(128..=137)
         .collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {

@@ -7,6 +7,7 @@ use weft_proto::{Call, Code, Failure, Kind};
 
 use super::IoService;
 use super::data::SendClient;
+use super::job::walk::Callers;
 use crate::failure::{self, unsupported};
 
 impl IoService {
@@ -48,6 +49,12 @@ impl IoService {
                 let peer = call.peer.clone();
                 Box::pin(self.change(call, async |r| self.name_chunks(r, &peer).await)).await;
             }
+            Kind::ReadNames => {
+                let (peer, callers) = (call.peer.clone(), Callers::of([call.reply.caller()]));
+                let names = async |r| self.read_names(r, &peer, &callers).await;
+                Box::pin(answer(call, names)).await;
+            }
+            Kind::Callbacks => Box::pin(self.callbacks(call)).await,
             Kind::Clean => answer(call, async |r| self.clean(r).await).await,
             Kind::Outcome => self.change(call, async |r| self.outcome(r).await).await,
             Kind::Pointer => self.change(call, async |r| self.pointer(r).await).await,

@@ -5,6 +5,7 @@
 //! - `job`: a checked request, and walks over its pieces; `plan`: from pieces to ranges on disk;
 //! - `clients`: what each client may hold in memory; `admission`: whether the server takes part;
 //! - `order`: claims of operations that are atomic, also across servers;
+//! - `sharers`: clients that keep names of chunks, and are told of changes;
 //! - `data`: reads, writes, copies; `cells`: status, sync, forks; `collective`: jobs of groups;
 //! - `pointers`: shared offset pointers;
 //! - `checkpoint`: the write gates and checkpoints; `growth`: the limits that quotas set;
@@ -24,6 +25,7 @@ mod job;
 mod order;
 mod plan;
 mod pointers;
+mod sharers;
 mod upkeep;
 
 use std::sync::Arc;
@@ -49,6 +51,7 @@ use growth::GrowthLimits;
 use job::Job;
 use order::{ForcedCaution, Operations, Schedules};
 use pointers::Pointers;
+use sharers::Sharers;
 use upkeep::{Cleaner, Scrubber, StoreChecks};
 
 pub(crate) use admission::Admission;
@@ -83,6 +86,7 @@ pub(crate) struct IoService {
     schedules: Schedules,
     operations: Operations,
     forced: ForcedCaution,
+    sharers: Sharers,
     server: u32,
 }
 
@@ -97,6 +101,7 @@ impl IoService {
         grace: Duration,
         server: u32,
     ) -> IoService {
+        let sharers = Sharers::new(clock.now().cast_unsigned());
         IoService {
             scrubber: Scrubber::new(&store),
             store,
@@ -117,6 +122,7 @@ impl IoService {
             schedules: Schedules::default(),
             operations: Operations::default(),
             forced: ForcedCaution::default(),
+            sharers,
             server,
         }
     }
@@ -148,6 +154,7 @@ impl IoService {
     pub(crate) fn closed(self: &Arc<Self>, peer: &Peer) {
         let client = peer.client;
         if self.clients.closed(client) {
+            self.sharers.remove(client);
             let service = self.clone();
             tokio::spawn(async move { service.resolve_client(client).await });
         }

@@ -29,4 +29,5 @@ pub use clean::{Cleaned, MissingChunk};
 pub use named::{NamedChunks, NamedOutcome};
 pub use prepared::PreparedWrite;
 pub(crate) use read::ReadPlace;
+pub use recipe::FoundNames;
 pub(crate) use resize::AddressedFork;

@@ -13,10 +13,43 @@ use crate::key::{ChunkName, ForkKey, Write};
 use crate::limits::{RECIPE_CHUNK, RECIPE_READ_ENTRIES};
 use crate::record::ENTRY_BYTES;
 
+/// The names of chunks of a fork.
+#[derive(Clone, Debug, Default)]
+pub struct FoundNames {
+    /// The number of the first chunk.
+    pub first: u64,
+    /// The names, up to the fork's end; `None` is a hole.
+    pub names: Vec<Option<ChunkName>>,
+    /// The fork's length, in bytes.
+    pub length: u64,
+}
+
 /// An entry of a recipe; `None` is a hole.
 pub(super) type Entry = Option<ChunkName>;
 
 impl Store {
+    /// The names of the chunks that a range of a live fork touches; `None` if it is plain, or not
+    /// there. The length is at least as old as the names.
+    ///
+    /// Cost: 32 bytes for each.
+    pub async fn chunk_names(
+        &self,
+        key: &ForkKey,
+        range: Range<u64>,
+    ) -> Result<Option<FoundNames>, StoreError> {
+        let Some(fork) = self.addressed(key, None)? else {
+            return Ok(None);
+        };
+        let size = u64::from(fork.chunk);
+        let first = range.start / size;
+        let end = range.end.min(fork.length).div_ceil(size).max(first);
+        Ok(Some(FoundNames {
+            first,
+            names: self.entries(key, None, first..end).await?,
+            length: fork.length,
+        }))
+    }
+
     /// The entries of these chunks in the recipe of an addressed fork.
     ///
     /// Cost: 32 bytes for each.

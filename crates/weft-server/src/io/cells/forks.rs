@@ -13,6 +13,7 @@ use weft_store::{ForkKey, ForkName, ForkStatus, Timestamp};
 use crate::failure;
 use crate::io::IoService;
 use crate::io::job::{checkpoint, file_id, fork_name};
+use crate::io::sharers::Change;
 use crate::limits::STATUS_PAGE_FORKS;
 use crate::position;
 
@@ -142,6 +143,7 @@ impl IoService {
             .truncate(file, lengths, request.op, self.now())
             .await
             .map_err(|e| failure::of_store(&e))?;
+        self.tell_sharers(file, Change::All).await;
         store.sync().await.map_err(|e| failure::of_store(&e))?;
         Ok(TruncateCellsReply {})
     }
@@ -155,6 +157,7 @@ impl IoService {
             let file = file_id(file)?;
             let deleted = self.store.delete_file(file).await;
             deleted.map_err(|e| failure::of_store(&e))?;
+            self.tell_sharers(file, Change::All).await;
             files.push(file);
         }
         // No pointer of a deleted file can be made any more.
@@ -198,6 +201,7 @@ impl IoService {
             }
         };
         let removed = removed.map_err(|e| failure::of_store(&e))?;
+        self.tell_sharers(key.file, Change::All).await;
         Ok(RemoveForkReply { changed: !removed })
     }
 }

@@ -14,6 +14,7 @@ use weft_store::StoreError;
 use crate::failure;
 use crate::io::IoService;
 use crate::io::job::file_id;
+use crate::io::sharers::Change;
 use crate::limits::CHECKPOINT_WRITERS_TIMEOUT;
 
 /// The files that a request names, unless they are too many.
@@ -109,6 +110,9 @@ impl IoService {
             let (number, op, now) = (request.checkpoint, request.op, self.now());
             let rolled = self.store.roll_back_files(&files, number, op, now).await;
             rolled.map_err(|e| failure::of_store(&e))?;
+            for file in &files {
+                self.tell_sharers(*file, Change::All).await;
+            }
         }
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         Ok(RollbackReply {})

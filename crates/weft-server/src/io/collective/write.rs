@@ -23,6 +23,7 @@ use crate::failure;
 use crate::io::IoService;
 use crate::io::job::Job;
 use crate::io::job::walk::{self, Callers, abandoned};
+use crate::io::sharers::Change;
 use crate::metrics::Stage;
 
 /// What all members of a write agree on.
@@ -182,12 +183,14 @@ impl IoService {
         drop(comparison);
         let together = disjoint(overlap, write.members, write.terms)?;
         let _gate = self.gates.enter(first.file).await;
-        if together {
+        let written = if together {
             self.write_rounds(write, rounds(first, pieces), sources)
-                .await?;
+                .await
         } else {
-            self.write_in_turn(write, sources).await?;
-        }
+            self.write_in_turn(write, sources).await
+        };
+        self.tell_sharers(first.file, Change::All).await;
+        written?;
         if write.terms.sync {
             self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         }

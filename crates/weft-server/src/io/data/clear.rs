@@ -13,8 +13,9 @@ use weft_store::{ForkKey, Timestamp};
 
 use crate::failure;
 use crate::io::IoService;
-use crate::io::job::JoinedPieces;
+use crate::io::job::{Job, JoinedPieces};
 use crate::io::order::{Asking, Effect, Extents, ForkExtents, Mode};
+use crate::io::sharers::Change;
 use crate::limits::CLEAR_BATCH_RANGES;
 
 impl IoService {
@@ -30,10 +31,19 @@ impl IoService {
         let _gate = self.gates.enter(job.file).await;
         self.forced.check(job.file, peer)?;
         if let Some(ranges) = job.computed_ranges() {
-            self.clear(&ranges, now).await?;
+            let cleared = self.clear(&ranges, now).await;
+            self.tell_sharers(job.file, Change::Job(&job)).await;
+            cleared?;
             return Ok(ClearRangeReply { granted: false });
         }
         let job = self.job(&request.access)?;
+        let cleared = self.clear_pieces(&job, now).await;
+        self.tell_sharers(job.file, Change::All).await;
+        cleared?;
+        Ok(ClearRangeReply { granted: false })
+    }
+
+    async fn clear_pieces(&self, job: &Job, now: Timestamp) -> Result<(), Failure> {
         let mut joined = JoinedPieces::default();
         let mut ranges: Vec<(ForkKey, Range<u64>)> = Vec::new();
         for piece in job.pieces()? {
@@ -44,8 +54,7 @@ impl IoService {
             }
         }
         ranges.extend(joined.rest().map(|p| job.range(&p)));
-        self.clear(&ranges, now).await?;
-        Ok(ClearRangeReply { granted: false })
+        self.clear(&ranges, now).await
     }
 
     /// Clears ranges of which the store can clear all at one moment.
@@ -87,8 +96,10 @@ impl IoService {
             return Ok(ClearRangeReply { granted });
         }
         let granted = self.claim_alone(&asking).await?;
-        self.clear(&ranges, self.now()).await?;
+        let cleared = self.clear(&ranges, self.now()).await;
+        self.tell_of_claimed(job.file, &asking.extents).await;
         drop(granted);
+        cleared?;
         Ok(ClearRangeReply { granted: true })
     }
 
@@ -105,10 +116,15 @@ impl IoService {
         })?;
         let _gate = self.gates.enter(job.file).await;
         self.may_grow(std::slice::from_ref(&job)).await?;
+        let mut extended = Ok(());
         for (key, range) in ranges {
-            let extended = self.store.extend(&key, request.chunk, range.end, now);
-            extended.await.map_err(|e| failure::of_store(&e))?;
+            extended = self.store.extend(&key, request.chunk, range.end, now).await;
+            if extended.is_err() {
+                break;
+            }
         }
+        self.tell_sharers(job.file, Change::All).await;
+        extended.map_err(|e| failure::of_store(&e))?;
         Ok(ExtendCellsReply {})
     }
 

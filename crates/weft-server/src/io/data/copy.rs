@@ -21,6 +21,7 @@ use weft_store::{ForkKey, StoreError, Timestamp, Write};
 use crate::failure;
 use crate::io::IoService;
 use crate::io::job::Job;
+use crate::io::sharers::Change;
 use crate::limits::{COPY_DEPTH, COPY_SEARCH_CHUNKS, COPY_SLICE_MIN, COPY_WINDOW_BYTES};
 
 /// Bytes of one source cell and where they go.
@@ -108,6 +109,12 @@ impl IoService {
         };
         let _gate = self.gates.enter(copy.to.file).await;
         self.may_grow(std::slice::from_ref(&copy.to)).await?;
+        let copied = self.copy_pairs(&copy, pairs).await;
+        self.tell_sharers(copy.to.file, Change::All).await;
+        copied
+    }
+
+    async fn copy_pairs(&self, copy: &Copy<'_>, pairs: Pairs) -> Result<CopyRangeReply, Failure> {
         let mut open: BTreeMap<CellIndex, Pair> = BTreeMap::new();
         let mut bytes = 0;
         for pair in pairs {
@@ -117,7 +124,7 @@ impl IoService {
                 Some(last) if pair.continues(last) => last.length += pair.length,
                 Some(last) => {
                     let done = std::mem::replace(last, pair);
-                    self.copy_pair(&copy, done).await?;
+                    self.copy_pair(copy, done).await?;
                 }
                 None => {
                     open.insert(pair.from.0, pair);
@@ -125,7 +132,7 @@ impl IoService {
             }
         }
         for pair in open.into_values() {
-            self.copy_pair(&copy, pair).await?;
+            self.copy_pair(copy, pair).await?;
         }
         Ok(CopyRangeReply { bytes })
     }

@@ -105,8 +105,10 @@ impl IoService {
             return Ok(WriteReply { bytes, granted });
         }
         let granted = self.claim_alone(&asking).await?;
-        self.commit_alone(batches, request.sync, memory).await?;
+        let committed = self.commit_alone(batches, request.sync, memory).await;
+        self.tell_of_claimed(job.file, &asking.extents).await;
         drop(granted);
+        committed?;
         Ok(WriteReply {
             bytes,
             granted: true,
@@ -133,8 +135,9 @@ impl IoService {
             .store
             .write_summed(writes, frame.sums.clone(), now)
             .await;
-        written.map_err(|e| failure::of_store(&e))?;
+        self.tell_of_claimed(job.file, &asking.extents).await;
         drop(granted);
+        written.map_err(|e| failure::of_store(&e))?;
         if request.sync {
             self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         }

@@ -13,6 +13,7 @@ mod lengths;
 mod names;
 mod peers;
 mod read;
+mod read_names;
 mod scatter;
 mod send;
 mod write;

@@ -8,6 +8,7 @@ use weft_store::{ChunkName, NamedChunks, NamedOutcome};
 
 use crate::failure::{self, invalid};
 use crate::io::IoService;
+use crate::io::sharers::Change;
 use crate::limits::NAMED_CHUNKS_MAX;
 
 /// Bytes of a name.
@@ -25,6 +26,7 @@ impl IoService {
         self.forced.check(job.file, peer)?;
         self.may_grow(std::slice::from_ref(&job)).await?;
         let outcome = self.store.name_chunks(named, self.now()).await;
+        self.tell_sharers(job.file, Change::Job(&job)).await;
         let reply = match outcome.map_err(|e| failure::of_store(&e))? {
             NamedOutcome::Changed => NameChunksReply {
                 changed: true,

@@ -16,7 +16,9 @@ use weft_store::StoreError;
 use super::scatter::Scatterer;
 use crate::failure;
 use crate::io::IoService;
+use crate::io::job::Job;
 use crate::io::job::walk::Callers;
+use crate::io::sharers::Change;
 use crate::limits::{BRIEF_WRITE_BYTES, WRITE_DEPTH};
 use crate::metrics::Stage;
 
@@ -75,7 +77,26 @@ impl IoService {
         if !by_service {
             self.may_grow(std::slice::from_ref(&job)).await?;
         }
-        let mut scatterer = Scatterer::new(&job, request.chunk, request.ordered)?;
+        let received = self.receive_frames(&job, request, call).await;
+        self.tell_sharers(job.file, Change::Job(&job)).await;
+        received?;
+        if request.sync {
+            self.store.sync().await.map_err(|e| failure::of_store(&e))?;
+        }
+        Ok(WriteReply {
+            bytes: request.bytes,
+            granted: false,
+        })
+    }
+
+    /// Writes the frames of a write as they arrive.
+    async fn receive_frames(
+        &self,
+        job: &Job,
+        request: &WriteRequest,
+        call: &mut Served,
+    ) -> Result<(), Failure> {
+        let mut scatterer = Scatterer::new(job, request.chunk, request.ordered)?;
         let now = self.now();
         let callers = Callers::of([call.reply.caller()]);
         // In stream order later bytes win, so no frame may overtake another.
@@ -96,7 +117,7 @@ impl IoService {
             let len = data.len();
             bytes += len as u64;
             let writes = {
-                let mut scattering = pin!(scatterer.scatter(&job, &data, &callers));
+                let mut scattering = pin!(scatterer.scatter(job, &data, &callers));
                 loop {
                     // The window may be closed until frames in flight are stored, so they go on
                     // however long the walk takes.
@@ -126,13 +147,7 @@ impl IoService {
                 request.bytes
             )));
         }
-        if request.sync {
-            self.store.sync().await.map_err(|e| failure::of_store(&e))?;
-        }
         self.metrics.stage(Kind::Write, Stage::Disk, disk);
-        Ok(WriteReply {
-            bytes,
-            granted: false,
-        })
+        Ok(())
     }
 }

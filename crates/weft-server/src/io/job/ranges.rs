@@ -34,6 +34,17 @@ impl Job {
         Ok(ranges)
     }
 
+    /// The ranges of any request, adjacent ones joined; `None` if there are more than this many.
+    pub(in crate::io) fn few_ranges(&self, most: usize) -> Option<Vec<(ForkKey, Range<u64>)>> {
+        let mut joined = JoinedPieces::default();
+        let mut ranges: Vec<(ForkKey, Range<u64>)> = Vec::new();
+        for piece in self.pieces().ok()?.take(most + 1) {
+            ranges.extend(joined.add(piece).map(|p| self.range(&p)));
+        }
+        ranges.extend(joined.rest().map(|p| self.range(&p)));
+        (ranges.len() <= most).then_some(ranges)
+    }
+
     /// The ranges of a contiguous request in canonical order or of one cell, computed without a
     /// walk over its pieces; `None` for other requests.
     pub(in crate::io) fn computed_ranges(&self) -> Option<Vec<(ForkKey, Range<u64>)>> {

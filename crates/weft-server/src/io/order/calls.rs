@@ -62,7 +62,18 @@ impl IoService {
         let operation = Operation::new(id, client, coordinator, file, mode, extents, effect);
         let connected = || self.clients.is_connected(client);
         let operation = self.operations.add(operation, connected)?;
-        self.claim_for(&operation, claim.wait).await
+        let granted = self.claim_for(&operation, claim.wait).await?;
+        self.tell_of_claim(&operation, granted).await;
+        Ok(granted)
+    }
+
+    /// Tells the sharers of a change that will take effect in its turn: while it has its claim
+    /// nobody gets names in order.
+    async fn tell_of_claim(&self, operation: &Operation, granted: bool) {
+        if granted && operation.mode == Mode::Exclusive {
+            self.tell_of_claimed(operation.file, &operation.extents)
+                .await;
+        }
     }
 
     /// The operation of this number, if it is in progress and this client's.
@@ -165,7 +176,11 @@ impl IoService {
         }
         self.end_all(&claim.ended, peer.client).await;
         let granted = match self.operation_of(claim.operation, peer) {
-            Some(operation) => self.claim_for(&operation, claim.wait).await?,
+            Some(operation) => {
+                let granted = self.claim_for(&operation, claim.wait).await?;
+                self.tell_of_claim(&operation, granted).await;
+                granted
+            }
             None => false,
         };
         Ok(ClaimReply { granted })

@@ -1,6 +1,7 @@
 //! The bytes that an operation claims.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use weft_layout::{CellIndex, StridedPieces};
 use weft_store::ForkName;
@@ -115,6 +116,27 @@ impl ForkExtents {
         if spans.len() > 2 * CLAIM_SPANS {
             coarsen(spans);
         }
+    }
+
+    /// The fork.
+    pub(in crate::io) fn fork(&self) -> &ForkName {
+        &self.fork
+    }
+
+    /// Ranges of each cell that hold all the bytes, ascending; they may hold others, too.
+    pub(in crate::io) fn ranges(&self) -> impl Iterator<Item = (CellIndex, Vec<Range<u64>>)> {
+        self.cells.iter().map(|(cell, spans)| {
+            let mut spans: Vec<_> = spans.iter().map(|span| span.offset..span.end()).collect();
+            spans.sort_unstable_by_key(|span| span.start);
+            let mut ranges: Vec<Range<u64>> = Vec::with_capacity(spans.len());
+            for span in spans {
+                match ranges.last_mut() {
+                    Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+                    _ => ranges.push(span),
+                }
+            }
+            (*cell, ranges)
+        })
     }
 
     fn overlaps(&self, other: &ForkExtents) -> bool {

@@ -1,0 +1,146 @@
+//! Telling the sharers of a change, and the call of a client that waits for callbacks.
+
+use std::ops::Range;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use weft_layout::{CellIndex, FileId};
+use weft_net::Served;
+use weft_proto::addressed::{Callback, CallbacksRequest, ChangedBytes};
+use weft_store::{ChunkName, ForkKey, ForkName};
+
+use crate::failure;
+use crate::io::IoService;
+use crate::io::job::Job;
+use crate::io::order::Extents;
+use crate::limits::{CALLBACK_NAMES_MAX, CALLBACK_RANGES_MAX};
+
+/// What has changed of a file.
+pub(in crate::io) enum Change<'a> {
+    /// Anything.
+    All,
+    /// The bytes of a job.
+    Job(&'a Job),
+    /// What an operation claims.
+    Claimed(&'a Extents),
+}
+
+/// Ranges of the cells of one fork.
+type ForkRanges = (ForkName, Vec<(CellIndex, Range<u64>)>);
+
+impl IoService {
+    /// Tells the sharers of a file of a change, and waits until they have handled it.
+    ///
+    /// Cost: a flag, as long as no file has sharers; a round trip to each sharer.
+    pub(in crate::io) async fn tell_sharers(&self, file: FileId, change: Change<'_>) {
+        let sharers = self.sharers.of(file);
+        if sharers == 0 {
+            return;
+        }
+        let staged = matches!(change, Change::Claimed(_));
+        let ranges = match change {
+            Change::All => None,
+            Change::Job(job) => job_ranges(job),
+            Change::Claimed(extents) => extent_ranges(extents),
+        };
+        let told = {
+            let _updates = self.sharers.updates.lock().await;
+            let callbacks = match ranges {
+                Some(ranges) => {
+                    self.callbacks_of(file, ranges, sharers == 1 && !staged)
+                        .await
+                }
+                None => vec![Callback {
+                    file: file.0,
+                    bytes: None,
+                }],
+            };
+            self.sharers.tell(file, &callbacks)
+        };
+        self.sharers.wait(told).await;
+    }
+
+    /// As [`IoService::tell_sharers`], of what an operation claims, while it has its claim.
+    pub(in crate::io) async fn tell_of_claimed(&self, file: FileId, extents: &Extents) {
+        self.tell_sharers(file, Change::Claimed(extents)).await;
+    }
+
+    async fn callbacks_of(
+        &self,
+        file: FileId,
+        (fork, ranges): ForkRanges,
+        with_names: bool,
+    ) -> Vec<Callback> {
+        let mut callbacks = Vec::with_capacity(ranges.len());
+        for (cell, range) in ranges {
+            let mut bytes = ChangedBytes {
+                cell: cell.0,
+                fork: fork.as_str().to_owned(),
+                start: range.start,
+                end: range.end,
+                ..ChangedBytes::default()
+            };
+            let key = ForkKey {
+                file,
+                cell,
+                fork: fork.clone(),
+            };
+            // Without names it is an invalidation, which is right whatever went wrong.
+            if with_names
+                && let Ok(Some(found)) = self.store.chunk_names(&key, range).await
+                && found.names.len() <= CALLBACK_NAMES_MAX
+            {
+                bytes.names = on_the_wire(&found.names);
+                bytes.length = found.length;
+            }
+            callbacks.push(Callback {
+                file: file.0,
+                bytes: Some(bytes),
+            });
+        }
+        callbacks
+    }
+
+    pub(in crate::io) async fn callbacks(&self, call: Served) {
+        let client = call.peer.client;
+        match call.request::<CallbacksRequest>() {
+            Ok(request) => {
+                let reply = call.reply;
+                let answered = tokio::select! {
+                    biased;
+                    () = reply.gone() => return,
+                    answered = self.sharers.callbacks(client, &request) => answered,
+                };
+                reply.done(&answered);
+            }
+            Err(e) => call.reply.fail(&failure::of_frame(&e)),
+        }
+    }
+}
+
+/// Names as messages have them.
+pub(in crate::io) fn on_the_wire(names: &[Option<ChunkName>]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(32 * names.len());
+    for name in names {
+        bytes.put_slice(&name.map_or([0; 32], |name| *name.as_bytes()));
+    }
+    bytes.freeze()
+}
+
+/// The ranges that a job touches; `None` if they are many.
+fn job_ranges(job: &Job) -> Option<ForkRanges> {
+    let ranges = match job.computed_ranges() {
+        Some(ranges) => ranges,
+        None => job.few_ranges(CALLBACK_RANGES_MAX)?,
+    };
+    let ranges = ranges.into_iter().map(|(key, range)| (key.cell, range));
+    Some((job.fork.clone(), ranges.collect()))
+}
+
+fn extent_ranges(extents: &Extents) -> Option<ForkRanges> {
+    let Extents::Some(extents) = extents else {
+        return None;
+    };
+    let ranges = extents.ranges();
+    let ranges = ranges.flat_map(|(cell, ranges)| ranges.into_iter().map(move |r| (cell, r)));
+    Some((extents.fork().clone(), ranges.collect()))
+}

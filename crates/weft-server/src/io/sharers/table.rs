@@ -1,0 +1,382 @@
+//! Which clients share which files, and the callbacks that each has not handled.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use weft_layout::FileId;
+use weft_proto::addressed::{Callback, CallbacksReply, CallbacksRequest};
+
+use crate::limits::{
+    CALLBACK_ANSWER_CALLBACKS, CALLBACK_INTERVAL, CALLBACK_PATIENCE, CALLBACKS_QUEUED_MAX,
+    SHARES_MAX,
+};
+
+/// The sharers of all files of a server.
+pub(in crate::io) struct Sharers {
+    table: Mutex<Table>,
+    /// There are some.
+    any: AtomicBool,
+    /// A client has handled callbacks, or is no sharer any more.
+    handled: Notify,
+    /// Held while names are read and queued for a sharer: so the names of a later change are queued
+    /// later.
+    pub(super) updates: tokio::sync::Mutex<()>,
+}
+
+struct Table {
+    last_registration: u64,
+    last_share: u64,
+    shares: usize,
+    clients: HashMap<u64, Client>,
+    files: HashMap<FileId, HashMap<u64, u64>>,
+}
+
+/// A client that is a sharer of some file.
+struct Client {
+    registration: u64,
+    last: u64,
+    handled: u64,
+    queue: VecDeque<(u64, Callback)>,
+    woken: Arc<Notify>,
+}
+
+/// That a client becomes a sharer of a file.
+#[derive(Clone, Copy, Default)]
+pub(in crate::io) struct Share {
+    pub(in crate::io) registration: u64,
+    pub(in crate::io) share: u64,
+}
+
+/// Callbacks that were queued, and are to be handled.
+#[derive(Default)]
+pub(super) struct Told(Vec<(u64, u64, u64)>);
+
+impl Sharers {
+    /// `first`: larger than the registrations of the server's earlier runs.
+    pub(in crate::io) fn new(first: u64) -> Sharers {
+        Sharers {
+            table: Mutex::new(Table {
+                last_registration: first,
+                last_share: 0,
+                shares: 0,
+                clients: HashMap::new(),
+                files: HashMap::new(),
+            }),
+            any: AtomicBool::new(false),
+            handled: Notify::new(),
+            updates: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Makes a client a sharer, in a registration after this one; `None` if there are too many.
+    /// `connected`: whether it still is;
+    /// looked at under the lock, so that one that leaves is refused here or found by
+    /// [`Sharers::remove`].
+    pub(in crate::io) fn add(
+        &self,
+        client: u64,
+        file: FileId,
+        after: u64,
+        connected: impl FnOnce() -> bool,
+    ) -> Option<Share> {
+        let ended = |known: &Client| known.registration <= after;
+        if self.table.lock().clients.get(&client).is_some_and(ended) {
+            self.remove(client);
+        }
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        let of_file = table.files.entry(file).or_default();
+        let known = of_file.contains_key(&client);
+        if !connected() || !known && table.shares >= SHARES_MAX {
+            if of_file.is_empty() {
+                table.files.remove(&file);
+            }
+            return None;
+        }
+        table.last_share += 1;
+        of_file.insert(client, table.last_share);
+        table.shares += usize::from(!known);
+        let registered = table.clients.entry(client).or_insert_with(|| {
+            table.last_registration = table.last_registration.max(after).saturating_add(1);
+            Client {
+                registration: table.last_registration,
+                last: 0,
+                handled: 0,
+                queue: VecDeque::new(),
+                woken: Arc::default(),
+            }
+        });
+        self.any.store(true, Ordering::SeqCst);
+        Some(Share {
+            registration: registered.registration,
+            share: table.last_share,
+        })
+    }
+
+    /// How many sharers a file has.
+    pub(super) fn of(&self, file: FileId) -> usize {
+        if !self.any.load(Ordering::SeqCst) {
+            return 0;
+        }
+        self.table.lock().files.get(&file).map_or(0, HashMap::len)
+    }
+
+    /// Queues callbacks for all sharers of a file.
+    pub(super) fn tell(&self, file: FileId, callbacks: &[Callback]) -> Told {
+        let mut table = self.table.lock();
+        let Table { clients, files, .. } = &mut *table;
+        let mut told = Told::default();
+        for number in files.get(&file).into_iter().flat_map(HashMap::keys) {
+            let Some(client) = clients.get_mut(number) else {
+                continue;
+            };
+            let anything = Callback {
+                file: file.0,
+                bytes: None,
+            };
+            let some = if client.queue.len() + callbacks.len() > CALLBACKS_QUEUED_MAX {
+                // One for each file is all that is needed, and there are at most so many files.
+                client.queue.retain(|(_, queued)| queued.file != file.0);
+                std::slice::from_ref(&anything)
+            } else {
+                callbacks
+            };
+            for callback in some {
+                client.last += 1;
+                client.queue.push_back((client.last, callback.clone()));
+            }
+            told.0.push((*number, client.registration, client.last));
+            client.woken.notify_one();
+        }
+        told
+    }
+
+    /// Waits until all sharers have handled what they were told. Those that do not in time are no
+    /// sharers any more.
+    pub(super) async fn wait(&self, told: Told) {
+        let deadline = Instant::now() + CALLBACK_PATIENCE;
+        loop {
+            let handled = self.handled.notified();
+            let mut handled = std::pin::pin!(handled);
+            handled.as_mut().enable();
+            let waits_for = |clients: &HashMap<u64, Client>| {
+                let waits = |(number, registration, last): &&(u64, u64, u64)| {
+                    let client = clients.get(number);
+                    client.is_some_and(|c| c.registration == *registration && c.handled < *last)
+                };
+                let silent = told.0.iter().filter(waits);
+                silent.map(|(client, ..)| *client).collect::<Vec<_>>()
+            };
+            let silent = waits_for(&self.table.lock().clients);
+            if silent.is_empty() {
+                return;
+            }
+            if timeout_at(deadline, handled).await.is_err() {
+                for client in silent {
+                    tracing::warn!(
+                        client,
+                        "a client does not handle changes of files whose names it keeps: it is no sharer any more"
+                    );
+                    self.remove(client);
+                }
+                return;
+            }
+        }
+    }
+
+    /// A client has left, or is silent.
+    pub(in crate::io) fn remove(&self, client: u64) {
+        if !self.any.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut table = self.table.lock();
+        let Some(left) = table.clients.remove(&client) else {
+            return;
+        };
+        left.woken.notify_one();
+        let mut removed = 0;
+        table.files.retain(|_, clients| {
+            removed += usize::from(clients.remove(&client).is_some());
+            !clients.is_empty()
+        });
+        table.shares -= removed;
+        self.any.store(!table.files.is_empty(), Ordering::SeqCst);
+        drop(table);
+        self.handled.notify_waiters();
+    }
+
+    /// Answers a client that waits for callbacks.
+    pub(super) async fn callbacks(
+        &self,
+        client: u64,
+        request: &CallbacksRequest,
+    ) -> CallbacksReply {
+        let deadline = Instant::now() + CALLBACK_INTERVAL;
+        let Some(woken) = self.note_handled(client, request) else {
+            return CallbacksReply::default();
+        };
+        self.handled.notify_waiters();
+        loop {
+            if let Some(reply) = self.queued(client, request) {
+                return reply;
+            }
+            if timeout_at(deadline, woken.notified()).await.is_err() {
+                return CallbacksReply {
+                    registration: request.registration,
+                    cursor: request.cursor,
+                    changes: Vec::new(),
+                };
+            }
+        }
+    }
+
+    /// Takes note of what a client has handled and dropped; `None` if it is no sharer.
+    fn note_handled(&self, client: u64, request: &CallbacksRequest) -> Option<Arc<Notify>> {
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        let known = table.clients.get_mut(&client);
+        let known = known.filter(|known| known.registration == request.registration)?;
+        known.handled = known.handled.max(request.cursor.min(known.last));
+        while let Some((number, _)) = known.queue.front()
+            && *number <= known.handled
+        {
+            known.queue.pop_front();
+        }
+        for dropped in &request.dropped {
+            let file = FileId(dropped.file);
+            let Some(sharers) = table.files.get_mut(&file) else {
+                continue;
+            };
+            if sharers
+                .get(&client)
+                .is_some_and(|share| *share <= dropped.share)
+            {
+                sharers.remove(&client);
+                table.shares -= 1;
+                if sharers.is_empty() {
+                    table.files.remove(&file);
+                }
+            }
+        }
+        Some(known.woken.clone())
+    }
+
+    /// What is queued for a client, or that it is no sharer any more; `None` if there is nothing.
+    fn queued(&self, client: u64, request: &CallbacksRequest) -> Option<CallbacksReply> {
+        let table = self.table.lock();
+        let known = table.clients.get(&client);
+        let Some(known) = known.filter(|known| known.registration == request.registration) else {
+            return Some(CallbacksReply::default());
+        };
+        let queue = known.queue.iter().take(CALLBACK_ANSWER_CALLBACKS);
+        let (cursor, _) = queue.clone().last()?;
+        Some(CallbacksReply {
+            registration: known.registration,
+            cursor: *cursor,
+            changes: queue.map(|(_, callback)| callback.clone()).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::sleep;
+    use weft_proto::addressed::DroppedShare;
+
+    const FILE: FileId = FileId(7);
+
+    fn anything() -> Vec<Callback> {
+        vec![Callback {
+            file: FILE.0,
+            bytes: None,
+        }]
+    }
+
+    fn ask(share: Share, cursor: u64) -> CallbacksRequest {
+        CallbacksRequest {
+            registration: share.registration,
+            cursor,
+            dropped: Vec::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_waits_for_its_sharers_and_for_a_silent_one_not_for_ever() {
+        let sharers = Arc::new(Sharers::new(100));
+        let one = sharers.add(1, FILE, 0, || true).unwrap();
+        let two = sharers.add(2, FILE, 0, || true).unwrap();
+        assert_eq!(sharers.of(FILE), 2);
+        let told = sharers.tell(FILE, &anything());
+        let waiting = tokio::spawn({
+            let sharers = sharers.clone();
+            async move { sharers.wait(told).await }
+        });
+        for (client, share) in [(1, one), (2, two)] {
+            let reply = sharers.callbacks(client, &ask(share, 0)).await;
+            assert_eq!((reply.cursor, reply.changes), (1, anything()));
+            assert!(!waiting.is_finished());
+            // The next question says that it was handled, and nothing new is there.
+            let reply = sharers.callbacks(client, &ask(share, 1)).await;
+            assert!(reply.changes.is_empty());
+        }
+        waiting.await.unwrap();
+        // The second client is silent from now on.
+        let began = Instant::now();
+        let told = sharers.tell(FILE, &anything());
+        let handling = async {
+            let reply = sharers.callbacks(1, &ask(one, 1)).await;
+            sharers.callbacks(1, &ask(one, reply.cursor)).await;
+        };
+        tokio::join!(sharers.wait(told), handling);
+        assert_eq!(began.elapsed(), CALLBACK_PATIENCE);
+        assert_eq!(sharers.of(FILE), 1);
+        assert_eq!(sharers.callbacks(2, &ask(two, 1)).await.registration, 0);
+        let again = sharers.add(2, FILE, 0, || true).unwrap();
+        assert!(again.registration > two.registration);
+        // A registration that has ended for the client ends here, too.
+        let later = sharers.add(2, FILE, again.registration, || true).unwrap();
+        let known = sharers.add(2, FILE, again.registration, || true).unwrap();
+        assert!(later.registration > again.registration);
+        assert_eq!(known.registration, later.registration);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_share_ends_and_a_later_one_stays() {
+        let sharers = Sharers::new(0);
+        let old = sharers.add(1, FILE, 0, || true).unwrap();
+        let new = sharers.add(1, FILE, 0, || true).unwrap();
+        let drop_share = async |share| {
+            let mut request = ask(new, 0);
+            request.dropped = vec![DroppedShare {
+                file: FILE.0,
+                share,
+            }];
+            sharers.callbacks(1, &request).await;
+            sharers.of(FILE)
+        };
+        assert_eq!(drop_share(old.share).await, 1);
+        assert_eq!(drop_share(new.share).await, 0);
+        assert!(sharers.add(3, FILE, 0, || false).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_becomes_one_callback_for_a_file() {
+        let sharers = Sharers::new(0);
+        let share = sharers.add(1, FILE, 0, || true).unwrap();
+        for _ in 0..3 * CALLBACKS_QUEUED_MAX {
+            drop(sharers.tell(FILE, &anything()));
+        }
+        let reply = sharers.callbacks(1, &ask(share, 0)).await;
+        assert!(reply.changes.len() <= CALLBACKS_QUEUED_MAX);
+        sharers.remove(1);
+        assert_eq!(sharers.of(FILE), 0);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(sharers.callbacks(1, &ask(share, 0)).await.registration, 0);
+    }
+}
