@@ -23,6 +23,7 @@ mod operations;
 mod page;
 mod pending_intents;
 mod pointers;
+mod policies;
 mod ranges;
 mod requests;
 mod round_memory;

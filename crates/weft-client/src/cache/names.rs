@@ -108,6 +108,7 @@ impl Names {
     }
 
     /// The length of a cell, in bytes.
+    #[cfg(test)]
     pub(crate) fn length_of(&self, cell: CellIndex) -> u64 {
         let cell = self.cells.get(&cell);
         cell.and_then(|cell| cell.length).unwrap_or(0)

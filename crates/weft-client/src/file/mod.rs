@@ -151,6 +151,11 @@ impl File {
         self.0.id
     }
 
+    /// The volume that it was attached from.
+    pub fn volume(&self) -> &Volume {
+        &self.0.volume
+    }
+
     /// The path it was attached by.
     pub fn path(&self) -> &str {
         &self.0.path

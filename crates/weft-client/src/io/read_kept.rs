@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
+use tokio::task::coop::consume_budget;
 use weft_layout::{
     CellIndex, Map, Pattern, Request, ServerSlot, Splitter, StridedPieces, View, ViewOffset,
 };
@@ -38,6 +39,8 @@ impl OpenView {
         let Some(slots) = self.chunks_of(request, slots)? else {
             return Ok(None);
         };
+        // A program that reads what is kept in a loop must not stop the task that hears of changes.
+        consume_budget().await;
         for _ in 0..KEPT_READ_TRIES {
             let Some(names) = self.names_of(request, &slots, kept).await? else {
                 return Ok(None);
@@ -138,7 +141,7 @@ impl OpenView {
                 cache.put(is, bytes.clone());
                 found.insert(is, bytes);
             }
-            tokio::task::coop::consume_budget().await;
+            consume_budget().await;
         }
         Ok((found, complete))
     }

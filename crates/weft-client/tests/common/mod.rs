@@ -3,6 +3,7 @@
 
 #![allow(dead_code)] // each test file uses a part of it
 
+pub mod linear;
 pub mod stopping;
 
 use std::path::Path;

@@ -120,7 +120,30 @@ impl IoService {
         Some(Granted { claim, _gate: gate })
     }
 
+    /// A sharer that is silent is noticed while the claim waits, not after it.
     async fn wait_for_claim(
+        &self,
+        id: u64,
+        file: FileId,
+        mode: Mode,
+        extents: &Extents,
+        gated: bool,
+    ) -> Result<Granted, Failure> {
+        let telling = async {
+            sleep(CLAIM_CHECK_INTERVAL).await;
+            if mode == Mode::Exclusive {
+                self.tell_of_claimed(file, extents).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            granted = self.wait_in_line(id, file, mode, extents, gated) => granted,
+            () = telling => Err(Failure::new(Code::Busy, "an operation waits for no end")),
+        }
+    }
+
+    async fn wait_in_line(
         &self,
         id: u64,
         file: FileId,

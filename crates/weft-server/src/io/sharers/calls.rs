@@ -33,9 +33,13 @@ impl IoService {
     /// Cost: a flag, as long as no file has sharers; a round trip to each sharer.
     pub(in crate::io) async fn tell_sharers(&self, file: FileId, change: Change<'_>) {
         let sharers = self.sharers.of(file);
-        if sharers == 0 {
-            return;
+        if sharers > 0 {
+            // Boxed: otherwise the future of every write is as large as this rare one.
+            Box::pin(self.tell(file, change, sharers)).await;
         }
+    }
+
+    async fn tell(&self, file: FileId, change: Change<'_>, sharers: usize) {
         let staged = matches!(change, Change::Claimed(_));
         let ranges = match change {
             Change::All => None,

@@ -40,8 +40,15 @@ struct Client {
     registration: u64,
     last: u64,
     handled: u64,
-    queue: VecDeque<(u64, Callback)>,
+    queue: VecDeque<Queued>,
     woken: Arc<Notify>,
+}
+
+/// A callback that a client has not handled.
+struct Queued {
+    number: u64,
+    since: Instant,
+    callback: Callback,
 }
 
 /// That a client becomes a sharer of a file.
@@ -127,6 +134,7 @@ impl Sharers {
 
     /// Queues callbacks for all sharers of a file.
     pub(super) fn tell(&self, file: FileId, callbacks: &[Callback]) -> Told {
+        let now = Instant::now();
         let mut table = self.table.lock();
         let Table { clients, files, .. } = &mut *table;
         let mut told = Told::default();
@@ -138,16 +146,22 @@ impl Sharers {
                 file: file.0,
                 bytes: None,
             };
+            let mut since = now;
             let some = if client.queue.len() + callbacks.len() > CALLBACKS_QUEUED_MAX {
                 // One for each file is all that is needed, and there are at most so many files.
-                client.queue.retain(|(_, queued)| queued.file != file.0);
+                since = client.queue.front().map_or(now, |oldest| oldest.since);
+                client.queue.retain(|queued| queued.callback.file != file.0);
                 std::slice::from_ref(&anything)
             } else {
                 callbacks
             };
             for callback in some {
                 client.last += 1;
-                client.queue.push_back((client.last, callback.clone()));
+                client.queue.push_back(Queued {
+                    number: client.last,
+                    since,
+                    callback: callback.clone(),
+                });
             }
             told.0.push((*number, client.registration, client.last));
             client.woken.notify_one();
@@ -155,37 +169,40 @@ impl Sharers {
         told
     }
 
-    /// Waits until all sharers have handled what they were told. Those that do not in time are no
-    /// sharers any more.
+    /// Waits until all sharers have handled what they were told. One that has not handled something
+    /// for too long is no sharer any more.
     pub(super) async fn wait(&self, told: Told) {
-        let deadline = Instant::now() + CALLBACK_PATIENCE;
         loop {
-            let handled = self.handled.notified();
-            let mut handled = std::pin::pin!(handled);
+            let mut handled = std::pin::pin!(self.handled.notified());
             handled.as_mut().enable();
-            let waits_for = |clients: &HashMap<u64, Client>| {
-                let waits = |(number, registration, last): &&(u64, u64, u64)| {
-                    let client = clients.get(number);
-                    client.is_some_and(|c| c.registration == *registration && c.handled < *last)
-                };
-                let silent = told.0.iter().filter(waits);
-                silent.map(|(client, ..)| *client).collect::<Vec<_>>()
+            let waits = self.waits_for(&told);
+            let Some(since) = waits.iter().map(|(_, since)| *since).min() else {
+                return;
             };
-            let silent = waits_for(&self.table.lock().clients);
-            if silent.is_empty() {
-                return;
+            if timeout_at(since + CALLBACK_PATIENCE, handled).await.is_ok() {
+                continue;
             }
-            if timeout_at(deadline, handled).await.is_err() {
-                for client in silent {
-                    tracing::warn!(
-                        client,
-                        "a client does not handle changes of files whose names it keeps: it is no sharer any more"
-                    );
-                    self.remove(client);
-                }
-                return;
+            for (client, _) in waits.into_iter().filter(|(_, first)| *first == since) {
+                tracing::warn!(
+                    client,
+                    "a client does not handle changes of files whose names it keeps: it is no sharer any more"
+                );
+                self.remove(client);
             }
         }
+    }
+
+    /// The clients that have not handled what they were told, and how long already they have not
+    /// handled something.
+    fn waits_for(&self, told: &Told) -> Vec<(u64, Instant)> {
+        let table = self.table.lock();
+        let waits = told.0.iter().filter_map(|(number, registration, last)| {
+            let client = table.clients.get(number)?;
+            let behind = client.registration == *registration && client.handled < *last;
+            let oldest = client.queue.front().filter(|_| behind)?;
+            Some((*number, oldest.since))
+        });
+        waits.collect()
     }
 
     /// A client has left, or is silent.
@@ -241,8 +258,8 @@ impl Sharers {
         let known = table.clients.get_mut(&client);
         let known = known.filter(|known| known.registration == request.registration)?;
         known.handled = known.handled.max(request.cursor.min(known.last));
-        while let Some((number, _)) = known.queue.front()
-            && *number <= known.handled
+        while let Some(queued) = known.queue.front()
+            && queued.number <= known.handled
         {
             known.queue.pop_front();
         }
@@ -273,11 +290,11 @@ impl Sharers {
             return Some(CallbacksReply::default());
         };
         let queue = known.queue.iter().take(CALLBACK_ANSWER_CALLBACKS);
-        let (cursor, _) = queue.clone().last()?;
+        let last = queue.clone().last()?;
         Some(CallbacksReply {
             registration: known.registration,
-            cursor: *cursor,
-            changes: queue.map(|(_, callback)| callback.clone()).collect(),
+            cursor: last.number,
+            changes: queue.map(|queued| queued.callback.clone()).collect(),
         })
     }
 }
