@@ -161,6 +161,26 @@ impl Policy {
         !self.0.addressed || storage == Storage::Addressed
     }
 
+    /// Whether a mount keeps nothing of such a file in the kernel's pages and in buffers of its own,
+    /// because the policy says what is kept.
+    pub fn is_past_pages(self) -> bool {
+        self.0.addressed
+    }
+
+    /// Whether a mount promises at least as much to every file.
+    pub fn is_met_by_mounts(self) -> bool {
+        !self.0.addressed && !self.0.written_once
+    }
+
+    /// This policy, or the nearest one that files of this kind can have: at least as strict;
+    /// `None`: none is needed.
+    pub(crate) fn as_far_as(self, storage: Storage) -> Option<Policy> {
+        match self.fits(storage) {
+            true => Some(self),
+            false => self.is_in_order().then_some(Policy::POSIX),
+        }
+    }
+
     /// Whether each operation is atomic, and all happen in one order.
     pub fn is_in_order(self) -> bool {
         self.0.in_order

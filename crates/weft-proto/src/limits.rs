@@ -39,6 +39,8 @@ pub const COLLECTIVES_MAX: usize = 256;
 pub const PATH_MAX: usize = 4096;
 /// Bytes of one name in a directory.
 pub const NAME_MAX: usize = 255;
+/// Bytes of a consistency policy's name.
+pub const POLICY_NAME_MAX: usize = 64;
 /// Symbolic links followed in one resolution.
 pub const LINKS_MAX: usize = 40;
 /// Bytes of an extended attribute's value.

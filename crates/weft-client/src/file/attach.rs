@@ -8,7 +8,7 @@ use super::Asked;
 use crate::names::Access;
 use crate::policy::Policy;
 use crate::volume::{Attaching, Repeat};
-use crate::{Error, File, Place, Volume};
+use crate::{Attributes, Error, File, Place, Volume};
 
 impl Volume {
     /// Attaches a regular file, creating it if `access` says so. One request.
@@ -18,7 +18,7 @@ impl Volume {
     pub async fn attach(&self, path: impl Into<Place>, access: Access) -> Result<File, Error> {
         let path = path.into();
         let asked = Asked {
-            cautious: access.cautious || access.policy.is_some_and(Policy::is_in_order),
+            cautious: access.cautious,
             policy: access.policy,
         };
         let mut request = access.request(&path, (*self.who).clone())?;
@@ -77,6 +77,17 @@ impl Volume {
         self.opened(&name, reply, how & 1 != 0, false, asked)
     }
 
+    /// The policy that a file has by itself.
+    fn policy_of(&self, path: &str, attributes: &Attributes) -> Option<Policy> {
+        if attributes.policy.is_empty() {
+            return None;
+        }
+        let parsed = attributes.policy.parse();
+        parsed
+            .inspect_err(|why| tracing::warn!(path, %why, "the file's policy is not known here"))
+            .ok()
+    }
+
     /// The file of an answer to an attach. No message.
     pub(crate) fn opened(
         &self,
@@ -101,6 +112,18 @@ impl Volume {
         let layout = Layout::try_from(layout)
             .map_err(|e| Error::of_convert(format!("attach {path}"), &e))?;
         let storage = layout.storage();
+        // What a file or the volume says is taken as far as the file can have it.
+        let implied = || {
+            let said = self
+                .policy_of(path, &reply.attributes)
+                .or(self.shared.policy);
+            said.and_then(|policy| policy.as_far_as(storage))
+        };
+        let policy = asked.policy.or_else(implied);
+        let asked = Asked {
+            cautious: asked.cautious || policy.is_some_and(Policy::is_in_order),
+            policy,
+        };
         let file = File::new(
             self.clone(),
             path.to_owned(),

@@ -193,11 +193,14 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Refused`] if a file of this kind cannot have it.
-    pub fn set_policy(&self, policy: Policy) -> Result<(), Error> {
-        policy.check(&self.0.path, self.0.layout.storage())?;
-        *self.0.policy.lock() = Some(policy);
+    pub fn set_policy(&self, policy: impl Into<Option<Policy>>) -> Result<(), Error> {
+        let policy = policy.into();
+        if let Some(policy) = policy {
+            policy.check(&self.0.path, self.0.layout.storage())?;
+        }
+        *self.0.policy.lock() = policy;
         self.0.own_names.clear();
-        let cautious = policy.is_in_order() || self.0.reply.shared;
+        let cautious = policy.is_some_and(Policy::is_in_order) || self.0.reply.shared;
         self.0.cautious.store(cautious, Ordering::Release);
         Ok(())
     }

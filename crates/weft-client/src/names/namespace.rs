@@ -9,6 +9,7 @@ use weft_proto::meta::{
     SetXattrRequest, StatReply, TimeUpdate, TruncateRequest, UnlinkRequest,
 };
 
+use crate::policy::Policy;
 use crate::volume::Repeat;
 use crate::{Attributes, Error, NewLayout, Place, Volume};
 
@@ -55,6 +56,9 @@ pub struct Changes {
     pub modified: Option<Time>,
     /// The layout that a directory gives to new files.
     pub layout: Option<NewLayout>,
+    /// The consistency policy of a file, or what a directory gives to what is made in it; `Some`
+    /// of `None`: none from now on.
+    pub policy: Option<Option<Policy>>,
     /// Take the set-id bits away, as a write by an unprivileged user does.
     pub kill_priv: bool,
     /// Change a symbolic link itself.
@@ -71,6 +75,9 @@ impl From<&Changes> for SetAttributesRequest {
             accessed: changes.accessed.map(Into::into),
             modified: changes.modified.map(Into::into),
             layout: changes.layout.as_ref().map(Into::into),
+            policy: changes
+                .policy
+                .map(|policy| policy.map_or_else(String::new, |p| p.to_string())),
             kill_priv: changes.kill_priv,
             ..SetAttributesRequest::default()
         }

@@ -31,6 +31,7 @@ use weft_proto::session::Role;
 
 use crate::Error;
 use crate::cache::{ChunkCache, SharedNames};
+use crate::policy::Policy;
 use crate::session::{
     AttachedFiles, DelegatedNames, DetachQueue, EndedOperations, LocksHeld, NamingPays, Unsynced,
 };
@@ -89,6 +90,8 @@ pub(crate) struct Shared {
     lazy: bool,
     name: String,
     application: String,
+    /// The policy of files that have none.
+    pub(crate) policy: Option<Policy>,
     /// When servers were last found not to reach each other.
     pub(crate) apart: parking_lot::Mutex<Option<tokio::time::Instant>>,
     /// Changes that may not survive power loss yet.
@@ -142,6 +145,7 @@ impl Volume {
             lazy: options.lazy,
             name: options.name,
             application: options.application,
+            policy: options.policy,
             unsynced: Unsynced::default(),
             runtime: tokio::runtime::Handle::current(),
             asserted: tokio::sync::Mutex::default(),

@@ -11,6 +11,7 @@ use weft_proto::meta::Credentials;
 use super::small_file::{read_small, read_with_metadata};
 use crate::Error;
 use crate::limits::CHUNKS_KEPT_BYTES;
+use crate::policy::Policy;
 
 /// The address of a volume, and the user that connects.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub struct ConnectOptions {
     /// ([`Access::cautious`](crate::Access::cautious)). Empty: none in particular, which forces
     /// nothing.
     pub application: String,
+    /// The policy of files that have none, as far as they can have it.
+    pub policy: Option<Policy>,
     /// The most bytes of chunks of addressed files that policies keep in memory.
     pub chunk_cache: u64,
 }
@@ -66,6 +69,7 @@ impl ConnectOptions {
             lazy: false,
             name: String::new(),
             application: application(),
+            policy: None,
             chunk_cache: CHUNKS_KEPT_BYTES,
         }
     }

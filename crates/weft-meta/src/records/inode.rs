@@ -74,6 +74,7 @@ pub(crate) fn attributes(node: &Node) -> Attributes {
         inline: inode.inline && !own_cells,
         source: kept.source,
         checkpoint: kept.checkpoint,
+        policy: inode.policy.clone(),
         xattrs: inode.xattr_bytes > 0 || inode.acl.is_some() || inode.default_acl.is_some(),
     }
 }

@@ -142,6 +142,9 @@ pub struct InodeRecord {
     /// while this is set.
     #[prost(bool, tag = "28")]
     pub forks_changed: bool,
+    /// The consistency policy of a file, or what a directory gives to what is made in it.
+    #[prost(string, tag = "29")]
+    pub policy: String,
 }
 
 /// Usage and bounds of a user, a group or a tree.

@@ -7,7 +7,7 @@ use weft_proto::addressed::{
     DroppedShare, NameChunksReply, NameChunksRequest, ReadNamesReply, ReadNamesRequest,
 };
 use weft_proto::io::{CellRun, ViewKind};
-use weft_proto::meta::LayoutOptions;
+use weft_proto::meta::{Attributes, LayoutOptions, SetAttributesRequest};
 
 use super::cases::Golden;
 use super::order::claim;
@@ -100,4 +100,14 @@ pub fn messages(golden: &mut Golden) {
         ..LayoutOptions::default()
     };
     golden.message(Kind::NameChunks, "AddressedLayoutOptions", &options);
+    let policy = Attributes {
+        policy: "seq-2".into(),
+        ..Attributes::default()
+    };
+    golden.message(Kind::Stat, "AttributesWithPolicy", &policy);
+    let set = SetAttributesRequest {
+        policy: Some("seq-2".into()),
+        ..SetAttributesRequest::default()
+    };
+    golden.message(Kind::SetAttributes, "SetPolicyRequest", &set);
 }

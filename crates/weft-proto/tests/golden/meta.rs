@@ -160,6 +160,7 @@ fn attributes_of_files(golden: &mut Golden) {
             }),
             layout: Some(layout_options()),
             kill_priv: true,
+            policy: None,
         },
         &stat(),
     );

@@ -238,6 +238,7 @@ impl Tree {
                     gid: owner.then_some(node.gid),
                     accessed: Some(Time::Nanos(node.accessed)),
                     modified: Some(Time::Nanos(node.modified)),
+                    policy: None,
                     layout: None,
                     kill_priv: false,
                     no_follow: link,

@@ -3,6 +3,7 @@
 //!
 //! One request may change several attributes: all of them or none.
 
+use weft_proto::limits::POLICY_NAME_MAX;
 use weft_proto::meta::{
     Credentials, FileKind, LayoutOptions, SetAttributesRequest, StatReply, TimeUpdate,
 };
@@ -86,6 +87,7 @@ pub(crate) fn apply(
         )?;
         after.layout_options = (record != DefaultLayoutRecord::default()).then_some(record);
     }
+    change_policy(&mut after, inode, request)?;
     if asks(request) {
         after.changed = now;
     }
@@ -158,7 +160,38 @@ fn asks(request: &SetAttributesRequest) -> bool {
         || request.accessed.is_some()
         || request.modified.is_some()
         || request.layout.is_some()
+        || request.policy.is_some()
         || request.kill_priv
+}
+
+fn change_policy(
+    after: &mut InodeRecord,
+    inode: &InodeRecord,
+    request: &SetAttributesRequest,
+) -> Result<(), MetaError> {
+    let Some(policy) = &request.policy else {
+        return Ok(());
+    };
+    let path = &request.target.path;
+    if !owns(&request.who, inode) {
+        return Err(not_owner(&request.who, path, "set another's policy"));
+    }
+    let invalid = |reason| MetaError::Invalid {
+        path: text(path),
+        reason,
+    };
+    if !inode.is_directory() && !inode.is(FileKind::Regular) {
+        return Err(invalid("only files and directories have a policy"));
+    }
+    let legal =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+    if policy.len() > POLICY_NAME_MAX || !policy.bytes().all(legal) {
+        return Err(invalid(
+            "a policy's name is at most 64 of a-z, 0-9, '-', '_' and '.'",
+        ));
+    }
+    after.policy.clone_from(policy);
+    Ok(())
 }
 
 fn change_owner(after: &mut InodeRecord, request: &SetAttributesRequest) -> Result<(), MetaError> {

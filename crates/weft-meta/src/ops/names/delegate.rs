@@ -25,6 +25,8 @@ pub(crate) fn delegate(
             || !inode.is_directory()
             || inode.links == 0
             || inode.frozen.is_some()
+            // The client would not know of the policy that new files get.
+            || !inode.policy.is_empty()
         {
             return Ok(DelegateReply::default());
         }

@@ -92,6 +92,9 @@ pub(crate) fn new_inode(
     if kind != FileKind::Symlink {
         inode.inherit(&directory.inode, umask);
     }
+    if matches!(kind, FileKind::Directory | FileKind::Regular) {
+        inode.policy.clone_from(&directory.inode.policy);
+    }
     inode
 }
 

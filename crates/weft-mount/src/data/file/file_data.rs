@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
-use weft_client::File;
+use weft_client::{File, Policy};
 
 use crate::data::resources::Resources;
 use crate::data::state::FileState;
@@ -15,6 +15,8 @@ pub(in crate::data) type FileResources = Resources<FileData>;
 /// What all opens of a file share.
 pub(in crate::data) struct FileData {
     id: u64,
+    /// Writes go to the servers before they return, and nothing is read ahead.
+    write_through: bool,
     resources: Arc<FileResources>,
     state: Mutex<FileState>,
     /// A batch has arrived, or may be sent again.
@@ -36,15 +38,23 @@ impl Drop for FileData {
 
 impl FileData {
     pub(in crate::data) fn new(resources: Arc<FileResources>, file: &File) -> FileData {
-        let strict = !resources.config().write_behind;
+        let past_pages = file.policy().is_some_and(Policy::is_past_pages);
+        let write_through = past_pages || !resources.config().write_behind;
+        let state = FileState::new(file, write_through, resources.dirty().clone());
         FileData {
             id: file.id(),
-            state: Mutex::new(FileState::new(file, strict, resources.dirty().clone())),
+            write_through,
+            state: Mutex::new(state),
             resources,
             progress: Notify::new(),
             turn: Semaphore::new(1),
             syncs: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Whether writes go to the servers before they return, and nothing is read ahead.
+    pub(in crate::data) fn is_write_through(&self) -> bool {
+        self.write_through
     }
 
     /// The state; never held across an await.

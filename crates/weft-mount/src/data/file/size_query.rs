@@ -43,8 +43,7 @@ impl FileData {
 
     /// The size, if it is known without a query.
     pub(super) fn fresh_size(&self) -> Option<u64> {
-        let write_behind = self.resources().config().write_behind;
-        self.state().fresh_size(write_behind)
+        self.state().fresh_size(!self.is_write_through())
     }
 
     /// Asks each server once; again if bytes were lost meanwhile, because the answer assumes that

@@ -27,10 +27,10 @@ impl OpenData {
     pub(in crate::data) fn new(data: Arc<FileData>, file: File, asked: Option<Moment>) -> OpenData {
         let resources = data.resources();
         let config = resources.config();
-        let read_ahead = if config.write_behind {
-            config.read_ahead
-        } else {
+        let read_ahead = if data.is_write_through() {
             0
+        } else {
+            config.read_ahead
         };
         let open = {
             let mut state = data.state();
@@ -53,6 +53,11 @@ impl OpenData {
     /// The open's number among those of the file.
     pub(super) fn number(&self) -> u64 {
         self.open
+    }
+
+    /// Whether writes go to the servers before they return, and nothing is read ahead.
+    pub fn is_write_through(&self) -> bool {
+        self.data.is_write_through()
     }
 
     /// The attached file.
@@ -96,7 +101,7 @@ impl OpenData {
     /// and shorter, if they have truncated it. `None` if writes go through (strict): the servers
     /// know better then. No message.
     pub fn known_end(&self) -> Option<u64> {
-        if !self.data.resources().config().write_behind {
+        if self.data.is_write_through() {
             return None;
         }
         self.data.state().known_end()

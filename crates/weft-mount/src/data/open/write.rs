@@ -18,7 +18,7 @@ impl OpenData {
         if length == 0 {
             return Ok(());
         }
-        if !self.data().resources().config().write_behind {
+        if self.data().is_write_through() {
             return self.write_through(offset, data).await;
         }
         self.data().wait_for_budget().await;
@@ -73,8 +73,7 @@ impl OpenData {
             let state = data.state();
             (state.exact_end(), state.truncations())
         };
-        let write_behind = data.resources().config().write_behind;
-        let known = match known.filter(|_| write_behind) {
+        let known = match known.filter(|_| !data.is_write_through()) {
             Some(end) => end,
             None => data.query_size(self.file()).await?,
         };

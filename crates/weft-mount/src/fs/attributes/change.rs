@@ -60,6 +60,7 @@ impl FileSystem {
             gid: change.gid,
             accessed: change.accessed,
             modified: change.modified,
+            policy: None,
             layout: None,
             kill_priv: change.kill_set_id,
             no_follow: true,

@@ -10,6 +10,7 @@ mod acl_support;
 mod answers;
 mod change;
 mod layout;
+mod policy;
 mod space;
 mod space_cache;
 mod stat;

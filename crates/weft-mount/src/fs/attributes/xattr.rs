@@ -7,6 +7,7 @@ use weft_proto::Code;
 use weft_proto::meta::ROOT;
 
 use super::layout::LAYOUT_XATTR;
+use super::policy::POLICY_XATTR;
 use crate::fs::files::CAPABILITY;
 use crate::fs::request_counts::COUNTS_XATTR;
 use crate::fs::view_ids::{is_view, unsupported_in_views};
@@ -57,6 +58,9 @@ impl FileSystem {
         }
         if name == LAYOUT_XATTR {
             return self.layout(id).await;
+        }
+        if name == POLICY_XATTR {
+            return self.policy(id).await;
         }
         if name == PROCESS_XATTR.as_bytes() && id == ROOT {
             return Ok(std::process::id().to_string().into());
@@ -125,6 +129,9 @@ impl FileSystem {
         if name == LAYOUT_XATTR {
             return self.set_layout(caller, id, &value).await;
         }
+        if name == POLICY_XATTR {
+            return self.set_policy(caller, id, &value).await;
+        }
         if name.starts_with(RESERVED) && !COPIED.iter().any(|copied| name.starts_with(copied)) {
             return Err(FsError::refused(
                 "this attribute of Weft cannot be set",
@@ -165,6 +172,9 @@ impl FileSystem {
         if name == LAYOUT_XATTR {
             // Back to the volume's default.
             return self.set_layout(caller, id, b"").await;
+        }
+        if name == POLICY_XATTR {
+            return self.set_policy(caller, id, b"").await;
         }
         if name == CAPABILITY {
             return self.drop_capability(id).await;

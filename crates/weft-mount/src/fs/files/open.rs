@@ -1,7 +1,7 @@
 //! Opens and creates files.
 
 use rustix::io::Errno;
-use weft_client::File;
+use weft_client::{File, Policy};
 
 use super::handle::{DirectOpens, Handle};
 use super::modes::{Opened, access, writes};
@@ -149,6 +149,9 @@ impl FileSystem {
         file: File,
         flags: i32,
     ) -> Result<Option<Opened>, FsError> {
+        if file.policy().is_some_and(Policy::is_met_by_mounts) {
+            file.set_policy(None).map_err(FsError::from)?;
+        }
         let Some(data) = self.data.open_asked(file.clone(), asked.data)? else {
             file.close_deferred().await?;
             return Ok(None);
@@ -184,7 +187,8 @@ impl FileSystem {
         // kernel lets one writer at a time into its pages, and any number past them. Other writers
         // of the file follow.
         let made = file.created() && flags & libc::O_ACCMODE == libc::O_RDWR;
-        let past_pages = self.options.strict
+        let uncached = self.options.strict || data.is_write_through();
+        let past_pages = uncached
             || past_pages(
                 write && (made || self.files.use_direct_io(id)),
                 self.metadata.upper().map(|upper| &**upper),
@@ -197,7 +201,7 @@ impl FileSystem {
         };
         let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
         let counts = reads && flags & libc::O_NOATIME == 0;
-        let keep_pages = open_cache_policy.keep_pages && !self.options.strict;
+        let keep_pages = open_cache_policy.keep_pages && !uncached;
         // The kernel does not report reads from its pages.
         let unseen = keep_pages && flags & (libc::O_TRUNC | libc::O_DIRECT) == 0;
         let presumed = counts && !write && unseen && self.accessed(id);

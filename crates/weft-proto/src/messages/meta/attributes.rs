@@ -109,6 +109,10 @@ pub struct Attributes {
     /// It has extended attributes, or permissions beyond `mode`.
     #[prost(bool, tag = "20")]
     pub xattrs: bool,
+    /// The consistency policy of a file, or what a directory gives to what is made in it; empty:
+    /// none. Only clients know what a name means.
+    #[prost(string, tag = "21")]
+    pub policy: String,
 }
 
 /// The layout that a creator requests; the service fills in the rest.
@@ -196,6 +200,9 @@ pub struct SetAttributesRequest {
     /// caller is root, which acts for an unknown user.
     #[prost(bool, tag = "9")]
     pub kill_priv: bool,
+    /// The consistency policy of a file or directory; empty: none from now on.
+    #[prost(string, optional, tag = "10")]
+    pub policy: Option<String>,
 }
 
 /// Set a file's size; the service truncates the cells on the I/O servers.

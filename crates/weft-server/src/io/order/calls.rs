@@ -95,6 +95,9 @@ impl IoService {
             self.try_claim(id, file, mode, extents, gated)
         };
         let Some(granted) = granted else {
+            if operation.mode == Mode::Exclusive {
+                self.announce_claimed(file, extents);
+            }
             return Ok(false);
         };
         if operation.grant(granted).await {
@@ -120,30 +123,7 @@ impl IoService {
         Some(Granted { claim, _gate: gate })
     }
 
-    /// A sharer that is silent is noticed while the claim waits, not after it.
     async fn wait_for_claim(
-        &self,
-        id: u64,
-        file: FileId,
-        mode: Mode,
-        extents: &Extents,
-        gated: bool,
-    ) -> Result<Granted, Failure> {
-        let telling = async {
-            sleep(CLAIM_CHECK_INTERVAL).await;
-            if mode == Mode::Exclusive {
-                self.tell_of_claimed(file, extents).await;
-            }
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            biased;
-            granted = self.wait_in_line(id, file, mode, extents, gated) => granted,
-            () = telling => Err(Failure::new(Code::Busy, "an operation waits for no end")),
-        }
-    }
-
-    async fn wait_in_line(
         &self,
         id: u64,
         file: FileId,
@@ -153,10 +133,14 @@ impl IoService {
     ) -> Result<Granted, Failure> {
         let mut claim = self.schedules.claim(file, id, mode, extents)?;
         let began = Instant::now();
+        let mut announced = false;
         while timeout(CLAIM_CHECK_INTERVAL, claim.granted())
             .await
             .is_err()
         {
+            if mode == Mode::Exclusive && !std::mem::replace(&mut announced, true) {
+                self.announce_claimed(file, extents);
+            }
             // An operation on several servers waits for a silent one twice as long in all, not on
             // each of them.
             let age = if began.elapsed() >= CLAIM_PATIENCE {

@@ -53,10 +53,7 @@ impl IoService {
                     self.callbacks_of(file, ranges, sharers == 1 && !staged)
                         .await
                 }
-                None => vec![Callback {
-                    file: file.0,
-                    bytes: None,
-                }],
+                None => invalidations(file, None),
             };
             self.sharers.tell(file, &callbacks)
         };
@@ -68,38 +65,42 @@ impl IoService {
         self.tell_sharers(file, Change::Claimed(extents)).await;
     }
 
+    /// Tells the sharers of a change that waits for its turn: one that is silent is noticed by the
+    /// time that its turn comes.
+    pub(in crate::io) fn announce_claimed(&self, file: FileId, extents: &Extents) {
+        if self.sharers.of(file) > 0 {
+            let ranges = extent_ranges(extents);
+            drop(self.sharers.tell(file, &invalidations(file, ranges)));
+        }
+    }
+
     async fn callbacks_of(
         &self,
         file: FileId,
         (fork, ranges): ForkRanges,
         with_names: bool,
     ) -> Vec<Callback> {
-        let mut callbacks = Vec::with_capacity(ranges.len());
-        for (cell, range) in ranges {
-            let mut bytes = ChangedBytes {
-                cell: cell.0,
-                fork: fork.as_str().to_owned(),
-                start: range.start,
-                end: range.end,
-                ..ChangedBytes::default()
-            };
+        let mut callbacks = invalidations(file, Some((fork.clone(), ranges)));
+        for bytes in callbacks
+            .iter_mut()
+            .filter_map(|callback| callback.bytes.as_mut())
+        {
+            if !with_names {
+                break;
+            }
             let key = ForkKey {
                 file,
-                cell,
+                cell: CellIndex(bytes.cell),
                 fork: fork.clone(),
             };
             // Without names it is an invalidation, which is right whatever went wrong.
-            if with_names
-                && let Ok(Some(found)) = self.store.chunk_names(&key, range).await
+            let found = self.store.chunk_names(&key, bytes.start..bytes.end).await;
+            if let Ok(Some(found)) = found
                 && found.names.len() <= CALLBACK_NAMES_MAX
             {
                 bytes.names = on_the_wire(&found.names);
                 bytes.length = found.length;
             }
-            callbacks.push(Callback {
-                file: file.0,
-                bytes: Some(bytes),
-            });
         }
         callbacks
     }
@@ -128,6 +129,27 @@ pub(in crate::io) fn on_the_wire(names: &[Option<ChunkName>]) -> Bytes {
         bytes.put_slice(&name.map_or([0; 32], |name| *name.as_bytes()));
     }
     bytes.freeze()
+}
+
+/// Callbacks without names.
+fn invalidations(file: FileId, ranges: Option<ForkRanges>) -> Vec<Callback> {
+    let Some((fork, ranges)) = ranges else {
+        return vec![Callback {
+            file: file.0,
+            bytes: None,
+        }];
+    };
+    let callback = |(cell, range): (CellIndex, Range<u64>)| Callback {
+        file: file.0,
+        bytes: Some(ChangedBytes {
+            cell: cell.0,
+            fork: fork.as_str().to_owned(),
+            start: range.start,
+            end: range.end,
+            ..ChangedBytes::default()
+        }),
+    };
+    ranges.into_iter().map(callback).collect()
 }
 
 /// The ranges that a job touches; `None` if they are many.

@@ -10,6 +10,7 @@ mod ln;
 mod ls;
 mod mkdir;
 mod mv;
+mod policy;
 mod rm;
 mod stat;
 
@@ -32,6 +33,7 @@ pub(crate) enum FilesCommand {
     Cp(cp::Cp),
     Chmod(chmod::Chmod),
     Chown(chown::Chown),
+    Policy(policy::SetPolicy),
 }
 
 impl FilesCommand {
@@ -47,6 +49,7 @@ impl FilesCommand {
             FilesCommand::Cp(command) => command.run(global, whole),
             FilesCommand::Chmod(command) => command.run(global),
             FilesCommand::Chown(command) => command.run(global),
+            FilesCommand::Policy(command) => command.run(global),
         }
     }
 }

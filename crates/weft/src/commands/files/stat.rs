@@ -57,6 +57,8 @@ struct FileRow {
     device: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<LayoutRow>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    policy: String,
     forks: Vec<ForkRow>,
 }
 
@@ -129,6 +131,7 @@ impl Stat {
             device: matches!(kind, FileKind::BlockDevice | FileKind::CharDevice)
                 .then_some(a.device),
             layout: a.layout.map(LayoutRow::from),
+            policy: a.policy,
             forks,
         })
     }
@@ -182,6 +185,9 @@ impl FileRow {
         row("created", name::time(self.created, true));
         if let Some(layout) = &self.layout {
             row("layout", layout.to_text());
+        }
+        if !self.policy.is_empty() {
+            row("policy", self.policy.clone());
         }
         table
     }

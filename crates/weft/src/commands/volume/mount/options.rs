@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use weft_client::ConnectOptions;
+use weft_client::{ConnectOptions, Policy, UnknownPolicy};
 use weft_mount::fs::Options;
 use weft_mount::fuse::{Appearance, MountFlags};
 use weft_net::Wire;
@@ -27,6 +27,7 @@ pub(crate) struct MountOptions {
     pub(super) remount: bool,
     pub(crate) strict: bool,
     durable: bool,
+    policy: Option<Policy>,
     attributes_valid: Option<Duration>,
     names_valid: Option<Duration>,
     name: Option<String>,
@@ -81,6 +82,10 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
             "allow_other" => options.others = true,
             "strict" => options.strict = true,
             "durable" => options.durable = true,
+            "policy" => {
+                let policy = needed()?.parse();
+                options.policy = Some(policy.map_err(|wrong: UnknownPolicy| wrong.to_string())?);
+            }
             "attr_timeout" => options.attributes_valid = Some(seconds(name, needed()?)?),
             "entry_timeout" => options.names_valid = Some(seconds(name, needed()?)?),
             "fsname" => options.name = Some(needed()?.to_owned()),
@@ -179,6 +184,7 @@ impl MountOptions {
         let words = [
             self.strict.then(|| "strict".to_owned()),
             self.durable.then(|| "durable".to_owned()),
+            self.policy.map(|policy| format!("policy={policy}")),
             seconds("attr_timeout", self.attributes_valid),
             seconds("entry_timeout", self.names_valid),
         ];
@@ -188,6 +194,7 @@ impl MountOptions {
     /// The options of the connection.
     pub(super) fn connect(&self, mut options: ConnectOptions) -> ConnectOptions {
         options.lazy = !self.durable;
+        options.policy = self.policy;
         options.wire = self.wire.unwrap_or(options.wire);
         options
     }
