@@ -1,5 +1,7 @@
 //! What is measured: a case, and one point of it.
 
+use weft_client::Policy;
+
 use crate::row::Interface;
 use crate::workload::{FileShape, Workload};
 
@@ -27,6 +29,8 @@ pub enum Case {
     Order,
     /// CAPFS §4.1: addressed files, with new contents and with contents that servers know.
     Addressed,
+    /// CAPFS §4.1: consistency policies.
+    Policies,
 }
 
 /// One measurement: the workload of each client, and the interface.
@@ -55,13 +59,13 @@ pub struct Point {
     /// The clients exchange the bytes among themselves, so that each moves a contiguous share of
     /// the file.
     pub exchange: bool,
-    /// Each call is atomic towards those of all clients.
-    pub cautious: bool,
+    /// The consistency policy of the clients.
+    pub policy: Option<Policy>,
 }
 
 impl Case {
     /// All of them.
-    pub const ALL: [Case; 10] = [
+    pub const ALL: [Case; 11] = [
         Case::Galley,
         Case::Pvfs,
         Case::VestaViews,
@@ -72,6 +76,7 @@ impl Case {
         Case::Sort,
         Case::Order,
         Case::Addressed,
+        Case::Policies,
     ];
 
     /// As in rows and on the command line.
@@ -87,6 +92,7 @@ impl Case {
             Case::Sort => "sort",
             Case::Order => "order",
             Case::Addressed => "addressed",
+            Case::Policies => "policies",
         }
     }
 }

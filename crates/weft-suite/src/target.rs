@@ -168,8 +168,8 @@ impl OpenTarget {
                     ..NewLayout::default()
                 };
                 let mut access = Access::read_write().create_new(0o600).layout(&layout);
-                if point.cautious {
-                    access = access.cautious();
+                if let Some(policy) = point.policy {
+                    access = access.policy(policy);
                 }
                 let file = mounted.volume.attach(name.as_str(), access).await?;
                 Ok(BenchFile {

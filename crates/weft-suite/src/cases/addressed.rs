@@ -64,6 +64,6 @@ fn point(
         parts: (0..u64::from(clients)).map(part).collect(),
         local: false,
         exchange: false,
-        cautious: false,
+        policy: None,
     }
 }

@@ -74,6 +74,6 @@ fn point(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> Po
         fill: None,
         local: false,
         exchange: pattern == "exchange",
-        cautious: false,
+        policy: None,
     }
 }

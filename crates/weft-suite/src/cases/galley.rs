@@ -68,6 +68,6 @@ fn point(
         parts,
         local: false,
         exchange: false,
-        cautious: false,
+        policy: None,
     }
 }

@@ -9,6 +9,7 @@ mod addressed;
 mod array;
 mod galley;
 mod order;
+mod policies;
 mod pvfs;
 mod records;
 mod sfs;
@@ -38,6 +39,7 @@ impl Case {
             Case::Sort => sort::PATTERNS,
             Case::Order => order::PATTERNS,
             Case::Addressed => addressed::PATTERNS,
+            Case::Policies => policies::PATTERNS,
         }
     }
 
@@ -60,6 +62,7 @@ impl Case {
             Case::Sort => sort::points(sweep),
             Case::Order => order::points(sweep),
             Case::Addressed => addressed::points(sweep),
+            Case::Policies => policies::points(sweep),
         };
         let (wanted, others): (Vec<Point>, Vec<Point>) =
             points.into_iter().partition(|point| sweep.allows(point));

@@ -1,6 +1,8 @@
 //! Vesta §4.3: what order costs. Clients with disjoint shares of one file write and read them,
 //! reckless and cautious.
 
+use weft_client::Policy;
+
 use super::records::affordable;
 use crate::point::{Case, Point};
 use crate::row::Interface;
@@ -59,6 +61,6 @@ fn point(
         parts: (0..u64::from(clients)).map(part).collect(),
         local: false,
         exchange: false,
-        cautious: pattern == "cautious",
+        policy: (pattern == "cautious").then_some(Policy::POSIX),
     }
 }

@@ -131,7 +131,7 @@ fn single(sweep: &Sweep, of: Single, record: u64, interface: Interface) -> Point
         fill: None,
         local: false,
         exchange: false,
-        cautious: false,
+        policy: None,
     }
 }
 
@@ -176,6 +176,6 @@ fn partitioned(
         fill: None,
         local: false,
         exchange: false,
-        cautious: false,
+        policy: None,
     }
 }

@@ -72,6 +72,6 @@ fn point(
         fill: None,
         local: false,
         exchange: false,
-        cautious: false,
+        policy: None,
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
                         fill: None,
                         local: false,
                         exchange: false,
-                        cautious: false,
+                        policy: None,
                     });
                 }
             }

@@ -1,13 +1,16 @@
 //! CAPFS §4.2: frames of a display of 3 × 3 tiles that overlap; each client reads and writes its
 //! tile of every frame, a call per row, a call per frame, or a collective call per frame.
 
+use weft_client::Policy;
+
 use crate::point::{Case, Point};
 use crate::row::Interface;
 use crate::row::Interface::{Collective, Strided, Traditional};
 use crate::sweep::Sweep;
 use crate::workload::{FileShape, Level, ViewSpec, Workload};
 
-pub(super) const PATTERNS: &[&str] = &["tiles"];
+/// A plain file, and addressed ones with a policy.
+pub(super) const PATTERNS: &[&str] = &["tiles", "seq-1", "seq-2", "for-1", "for-2", "rel-1"];
 
 /// Tiles across and down.
 const SIDE: u64 = 3;
@@ -24,8 +27,8 @@ pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
     let mut points = Vec::new();
     for servers in sweep.servers(&[4]) {
         for interface in sweep.interfaces(&[Traditional, Strided, Collective]) {
-            if sweep.pattern("tiles") {
-                points.push(point(sweep, interface, servers));
+            for pattern in PATTERNS.iter().filter(|p| sweep.pattern(p)) {
+                points.push(point(sweep, pattern, interface, servers));
             }
         }
     }
@@ -33,7 +36,8 @@ pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
 }
 
 /// A smaller scale means less high tiles, then fewer frames.
-fn point(sweep: &Sweep, interface: Interface, servers: u32) -> Point {
+fn point(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> Point {
+    let policy = pattern.parse::<Policy>().ok();
     let shrunk = |pixels: u64| sweep.scaled(pixels).clamp(2, pixels);
     let height = shrunk(HEIGHT);
     let overlap = shrunk(OVERLAP_DOWN).min(height / 2);
@@ -66,13 +70,14 @@ fn point(sweep: &Sweep, interface: Interface, servers: u32) -> Point {
     };
     Point {
         case: Case::Tile,
-        pattern: "tiles".to_owned(),
+        pattern: pattern.to_owned(),
         interface,
         record: WIDTH * PIXEL,
         servers,
         shape: FileShape {
             cells: servers,
             bsu: 64 << 10,
+            addressed: policy.is_some(),
             ..FileShape::default()
         },
         depth: 1,
@@ -80,6 +85,6 @@ fn point(sweep: &Sweep, interface: Interface, servers: u32) -> Point {
         fill: None,
         local: false,
         exchange: false,
-        cautious: false,
+        policy,
     }
 }

@@ -101,7 +101,7 @@ fn views(
         fill: None,
         local: false,
         exchange: false,
-        cautious: false,
+        policy: None,
     }
 }
 
@@ -145,6 +145,6 @@ fn matrix(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> P
         fill: None,
         local: false,
         exchange: false,
-        cautious: false,
+        policy: None,
     }
 }

@@ -52,6 +52,8 @@ enum BenchCommand {
     Order(CaseArgs),
     /// CAPFS: addressed files with new contents, and with contents that servers know
     Addressed(CaseArgs),
+    /// CAPFS: what the consistency policies of a shared file cost
+    Policies(CaseArgs),
     /// Plot results as SVG or PNG
     Plot(Plot),
 }
@@ -167,6 +169,7 @@ impl Bench {
             BenchCommand::Sort(args) => args.run(Case::Sort, global),
             BenchCommand::Order(args) => args.run(Case::Order, global),
             BenchCommand::Addressed(args) => args.run(Case::Addressed, global),
+            BenchCommand::Policies(args) => args.run(Case::Policies, global),
             BenchCommand::Plot(plot) => plot.run(),
         }
     }
