@@ -13,7 +13,7 @@ use common::linear::{Event, is_linearizable};
 use futures_util::future::join_all;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
-use weft_client::{Access, File, NewLayout, OpenView, Policy, Volume};
+use weft_client::{Access, Changes, File, NewLayout, OpenView, Policy, Volume};
 use weft_layout::{FileOffset, Storage, View, ViewOffset};
 use weft_proto::{Code, Kind};
 
@@ -373,6 +373,38 @@ async fn kept_names_end_with_their_server() {
     test.stop().await;
 }
 
+/// A server that restarts does not know who believes what; it waits until nobody does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_server_waits_until_clients_that_are_cut_off_believe_nothing() {
+    let mut test = TestVolume::start(SERVERS).await;
+    let writer = open(&test.client().await, "/shared", Policy::SEQ_1).await;
+    write(&writer, whole(1)).await;
+    let (volume, stop) = test.stopping_client().await;
+    let stopped = open(&volume, "/shared", Policy::SEQ_2).await;
+    assert_eq!(read_same(&stopped).await, 1);
+    stop.reads.stop();
+    stop.writes.stop();
+    for server in 0..SERVERS as usize {
+        test.stop_server(server).await;
+        test.start_server(server).await;
+    }
+    assert_eq!(
+        read_same(&stopped).await,
+        1,
+        "the restart took too long for this test"
+    );
+    write(&writer, whole(2)).await;
+    let mut bytes = vec![0; LENGTH];
+    let reading = stopped.read_at(ViewOffset(0), &mut bytes);
+    let read = tokio::time::timeout(Duration::from_millis(500), reading).await;
+    assert!(read.is_err(), "it read without its servers: {read:?}");
+    // Only once.
+    let began = Instant::now();
+    write(&writer, whole(3)).await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+    test.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_are_not_coherent_end_as_their_policy_says() {
     let test = TestVolume::start(SERVERS).await;
@@ -458,5 +490,57 @@ async fn a_policy_that_a_file_cannot_have_is_refused() {
     let reading = volume.attach("/once", Access::read().policy(Policy::IMMUTABLE));
     let file: File = reading.await.unwrap();
     assert_eq!(read_same(&file.canonical().unwrap()).await, 1);
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_comes_from_the_open_the_file_its_directory_or_the_volume() {
+    let test = TestVolume::start(SERVERS).await;
+    let volume = test.client().await;
+    let mut options = test.options();
+    options.policy = Some(Policy::REL_1);
+    let relaxed = Volume::connect(options).await.unwrap();
+    let set = async |path, policy| {
+        let changes = Changes {
+            policy: Some(policy),
+            ..Changes::default()
+        };
+        volume.set_attributes(path, &changes).await.unwrap();
+    };
+    let create = async |volume: &Volume, path: &'static str, storage| {
+        let layout = NewLayout {
+            storage: Some(storage),
+            ..NewLayout::default()
+        };
+        let access = Access::write().create(0o644).layout(&layout);
+        let file = volume.attach(path, access).await.unwrap();
+        (file.policy(), file.is_cautious())
+    };
+    volume.make_directory("/d", 0o755).await.unwrap();
+    let of_none = create(&volume, "/none", Storage::Addressed).await;
+    assert_eq!(of_none, (None, false));
+    let of_volume = create(&relaxed, "/none", Storage::Addressed).await;
+    assert_eq!(of_volume, (Some(Policy::REL_1), false));
+    set("/d", Some(Policy::SEQ_2)).await;
+    volume.make_directory("/d/e", 0o755).await.unwrap();
+    let of_directory = create(&relaxed, "/d/e/f", Storage::Addressed).await;
+    assert_eq!(of_directory, (Some(Policy::SEQ_2), true));
+    // A plain file gets what is at least as strict, or needs nothing.
+    let plain = create(&volume, "/d/e/plain", Storage::Plain).await;
+    assert_eq!(plain, (Some(Policy::POSIX), true));
+    set("/d/e/plain", Some(Policy::FOR_2)).await;
+    let plain = create(&volume, "/d/e/plain", Storage::Plain).await;
+    assert_eq!(plain, (None, false));
+    set("/d/e/f", None).await;
+    assert_eq!(
+        create(&volume, "/d/e/f", Storage::Addressed).await,
+        (None, false)
+    );
+    let access = Access::read().policy(Policy::NFS);
+    let file = volume.attach("/d/e/f", access).await.unwrap();
+    assert_eq!(file.policy(), Some(Policy::NFS));
+    // Whoever takes an attachment over has its policy.
+    let adopted = relaxed.adopt(&file.hand_over()).unwrap();
+    assert_eq!(adopted.policy(), Some(Policy::NFS));
     test.stop().await;
 }

@@ -283,6 +283,8 @@ pub(crate) const SHARES_MAX: usize = 1 << 16;
 /// How long a change waits for a sharer. Longer than a client believes names after its last
 /// question (`weft-client/src/limits.rs:NAMES_VALID`).
 pub(crate) const CALLBACK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long clients believe names of a server that they cannot reach, and a little more.
+pub(crate) const SHARERS_BELIEVE: Duration = Duration::from_millis(3500);
 /// A client that waits for callbacks is answered after this time at the latest.
 pub(crate) const CALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 /// Callbacks that a client has not handled; more become one for each file.

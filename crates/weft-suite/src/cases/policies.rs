@@ -28,7 +28,7 @@ pub(super) const PATTERNS: &[&str] = &[
 /// Bytes of the file that is written and read.
 const BYTES: u64 = 128 << 20;
 /// Bytes that each client reads again and again, and how often.
-const AGAIN_BYTES: u64 = 16 << 20;
+const AGAIN_BYTES: u64 = 8 << 20;
 const PASSES: u64 = 4;
 const BSU: u64 = 256 << 10;
 

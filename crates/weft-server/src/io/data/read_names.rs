@@ -61,10 +61,10 @@ impl IoService {
         sharer: Option<(u64, u64)>,
         callers: &Callers,
     ) -> Result<ReadNamesReply, Failure> {
-        let share = sharer.and_then(|(client, after)| {
-            let connected = || self.clients.is_connected(client);
-            self.sharers.add(client, job.file, after, connected)
-        });
+        let share = match sharer {
+            Some((client, after)) => self.add_sharer(client, job.file, after).await?,
+            None => None,
+        };
         let share = share.unwrap_or_default();
         let lengths = self.lengths(job, callers).await?;
         if self.check_ends(job, &lengths, callers).await? {

@@ -5,9 +5,11 @@ use std::ops::Range;
 use bytes::{BufMut, Bytes, BytesMut};
 use weft_layout::{CellIndex, FileId};
 use weft_net::Served;
+use weft_proto::Failure;
 use weft_proto::addressed::{Callback, CallbacksRequest, ChangedBytes};
 use weft_store::{ChunkName, ForkKey, ForkName};
 
+use super::table::Share;
 use crate::failure;
 use crate::io::IoService;
 use crate::io::job::Job;
@@ -32,6 +34,7 @@ impl IoService {
     ///
     /// Cost: a flag, as long as no file has sharers; a round trip to each sharer.
     pub(in crate::io) async fn tell_sharers(&self, file: FileId, change: Change<'_>) {
+        self.sharers.mark.wait_out(&self.store).await;
         let sharers = self.sharers.of(file);
         if sharers > 0 {
             // Boxed: otherwise the future of every write is as large as this rare one.
@@ -58,6 +61,19 @@ impl IoService {
             self.sharers.tell(file, &callbacks)
         };
         self.sharers.wait(told).await;
+    }
+
+    /// Makes a client a sharer; `None` if there are too many.
+    pub(in crate::io) async fn add_sharer(
+        &self,
+        client: u64,
+        file: FileId,
+        after: u64,
+    ) -> Result<Option<Share>, Failure> {
+        let marked = self.sharers.mark.set(&self.store).await;
+        marked.map_err(|e| failure::of_store(&e))?;
+        let connected = || self.clients.is_connected(client);
+        Ok(self.sharers.add(client, file, after, connected))
     }
 
     /// As [`IoService::tell_sharers`], of what an operation claims, while it has its claim.

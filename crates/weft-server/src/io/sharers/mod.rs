@@ -6,7 +6,8 @@
 //! acknowledged. The only sharer gets the new names, several get the range.
 //!
 //! Owns the sharers and what they have not handled yet ([`Sharers`]), in memory: they end with the
-//! connection, and a restarted server has none.
+//! connection, and a restarted server has none; and the mark in the store that there were some
+//! (`mark.rs`).
 //!
 //! Invariants:
 //! 1. No change of a file that has sharers is acknowledged while one of them may believe the old
@@ -17,6 +18,7 @@
 //! [`CALLBACK_PATIENCE`]: crate::limits::CALLBACK_PATIENCE
 
 mod calls;
+mod mark;
 mod table;
 
 pub(super) use calls::{Change, on_the_wire};

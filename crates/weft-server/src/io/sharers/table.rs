@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use weft_layout::FileId;
 use weft_proto::addressed::{Callback, CallbacksReply, CallbacksRequest};
 
+use super::mark::SharersMark;
 use crate::limits::{
     CALLBACK_ANSWER_CALLBACKS, CALLBACK_INTERVAL, CALLBACK_PATIENCE, CALLBACKS_QUEUED_MAX,
     SHARES_MAX,
@@ -25,6 +26,7 @@ pub(in crate::io) struct Sharers {
     /// Held while names are read and queued for a sharer: so the names of a later change are queued
     /// later.
     pub(super) updates: tokio::sync::Mutex<()>,
+    pub(super) mark: SharersMark,
 }
 
 struct Table {
@@ -76,6 +78,7 @@ impl Sharers {
             any: AtomicBool::new(false),
             handled: Notify::new(),
             updates: tokio::sync::Mutex::default(),
+            mark: SharersMark::new(),
         }
     }
 
@@ -83,7 +86,7 @@ impl Sharers {
     /// `connected`: whether it still is;
     /// looked at under the lock, so that one that leaves is refused here or found by
     /// [`Sharers::remove`].
-    pub(in crate::io) fn add(
+    pub(super) fn add(
         &self,
         client: u64,
         file: FileId,

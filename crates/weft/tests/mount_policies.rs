@@ -1,0 +1,152 @@
+//! Consistency policies of mounts, directories and files, as programs see them.
+
+mod mount_support;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use mount_support::{Mounted, sh, weft, weft_ok};
+use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
+use rustix::io::Errno;
+
+const POLICY: &str = "user.weft.policy";
+const LENGTH: usize = 300_000;
+
+fn policy(path: &Path) -> Result<String, Errno> {
+    let mut value = [0; 256];
+    let length = getxattr(path, POLICY, &mut value[..])?;
+    Ok(String::from_utf8(value[..length].to_vec()).unwrap())
+}
+
+fn set(path: &Path, policy: &str) -> Result<(), Errno> {
+    setxattr(path, POLICY, policy.as_bytes(), XattrFlags::empty())
+}
+
+fn addressed(directory: &Path) {
+    let layout = b"storage=addressed chunk=16KiB bsu=16KiB";
+    setxattr(directory, "user.weft.layout", layout, XattrFlags::empty()).unwrap();
+}
+
+#[test]
+fn mounts_with_a_coherent_policy_see_each_others_writes_at_once() {
+    let Some(m) = Mounted::with_options("policy=seq-2") else {
+        return;
+    };
+    let other = m.further("other", "policy=seq-2");
+    let plain = m.further("plain", "");
+    fs::create_dir(m.file("d")).unwrap();
+    addressed(&m.file("d"));
+    fs::write(m.file("d/f"), vec![0; LENGTH]).unwrap();
+    // A plain file under the same mount is there, too.
+    fs::write(m.file("p"), b"plain").unwrap();
+    assert_eq!(fs::read(other.join("p")).unwrap(), b"plain");
+    let open = |path: &Path| {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap()
+    };
+    let files = [m.file("d/f"), other.join("d/f"), plain.join("d/f")].map(|p| open(&p));
+    for n in 0..120_usize {
+        let (writer, reader) = (&files[n % 3], &files[(n + n / 3) % 2]);
+        writer.write_all_at(&[n as u8; LENGTH], 0).unwrap();
+        if n % 3 == 2 {
+            // The mount without a policy keeps what it writes until a sync.
+            writer.sync_all().unwrap();
+        }
+        let mut found = vec![0; LENGTH];
+        reader.read_exact_at(&mut found, 0).unwrap();
+        assert!(
+            found.iter().all(|byte| *byte == n as u8),
+            "{n}: {}",
+            found[0]
+        );
+    }
+}
+
+#[test]
+fn a_policy_is_set_by_attribute_and_command_and_inherited() {
+    let Some(m) = Mounted::new() else { return };
+    let d = m.file("d");
+    fs::create_dir(&d).unwrap();
+    assert_eq!(policy(&d), Err(Errno::NODATA));
+    assert_eq!(set(&d, "seq-9"), Err(Errno::INVAL));
+    set(&d, "for-2").unwrap();
+    fs::create_dir(d.join("inside")).unwrap();
+    fs::write(d.join("inside/f"), b"x").unwrap();
+    assert_eq!(policy(&d.join("inside/f")).unwrap(), "for-2");
+    let volume = m.volume.to_str().unwrap();
+    let on_volume = |arguments: &[&str]| weft_ok(&[&["--volume", volume], arguments].concat());
+    on_volume(&["policy", "nfs", "/d/inside/f"]);
+    assert_eq!(policy(&d.join("inside/f")).unwrap(), "nfs");
+    assert!(on_volume(&["stat", "/d/inside/f"]).contains("nfs"));
+    on_volume(&["policy", "none", "/d/inside/f"]);
+    assert_eq!(policy(&d.join("inside/f")), Err(Errno::NODATA));
+    removexattr(&d, POLICY).unwrap();
+    assert_eq!(policy(&d), Err(Errno::NODATA));
+    // Only the owner sets it.
+    set(&d, "posix").unwrap();
+    sh(
+        &m.path,
+        "chmod 777 . d; ! setpriv --reuid 1000 --regid 1000 --clear-groups setfattr -n user.weft.policy -v nfs d 2>/dev/null",
+    );
+    assert_eq!(policy(&d).unwrap(), "posix");
+    let list = weft_ok(&["policy"]);
+    for name in [
+        "posix",
+        "seq-1",
+        "seq-2",
+        "for-1",
+        "for-2",
+        "rel-1",
+        "session",
+        "nfs",
+        "immutable",
+    ] {
+        assert!(list.contains(name), "{list}");
+    }
+    let wrong = weft(&["--volume", volume, "mount", "/nowhere", "-o", "policy=seq"]);
+    let said = String::from_utf8(wrong.stderr).unwrap();
+    assert!(
+        !wrong.status.success() && said.contains("there are posix, seq-1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_immutable_file_is_written_by_the_open_that_makes_it() {
+    let Some(m) = Mounted::with_options("policy=immutable") else {
+        return;
+    };
+    let path = m.file("f");
+    fs::write(&path, vec![7; LENGTH]).unwrap();
+    let again = OpenOptions::new().write(true).open(&path);
+    let refused = again.err().and_then(|error| error.raw_os_error());
+    assert_eq!(refused, Some(Errno::INVAL.raw_os_error()));
+    assert!(fs::read(&path).unwrap() == vec![7; LENGTH]);
+    fs::remove_file(&path).unwrap();
+}
+
+/// What a mount without caches promises holds for a file with a policy, whatever the mount.
+#[test]
+fn programs_work_on_files_of_every_policy() {
+    let Some(m) = Mounted::new() else { return };
+    for name in [
+        "posix", "seq-1", "seq-2", "for-1", "for-2", "rel-1", "session", "nfs",
+    ] {
+        let d = m.file(name);
+        fs::create_dir(&d).unwrap();
+        addressed(&d);
+        set(&d, name).unwrap();
+        sh(
+            &d,
+            "head -c 200000 /dev/urandom > a; cp a b; cmp a b; cat b >> a; [ $(stat -c %s a) = 400000 ]; \
+             tail -c 200000 a | cmp - b; truncate -s 100000 a; head -c 100000 b | cmp - a; \
+             dd if=b of=a bs=1000 seek=7 conv=notrunc status=none; tail -c +7001 a | head -c 200000 | cmp - b; \
+             tar cf t.tar a b; mkdir x; tar xf t.tar -C x; cmp a x/a; mv x/a c; cmp a c; rm -r x; \
+             sort -R b | sort > s1; sort b > s2; cmp s1 s2",
+        );
+    }
+}
