@@ -3,7 +3,7 @@
 //! The names say which bytes the read is of; chunks that are not kept are read as bytes of the file,
 //! and belong to the read only if they have its names.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -77,7 +77,7 @@ impl OpenView {
     ) -> Result<(Chunks, bool), Error> {
         let cache = &self.file.0.volume.shared.chunks;
         let mut found = Chunks::new();
-        let mut missing: HashMap<CellIndex, Vec<(u64, ChunkName)>> = HashMap::new();
+        let mut missing: BTreeMap<CellIndex, Vec<(u64, ChunkName)>> = BTreeMap::new();
         for (cell, chunk) in &slot.wanted.chunks {
             let Some(name) = names.get(*cell, *chunk) else {
                 continue;

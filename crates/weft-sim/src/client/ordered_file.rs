@@ -1,10 +1,11 @@
-//! A file that all clients read and write by cautious operations: each writes all of it, so that a
-//! read finds one write and never two, and the history must be linearizable.
+//! A file that all clients read and write by cautious operations, some of them through names that
+//! they keep: each writes all of it, so that a read finds one write and never two, and the history
+//! must be linearizable.
 
 use bytes::Bytes;
 use rand::Rng;
-use weft_client::{Access, Error, OpenView, Volume};
-use weft_layout::ViewOffset;
+use weft_client::{Access, Error, OpenView, Policy, Volume};
+use weft_layout::{Storage, ViewOffset};
 
 use super::calls::ignore_reported_loss;
 use super::volume::{BSU, CELLS};
@@ -23,13 +24,27 @@ impl Client {
         let layout = self.layout();
         let mut access = Access::read_write().create(0o644).layout(&layout);
         if self.plan.canary != Some(Canary::NoClaims) {
-            access = access.cautious();
+            access = access.policy(self.ordered_policy());
         }
         volume.attach("/ordered", access).await?.canonical()
     }
 
+    /// In order in any case. Of an addressed file most clients keep names.
+    fn ordered_policy(&self) -> Policy {
+        match self.layout().storage {
+            Some(Storage::Addressed) if self.number > 0 => Policy::SEQ_2,
+            Some(Storage::Addressed) => Policy::SEQ_1,
+            _ => Policy::POSIX,
+        }
+    }
+
     pub(super) async fn ordered_operation(&mut self, view: &OpenView) {
-        if self.rng.random() {
+        let writes = match self.ordered_policy() {
+            // More reads, so that some find what is kept.
+            Policy::SEQ_2 => self.rng.random_ratio(1, 4),
+            _ => self.rng.random(),
+        };
+        if writes {
             self.write_stamps(view).await;
         } else {
             let read = self.read_stamps(view).await;

@@ -23,6 +23,15 @@ fn key() -> ForkKey {
     }
 }
 
+fn mark() -> Write {
+    Write {
+        key: key(),
+        chunk: CHUNK_MIN,
+        offset: CellOffset(0),
+        data: Bytes::from_static(b"sharers"),
+    }
+}
+
 /// Whether there were sharers before this run, or are in it.
 pub(super) struct SharersMark {
     started: Instant,
@@ -67,14 +76,48 @@ impl SharersMark {
             return Ok(());
         }
         let _turn = self.turn.lock().await;
-        let write = Write {
-            key: key(),
-            chunk: CHUNK_MIN,
-            offset: CellOffset(0),
-            data: Bytes::from_static(b"sharers"),
-        };
-        store.write(vec![write], Timestamp(0)).await?;
+        store.write(vec![mark()], Timestamp(0)).await?;
         self.set.store(true, Ordering::Release);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_kv::MemKv;
+    use weft_store::{SimStorage, StoreConfig};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restarted_server_waits_until_nobody_believes_names_of_its_last_run() {
+        let disk = Arc::new(SimStorage::new(7));
+        let config = StoreConfig::new(disk, Arc::new(MemKv::new()), "boot".into());
+        let store = Store::open(config).await.unwrap();
+        let waits = async |run: &SharersMark| {
+            let began = Instant::now();
+            run.wait_out(&store).await;
+            began.elapsed()
+        };
+        let first = SharersMark::new();
+        assert!(waits(&first).await.is_zero());
+        first.set(&store).await.unwrap();
+        assert!(waits(&first).await.is_zero(), "its own sharers are told");
+        let second = SharersMark::new();
+        tokio::time::sleep(SHARERS_BELIEVE / 4).await;
+        assert_eq!(waits(&second).await, SHARERS_BELIEVE * 3 / 4);
+        assert!(waits(&second).await.is_zero());
+        assert!(
+            waits(&SharersMark::new()).await.is_zero(),
+            "the second run had none"
+        );
+        // One that gets sharers while it waits keeps the mark.
+        let third = SharersMark::new();
+        let write = async || third.set(&store).await.unwrap();
+        store.write(vec![mark()], Timestamp(0)).await.unwrap();
+        tokio::join!(async { waits(&third).await }, write());
+        assert_eq!(waits(&SharersMark::new()).await, SHARERS_BELIEVE);
     }
 }

@@ -1,6 +1,6 @@
 //! Which clients share which files, and the callbacks that each has not handled.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,7 +34,8 @@ struct Table {
     last_share: u64,
     shares: usize,
     clients: HashMap<u64, Client>,
-    files: HashMap<FileId, HashMap<u64, u64>>,
+    /// The sharers of each file, and the last share of each.
+    files: HashMap<FileId, BTreeMap<u64, u64>>,
 }
 
 /// A client that is a sharer of some file.
@@ -132,7 +133,7 @@ impl Sharers {
         if !self.any.load(Ordering::SeqCst) {
             return 0;
         }
-        self.table.lock().files.get(&file).map_or(0, HashMap::len)
+        self.table.lock().files.get(&file).map_or(0, BTreeMap::len)
     }
 
     /// Queues callbacks for all sharers of a file.
@@ -141,7 +142,7 @@ impl Sharers {
         let mut table = self.table.lock();
         let Table { clients, files, .. } = &mut *table;
         let mut told = Told::default();
-        for number in files.get(&file).into_iter().flat_map(HashMap::keys) {
+        for number in files.get(&file).into_iter().flat_map(BTreeMap::keys) {
             let Some(client) = clients.get_mut(number) else {
                 continue;
             };
