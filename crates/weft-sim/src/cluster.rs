@@ -153,6 +153,15 @@ impl Cluster {
         &self.heard
     }
 
+    /// The run is over, and its processes are about to be dropped.
+    pub fn end(&self) {
+        self.network.end();
+        self.crashing.end();
+        for machine in &self.servers {
+            machine.network.end();
+        }
+    }
+
     /// How many I/O servers there are.
     pub fn servers(&self) -> usize {
         self.servers.len()

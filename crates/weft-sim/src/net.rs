@@ -48,6 +48,8 @@ struct Streams {
     open: Mutex<Open>,
     /// The host's process is being ended.
     dying: AtomicBool,
+    /// The run is over.
+    over: AtomicBool,
 }
 
 #[derive(Default)]
@@ -74,7 +76,13 @@ impl SimNetwork {
             heard,
             open: Mutex::default(),
             dying: AtomicBool::new(false),
+            over: AtomicBool::new(false),
         }))
+    }
+
+    /// The run is over: what its processes send while they are dropped is not sent.
+    pub fn end(&self) {
+        self.0.over.store(true, Ordering::Relaxed);
     }
 
     /// Ends the process of `host`, whose network this is: its streams end in the order they were
@@ -172,6 +180,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Half<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        // A process that ends by force sends nothing more, although its calls are dropped.
+        let streams = &self.streams;
+        if streams.dying.load(Ordering::Relaxed) || streams.over.load(Ordering::Relaxed) {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        }
         self.poll(|half| half.poll_write(cx, bytes))
     }
 

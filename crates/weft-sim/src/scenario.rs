@@ -56,6 +56,7 @@ pub fn run(plan: Plan) -> Outcome {
         }
         faults.step(&mut sim, &cluster, &state);
     }
+    cluster.end();
     let outcome = state.lock().outcome.clone();
     Outcome {
         network: cluster.heard().digest(),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rand::{Rng, RngCore};
 use weft_client::Error;
-use weft_layout::ViewOffset;
+use weft_layout::{Storage, ViewOffset};
 use weft_proto::Code;
 
 use super::state::{FORKS, LENGTH, PrivateFile, none};
@@ -119,8 +119,14 @@ impl PrivateFile {
     async fn truncate(&mut self) -> Result<(), Error> {
         let mut size = self.rng.random_range(0..=LENGTH);
         if self.rot {
-            // A truncation through a bad block stays pending until the block is rewritten.
-            size = if size < LENGTH / 2 { 0 } else { LENGTH };
+            // A truncation through a bad block stays pending until the block is rewritten; one that
+            // makes an addressed file longer reads its recipe.
+            let addressed = self.layout.storage == Some(Storage::Addressed);
+            size = if size < LENGTH / 2 || addressed {
+                0
+            } else {
+                LENGTH
+            };
         }
         let cut = self.forks[0].begin_truncate(size, now());
         let file = &self.file;
