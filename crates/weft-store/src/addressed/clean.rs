@@ -83,6 +83,15 @@ impl Named {
     }
 }
 
+/// What becomes of a pass over recipes that finds one it cannot read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unreadable {
+    /// Nothing may be done without knowing all names.
+    Fails,
+    /// Whoever looks for bad blocks reports it.
+    Skipped,
+}
+
 impl Store {
     /// Removes the chunks that no recipe names and no call in progress holds. One pass runs at a
     /// time. `None`: checkpoints or rollbacks gave recipes another place during each of several
@@ -120,7 +129,8 @@ impl Store {
             let moves = holds.begin_pass();
             let result = async {
                 let mut named = Named::default();
-                self.visit_recipes(|part| named.add(self, &part)).await?;
+                let add = |part: RecipePart<'_>| named.add(self, &part);
+                self.visit_recipes(add, Unreadable::Fails).await?;
                 if holds.unmoved_since(moves) {
                     return self.remove_unnamed(&named).await.map(Some);
                 }
@@ -155,7 +165,7 @@ impl Store {
                 }
             }
         };
-        self.visit_recipes(visit).await?;
+        self.visit_recipes(visit, Unreadable::Skipped).await?;
         // What was overwritten meanwhile, and then removed, is not missing.
         let mut still = Vec::new();
         for one in missing {
@@ -169,7 +179,14 @@ impl Store {
     }
 
     /// Calls `visit` with all recipes, in parts, without what is known to be holes.
-    async fn visit_recipes(&self, mut visit: impl FnMut(RecipePart<'_>)) -> Result<(), StoreError> {
+    async fn visit_recipes(
+        &self,
+        mut visit: impl FnMut(RecipePart<'_>),
+        unreadable: Unreadable,
+    ) -> Result<(), StoreError> {
+        let skipped = |error: &StoreError| {
+            unreadable == Unreadable::Skipped && !matches!(error, StoreError::Closed)
+        };
         for (key, checkpoint) in self.addressed_forks() {
             let fork = match self.addressed(&key, checkpoint) {
                 Ok(Some(fork)) => fork,
@@ -184,6 +201,7 @@ impl Store {
                 let runs = match self.plain_runs(&key.recipe(), checkpoint, place, 1).await {
                     Ok(runs) => runs,
                     Err(StoreError::Stale { .. } | StoreError::NoCheckpoint { .. }) => break,
+                    Err(error) if skipped(&error) => break,
                     Err(error) => return Err(error.of_recipe()),
                 };
                 let Some(run) = runs.runs.first() else {
@@ -204,6 +222,8 @@ impl Store {
                         entries,
                     }),
                     Err(StoreError::Stale { .. } | StoreError::NoCheckpoint { .. }) => break,
+                    // The other parts of the recipe may be readable.
+                    Err(error) if skipped(&error) => {}
                     Err(error) => return Err(error),
                 }
                 at = end;
