@@ -1,17 +1,16 @@
 //! What a restarted server does not know: whether clients of its last run still believe names.
 //!
-//! A mark in the store says that the last run had sharers: in a fork of the file [`ORDER_STATE`],
-//! cell 3. Then no change is acknowledged until their belief has ended by itself. The mark survives
+//! A mark in the store says that the last run had sharers: an empty fork of the file
+//! [`ORDER_STATE`], cell 3, which has no block that could go bad. Then no change is acknowledged until their belief has ended by itself. The mark survives
 //! the death of the process; a machine that lost power takes longer to come back than clients
 //! believe.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
-use weft_layout::{CellIndex, CellOffset};
-use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, Store, StoreError, Timestamp, Write};
+use weft_layout::CellIndex;
+use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, Store, StoreError, Timestamp};
 
 use crate::limits::SHARERS_BELIEVE;
 
@@ -20,15 +19,6 @@ fn key() -> ForkKey {
         file: ORDER_STATE,
         cell: CellIndex(3),
         fork: ForkName::data(),
-    }
-}
-
-fn mark() -> Write {
-    Write {
-        key: key(),
-        chunk: CHUNK_MIN,
-        offset: CellOffset(0),
-        data: Bytes::from_static(b"sharers"),
     }
 }
 
@@ -76,7 +66,7 @@ impl SharersMark {
             return Ok(());
         }
         let _turn = self.turn.lock().await;
-        store.write(vec![mark()], Timestamp(0)).await?;
+        store.create_fork(&key(), CHUNK_MIN, Timestamp(0)).await?;
         self.set.store(true, Ordering::Release);
         Ok(())
     }
@@ -116,7 +106,8 @@ mod tests {
         // One that gets sharers while it waits keeps the mark.
         let third = SharersMark::new();
         let write = async || third.set(&store).await.unwrap();
-        store.write(vec![mark()], Timestamp(0)).await.unwrap();
+        let created = store.create_fork(&key(), CHUNK_MIN, Timestamp(0)).await;
+        created.unwrap();
         tokio::join!(async { waits(&third).await }, write());
         assert_eq!(waits(&SharersMark::new()).await, SHARERS_BELIEVE);
     }
