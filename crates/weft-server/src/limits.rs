@@ -289,11 +289,11 @@ pub(crate) const SHARERS_BELIEVE: Duration = Duration::from_millis(3500);
 pub(crate) const CALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 /// Callbacks that a client has not handled; more become one for each file.
 pub(crate) const CALLBACKS_QUEUED_MAX: usize = 1024;
-/// Callbacks in one answer.
-pub(crate) const CALLBACK_ANSWER_CALLBACKS: usize = 64;
+/// Callbacks with names in one answer; the others are invalidations.
+pub(crate) const CALLBACK_ANSWER_UPDATES: usize = 64;
 /// Names in one callback: more are an invalidation. An answer with as many of them as it may have
 /// is shorter than a message may be.
-pub(crate) const CALLBACK_NAMES_MAX: usize = 256;
+pub(crate) const CALLBACK_NAMES_MAX: u64 = 256;
 /// Ranges of which one change tells; more are the whole file.
 pub(crate) const CALLBACK_RANGES_MAX: usize = 64;
 

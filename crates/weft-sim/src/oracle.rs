@@ -367,7 +367,7 @@ impl Oracle {
         self.syncs.iter().any(|sync| {
             let same_process = sync.by == write.by;
             let reported =
-                |loss: &Sync| loss.by == write.by && end < loss.begun && loss.ended <= sync.begun;
+                |loss: &Sync| loss.by == write.by && end <= loss.begun && loss.ended <= sync.begun;
             let lost = self.reported.iter().any(reported);
             end < sync.begun && (sync.ended < *first || same_process && !lost)
         })

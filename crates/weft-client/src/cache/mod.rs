@@ -6,9 +6,9 @@
 //! need no coherence). Each has a mutex, none is held across an await.
 //!
 //! Invariants:
-//! 1. Coherent names are believed only until [`NAMES_VALID`] after a question for callbacks was
-//!    sent that its server answered. A server waits longer than that for a client before it goes on
-//!    without it.
+//! 1. Coherent names are believed only until [`NAMES_VALID`] after the first question for names of
+//!    a registration, or the last one for callbacks that was answered, was sent. A server waits
+//!    longer than that for a client before it goes on without it.
 //! 2. Names that were read before a callback for their file arrived are not kept after it.
 //!
 //! [`NAMES_VALID`]: crate::limits::NAMES_VALID
@@ -21,4 +21,4 @@ mod shared;
 pub(crate) use chunks::ChunkCache;
 pub(crate) use names::{Names, WantedChunks};
 pub(crate) use own::OwnNames;
-pub(crate) use shared::{Given, SharedNames};
+pub(crate) use shared::{Fill, Given, SharedNames};

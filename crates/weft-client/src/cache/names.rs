@@ -150,6 +150,9 @@ impl Names {
         if names.is_empty() {
             return;
         }
+        if self.count + names.len() > NAMES_KEPT_MAX {
+            *self = Names::default();
+        }
         for (chunk, name) in chunks.zip(names) {
             self.set(cell, chunk, entry(name));
         }

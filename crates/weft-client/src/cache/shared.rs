@@ -138,6 +138,8 @@ impl SharedNames {
         let mut of_file = server.files.remove(&fill.file);
         if given.registration > server.registration {
             server.reset(given.registration);
+            // Answers for names bring no callbacks: only the first one says that nothing is queued.
+            server.until = Some(fill.sent + NAMES_VALID);
             // No callback of this registration has arrived.
             state.last_change += 1;
             of_file = of_file.map(|of_file| OfFile {
@@ -146,8 +148,6 @@ impl SharedNames {
                 ..of_file
             });
         }
-        let until = fill.sent + NAMES_VALID;
-        server.until = Some(server.until.map_or(until, |known| known.max(until)));
         if let Some(mut of_file) = of_file {
             of_file.share = of_file.share.max(given.share);
             if of_file.changed <= fill.begun {
@@ -208,7 +208,10 @@ impl SharedNames {
             state.last_change += 1;
             of_file.changed = state.last_change;
             match &change.bytes {
-                Some(bytes) if bytes.fork == "data" => of_file.names.change(bytes, of_file.chunk),
+                // What an earlier share tells of says nothing of what comes after its end.
+                Some(bytes) if bytes.fork == "data" && of_file.share != 0 => {
+                    of_file.names.change(bytes, of_file.chunk);
+                }
                 Some(_) => {}
                 None => of_file.names = Names::default(),
             }
@@ -235,7 +238,7 @@ impl SharedNames {
         false
     }
 
-    /// Forgets a chunk whose bytes have another name.
+    /// Forgets a file's names on a server: its bytes have others.
     pub(crate) fn forget(&self, server: ServerId, file: u64) {
         let mut state = self.0.lock();
         if let Some(server) = state.servers.get_mut(&server)

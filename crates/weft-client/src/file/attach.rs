@@ -120,10 +120,7 @@ impl Volume {
             said.and_then(|policy| policy.as_far_as(storage))
         };
         let policy = asked.policy.or_else(implied);
-        let asked = Asked {
-            cautious: asked.cautious || policy.is_some_and(Policy::is_in_order),
-            policy,
-        };
+        let asked = Asked { policy, ..asked };
         let file = File::new(
             self.clone(),
             path.to_owned(),
@@ -136,7 +133,9 @@ impl Volume {
         // An error ends the attachment again.
         if let Some(policy) = asked.policy {
             policy.check(path, storage)?;
-            if policy.is_written_once() && write && !file.created() && file.attributes().size > 0 {
+            let (created, known) = (file.created(), file.attributes());
+            let has_bytes = known.size > 0 || !known.size_exact;
+            if policy.is_written_once() && write && !created && has_bytes {
                 let what = format!("write {path} with the policy {policy}");
                 return Err(Error::invalid(what, "the file was written before"));
             }

@@ -117,6 +117,10 @@ impl File {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
+        if !self.owner {
+            // Not among the attached files, whose last end tells.
+            self.volume.shared.kept_names.file_ended(self.id);
+        }
         if self.owner && !*self.detached.get_mut() && !self.volume.shared.delegated.close(self.id) {
             let mut ending = Detach::new(&self.volume, vec![(self.id, self.write)]);
             let wrote = *self.written.get_mut() != i64::MIN;

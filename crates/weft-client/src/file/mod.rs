@@ -76,6 +76,8 @@ pub(crate) struct Attachment {
     /// Its operations are atomic and happen in one order.
     cautious: AtomicBool,
     policy: parking_lot::Mutex<Option<Policy>>,
+    /// It was asked for, or is forced, whatever the policy.
+    always_cautious: bool,
     /// Names of chunks that only this attachment believes.
     pub(crate) own_names: OwnNames,
     pub(crate) posted: PostedOrder,
@@ -139,8 +141,11 @@ impl File {
             end: AtomicU64::new(0),
             forks: AtomicBool::new(false),
             reported_losses: AtomicU64::new(reported),
-            cautious: AtomicBool::new(asked.cautious || reply_shared),
+            cautious: AtomicBool::new(
+                asked.cautious || reply_shared || asked.policy.is_some_and(Policy::is_in_order),
+            ),
             policy: parking_lot::Mutex::new(asked.policy),
+            always_cautious: asked.cautious || reply_shared,
             own_names: OwnNames::default(),
             posted: PostedOrder::default(),
         }))
@@ -200,7 +205,7 @@ impl File {
         }
         *self.0.policy.lock() = policy;
         self.0.own_names.clear();
-        let cautious = policy.is_some_and(Policy::is_in_order) || self.0.reply.shared;
+        let cautious = policy.is_some_and(Policy::is_in_order) || self.0.always_cautious;
         self.0.cautious.store(cautious, Ordering::Release);
         Ok(())
     }

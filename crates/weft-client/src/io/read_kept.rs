@@ -49,7 +49,11 @@ impl OpenView {
             let reads = slots.iter().zip(&names);
             let reads = reads.map(|(slot, names)| self.chunks_by_name(slot, names));
             let mut changed = false;
-            for (found, complete) in try_join_all(reads).await? {
+            for fetched in try_join_all(reads).await? {
+                // Another application uses the file: its bytes are read in order.
+                let Some((found, complete)) = fetched else {
+                    return Ok(None);
+                };
                 chunks.extend(found);
                 changed |= !complete;
             }
@@ -69,12 +73,13 @@ impl OpenView {
         Ok(None)
     }
 
-    /// The chunks of one server, and whether all have their names.
+    /// The chunks of one server, and whether all have their names; `None` if they cannot be read
+    /// without a claim.
     async fn chunks_by_name(
         &self,
         slot: &SlotChunks,
         names: &Names,
-    ) -> Result<(Chunks, bool), Error> {
+    ) -> Result<Option<(Chunks, bool)>, Error> {
         let cache = &self.file.0.volume.shared.chunks;
         let mut found = Chunks::new();
         let mut missing: BTreeMap<CellIndex, Vec<(u64, ChunkName)>> = BTreeMap::new();
@@ -91,11 +96,14 @@ impl OpenView {
             .iter()
             .map(|(cell, chunks)| self.fetch(slot, *cell, chunks));
         let mut complete = true;
-        for (fetched, all) in try_join_all(reads).await? {
+        for fetched in try_join_all(reads).await? {
+            let Some((fetched, all)) = fetched else {
+                return Ok(None);
+            };
             found.extend(fetched);
             complete &= all;
         }
-        Ok((found, complete))
+        Ok(Some((found, complete)))
     }
 
     /// Reads chunks of one cell, ascending, as bytes of the file; keeps them under the names that
@@ -105,7 +113,7 @@ impl OpenView {
         slot: &SlotChunks,
         cell: CellIndex,
         chunks: &[(u64, ChunkName)],
-    ) -> Result<(Chunks, bool), Error> {
+    ) -> Result<Option<(Chunks, bool)>, Error> {
         let size = slot.wanted.size;
         let file = &self.file;
         let view = View::Cell(cell);
@@ -127,7 +135,7 @@ impl OpenView {
         let slots = [slot.slot];
         match view.read_slots(&request, &slots, &mut memory, None).await {
             Ok(_) => {}
-            Err(error) if file.becomes_cautious(&error) => return Ok((Chunks::new(), false)),
+            Err(error) if file.becomes_cautious(&error) => return Ok(None),
             Err(error) => return Err(error),
         }
         let cache = &file.0.volume.shared.chunks;
@@ -143,7 +151,7 @@ impl OpenView {
             }
             consume_budget().await;
         }
-        Ok((found, complete))
+        Ok(Some((found, complete)))
     }
 
     /// Deals the bytes of chunks into memory.

@@ -10,7 +10,7 @@ use weft_proto::io::Pattern;
 use weft_proto::order::Claim;
 
 use super::read::lengths;
-use crate::cache::{Given, Names, WantedChunks};
+use crate::cache::{Fill, Given, Names, WantedChunks};
 use crate::limits::{KEPT_PIECES_MAX, NAMED_CHUNKS_MAX, OPERATION_BACKOFF, OPERATION_TRIES};
 use crate::policy::Kept;
 use crate::volume::Repeat;
@@ -21,6 +21,14 @@ pub(super) struct SlotChunks {
     pub(super) slot: ServerSlot,
     pub(super) server: ServerId,
     pub(super) wanted: WantedChunks,
+}
+
+/// What one server answers.
+#[derive(Clone, Default)]
+struct Answer {
+    names: Names,
+    /// What is needed to keep them, once they are known to be of one moment.
+    kept: Option<(Fill, Given)>,
 }
 
 /// Why there are no names.
@@ -111,11 +119,11 @@ impl OpenView {
     }
 
     /// What came of asking all servers once.
-    fn outcome(&self, asked: Vec<Result<Names, NoNames>>) -> Result<Option<Vec<Names>>, Error> {
+    fn outcome(&self, asked: Vec<Result<Answer, NoNames>>) -> Result<Option<Vec<Names>>, Error> {
         let mut all = Vec::with_capacity(asked.len());
         for names in asked {
             match names {
-                Ok(names) => all.push(names),
+                Ok(answer) => all.push(answer.names),
                 Err(NoNames::Unsupported | NoNames::Again) => return Ok(None),
                 Err(NoNames::Failed(server, error)) => return Err(self.no_names(server, error)),
             }
@@ -172,33 +180,44 @@ impl OpenView {
         let places: Vec<_> = slots.iter().map(|slot| slot.slot).collect();
         let turn = self.turn(&places);
         let ask = |slot, waits| self.ask_names(request, slot, Some(turn.claim(waits)));
-        let names: Vec<Names> = if slots.len() == 1 || !waits {
+        let answers: Vec<Answer> = if slots.len() == 1 || !waits {
             let asks = slots.iter().map(|slot| ask(slot, slots.len() == 1));
             let asked = join_all(asks).await;
             asked.into_iter().collect::<Result<_, _>>()?
         } else {
             let mut in_order: Vec<_> = slots.iter().enumerate().collect();
             in_order.sort_unstable_by_key(|(_, slot)| slot.server);
-            let mut names = vec![Names::default(); slots.len()];
+            let mut answers = vec![Answer::default(); slots.len()];
             for (place, slot) in in_order {
-                names[place] = ask(slot, true).await?;
+                answers[place] = ask(slot, true).await?;
             }
-            names
+            answers
         };
         if !turn.was_kept().await {
             return Err(NoNames::Again);
         }
         turn.note_done();
-        Ok(names)
+        let volume = &self.file.0.volume;
+        for (answer, slot) in answers.iter().zip(slots) {
+            if let Some((fill, given)) = &answer.kept
+                && volume
+                    .shared
+                    .kept_names
+                    .keep(fill, *given, answer.names.clone())
+            {
+                volume.ask_for_callbacks(slot.server);
+            }
+        }
+        Ok(answers.into_iter().map(|answer| answer.names).collect())
     }
 
-    /// Asks one server, and keeps what it answers if it keeps that coherent.
+    /// Asks one server; with a claim, for names that it keeps coherent.
     async fn ask_names(
         &self,
         request: &Request,
         slot: &SlotChunks,
         claim: Option<Claim>,
-    ) -> Result<Names, NoNames> {
+    ) -> Result<Answer, NoNames> {
         let file = &self.file.0;
         let shared = &file.volume.shared;
         let failed = |error| NoNames::Failed(slot.server, error);
@@ -244,15 +263,15 @@ impl OpenView {
         };
         let found = lengths(&reply.lengths, self.map.grid().cells()).map_err(protocol)?;
         let names = Names::of_reply(&reply, &found, &slot.wanted).map_err(protocol)?;
-        if let Some(fill) = fill {
-            let given = Given {
-                registration: reply.registration,
-                share: reply.share,
-            };
-            if shared.kept_names.keep(&fill, given, names.clone()) {
-                file.volume.ask_for_callbacks(slot.server);
-            }
-        }
-        Ok(names)
+        // Without a claim, the cell may have become shorter between its length and its names.
+        let names = names.all_of(&slot.wanted).ok_or(NoNames::Again)?;
+        let given = Given {
+            registration: reply.registration,
+            share: reply.share,
+        };
+        Ok(Answer {
+            names,
+            kept: fill.map(|fill| (fill, given)),
+        })
     }
 }

@@ -22,6 +22,8 @@ pub struct FoundNames {
     pub names: Vec<Option<ChunkName>>,
     /// The fork's length, in bytes.
     pub length: u64,
+    /// There are more names than the caller takes.
+    pub too_many: bool,
 }
 
 /// An entry of a recipe; `None` is a hole.
@@ -29,13 +31,15 @@ pub(super) type Entry = Option<ChunkName>;
 
 impl Store {
     /// The names of the chunks that a range of a live fork touches; `None` if it is plain, or not
-    /// there. The length is at least as old as the names.
+    /// there. The length is at least as old as the names. Of more than `most` chunks there are no
+    /// names, but [`FoundNames::too_many`].
     ///
     /// Cost: 32 bytes for each.
     pub async fn chunk_names(
         &self,
         key: &ForkKey,
         range: Range<u64>,
+        most: u64,
     ) -> Result<Option<FoundNames>, StoreError> {
         let Some(fork) = self.addressed(key, None)? else {
             return Ok(None);
@@ -43,10 +47,17 @@ impl Store {
         let size = u64::from(fork.chunk);
         let first = range.start / size;
         let end = range.end.min(fork.length).div_ceil(size).max(first);
+        let too_many = end - first > most;
+        let names = if too_many {
+            Vec::new()
+        } else {
+            self.entries(key, None, first..end).await?
+        };
         Ok(Some(FoundNames {
             first,
-            names: self.entries(key, None, first..end).await?,
+            names,
             length: fork.length,
+            too_many,
         }))
     }
 

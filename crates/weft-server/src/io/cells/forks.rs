@@ -139,11 +139,9 @@ impl IoService {
             Err(_) => lengths.clear(),
         }
         let store = &self.store;
-        store
-            .truncate(file, lengths, request.op, self.now())
-            .await
-            .map_err(|e| failure::of_store(&e))?;
+        let truncated = store.truncate(file, lengths, request.op, self.now()).await;
         self.tell_sharers(file, Change::All).await;
+        truncated.map_err(|e| failure::of_store(&e))?;
         store.sync().await.map_err(|e| failure::of_store(&e))?;
         Ok(TruncateCellsReply {})
     }
@@ -156,8 +154,8 @@ impl IoService {
         for file in request.files {
             let file = file_id(file)?;
             let deleted = self.store.delete_file(file).await;
-            deleted.map_err(|e| failure::of_store(&e))?;
             self.tell_sharers(file, Change::All).await;
+            deleted.map_err(|e| failure::of_store(&e))?;
             files.push(file);
         }
         // No pointer of a deleted file can be made any more.
@@ -200,8 +198,8 @@ impl IoService {
                 unchanged.await
             }
         };
-        let removed = removed.map_err(|e| failure::of_store(&e))?;
         self.tell_sharers(key.file, Change::All).await;
+        let removed = removed.map_err(|e| failure::of_store(&e))?;
         Ok(RemoveForkReply { changed: !removed })
     }
 }

@@ -109,10 +109,10 @@ impl IoService {
                 .await?;
             let (number, op, now) = (request.checkpoint, request.op, self.now());
             let rolled = self.store.roll_back_files(&files, number, op, now).await;
-            rolled.map_err(|e| failure::of_store(&e))?;
             for file in &files {
                 self.tell_sharers(*file, Change::All).await;
             }
+            rolled.map_err(|e| failure::of_store(&e))?;
         }
         self.store.sync().await.map_err(|e| failure::of_store(&e))?;
         Ok(RollbackReply {})

@@ -33,6 +33,11 @@ impl IoService {
         let Extents::Some(extents) = asking.extents.clone() else {
             return Err(invalid("names are read of the bytes of one fork"));
         };
+        if request.claim.is_none() && request.callback {
+            return Err(invalid(
+                "names that are kept coherent are read with a claim",
+            ));
+        }
         if request.claim.is_none() {
             self.forced.check(job.file, peer)?;
             return self.names(&job, &extents, sharer, callers).await;
@@ -46,11 +51,11 @@ impl IoService {
         let granted = self.claim_alone(&asking).await?;
         tokio::select! {
             biased;
-            names = self.names(&job, &extents, sharer, callers) => names,
             () = granted.revoked() => {
                 let what = "reading names took too long, and operations that wait for it went on; read again";
                 Err(Failure::new(Code::Busy, what))
             }
+            names = self.names(&job, &extents, sharer, callers) => names,
         }
     }
 
@@ -74,7 +79,8 @@ impl IoService {
         let (mut chunks, mut names) = (Vec::new(), BytesMut::new());
         for (cell, ranges) in extents.ranges() {
             for range in ranges {
-                let found = self.store.chunk_names(&job.key(cell), range).await;
+                let left = NAMED_CHUNKS_MAX.saturating_sub((names.len() / 32) as u64);
+                let found = self.store.chunk_names(&job.key(cell), range, left).await;
                 let Some(found) = found.map_err(|e| failure::of_store(&e))? else {
                     if lengths.contains_key(&cell) {
                         let what = "the file is plain: its chunks have no names";
@@ -82,16 +88,16 @@ impl IoService {
                     }
                     continue;
                 };
+                if found.too_many {
+                    let what = format!("one call reads at most {NAMED_CHUNKS_MAX} names");
+                    return Err(Failure::new(Code::TooLarge, what));
+                }
                 chunks.push(ChunkRun {
                     cell: cell.0,
                     first: found.first,
                     count: found.names.len() as u64,
                 });
                 names.put_slice(&on_the_wire(&found.names));
-                if (names.len() / 32) as u64 > NAMED_CHUNKS_MAX {
-                    let what = format!("one call reads at most {NAMED_CHUNKS_MAX} names");
-                    return Err(Failure::new(Code::TooLarge, what));
-                }
             }
         }
         Ok(ReadNamesReply {

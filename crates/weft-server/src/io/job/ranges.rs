@@ -34,15 +34,16 @@ impl Job {
         Ok(ranges)
     }
 
-    /// The ranges of any request, adjacent ones joined; `None` if there are more than this many.
+    /// The ranges of any request, adjacent ones joined; `None` if it has more pieces than this.
     pub(in crate::io) fn few_ranges(&self, most: usize) -> Option<Vec<(ForkKey, Range<u64>)>> {
         let mut joined = JoinedPieces::default();
         let mut ranges: Vec<(ForkKey, Range<u64>)> = Vec::new();
-        for piece in self.pieces().ok()?.take(most + 1) {
+        let mut pieces = self.pieces().ok()?;
+        for piece in pieces.by_ref().take(most) {
             ranges.extend(joined.add(piece).map(|p| self.range(&p)));
         }
         ranges.extend(joined.rest().map(|p| self.range(&p)));
-        (ranges.len() <= most).then_some(ranges)
+        pieces.next().is_none().then_some(ranges)
     }
 
     /// The ranges of a contiguous request in canonical order or of one cell, computed without a
@@ -162,6 +163,10 @@ mod tests {
                 }
             }
         }
+        let many = job(View::canonical(), 0, 200, 0);
+        let pieces = many.pieces().unwrap().count();
+        assert_eq!(many.few_ranges(pieces - 1), None);
+        assert_eq!(many.few_ranges(pieces), Some(walked(&many)));
         let subfile = View::Subfile(Subfile {
             vbs: 1,
             vn: 2,

@@ -101,6 +101,13 @@ impl Schedules {
         self.add(&mut self.0.lock(), file, operation, mode, extents)
     }
 
+    /// Whether an operation that changes the file has a claim, or waits for one.
+    pub(in crate::io) fn is_changing(&self, file: FileId) -> bool {
+        let table = self.0.lock();
+        let claims = table.by_file.get(&file);
+        claims.is_some_and(|claims| claims.iter().any(|c| c.mode == Mode::Exclusive))
+    }
+
     fn add(
         &self,
         table: &mut Table,

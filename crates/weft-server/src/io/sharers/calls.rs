@@ -53,8 +53,9 @@ impl IoService {
             let _updates = self.sharers.updates.lock().await;
             let callbacks = match ranges {
                 Some(ranges) => {
-                    self.callbacks_of(file, ranges, sharers == 1 && !staged)
-                        .await
+                    // Names from before an operation that has its claim would come back after it.
+                    let update = sharers == 1 && !staged && !self.schedules.is_changing(file);
+                    self.callbacks_of(file, ranges, update).await
                 }
                 None => invalidations(file, None),
             };
@@ -110,9 +111,13 @@ impl IoService {
                 fork: fork.clone(),
             };
             // Without names it is an invalidation, which is right whatever went wrong.
-            let found = self.store.chunk_names(&key, bytes.start..bytes.end).await;
+            let range = bytes.start..bytes.end;
+            let found = self
+                .store
+                .chunk_names(&key, range, CALLBACK_NAMES_MAX)
+                .await;
             if let Ok(Some(found)) = found
-                && found.names.len() <= CALLBACK_NAMES_MAX
+                && !found.too_many
             {
                 bytes.names = on_the_wire(&found.names);
                 bytes.length = found.length;
@@ -175,7 +180,7 @@ fn job_ranges(job: &Job) -> Option<ForkRanges> {
         None => job.few_ranges(CALLBACK_RANGES_MAX)?,
     };
     let ranges = ranges.into_iter().map(|(key, range)| (key.cell, range));
-    Some((job.fork.clone(), ranges.collect()))
+    few((job.fork.clone(), ranges.collect()))
 }
 
 fn extent_ranges(extents: &Extents) -> Option<ForkRanges> {
@@ -184,5 +189,9 @@ fn extent_ranges(extents: &Extents) -> Option<ForkRanges> {
     };
     let ranges = extents.ranges();
     let ranges = ranges.flat_map(|(cell, ranges)| ranges.into_iter().map(move |r| (cell, r)));
-    Some((extents.fork().clone(), ranges.collect()))
+    few((extents.fork().clone(), ranges.collect()))
+}
+
+fn few(ranges: ForkRanges) -> Option<ForkRanges> {
+    (ranges.1.len() <= CALLBACK_RANGES_MAX).then_some(ranges)
 }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use tokio::time::{Instant, sleep_until};
 use weft_layout::CellIndex;
 use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, Store, StoreError, Timestamp};
@@ -25,6 +25,8 @@ fn key() -> ForkKey {
 /// Whether there were sharers before this run, or are in it.
 pub(super) struct SharersMark {
     started: Instant,
+    /// An earlier run had some.
+    earlier: OnceCell<bool>,
     /// Nobody believes names of an earlier run.
     over: AtomicBool,
     /// The mark is in the store, for this run.
@@ -36,6 +38,7 @@ impl SharersMark {
     pub(super) fn new() -> SharersMark {
         SharersMark {
             started: Instant::now(),
+            earlier: OnceCell::new(),
             over: AtomicBool::new(false),
             set: AtomicBool::new(false),
             turn: Mutex::default(),
@@ -47,8 +50,7 @@ impl SharersMark {
         if self.over.load(Ordering::Acquire) {
             return;
         }
-        // A store that cannot say whether there is a mark is taken to have one.
-        if !matches!(store.status(&key()).await, Ok(None)) {
+        if self.was_set(store).await {
             sleep_until(self.started + SHARERS_BELIEVE).await;
         }
         let _turn = self.turn.lock().await;
@@ -60,11 +62,19 @@ impl SharersMark {
         }
     }
 
+    /// Whether an earlier run has left a mark.
+    async fn was_set(&self, store: &Store) -> bool {
+        // A store that cannot say is taken to have one.
+        let look = async || !matches!(store.status(&key()).await, Ok(None));
+        *self.earlier.get_or_init(look).await
+    }
+
     /// Before a client becomes a sharer.
     pub(super) async fn set(&self, store: &Store) -> Result<(), StoreError> {
         if self.set.load(Ordering::Acquire) {
             return Ok(());
         }
+        self.was_set(store).await;
         let _turn = self.turn.lock().await;
         store.create_fork(&key(), CHUNK_MIN, Timestamp(0)).await?;
         self.set.store(true, Ordering::Release);
@@ -92,7 +102,6 @@ mod tests {
             began.elapsed()
         };
         let first = SharersMark::new();
-        assert!(waits(&first).await.is_zero());
         first.set(&store).await.unwrap();
         assert!(waits(&first).await.is_zero(), "its own sharers are told");
         let second = SharersMark::new();

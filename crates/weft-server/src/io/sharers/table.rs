@@ -12,8 +12,8 @@ use weft_proto::addressed::{Callback, CallbacksReply, CallbacksRequest};
 
 use super::mark::SharersMark;
 use crate::limits::{
-    CALLBACK_ANSWER_CALLBACKS, CALLBACK_INTERVAL, CALLBACK_PATIENCE, CALLBACKS_QUEUED_MAX,
-    SHARES_MAX,
+    CALLBACK_ANSWER_UPDATES, CALLBACK_INTERVAL, CALLBACK_PATIENCE, CALLBACKS_QUEUED_MAX,
+    SHARERS_BELIEVE, SHARES_MAX,
 };
 
 /// The sharers of all files of a server.
@@ -42,14 +42,18 @@ struct Table {
 struct Client {
     registration: u64,
     last: u64,
-    handled: u64,
     queue: VecDeque<Queued>,
     woken: Arc<Notify>,
+    /// It was silent for too long then: it gets no answer any more, and is forgotten once it
+    /// believes nothing.
+    expired: Option<Instant>,
 }
 
 /// A callback that a client has not handled.
 struct Queued {
     number: u64,
+    /// The lowest number that it stands for.
+    first: u64,
     since: Instant,
     callback: Callback,
 }
@@ -61,9 +65,27 @@ pub(in crate::io) struct Share {
     pub(in crate::io) share: u64,
 }
 
-/// Callbacks that were queued, and are to be handled.
+/// Callbacks that were queued, and are to be handled: of these clients, in this registration, up to
+/// this number.
 #[derive(Default)]
 pub(super) struct Told(Vec<(u64, u64, u64)>);
+
+/// What a change waits for.
+struct Waiting {
+    client: u64,
+    /// Since when the callback is queued.
+    since: Instant,
+    expired: Option<Instant>,
+}
+
+impl Waiting {
+    /// Until when: then the client believes nothing that is older than the callback.
+    fn until(&self) -> Instant {
+        let patience = self.since + CALLBACK_PATIENCE;
+        let forgotten = self.expired.map(|at| at + SHARERS_BELIEVE);
+        forgotten.map_or(patience, |forgotten| forgotten.min(patience))
+    }
+}
 
 impl Sharers {
     /// `first`: larger than the registrations of the server's earlier runs.
@@ -94,6 +116,7 @@ impl Sharers {
         after: u64,
         connected: impl FnOnce() -> bool,
     ) -> Option<Share> {
+        // The client says itself that it believes nothing of this registration.
         let ended = |known: &Client| known.registration <= after;
         if self.table.lock().clients.get(&client).is_some_and(ended) {
             self.remove(client);
@@ -102,7 +125,10 @@ impl Sharers {
         let table = &mut *table;
         let of_file = table.files.entry(file).or_default();
         let known = of_file.contains_key(&client);
-        if !connected() || !known && table.shares >= SHARES_MAX {
+        let of_client = table.clients.get(&client);
+        let expired = of_client.is_some_and(|known| known.expired.is_some());
+        let unknown = after > table.last_registration;
+        if !connected() || expired || unknown || !known && table.shares >= SHARES_MAX {
             if of_file.is_empty() {
                 table.files.remove(&file);
             }
@@ -112,13 +138,13 @@ impl Sharers {
         of_file.insert(client, table.last_share);
         table.shares += usize::from(!known);
         let registered = table.clients.entry(client).or_insert_with(|| {
-            table.last_registration = table.last_registration.max(after).saturating_add(1);
+            table.last_registration += 1;
             Client {
                 registration: table.last_registration,
                 last: 0,
-                handled: 0,
                 queue: VecDeque::new(),
                 woken: Arc::default(),
+                expired: None,
             }
         });
         self.any.store(true, Ordering::SeqCst);
@@ -150,11 +176,16 @@ impl Sharers {
                 file: file.0,
                 bytes: None,
             };
-            let mut since = now;
+            let (mut since, mut first) = (now, client.last + 1);
             let some = if client.queue.len() + callbacks.len() > CALLBACKS_QUEUED_MAX {
-                // One for each file is all that is needed, and there are at most so many files.
-                since = client.queue.front().map_or(now, |oldest| oldest.since);
-                client.queue.retain(|queued| queued.callback.file != file.0);
+                // One for each file is enough; there are at most as many as shares.
+                client.queue.retain(|queued| {
+                    let of_file = queued.callback.file == file.0;
+                    if of_file {
+                        (since, first) = (since.min(queued.since), first.min(queued.first));
+                    }
+                    !of_file
+                });
                 std::slice::from_ref(&anything)
             } else {
                 callbacks
@@ -163,6 +194,7 @@ impl Sharers {
                 client.last += 1;
                 client.queue.push_back(Queued {
                     number: client.last,
+                    first: first.min(client.last),
                     since,
                     callback: callback.clone(),
                 });
@@ -173,47 +205,70 @@ impl Sharers {
         told
     }
 
-    /// Waits until all sharers have handled what they were told. One that has not handled something
-    /// for too long is no sharer any more.
-    pub(super) async fn wait(&self, told: Told) {
+    /// Waits until all sharers have handled what they were told, or cannot believe any more what
+    /// was there before. One that is silent for too long is no sharer any more.
+    pub(super) async fn wait(&self, mut told: Told) {
         loop {
             let mut handled = std::pin::pin!(self.handled.notified());
             handled.as_mut().enable();
             let waits = self.waits_for(&told);
-            let Some(since) = waits.iter().map(|(_, since)| *since).min() else {
+            let Some(until) = waits.iter().map(Waiting::until).min() else {
                 return;
             };
-            if timeout_at(since + CALLBACK_PATIENCE, handled).await.is_ok() {
+            if timeout_at(until, handled).await.is_ok() {
                 continue;
             }
-            for (client, _) in waits.into_iter().filter(|(_, first)| *first == since) {
-                tracing::warn!(
-                    client,
-                    "a client does not handle changes of files whose names it keeps: it is no sharer any more"
-                );
-                self.remove(client);
+            for waiting in self.waits_for(&told) {
+                if waiting.until() <= Instant::now() {
+                    self.expire(waiting.client);
+                    told.0.retain(|(client, ..)| *client != waiting.client);
+                }
             }
         }
     }
 
-    /// The clients that have not handled what they were told, and how long already they have not
-    /// handled something.
-    fn waits_for(&self, told: &Told) -> Vec<(u64, Instant)> {
+    /// The clients that have not handled what they were told.
+    fn waits_for(&self, told: &Told) -> Vec<Waiting> {
         let table = self.table.lock();
         let waits = told.0.iter().filter_map(|(number, registration, last)| {
             let client = table.clients.get(number)?;
-            let behind = client.registration == *registration && client.handled < *last;
-            let oldest = client.queue.front().filter(|_| behind)?;
-            Some((*number, oldest.since))
+            let mut queue = client.queue.iter();
+            let oldest = queue.find(|queued| queued.first <= *last)?;
+            (client.registration == *registration).then_some(Waiting {
+                client: *number,
+                since: oldest.since,
+                expired: client.expired,
+            })
         });
         waits.collect()
     }
 
+    /// A client is silent. It gets no answer from now on, and so believes nothing a while later;
+    /// then it is forgotten.
+    fn expire(&self, number: u64) {
+        let now = Instant::now();
+        let forget = {
+            let mut table = self.table.lock();
+            let Some(client) = table.clients.get_mut(&number) else {
+                return;
+            };
+            let since = *client.expired.get_or_insert_with(|| {
+                tracing::warn!(
+                    client = number,
+                    "a client does not handle changes of files whose names it keeps: it is no sharer any more"
+                );
+                now
+            });
+            client.woken.notify_one();
+            now >= since + SHARERS_BELIEVE
+        };
+        if forget {
+            self.remove(number);
+        }
+    }
+
     /// A client has left, or is silent.
     pub(in crate::io) fn remove(&self, client: u64) {
-        if !self.any.load(Ordering::SeqCst) {
-            return;
-        }
         let mut table = self.table.lock();
         let Some(left) = table.clients.remove(&client) else {
             return;
@@ -261,9 +316,11 @@ impl Sharers {
         let table = &mut *table;
         let known = table.clients.get_mut(&client);
         let known = known.filter(|known| known.registration == request.registration)?;
-        known.handled = known.handled.max(request.cursor.min(known.last));
+        if known.expired.is_some() {
+            return None;
+        }
         while let Some(queued) = known.queue.front()
-            && queued.number <= known.handled
+            && queued.number <= request.cursor
         {
             known.queue.pop_front();
         }
@@ -277,6 +334,7 @@ impl Sharers {
                 .is_some_and(|share| *share <= dropped.share)
             {
                 sharers.remove(&client);
+                known.queue.retain(|queued| queued.callback.file != file.0);
                 table.shares -= 1;
                 if sharers.is_empty() {
                     table.files.remove(&file);
@@ -290,15 +348,25 @@ impl Sharers {
     fn queued(&self, client: u64, request: &CallbacksRequest) -> Option<CallbacksReply> {
         let table = self.table.lock();
         let known = table.clients.get(&client);
-        let Some(known) = known.filter(|known| known.registration == request.registration) else {
+        let is_current =
+            |known: &&Client| known.registration == request.registration && known.expired.is_none();
+        let Some(known) = known.filter(is_current) else {
             return Some(CallbacksReply::default());
         };
-        let queue = known.queue.iter().take(CALLBACK_ANSWER_CALLBACKS);
-        let last = queue.clone().last()?;
+        let last = known.queue.back()?;
+        // All of them: the client believes the rest for a while after this answer.
+        let changes = known.queue.iter().enumerate().map(|(place, queued)| {
+            let mut callback = queued.callback.clone();
+            let names = place < CALLBACK_ANSWER_UPDATES;
+            if let Some(bytes) = callback.bytes.as_mut().filter(|_| !names) {
+                bytes.names.clear();
+            }
+            callback
+        });
         Some(CallbacksReply {
             registration: known.registration,
             cursor: last.number,
-            changes: queue.map(|queued| queued.callback.clone()).collect(),
+            changes: changes.collect(),
         })
     }
 }
@@ -356,10 +424,25 @@ mod tests {
         };
         tokio::join!(sharers.wait(told), handling);
         assert_eq!(began.elapsed(), CALLBACK_PATIENCE);
-        assert_eq!(sharers.of(FILE), 1);
         assert_eq!(sharers.callbacks(2, &ask(two, 1)).await.registration, 0);
-        let again = sharers.add(2, FILE, 0, || true).unwrap();
+        // What it got last it may believe a while longer; it gets no new share meanwhile.
+        assert!(sharers.add(2, FILE, 0, || true).is_none());
+        let told = sharers.tell(FILE, &anything());
+        let handling = async {
+            let reply = sharers.callbacks(1, &ask(one, 2)).await;
+            sharers.callbacks(1, &ask(one, reply.cursor)).await;
+        };
+        let waiting = async {
+            let began = Instant::now();
+            sharers.wait(told).await;
+            began.elapsed()
+        };
+        let (waited, ()) = tokio::join!(waiting, handling);
+        assert!(waited <= SHARERS_BELIEVE, "{waited:?}");
+        assert_eq!(sharers.of(FILE), 1);
+        let again = sharers.add(2, FILE, two.registration, || true).unwrap();
         assert!(again.registration > two.registration);
+        assert!(sharers.add(3, FILE, u64::MAX, || true).is_none());
         // A registration that has ended for the client ends here, too.
         let later = sharers.add(2, FILE, again.registration, || true).unwrap();
         let known = sharers.add(2, FILE, again.registration, || true).unwrap();
