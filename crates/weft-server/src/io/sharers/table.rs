@@ -44,9 +44,11 @@ struct Client {
     last: u64,
     queue: VecDeque<Queued>,
     woken: Arc<Notify>,
-    /// It was silent for too long then: it gets no answer any more, and is forgotten once it
-    /// believes nothing.
-    expired: Option<Instant>,
+    /// When it was last answered: it believes nothing [`SHARERS_BELIEVE`] later.
+    answered: Instant,
+    /// It was silent for too long: it gets no answer any more, and is forgotten once it believes
+    /// nothing.
+    expired: bool,
 }
 
 /// A callback that a client has not handled.
@@ -75,14 +77,15 @@ struct Waiting {
     client: u64,
     /// Since when the callback is queued.
     since: Instant,
-    expired: Option<Instant>,
+    /// If it gets no answer any more: when it got the last one.
+    last_answer: Option<Instant>,
 }
 
 impl Waiting {
     /// Until when: then the client believes nothing that is older than the callback.
     fn until(&self) -> Instant {
         let patience = self.since + CALLBACK_PATIENCE;
-        let forgotten = self.expired.map(|at| at + SHARERS_BELIEVE);
+        let forgotten = self.last_answer.map(|at| at + SHARERS_BELIEVE);
         forgotten.map_or(patience, |forgotten| forgotten.min(patience))
     }
 }
@@ -126,7 +129,7 @@ impl Sharers {
         let of_file = table.files.entry(file).or_default();
         let known = of_file.contains_key(&client);
         let of_client = table.clients.get(&client);
-        let expired = of_client.is_some_and(|known| known.expired.is_some());
+        let expired = of_client.is_some_and(|known| known.expired);
         let unknown = after > table.last_registration;
         if !connected() || expired || unknown || !known && table.shares >= SHARES_MAX {
             if of_file.is_empty() {
@@ -144,7 +147,8 @@ impl Sharers {
                 last: 0,
                 queue: VecDeque::new(),
                 woken: Arc::default(),
-                expired: None,
+                answered: Instant::now(),
+                expired: false,
             }
         });
         self.any.store(true, Ordering::SeqCst);
@@ -176,6 +180,9 @@ impl Sharers {
                 file: file.0,
                 bytes: None,
             };
+            // One that was told earlier, and that nobody has waited for.
+            let silent = |oldest: &Queued| oldest.since + CALLBACK_PATIENCE <= now;
+            client.expired |= client.queue.front().is_some_and(silent);
             let (mut since, mut first) = (now, client.last + 1);
             let some = if client.queue.len() + callbacks.len() > CALLBACKS_QUEUED_MAX {
                 // One for each file is enough; there are at most as many as shares.
@@ -232,12 +239,13 @@ impl Sharers {
         let table = self.table.lock();
         let waits = told.0.iter().filter_map(|(number, registration, last)| {
             let client = table.clients.get(number)?;
-            let mut queue = client.queue.iter();
-            let oldest = queue.find(|queued| queued.first <= *last)?;
+            // The last of them, or what stands for it: they are handled in order.
+            let is_last = |queued: &&Queued| queued.first <= *last && queued.number >= *last;
+            let queued = client.queue.iter().find(is_last)?;
             (client.registration == *registration).then_some(Waiting {
                 client: *number,
-                since: oldest.since,
-                expired: client.expired,
+                since: queued.since,
+                last_answer: client.expired.then_some(client.answered),
             })
         });
         waits.collect()
@@ -246,21 +254,19 @@ impl Sharers {
     /// A client is silent. It gets no answer from now on, and so believes nothing a while later;
     /// then it is forgotten.
     fn expire(&self, number: u64) {
-        let now = Instant::now();
         let forget = {
             let mut table = self.table.lock();
             let Some(client) = table.clients.get_mut(&number) else {
                 return;
             };
-            let since = *client.expired.get_or_insert_with(|| {
+            if !std::mem::replace(&mut client.expired, true) {
                 tracing::warn!(
                     client = number,
                     "a client does not handle changes of files whose names it keeps: it is no sharer any more"
                 );
-                now
-            });
-            client.woken.notify_one();
-            now >= since + SHARERS_BELIEVE
+                client.woken.notify_one();
+            }
+            Instant::now() >= client.answered + SHARERS_BELIEVE
         };
         if forget {
             self.remove(number);
@@ -300,12 +306,9 @@ impl Sharers {
             if let Some(reply) = self.queued(client, request) {
                 return reply;
             }
-            if timeout_at(deadline, woken.notified()).await.is_err() {
-                return CallbacksReply {
-                    registration: request.registration,
-                    cursor: request.cursor,
-                    changes: Vec::new(),
-                };
+            let quiet = timeout_at(deadline, woken.notified()).await.is_err();
+            if quiet && let Some(reply) = self.nothing(client, request) {
+                return reply;
             }
         }
     }
@@ -316,7 +319,7 @@ impl Sharers {
         let table = &mut *table;
         let known = table.clients.get_mut(&client);
         let known = known.filter(|known| known.registration == request.registration)?;
-        if known.expired.is_some() {
+        if known.expired {
             return None;
         }
         while let Some(queued) = known.queue.front()
@@ -344,16 +347,32 @@ impl Sharers {
         Some(known.woken.clone())
     }
 
+    /// That nothing is queued for a client; `None` if something is, or it is no sharer any more.
+    fn nothing(&self, client: u64, request: &CallbacksRequest) -> Option<CallbacksReply> {
+        let mut table = self.table.lock();
+        let known = table.clients.get_mut(&client)?;
+        if known.expired || known.registration != request.registration || !known.queue.is_empty() {
+            return None;
+        }
+        known.answered = Instant::now();
+        Some(CallbacksReply {
+            registration: request.registration,
+            cursor: request.cursor,
+            changes: Vec::new(),
+        })
+    }
+
     /// What is queued for a client, or that it is no sharer any more; `None` if there is nothing.
     fn queued(&self, client: u64, request: &CallbacksRequest) -> Option<CallbacksReply> {
-        let table = self.table.lock();
-        let known = table.clients.get(&client);
+        let mut table = self.table.lock();
+        let known = table.clients.get_mut(&client);
         let is_current =
-            |known: &&Client| known.registration == request.registration && known.expired.is_none();
+            |known: &&mut Client| known.registration == request.registration && !known.expired;
         let Some(known) = known.filter(is_current) else {
             return Some(CallbacksReply::default());
         };
-        let last = known.queue.back()?;
+        let cursor = known.queue.back()?.number;
+        known.answered = Instant::now();
         // All of them: the client believes the rest for a while after this answer.
         let changes = known.queue.iter().enumerate().map(|(place, queued)| {
             let mut callback = queued.callback.clone();
@@ -365,7 +384,7 @@ impl Sharers {
         });
         Some(CallbacksReply {
             registration: known.registration,
-            cursor: last.number,
+            cursor,
             changes: changes.collect(),
         })
     }
@@ -425,20 +444,6 @@ mod tests {
         tokio::join!(sharers.wait(told), handling);
         assert_eq!(began.elapsed(), CALLBACK_PATIENCE);
         assert_eq!(sharers.callbacks(2, &ask(two, 1)).await.registration, 0);
-        // What it got last it may believe a while longer; it gets no new share meanwhile.
-        assert!(sharers.add(2, FILE, 0, || true).is_none());
-        let told = sharers.tell(FILE, &anything());
-        let handling = async {
-            let reply = sharers.callbacks(1, &ask(one, 2)).await;
-            sharers.callbacks(1, &ask(one, reply.cursor)).await;
-        };
-        let waiting = async {
-            let began = Instant::now();
-            sharers.wait(told).await;
-            began.elapsed()
-        };
-        let (waited, ()) = tokio::join!(waiting, handling);
-        assert!(waited <= SHARERS_BELIEVE, "{waited:?}");
         assert_eq!(sharers.of(FILE), 1);
         let again = sharers.add(2, FILE, two.registration, || true).unwrap();
         assert!(again.registration > two.registration);
@@ -448,6 +453,28 @@ mod tests {
         let known = sharers.add(2, FILE, again.registration, || true).unwrap();
         assert!(later.registration > again.registration);
         assert_eq!(known.registration, later.registration);
+    }
+
+    /// A client that was answered lately believes a while longer, also if it is not asked any more.
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_sharer_is_waited_for_until_it_believes_nothing() {
+        let sharers = Sharers::new(0);
+        let share = sharers.add(1, FILE, 0, || true).unwrap();
+        let began = Instant::now();
+        let first = sharers.tell(FILE, &anything());
+        sleep(CALLBACK_PATIENCE - Duration::from_secs(1)).await;
+        let reply = sharers.callbacks(1, &ask(share, 0)).await;
+        assert_eq!(reply.changes.len(), 1);
+        sharers.wait(first).await;
+        assert_eq!(began.elapsed(), CALLBACK_PATIENCE);
+        // It did not handle the first one in time, and gets no answer for the second.
+        let second = sharers.tell(FILE, &anything());
+        assert_eq!(sharers.callbacks(1, &ask(share, 1)).await.registration, 0);
+        assert!(sharers.add(1, FILE, 0, || true).is_none());
+        sharers.wait(second).await;
+        let believed = CALLBACK_PATIENCE - Duration::from_secs(1) + SHARERS_BELIEVE;
+        assert_eq!(began.elapsed(), believed);
+        assert_eq!(sharers.of(FILE), 0);
     }
 
     #[tokio::test(start_paused = true)]
