@@ -161,8 +161,8 @@ impl Policy {
         !self.0.addressed || storage == Storage::Addressed
     }
 
-    /// Whether a mount keeps nothing of such a file in the kernel's pages and in buffers of its own,
-    /// because the policy says what is kept.
+    /// Whether a mount keeps nothing of such a file in the kernel's pages and its own buffers: the
+    /// policy says what is kept.
     pub fn is_past_pages(self) -> bool {
         self.0.addressed
     }
@@ -175,9 +175,10 @@ impl Policy {
     /// This policy, or the nearest one that files of this kind can have: at least as strict;
     /// `None`: none is needed.
     pub(crate) fn as_far_as(self, storage: Storage) -> Option<Policy> {
-        match self.fits(storage) {
-            true => Some(self),
-            false => self.is_in_order().then_some(Policy::POSIX),
+        if self.fits(storage) {
+            Some(self)
+        } else {
+            self.is_in_order().then_some(Policy::POSIX)
         }
     }
 

@@ -51,7 +51,7 @@ fn mounts_with_a_coherent_policy_see_each_others_writes_at_once() {
     let files = [m.file("d/f"), other.join("d/f"), plain.join("d/f")].map(|p| open(&p));
     for n in 0..120_usize {
         let (writer, reader) = (&files[n % 3], &files[(n + n / 3) % 2]);
-        writer.write_all_at(&[n as u8; LENGTH], 0).unwrap();
+        writer.write_all_at(&vec![n as u8; LENGTH], 0).unwrap();
         if n % 3 == 2 {
             // The mount without a policy keeps what it writes until a sync.
             writer.sync_all().unwrap();

@@ -193,8 +193,8 @@ mod tests {
         }
     }
 
-    fn name(n: u8) -> Option<ChunkName> {
-        Some(ChunkName::from_bytes([n; 32]))
+    fn name(n: u8) -> ChunkName {
+        ChunkName::from_bytes([n; 32])
     }
 
     #[test]
@@ -203,8 +203,14 @@ mod tests {
         let mut names = Names::of_reply(&reply(0, &[1, 0, 3, 4, 5]), &lengths, &wanted(0..5));
         let names = names.as_mut().unwrap();
         let found = names.all_of(&wanted(0..9)).unwrap();
-        assert_eq!((found.get(CELL, 0), found.get(CELL, 1)), (name(1), None));
-        assert_eq!((found.get(CELL, 4), found.length_of(CELL)), (name(5), 45));
+        assert_eq!(
+            (found.get(CELL, 0), found.get(CELL, 1)),
+            (Some(name(1)), None)
+        );
+        assert_eq!(
+            (found.get(CELL, 4), found.length_of(CELL)),
+            (Some(name(5)), 45)
+        );
         // An invalidation: the length may have changed as well.
         let mut change = ChangedBytes {
             cell: CELL.0,
@@ -215,13 +221,16 @@ mod tests {
         names.change(&change, 10);
         assert!(names.all_of(&wanted(0..1)).is_none());
         assert_eq!((names.get(CELL, 1), names.get(CELL, 2)), (None, None));
-        assert_eq!(names.get(CELL, 3), name(4));
+        assert_eq!(names.get(CELL, 3), Some(name(4)));
         // An update.
         change.names = Bytes::from([[7; 32], [8; 32]].concat());
         change.length = 60;
         names.change(&change, 10);
         let found = names.all_of(&wanted(0..5)).unwrap();
-        assert_eq!((found.get(CELL, 2), found.length_of(CELL)), (name(8), 60));
+        assert_eq!(
+            (found.get(CELL, 2), found.length_of(CELL)),
+            (Some(name(8)), 60)
+        );
         assert!(names.all_of(&wanted(5..6)).is_none());
         names.change(
             &ChangedBytes {

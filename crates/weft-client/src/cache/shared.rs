@@ -328,9 +328,9 @@ mod tests {
             ..CallbacksReply::default()
         };
         assert!(shared.answered(SERVER, &asked, sent, &nothing));
-        tokio::time::sleep(NAMES_VALID * 3 / 4 - std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep_until(sent + NAMES_VALID * 99 / 100).await;
         assert!(believed(&shared));
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep_until(sent + NAMES_VALID).await;
         assert!(!believed(&shared));
     }
 

@@ -77,17 +77,6 @@ impl Volume {
         self.opened(&name, reply, how & 1 != 0, false, asked)
     }
 
-    /// The policy that a file has by itself.
-    fn policy_of(&self, path: &str, attributes: &Attributes) -> Option<Policy> {
-        if attributes.policy.is_empty() {
-            return None;
-        }
-        let parsed = attributes.policy.parse();
-        parsed
-            .inspect_err(|why| tracing::warn!(path, %why, "the file's policy is not known here"))
-            .ok()
-    }
-
     /// The file of an answer to an attach. No message.
     pub(crate) fn opened(
         &self,
@@ -114,9 +103,7 @@ impl Volume {
         let storage = layout.storage();
         // What a file or the volume says is taken as far as the file can have it.
         let implied = || {
-            let said = self
-                .policy_of(path, &reply.attributes)
-                .or(self.shared.policy);
+            let said = policy_of(path, &reply.attributes).or(self.shared.policy);
             said.and_then(|policy| policy.as_far_as(storage))
         };
         let policy = asked.policy.or_else(implied);
@@ -142,4 +129,15 @@ impl Volume {
         }
         Ok(file)
     }
+}
+
+/// The policy that a file has by itself.
+fn policy_of(path: &str, attributes: &Attributes) -> Option<Policy> {
+    if attributes.policy.is_empty() {
+        return None;
+    }
+    let parsed = attributes.policy.parse();
+    let parsed =
+        parsed.inspect_err(|why| tracing::warn!(path, %why, "the file's policy is not known here"));
+    parsed.ok()
 }

@@ -420,7 +420,8 @@ impl File {
         self.note_write_at(end, self.0.volume.shared.env.clock.now());
     }
 
-    /// As [`File::note_write`], of a write whose chunks are no longer in the attachment's own names.
+    /// As [`File::note_write`], of a write whose chunks were taken out of the attachment's own
+    /// names.
     pub(crate) fn note_forgotten_write(&self, end: Option<u64>) {
         self.note_write_at(end, self.0.volume.shared.env.clock.now());
     }

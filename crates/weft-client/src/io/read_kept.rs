@@ -1,7 +1,7 @@
 //! Reads of addressed files through kept names and chunks (CAPFS §3.4.2).
 //!
-//! The names say which bytes the read is of; chunks that are not kept are read as bytes of the file,
-//! and belong to the read only if they have its names.
+//! The names say which bytes the read is of; chunks that are not kept are read as bytes of the
+//! file, and belong to the read only if they have its names.
 
 use std::collections::{BTreeMap, HashMap};
 

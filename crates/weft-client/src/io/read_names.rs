@@ -13,6 +13,7 @@ use super::read::lengths;
 use crate::cache::{Fill, Given, Names, WantedChunks};
 use crate::limits::{KEPT_PIECES_MAX, NAMED_CHUNKS_MAX, OPERATION_BACKOFF, OPERATION_TRIES};
 use crate::policy::Kept;
+use crate::session::TakenAlong;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
@@ -226,7 +227,7 @@ impl OpenView {
         let connection = file.volume.server_connection(slot.server).await;
         let connection = connection.map_err(failed)?;
         let coherent = claim.is_some();
-        let fill = coherent.then(|| {
+        let asked_for = coherent.then(|| {
             let (id, size) = (file.cells.file, slot.wanted.size);
             shared.kept_names.begin(slot.server, id, size)
         });
@@ -236,11 +237,14 @@ impl OpenView {
         let asked = ReadNamesRequest {
             access: self.access(&pattern, slot.slot),
             claim: claim.map(|claim| Claim {
-                ended: along.as_ref().map(|a| a.operations()).unwrap_or_default(),
+                ended: along
+                    .as_ref()
+                    .map(TakenAlong::operations)
+                    .unwrap_or_default(),
                 ..claim
             }),
             callback: coherent,
-            after: fill.map_or(0, |fill| fill.after),
+            after: asked_for.map_or(0, |asked| asked.after),
         };
         let answer = connection.call(&asked).await;
         if let Some(along) = along {
@@ -271,7 +275,7 @@ impl OpenView {
         };
         Ok(Answer {
             names,
-            kept: fill.map(|fill| (fill, given)),
+            kept: asked_for.map(|asked| (asked, given)),
         })
     }
 }

@@ -20,7 +20,7 @@ pub(crate) use delegated_names::DelegatedNames;
 pub use delegated_names::Refused;
 pub(crate) use delegation_table::{ChangeBatch, DelegationTable, QueuedChange};
 pub(crate) use detaches::DetachQueue;
-pub(crate) use ended::EndedOperations;
+pub(crate) use ended::{EndedOperations, TakenAlong};
 pub(crate) use locks::{FileLocks, LocksHeld};
 pub(crate) use naming_pays::{Naming, NamingPays};
 pub(crate) use unsynced::{Unsynced, on};

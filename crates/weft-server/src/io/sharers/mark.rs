@@ -1,9 +1,9 @@
 //! What a restarted server does not know: whether clients of its last run still believe names.
 //!
 //! A mark in the store says that the last run had sharers: an empty fork of the file
-//! [`ORDER_STATE`], cell 3, which has no block that could go bad. Then no change is acknowledged until their belief has ended by itself. The mark survives
-//! the death of the process; a machine that lost power takes longer to come back than clients
-//! believe.
+//! [`ORDER_STATE`], cell 3, which has no block that could go bad. Then no change is acknowledged
+//! until their belief has ended by itself. The mark survives the death of the process; a machine
+//! that lost power takes longer to come back than clients believe.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -12,7 +12,7 @@
 //! Invariants:
 //! 1. No change of a file that has sharers is acknowledged while one of them may believe the old
 //!    names: a sharer that does not answer within [`CALLBACK_PATIENCE`] is none any more, and its
-//!    client has stopped to believe by then (`weft-client/src/cache/mod.rs`).
+//!    client has stopped believing by then (`weft-client/src/cache/mod.rs`).
 //! 2. A client becomes a sharer before the names that it gets are read.
 //!
 //! [`CALLBACK_PATIENCE`]: crate::limits::CALLBACK_PATIENCE

@@ -462,7 +462,7 @@ mod tests {
         let share = sharers.add(1, FILE, 0, || true).unwrap();
         let began = Instant::now();
         let first = sharers.tell(FILE, &anything());
-        sleep(CALLBACK_PATIENCE - Duration::from_secs(1)).await;
+        sleep(CALLBACK_PATIENCE * 4 / 5).await;
         let reply = sharers.callbacks(1, &ask(share, 0)).await;
         assert_eq!(reply.changes.len(), 1);
         sharers.wait(first).await;
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!(sharers.callbacks(1, &ask(share, 1)).await.registration, 0);
         assert!(sharers.add(1, FILE, 0, || true).is_none());
         sharers.wait(second).await;
-        let believed = CALLBACK_PATIENCE - Duration::from_secs(1) + SHARERS_BELIEVE;
+        let believed = CALLBACK_PATIENCE * 4 / 5 + SHARERS_BELIEVE;
         assert_eq!(began.elapsed(), believed);
         assert_eq!(sharers.of(FILE), 0);
     }
