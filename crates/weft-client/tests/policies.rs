@@ -216,10 +216,11 @@ async fn coherent_names_never_show_what_was_overwritten() {
         write(&writing, whole(0)).await;
         let acknowledged = Arc::new(AtomicU8::new(0));
         let done = Arc::new(AtomicBool::new(false));
-        let readers = (0..3).map(|_| async {
+        let mut readers = Vec::new();
+        for _ in 0..3 {
             let view = open(&test.client().await, &path, policy).await;
             let (acknowledged, done) = (acknowledged.clone(), done.clone());
-            tokio::spawn(async move {
+            readers.push(tokio::spawn(async move {
                 let mut reads = 0;
                 while !done.load(Ordering::SeqCst) {
                     let least = acknowledged.load(Ordering::SeqCst);
@@ -229,9 +230,8 @@ async fn coherent_names_never_show_what_was_overwritten() {
                     reads += 1;
                 }
                 reads
-            })
-        });
-        let readers = join_all(readers).await;
+            }));
+        }
         for byte in 1..=150 {
             write(&writing, whole(byte)).await;
             acknowledged.store(byte, Ordering::SeqCst);
@@ -439,14 +439,14 @@ async fn a_policy_that_a_file_cannot_have_is_refused() {
         assert_eq!((set.is_ok(), attached.is_ok()), (fits, fits), "{policy}");
         if let Err(error) = set {
             assert_eq!(error.code(), Code::Invalid);
-            let text = error.to_string();
+            let said = error.to_string();
             let says = [
                 "/plain",
                 policy.name(),
                 "posix, session, nfs",
                 "weft cp --addressed",
             ];
-            assert!(says.iter().all(|part| text.contains(part)), "{text}");
+            assert!(says.iter().all(|part| said.contains(part)), "{said}");
         }
     }
     // What was written is not written again.

@@ -90,6 +90,7 @@ fn inode_records_keep_their_bytes() {
         tree: 0,
         fork_bytes: 300,
         forks_changed: true,
+        policy: String::new(),
     };
     fixed(
         &record,
@@ -106,6 +107,11 @@ fn small_records_keep_their_bytes() {
         spilling: true,
     };
     fixed(&inline, "0a02696e1001");
+    let with_policy = InodeRecord {
+        policy: "nfs".into(),
+        ..InodeRecord::default()
+    };
+    fixed(&with_policy, "ea01036e6673");
     let value = b"v".to_vec();
     fixed(&XattrRecord { value }, "0a0176");
     let address = "host:1".to_owned();
