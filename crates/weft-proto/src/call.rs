@@ -244,6 +244,6 @@ calls! {
     Clean = 135: addressed::CleanRequest => addressed::CleanReply;
     /// Read the names of chunks.
     ReadNames = 136: addressed::ReadNamesRequest => addressed::ReadNamesReply;
-    /// Wait for changes of files whose names the client keeps.
+    /// Wait for changes of the files that the client keeps names of.
     Callbacks = 137: addressed::CallbacksRequest => addressed::CallbacksReply;
 }

@@ -78,10 +78,9 @@ impl Names {
         for (number, chunk) in &wanted.chunks {
             let cell = self.cells.get(number)?;
             let length = cell.length?;
-            let into = found.cells.entry(*number).or_default();
-            into.length = Some(length);
+            found.cells.entry(*number).or_default().length = Some(length);
             if chunk.checked_mul(wanted.size).is_some_and(|at| at < length) {
-                into.names.insert(*chunk, *cell.names.get(chunk)?);
+                found.set(*number, *chunk, *cell.names.get(chunk)?);
             }
         }
         Some(found)

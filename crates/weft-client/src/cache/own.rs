@@ -25,9 +25,9 @@ struct State {
 
 impl OwnNames {
     /// The wanted names, if all are known and none is older than this.
-    pub(crate) fn all_of(
+    pub(crate) fn all_of<'a>(
         &self,
-        wanted: &[WantedChunks],
+        wanted: impl Iterator<Item = &'a WantedChunks>,
         believed: Option<Duration>,
     ) -> Option<Vec<Names>> {
         let mut state = self.0.lock();
@@ -37,10 +37,7 @@ impl OwnNames {
             state.names = Names::default();
             state.since = None;
         }
-        wanted
-            .iter()
-            .map(|wanted| state.names.all_of(wanted))
-            .collect()
+        wanted.map(|wanted| state.names.all_of(wanted)).collect()
     }
 
     /// Before names are asked for.

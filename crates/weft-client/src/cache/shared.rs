@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_layout::ServerId;
-use weft_proto::addressed::{CallbacksReply, CallbacksRequest, DroppedShare};
+use weft_proto::addressed::{CallbacksReply, CallbacksRequest, DroppedShare, ReadNamesReply};
 
 use super::names::{Names, WantedChunks};
 use crate::limits::NAMES_VALID;
@@ -55,15 +55,30 @@ pub(crate) struct Fill {
     /// The last change when it began.
     begun: u64,
     sent: Instant,
+    after: u64,
+}
+
+impl Fill {
     /// The registration must be later than this one.
-    pub(crate) after: u64,
+    pub(crate) fn after(self) -> u64 {
+        self.after
+    }
 }
 
 /// A share that a server gave with names.
 #[derive(Clone, Copy)]
 pub(crate) struct Given {
-    pub(crate) registration: u64,
-    pub(crate) share: u64,
+    registration: u64,
+    share: u64,
+}
+
+impl Given {
+    pub(crate) fn of(reply: &ReadNamesReply) -> Given {
+        Given {
+            registration: reply.registration,
+            share: reply.share,
+        }
+    }
 }
 
 impl OfServer {
@@ -80,15 +95,15 @@ impl OfServer {
 
 impl SharedNames {
     /// The wanted names on each of these servers as they all are now, if they are known.
-    pub(crate) fn all_of(
+    pub(crate) fn all_of<'a>(
         &self,
         file: u64,
-        wanted: &[(ServerId, WantedChunks)],
+        wanted: impl Iterator<Item = (ServerId, &'a WantedChunks)>,
     ) -> Option<Vec<Names>> {
         let state = self.0.lock();
         let now = Instant::now();
-        let of = |(server, wanted): &(ServerId, WantedChunks)| {
-            let server = state.servers.get(server)?;
+        let of = |(server, wanted): (ServerId, &WantedChunks)| {
+            let server = state.servers.get(&server)?;
             let believed = server.until.is_some_and(|until| now < until);
             server
                 .files
@@ -97,7 +112,7 @@ impl SharedNames {
                 .names
                 .all_of(wanted)
         };
-        wanted.iter().map(of).collect()
+        wanted.map(of).collect()
     }
 
     /// Before names are asked for.
@@ -192,7 +207,7 @@ impl SharedNames {
             return false;
         };
         if server.registration != asked.registration {
-            // It has a new registration since, whose callbacks are asked for next.
+            // The server has given a new registration since: its callbacks are asked for next.
             return true;
         }
         if reply.registration != asked.registration {
@@ -269,7 +284,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use weft_layout::CellIndex;
-    use weft_proto::addressed::{Callback, ChunkRun, ReadNamesReply};
+    use weft_proto::addressed::{Callback, ChunkRun};
 
     const SERVER: ServerId = ServerId(1);
     const FILE: u64 = 9;
@@ -301,7 +316,9 @@ mod tests {
     }
 
     fn believed(shared: &SharedNames) -> bool {
-        shared.all_of(FILE, &[(SERVER, wanted())]).is_some()
+        shared
+            .all_of(FILE, [(SERVER, &wanted())].into_iter())
+            .is_some()
     }
 
     fn told(registration: u64) -> CallbacksReply {

@@ -118,7 +118,7 @@ impl File {
 impl Drop for Attachment {
     fn drop(&mut self) {
         if !self.owner {
-            // Not among the attached files, whose last end tells.
+            // An adopted attachment is not among the attached files: nothing else tells of its end.
             self.volume.shared.kept_names.file_ended(self.id);
         }
         if self.owner && !*self.detached.get_mut() && !self.volume.shared.delegated.close(self.id) {

@@ -86,8 +86,8 @@ pub(crate) struct Attachment {
 /// How an attachment was asked for.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Asked {
-    pub(crate) cautious: bool,
-    pub(crate) policy: Option<Policy>,
+    cautious: bool,
+    policy: Option<Policy>,
 }
 
 impl Asked {
@@ -420,8 +420,8 @@ impl File {
         self.note_write_at(end, self.0.volume.shared.env.clock.now());
     }
 
-    /// As [`File::note_write`], of a write whose chunks were taken out of the attachment's own
-    /// names.
+    /// As [`File::note_write`], after the chunks of the write were taken out of the names that the
+    /// attachment keeps.
     pub(crate) fn note_forgotten_write(&self, end: Option<u64>) {
         self.note_write_at(end, self.0.volume.shared.env.clock.now());
     }

@@ -1,4 +1,4 @@
-//! Asks servers for changes of files whose names this client keeps, as long as it keeps some.
+//! Asks servers for changes of the files that this client keeps names of, as long as it keeps some.
 
 use tokio::time::{Instant, timeout};
 use weft_layout::ServerId;

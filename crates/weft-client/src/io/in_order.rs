@@ -45,6 +45,16 @@ fn passes(error: &Error) -> bool {
     )
 }
 
+/// Whether a call of an operation that failed like this, and changed nothing, may succeed when the
+/// operation is tried again.
+pub(super) fn is_passing(error: &CallError) -> bool {
+    match error {
+        CallError::Failed(failure) => matches!(failure.code(), Code::Busy | Code::Cancelled),
+        CallError::Lost { .. } => true,
+        CallError::Connect(_) | CallError::Protocol { .. } => false,
+    }
+}
+
 fn unsupported(what: String, server: ServerId) -> Error {
     let message =
         format!("server {server} is of an older version, which has no cautious operations");
@@ -275,14 +285,7 @@ impl OpenView {
         error: CallError,
         of_call: &impl Fn(ServerId, CallError) -> Error,
     ) -> Result<Tried<u64>, Error> {
-        let passes = match &error {
-            CallError::Failed(failure) => {
-                failure.code() == Code::Busy || failure.code() == Code::Cancelled
-            }
-            CallError::Lost { .. } => true,
-            _ => false,
-        };
-        if passes || self.file.0.volume.may_retry(&error, Repeat::Safe).await {
+        if is_passing(&error) || self.file.0.volume.may_retry(&error, Repeat::Safe).await {
             return Ok(Tried::Again(Some(error)));
         }
         Err(of_call(server, error))

@@ -85,6 +85,10 @@ impl Lengths {
     pub(super) fn all(&self) -> &HashMap<CellIndex, u64> {
         &self.all
     }
+
+    pub(super) fn into_all(self) -> HashMap<CellIndex, u64> {
+        self.all
+    }
 }
 
 impl CellLengths for Lengths {

@@ -177,7 +177,7 @@ impl OpenView {
                 deal_pieces(&strided, slot.wanted.size, names, chunks, memory);
                 moved.bytes += strided.bytes();
             }
-            moved.lengths.extend(names.lengths());
+            moved.lengths.extend(splitter.into_lengths().into_all());
         }
         Ok(moved)
     }

@@ -9,6 +9,7 @@ use weft_proto::addressed::{ReadNamesReply, ReadNamesRequest};
 use weft_proto::io::Pattern;
 use weft_proto::order::Claim;
 
+use super::in_order::is_passing;
 use super::read::lengths;
 use crate::cache::{Fill, Given, Names, WantedChunks};
 use crate::limits::{KEPT_PIECES_MAX, NAMED_CHUNKS_MAX, OPERATION_BACKOFF, OPERATION_TRIES};
@@ -92,9 +93,8 @@ impl OpenView {
             Kept::None => Ok(None),
             Kept::Coherent => {
                 let shared = &file.volume.shared.kept_names;
-                let wanted = slots.iter().map(|s| (s.server, s.wanted.clone()));
-                let wanted: Vec<_> = wanted.collect();
-                if let Some(names) = shared.all_of(file.cells.file, &wanted) {
+                let wanted = slots.iter().map(|slot| (slot.server, &slot.wanted));
+                if let Some(names) = shared.all_of(file.cells.file, wanted) {
                     return Ok(Some(names));
                 }
                 self.names_in_order(request, slots).await
@@ -104,8 +104,8 @@ impl OpenView {
                     Kept::Own(believed) => believed,
                     _ => None,
                 };
-                let wanted: Vec<_> = slots.iter().map(|s| s.wanted.clone()).collect();
-                if let Some(names) = file.own_names.all_of(&wanted, believed) {
+                let wanted = slots.iter().map(|slot| &slot.wanted);
+                if let Some(names) = file.own_names.all_of(wanted, believed) {
                     return Ok(Some(names));
                 }
                 let begun = file.own_names.begin();
@@ -153,12 +153,8 @@ impl OpenView {
                 Err(NoNames::Unsupported) => return Ok(None),
                 Err(NoNames::Again) => {}
                 Err(NoNames::Failed(server, error)) => {
-                    let passes = match &error {
-                        CallError::Failed(failure) => failure.code() == Code::Cancelled,
-                        _ => true,
-                    };
                     let volume = &self.file.0.volume;
-                    if !passes && !volume.may_retry(&error, Repeat::Safe).await {
+                    if !is_passing(&error) && !volume.may_retry(&error, Repeat::Safe).await {
                         return Err(self.no_names(server, error));
                     }
                     last = Some((server, error));
@@ -244,7 +240,7 @@ impl OpenView {
                 ..claim
             }),
             callback: coherent,
-            after: asked_for.map_or(0, |asked| asked.after),
+            after: asked_for.map_or(0, Fill::after),
         };
         let answer = connection.call(&asked).await;
         if let Some(along) = along {
@@ -269,13 +265,9 @@ impl OpenView {
         let names = Names::of_reply(&reply, &found, &slot.wanted).map_err(protocol)?;
         // Without a claim, the cell may have become shorter between its length and its names.
         let names = names.all_of(&slot.wanted).ok_or(NoNames::Again)?;
-        let given = Given {
-            registration: reply.registration,
-            share: reply.share,
-        };
         Ok(Answer {
             names,
-            kept: asked_for.map(|asked| (asked, given)),
+            kept: asked_for.map(|asked| (asked, Given::of(&reply))),
         })
     }
 }

@@ -104,7 +104,7 @@ pub struct ReadNamesRequest {
 /// The names.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReadNamesReply {
-    /// Runs of chunks, whose names follow one another in `names`.
+    /// Runs of chunks; their names follow one another in `names`.
     #[prost(message, repeated, tag = "1")]
     pub chunks: Vec<ChunkRun>,
     /// 32 bytes for each chunk; zeros for a hole.

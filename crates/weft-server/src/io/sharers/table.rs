@@ -109,9 +109,8 @@ impl Sharers {
     }
 
     /// Makes a client a sharer, in a registration after this one; `None` if there are too many.
-    /// `connected`: whether it still is;
-    /// looked at under the lock, so that one that leaves is refused here or found by
-    /// [`Sharers::remove`].
+    /// `connected`: whether the client still is; looked at under the lock, so that a client that
+    /// leaves is refused here or found by [`Sharers::remove`].
     pub(super) fn add(
         &self,
         client: u64,
