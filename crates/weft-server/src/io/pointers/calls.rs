@@ -160,14 +160,14 @@ impl IoService {
         let (mut ended, started) = (gathering.ended(), gathering.started());
         drop(locked);
         let deadline = started + Duration::from_millis(membership.wait.into());
-        let outcome = match timeout_at(deadline, ended.wait_for(Option::is_some)).await {
-            Ok(Ok(outcome)) => outcome.clone(),
-            _ => None,
-        };
+        // Ended or not, the outcome counts as it stands under the lock: a member whose wait ran
+        // out may find that another one has ended the gathering meanwhile.
+        let _ = timeout_at(deadline, ended.wait_for(Option::is_some)).await;
+        let mut locked = self.lock_pointer(pointer).await?;
+        let outcome = ended.borrow().clone();
         if let Some(Err(failure)) = outcome {
             return Err(failure);
         }
-        let mut locked = self.lock_pointer(pointer).await?;
         if let Some(offset) = self.state_to_change(&mut locked).await?.answered(asked)? {
             return Ok(offset);
         }
