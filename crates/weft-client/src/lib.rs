@@ -116,6 +116,7 @@ pub use operation::wait_all;
 pub use operation::wait_any;
 pub use pointer::OrderedPointer;
 pub use pointer::SharedPointer;
+pub use policy::Policies;
 pub use policy::Policy;
 pub use policy::UnknownPolicy;
 pub use session::Refused;
@@ -141,6 +142,8 @@ pub use volume::open_regular;
 pub use volume::read_small;
 
 pub use weft_layout::ServerId;
+pub use weft_policy::Folder as PolicyFolder;
+pub use weft_policy::{Kept, Values};
 pub use weft_proto::quota::QuotaKind;
 
 pub use weft_proto::meta::ConnectedClient;

@@ -133,6 +133,15 @@ pub(crate) const CALLBACKS_TIMEOUT: Duration = Duration::from_secs(4);
 /// Names of one file that are kept, of one server: about 64 MiB of memory.
 pub(crate) const NAMES_KEPT_MAX: usize = 1 << 20;
 
+/// Bytes of delayed writes of one attachment: more of them leave at once.
+pub(crate) const DELAYED_BYTES_MAX: u64 = 16 << 20;
+
+/// Delayed writes of one attachment that do not follow one another.
+pub(crate) const DELAYED_WRITES_MAX: usize = 4_096;
+
+/// How often it is looked whether anybody still has a file with delayed writes.
+pub(crate) const DELAYED_LOOK: Duration = Duration::from_secs(1);
+
 /// Bytes of chunks that are kept, unless the options say otherwise.
 pub(crate) const CHUNKS_KEPT_BYTES: u64 = 64 << 20;
 

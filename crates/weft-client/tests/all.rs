@@ -22,6 +22,7 @@ mod lists;
 mod operations;
 mod page;
 mod pending_intents;
+mod plugins;
 mod pointers;
 mod policies;
 mod ranges;

@@ -26,10 +26,7 @@ impl Policy for Batches {
         delay: Some(Duration::from_secs(1)),
     };
 
-    fn pre_open(_: &mut Call<'_>, open: &Open<'_>, values: &mut Values) -> Outcome<Batches> {
-        if !open.addressed {
-            values.names = Kept::None;
-        }
+    fn pre_open(_: &mut Call<'_>, _: &Open<'_>, _: &mut Values) -> Outcome<Batches> {
         Ok(Batches {
             writes: AtomicU32::new(0),
         })

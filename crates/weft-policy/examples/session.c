@@ -12,16 +12,6 @@
 /* At most an hour passes between a write and its commit. */
 #define HELD_MS (3600u * 1000u)
 
-static int open_session(struct weft_call *call, const struct weft_open *open,
-                        struct weft_policy_values *values, void **handle)
-{
-    (void)call;
-    *handle = NULL;
-    if (!open->addressed)
-        values->names = WEFT_NAMES_NONE;
-    return 0;
-}
-
 static int fetch_all(struct weft_call *call, void *handle)
 {
     (void)handle;
@@ -45,7 +35,6 @@ static const struct weft_policy session = {
         .names = WEFT_NAMES_OWN,
         .delay_ms = HELD_MS,
     },
-    .pre_open = open_session,
     .post_open = fetch_all,
     .pre_close = commit_all,
 };

@@ -42,7 +42,7 @@ extern "C" {
 /* The length of a range that reaches to the end of the file, wherever that is. */
 #define WEFT_TO_THE_END UINT64_MAX
 
-/* The values of a policy. Those that keep names need addressed files. */
+/* The values of a policy. Only addressed files have names: opens of others get WEFT_NAMES_NONE. */
 struct weft_policy_values {
     uint32_t size;         /* sizeof(struct weft_policy_values) */
     uint32_t in_order;     /* 1: each operation is atomic, and all have one order; 0: CAPFS's force_commit */

@@ -71,8 +71,7 @@ pub struct Call {
 pub struct Core {
     pub(crate) size: u32,
     pub(crate) version: u32,
-    pub(crate) hcache_get:
-        unsafe extern "C" fn(*mut Call, u64, u64, *mut Chunk, *mut usize) -> i64,
+    pub(crate) hcache_get: unsafe extern "C" fn(*mut Call, u64, u64, *mut Chunk, *mut usize) -> i64,
     pub(crate) hcache_put: unsafe extern "C" fn(*mut Call, *const Chunk, usize) -> c_int,
     pub(crate) hcache_clear: unsafe extern "C" fn(*mut Call) -> c_int,
     pub(crate) hcache_clear_range: unsafe extern "C" fn(*mut Call, u64, u64) -> c_int,
@@ -112,4 +111,68 @@ pub struct Policy {
     pub(crate) post_write: Option<OnDone>,
     pub(crate) pre_sync: Option<OnFile>,
     pub(crate) post_sync: Option<OnFile>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::mem::offset_of;
+    use std::process::Command;
+
+    use super::{Call, Chunk, Core, Open, Policy, Range, Values};
+
+    macro_rules! layout {
+        ($rust:ty, $c:literal, $($member:ident)+) => {
+            vec![(format!("sizeof(struct {})", $c), size_of::<$rust>()),
+                $((format!("offsetof(struct {}, {})", $c, stringify!($member)), offset_of!($rust, $member)),)+]
+        };
+    }
+
+    #[test]
+    fn the_structures_lie_in_memory_as_the_header_says() {
+        let all = [
+            layout!(Values, "weft_policy_values", size in_order names until_sync written_once reserved believed_ms delay_ms),
+            layout!(Open, "weft_open", size writable created addressed file length chunk path),
+            layout!(Range, "weft_range", size canonical offset bytes start end),
+            layout!(Chunk, "weft_chunk", number cell hole name),
+            layout!(Call, "weft_call", core),
+            layout!(Core, "weft_core", size version hcache_get hcache_put hcache_clear hcache_clear_range
+                hcache_invalidate hcache_fetch dcache_get dcache_put commit because),
+            layout!(Policy, "weft_policy", size version name summary values pre_open post_open pre_close post_close
+                pre_read post_read pre_write post_write pre_sync post_sync),
+        ]
+        .concat();
+        let mut source = "#include \"weft_policy.h\"\n".to_owned();
+        for (n, (what, value)) in all.iter().enumerate() {
+            writeln!(
+                source,
+                "typedef char check_{n}[{what} == {value} ? 1 : -1]; /* {what} */"
+            )
+            .unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("layout.c");
+        std::fs::write(&path, source).unwrap();
+        for language in [["-x", "c", "-std=c99"], ["-x", "c++", "-std=c++17"]] {
+            let mut cc = Command::new("cc");
+            cc.args(language).args([
+                "-Wall",
+                "-Wextra",
+                "-Wpedantic",
+                "-Werror",
+                "-fsyntax-only",
+                "-I",
+            ]);
+            cc.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/include"))
+                .arg(&path);
+            let output = cc.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            // A machine may have no compiler for C++.
+            let absent = said.contains("cc1plus") || said.contains("libstdc++");
+            assert!(
+                output.status.success() || absent && language[1] == "c++",
+                "{said}"
+            );
+        }
+    }
 }

@@ -136,13 +136,7 @@ impl Call<'_> {
         let (start, length) = of(&range);
         // SAFETY: the call is that of this callback; there is room for `count` chunks.
         let missing = unsafe {
-            (self.core.hcache_get)(
-                self.raw,
-                start,
-                length,
-                chunks.as_mut_ptr(),
-                &raw mut count,
-            )
+            (self.core.hcache_get)(self.raw, start, length, chunks.as_mut_ptr(), &raw mut count)
         };
         let missing = checked(missing)?;
         chunks.truncate(count);
@@ -254,7 +248,7 @@ unsafe impl Sync for Constant {}
 impl Table {
     #[doc(hidden)]
     #[must_use]
-    
+
     pub const fn new() -> Table {
         Table(OnceLock::new())
     }
@@ -381,7 +375,11 @@ unsafe extern "C" fn pre_read<P: Policy>(
     range: *const abi::Range,
 ) -> c_int {
     // SAFETY: the client's call and range, and this open's handle.
-    unsafe { run(call, |call| file::<P>(handle).pre_read(call, &touched(&*range))) }
+    unsafe {
+        run(call, |call| {
+            file::<P>(handle).pre_read(call, &touched(&*range))
+        })
+    }
 }
 
 unsafe extern "C" fn post_read<P: Policy>(

@@ -70,8 +70,7 @@ impl Stamp {
 type Outcome = Result<&'static Plugin, LoadError>;
 
 /// What this process has loaded, and from what: a library is loaded once for the whole process.
-static LOADED: LazyLock<Mutex<HashMap<PathBuf, (Stamp, Outcome)>>> =
-    LazyLock::new(Mutex::default);
+static LOADED: LazyLock<Mutex<HashMap<PathBuf, (Stamp, Outcome)>>> = LazyLock::new(Mutex::default);
 
 impl Default for Folder {
     /// The one that the environment names, or [`DEFAULT_FOLDER`].

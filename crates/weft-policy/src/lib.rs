@@ -17,6 +17,7 @@
 
 mod abi;
 pub mod author;
+mod elf;
 mod folder;
 mod load;
 mod plugin;

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::mem::{ManuallyDrop, MaybeUninit, offset_of};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::plugin::{Plugin, text};
-use crate::{VERSION, Values, abi};
+use crate::{VERSION, Values, abi, elf};
 
 /// The most libraries that one process loads: each stays until its end, replaced or not.
 pub const LIBRARIES_MAX: u32 = 256;
@@ -33,6 +33,8 @@ pub enum LoadError {
     Unreadable(String),
     #[error("it is no shared library that can be loaded here: {0}")]
     NotLoadable(String),
+    #[error("it has {found} bytes of {needed}: it is damaged, or still being copied")]
+    Partial { found: u64, needed: u64 },
     #[error(
         "it has no function `weft_policy`: it is no policy, or its entry point is not exported"
     )]
@@ -55,11 +57,11 @@ pub enum LoadError {
 
 /// Loads a private copy of a library. Its constructors run.
 pub(crate) fn load(file: File, expected: &str) -> Result<&'static Plugin, LoadError> {
+    let path = private_copy(file)?;
     if LOADED.fetch_add(1, Ordering::Relaxed) >= LIBRARIES_MAX {
         LOADED.fetch_sub(1, Ordering::Relaxed);
         return Err(LoadError::TooMany);
     }
-    let path = private_copy(file).map_err(|e| LoadError::Unreadable(e.to_string()))?;
     // SAFETY: the folder's owner has put it there to be run in this process.
     let library = unsafe { Library::open(Some(path.as_os_str()), RTLD_NOW | RTLD_LOCAL) };
     let library = library.map_err(|e| {
@@ -69,9 +71,8 @@ pub(crate) fn load(file: File, expected: &str) -> Result<&'static Plugin, LoadEr
     // Never unloaded: whatever becomes of it, threads and destructors of it may be in use.
     let library = ManuallyDrop::new(library);
     // SAFETY: `weft_policy` has this type in every version of the interface.
-    let entry = unsafe {
-        library.get::<unsafe extern "C" fn() -> *const abi::Policy>(b"weft_policy\0")
-    };
+    let entry =
+        unsafe { library.get::<unsafe extern "C" fn() -> *const abi::Policy>(b"weft_policy\0") };
     let entry = entry.map_err(|_| LoadError::NoEntryPoint)?;
     // SAFETY: it takes nothing, and returns a table that stays, or NULL.
     let table = unsafe { entry() };
@@ -82,16 +83,26 @@ pub(crate) fn load(file: File, expected: &str) -> Result<&'static Plugin, LoadEr
 /// Copies a library into memory, so that what later happens to the file does not touch code that
 /// runs; the path by which the copy is loaded. It is a new one each time, because the loader
 /// takes equal paths for equal libraries: the descriptor stays open.
-fn private_copy(file: File) -> io::Result<PathBuf> {
-    let copy = memfd_create("weft-policy", MemfdFlags::CLOEXEC)?;
-    let mut copy = File::from(copy);
-    let mut limited = io::Read::take(file, LIBRARY_BYTES_MAX + 1);
-    if io::copy(&mut limited, &mut copy)? > LIBRARY_BYTES_MAX {
-        return Err(io::Error::other(format!(
-            "it is larger than {} MiB",
-            LIBRARY_BYTES_MAX >> 20
+fn private_copy(file: File) -> Result<PathBuf, LoadError> {
+    let unreadable = |error: io::Error| LoadError::Unreadable(error.to_string());
+    let mut bytes = Vec::new();
+    let read = file.take(LIBRARY_BYTES_MAX + 1).read_to_end(&mut bytes);
+    let found = read.map_err(unreadable)? as u64;
+    if found > LIBRARY_BYTES_MAX {
+        let most = LIBRARY_BYTES_MAX >> 20;
+        return Err(LoadError::Unreadable(format!(
+            "it is larger than {most} MiB"
         )));
     }
+    let Some(needed) = elf::needed(&bytes) else {
+        return Err(LoadError::NotLoadable("it is no ELF file".to_owned()));
+    };
+    if needed > found {
+        return Err(LoadError::Partial { found, needed });
+    }
+    let copy = memfd_create("weft-policy", MemfdFlags::CLOEXEC);
+    let mut copy = File::from(copy.map_err(|e| unreadable(e.into()))?);
+    copy.write_all(&bytes).map_err(unreadable)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
     let _ = copy.into_raw_fd();
     Ok(path)
@@ -106,7 +117,12 @@ unsafe fn checked(table: *const abi::Policy, expected: &str) -> Result<Plugin, L
         return Err(LoadError::NoTable);
     }
     // SAFETY: size and version lead every table of every version.
-    let (size, version) = unsafe { ((&raw const (*table).size).read(), (&raw const (*table).version).read()) };
+    let (size, version) = unsafe {
+        (
+            (&raw const (*table).size).read(),
+            (&raw const (*table).version).read(),
+        )
+    };
     if version != VERSION {
         return Err(LoadError::Version { found: version });
     }

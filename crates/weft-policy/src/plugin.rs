@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 pub use crate::abi::Chunk;
-use crate::{VERSION, Values, abi};
+use crate::{Kept, VERSION, Values, abi};
 
 /// The most chunks of one call of `hcache_put`.
 const CHUNKS_MAX: usize = 65_536;
@@ -145,12 +145,7 @@ struct Call<'a> {
 }
 
 impl Plugin {
-    pub(crate) fn new(
-        table: abi::Policy,
-        name: String,
-        summary: String,
-        values: Values,
-    ) -> Plugin {
+    pub(crate) fn new(table: abi::Policy, name: String, summary: String, values: Values) -> Plugin {
         Plugin {
             table,
             name,
@@ -187,8 +182,12 @@ impl Plugin {
             plugin: self,
             handle: std::ptr::null_mut(),
         };
+        let mut offered = self.values;
+        if !open.addressed {
+            offered.names = Kept::None;
+        }
         let Some(pre_open) = self.table.pre_open else {
-            return Ok((self.values, opened));
+            return Ok((offered, opened));
         };
         // A path has no NUL.
         let path = CString::new(open.path).unwrap_or_default();
@@ -202,17 +201,16 @@ impl Plugin {
             chunk: open.chunk,
             path: path.as_ptr(),
         };
-        let mut values = self.values.to_abi();
+        let mut values = offered.to_abi();
         let mut handle = std::ptr::null_mut();
         let done = self.call("pre_open", core, |call| {
             // SAFETY: a function of a checked table; all pointers are valid until it returns.
             unsafe { pre_open(call, &raw const seen, &raw mut values, &raw mut handle) }
         });
-        if done.is_err() {
+        if let Err(failed) = done {
             // It has left no handle that it wants back.
-            opened.handle = std::ptr::null_mut();
             std::mem::forget(opened);
-            return Err(done.unwrap_err());
+            return Err(failed);
         }
         opened.handle = handle;
         let values = Values::of_abi(&values).and_then(|values| {

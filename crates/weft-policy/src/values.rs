@@ -128,7 +128,12 @@ mod tests {
             until_sync,
         };
         let second = Some(Duration::from_secs(1));
-        for names in [Kept::None, Kept::Coherent, own(None, true), own(second, false)] {
+        for names in [
+            Kept::None,
+            Kept::Coherent,
+            own(None, true),
+            own(second, false),
+        ] {
             for delay in [None, second] {
                 let values = Values {
                     names,

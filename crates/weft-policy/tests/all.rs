@@ -1,0 +1,3 @@
+//! Plug-ins of all kinds, good and bad.
+
+mod plugins;

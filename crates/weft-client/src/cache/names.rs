@@ -67,7 +67,7 @@ impl Names {
         Ok(names)
     }
 
-    fn set(&mut self, cell: CellIndex, chunk: u64, name: Option<ChunkName>) {
+    pub(super) fn set(&mut self, cell: CellIndex, chunk: u64, name: Option<ChunkName>) {
         let cell = self.cells.entry(cell).or_default();
         self.count += usize::from(cell.names.insert(chunk, name).is_none());
     }
@@ -104,6 +104,11 @@ impl Names {
     /// The name of a chunk; `None` of a hole, and of one that is not known.
     pub(crate) fn get(&self, cell: CellIndex, chunk: u64) -> Option<ChunkName> {
         self.cells.get(&cell)?.names.get(&chunk).copied().flatten()
+    }
+
+    /// What is known of a chunk; `Some(None)`: it is a hole.
+    pub(crate) fn known(&self, cell: CellIndex, chunk: u64) -> Option<Option<ChunkName>> {
+        self.cells.get(&cell)?.names.get(&chunk).copied()
     }
 
     /// The length of a cell, in bytes.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_layout::CellIndex;
+use weft_sum::ChunkName;
 
 use super::names::{Names, WantedChunks};
 
@@ -53,6 +54,22 @@ impl OwnNames {
             let since = state.since.get_or_insert(asked);
             *since = asked.min(*since);
         }
+    }
+
+    /// What is kept of a chunk; `Some(None)`: it is a hole.
+    pub(crate) fn known(&self, cell: CellIndex, chunk: u64) -> Option<Option<ChunkName>> {
+        self.0.lock().names.known(cell, chunk)
+    }
+
+    /// Keeps names that somebody else knows.
+    pub(crate) fn put(&self, named: impl IntoIterator<Item = (CellIndex, u64, Option<ChunkName>)>) {
+        let mut names = Names::default();
+        for (cell, chunk, name) in named {
+            names.set(cell, chunk, name);
+        }
+        let mut state = self.0.lock();
+        state.names.merge(names);
+        state.since.get_or_insert_with(Instant::now);
     }
 
     /// This attachment changes chunks of some cells; called before the change, and after it.

@@ -1,11 +1,13 @@
 //! Names that servers keep coherent: each tells of every change before it is acknowledged.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use weft_layout::ServerId;
+use weft_layout::{CellIndex, ServerId};
 use weft_proto::addressed::{CallbacksReply, CallbacksRequest, DroppedShare, ReadNamesReply};
+use weft_sum::ChunkName;
 
 use super::names::{Names, WantedChunks};
 use crate::limits::NAMES_VALID;
@@ -261,6 +263,45 @@ impl SharedNames {
         {
             of_file.names = Names::default();
         }
+    }
+
+    /// Forgets chunks of a cell.
+    pub(crate) fn forget_chunks(
+        &self,
+        server: ServerId,
+        file: u64,
+        cell: CellIndex,
+        chunks: Range<u64>,
+    ) {
+        let mut state = self.0.lock();
+        if let Some(server) = state.servers.get_mut(&server)
+            && let Some(of_file) = server.files.get_mut(&file)
+        {
+            of_file.names.forget(cell, chunks);
+        }
+    }
+
+    /// Forgets all names of all files.
+    pub(crate) fn forget_all(&self) {
+        let mut state = self.0.lock();
+        let servers = state.servers.values_mut();
+        for of_file in servers.flat_map(|server| server.files.values_mut()) {
+            of_file.names = Names::default();
+        }
+    }
+
+    /// What is kept of a chunk; `Some(None)`: it is a hole.
+    pub(crate) fn known(
+        &self,
+        server: ServerId,
+        file: u64,
+        cell: CellIndex,
+        chunk: u64,
+    ) -> Option<Option<ChunkName>> {
+        let state = self.0.lock();
+        let server = state.servers.get(&server)?;
+        server.until.filter(|until| Instant::now() < *until)?;
+        server.files.get(&file)?.names.known(cell, chunk)
     }
 
     /// The last attachment of a file has ended.

@@ -51,6 +51,7 @@ pub async fn read_joined(members: Vec<JoinedRead<'_>>) -> Result<u64, Error> {
     let mut requests = Vec::with_capacity(members.len());
     let mut targets = Vec::with_capacity(members.len());
     for member in members {
+        member.view.file.commit().await?;
         let (request, target) = member.transfer.reading(member.view, member.buffer)?;
         requests.push((member.view, request));
         targets.push(target);
@@ -105,6 +106,7 @@ pub async fn write_joined(members: Vec<JoinedWrite<'_>>, overlaps: Overlaps) -> 
     let mut writings = Vec::with_capacity(members.len());
     for member in members {
         member.view.file.needs_write("write")?;
+        member.view.file.commit().await?;
         member.view.file.note_fork(&member.view.fork);
         let writing = member.transfer.writing(member.view, member.data)?;
         requests.push((member.view, writing.request.clone()));

@@ -197,6 +197,7 @@ impl Collective<'_> {
     pub async fn read(&self, transfer: &Transfer, buffer: &mut [u8]) -> Result<Collected, Error> {
         // Refused or not, this was the collective of that number.
         let membership = self.join();
+        self.view.file.commit().await?;
         let (request, target) = transfer.reading(self.view, buffer)?;
         self.read_request(&request, target, membership).await
     }
@@ -225,6 +226,7 @@ impl Collective<'_> {
     /// Dropped before the job begins, this member's part is free; later it counts as lost.
     pub async fn write(&self, transfer: &Transfer, data: Bytes) -> Result<Collected, Error> {
         let membership = self.join();
+        self.view.file.commit().await?;
         let writing = transfer.writing(self.view, data)?;
         self.write_request(writing, membership).await
     }

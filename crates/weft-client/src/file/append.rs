@@ -14,6 +14,7 @@ impl File {
     /// Who does not write there leaves zeros. In the first seconds after a restart of the service a
     /// file that was there before waits: another client may still hold an offset from before.
     pub async fn append_offset(&self, length: u64, known_end: u64) -> Result<u64, Error> {
+        self.commit().await?;
         let a = &self.0;
         let request = AppendRequest {
             file: a.id,

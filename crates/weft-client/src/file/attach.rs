@@ -6,7 +6,7 @@ use weft_proto::prost::Message;
 
 use super::Asked;
 use crate::names::Access;
-use crate::policy::Policy;
+use crate::policy::{Policies, Policy};
 use crate::volume::{Attaching, Repeat};
 use crate::{Attributes, Error, File, Place, Volume};
 
@@ -43,7 +43,9 @@ impl Volume {
             let has_data = crate::names::is_regular(&reply.attributes);
             if !has_data || self.shared.note_attached_over(run, id, write) {
                 attaching.answered();
-                return self.opened(&path.to_string(), reply, write, true, asked);
+                let file = self.opened(&path.to_string(), reply, write, true, asked)?;
+                file.do_asked_for().await?;
+                return Ok(file);
             }
             // To the service this attachment does not exist. The file exists now, whatever its
             // path leads to.
@@ -103,7 +105,11 @@ impl Volume {
         let storage = layout.storage();
         // What a file or the volume says is taken as far as the file can have it.
         let implied = || {
-            let said = policy_of(path, &reply.attributes).or(self.shared.policy);
+            let default = || {
+                let policies = &self.shared.policies;
+                self.shared.policy.map(|policy| policies.latest(policy))
+            };
+            let said = self.policy_of(path, &reply.attributes).or_else(default);
             said.and_then(|policy| policy.as_far_as(storage))
         };
         let policy = asked.policy.or_else(implied);
@@ -119,25 +125,32 @@ impl Volume {
         );
         // An error ends the attachment again.
         if let Some(policy) = asked.policy {
-            policy.check(path, storage)?;
+            file.begin_policy(policy)?;
             let (created, known) = (file.created(), file.attributes());
             let has_bytes = known.size > 0 || !known.size_exact;
-            if policy.is_written_once() && write && !created && has_bytes {
+            if file.values().written_once && write && !created && has_bytes {
                 let what = format!("write {path} with the policy {policy}");
                 return Err(Error::invalid(what, "the file was written before"));
             }
         }
         Ok(file)
     }
-}
 
-/// The policy that a file has by itself.
-fn policy_of(path: &str, attributes: &Attributes) -> Option<Policy> {
-    if attributes.policy.is_empty() {
-        return None;
+    /// The policy that a file has by itself. One that is not known here may ask for any order: it
+    /// is taken for the strictest.
+    fn policy_of(&self, path: &str, attributes: &Attributes) -> Option<Policy> {
+        if attributes.policy.is_empty() {
+            return None;
+        }
+        let found = self.shared.policies.find(&attributes.policy);
+        Some(found.unwrap_or_else(|why| {
+            tracing::warn!(path, %why, "the file's policy is not known here: `posix` takes its place");
+            Policy::POSIX
+        }))
     }
-    let parsed = attributes.policy.parse();
-    let parsed =
-        parsed.inspect_err(|why| tracing::warn!(path, %why, "the file's policy is not known here"));
-    parsed.ok()
+
+    /// The policies that this client knows.
+    pub fn policies(&self) -> &Policies {
+        &self.shared.policies
+    }
 }

@@ -24,13 +24,21 @@ impl File {
     /// the size does not follow from what this attachment wrote (others wrote, too, or through a
     /// view), the servers are asked: one request to each, and one more to the service.
     pub async fn close(&self) -> Result<(), Error> {
-        self.end().await.map(drop)
+        let kept = self.end_policy().await;
+        self.end().await?;
+        kept
     }
 
     /// As [`File::close`], but without an extra request where there is nothing to report: the
     /// service is told together with other ends, some milliseconds later. Returns what the service
     /// knows of a file that was written.
     pub async fn close_deferred(&self) -> Result<Option<Closed>, Error> {
+        let kept = self.end_policy().await;
+        let ended = self.end_unreported().await;
+        kept.and(ended)
+    }
+
+    async fn end_unreported(&self) -> Result<Option<Closed>, Error> {
         let a = &self.0;
         let changed =
             a.written.load(Ordering::Acquire) != i64::MIN || a.forks.load(Ordering::Acquire);

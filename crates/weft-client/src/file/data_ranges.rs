@@ -78,6 +78,7 @@ impl DataRanges {
             let Some(known_to) = known_to else {
                 return Ok(None);
             };
+            self.file.commit().await?;
             self.ask(known_to).await?;
         }
     }

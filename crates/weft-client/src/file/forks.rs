@@ -9,6 +9,7 @@ use crate::{Error, File, Fork};
 impl File {
     /// Every fork of every cell: one request to each server.
     pub async fn forks(&self) -> Result<Vec<Fork>, Error> {
+        self.commit().await?;
         let a = &self.0;
         let what = format!("list the forks of {}", a.path);
         let states = a.volume.fork_states(&what, a.cells, &a.layout, "");
@@ -17,6 +18,7 @@ impl File {
 
     /// Creates an empty fork in a cell; it is no error if it exists.
     pub async fn create_fork(&self, cell: CellIndex, fork: &str) -> Result<(), Error> {
+        self.commit().await?;
         let (server, place) = self.fork_to_change("create a fork of", cell, fork)?;
         let request = CreateForkRequest {
             file: self.0.id,
@@ -33,6 +35,7 @@ impl File {
 
     /// Removes a fork of a cell with its bytes.
     pub async fn remove_fork(&self, cell: CellIndex, fork: &str) -> Result<(), Error> {
+        self.commit().await?;
         let (server, place) = self.fork_to_change("remove a fork of", cell, fork)?;
         let request = RemoveForkRequest {
             file: self.0.id,

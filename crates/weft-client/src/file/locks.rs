@@ -132,21 +132,24 @@ impl File {
 
     /// Releases a range; it is no error where nothing is held. One request.
     pub async fn unlock(&self, range: LockRange, owner: LockOwner) -> Result<(), Error> {
+        // What was written under a lock is there for who gets it next.
+        let committed = self.commit().await;
         let lock = self.held_lock(LockKind::Unlock, range, owner);
         // First here: a released lock must not be asserted again.
         self.with_locks(|locks| locks.apply_range(lock));
         let request = LockRequest { lock, wait: false };
         let what = format!("unlock {}", self.path());
         self.0.volume.meta(&what, &request, Repeat::Safe).await?;
-        Ok(())
+        committed
     }
 
     /// Releases everything that an owner holds of this file, in both families. One request, none if
     /// this owner has never asked for a lock of it.
     pub async fn release_locks(&self, owner: u64) -> Result<(), Error> {
+        let committed = self.commit().await;
         let asked = self.with_locks(|locks| locks.release(owner));
         if !asked {
-            return Ok(());
+            return committed;
         }
         let lock = HeldLock {
             file: self.id(),

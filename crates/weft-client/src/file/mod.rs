@@ -8,11 +8,13 @@ mod append;
 mod attach;
 mod close;
 mod data_ranges;
+mod delayed;
 mod delegated_names;
 mod detach;
 mod forks;
 mod inline;
 mod locks;
+mod policy;
 mod sync;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -25,6 +27,8 @@ use weft_proto::prost::Message;
 use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code, Retry as RetryClass};
 
+use self::delayed::Delayed;
+use self::policy::Pending;
 use crate::cache::OwnNames;
 use crate::limits::OPERATION_TRIES;
 use crate::names::{Cells, size_of};
@@ -36,8 +40,10 @@ use crate::{Attributes, Error, Volume};
 
 pub use close::Closed;
 pub use data_ranges::DataRanges;
+pub(crate) use delayed::Waiting;
 pub use inline::Store;
 pub use locks::{HeldLock, LockKind, LockOwner, LockRange, Locked};
+pub(crate) use policy::Chosen;
 
 /// Length and time of a fork.
 pub use weft_proto::io::ForkState as Fork;
@@ -75,7 +81,10 @@ pub(crate) struct Attachment {
     reported_losses: AtomicU64,
     /// Its operations are atomic and happen in one order.
     cautious: AtomicBool,
-    policy: parking_lot::Mutex<Option<Policy>>,
+    policy: parking_lot::Mutex<Option<Arc<Chosen>>>,
+    /// What callbacks of the policy have asked for.
+    pending: Pending,
+    delayed: Delayed,
     /// It was asked for, or is forced, whatever the policy.
     always_cautious: bool,
     /// Names of chunks that only this attachment believes.
@@ -141,10 +150,10 @@ impl File {
             end: AtomicU64::new(0),
             forks: AtomicBool::new(false),
             reported_losses: AtomicU64::new(reported),
-            cautious: AtomicBool::new(
-                asked.cautious || reply_shared || asked.policy.is_some_and(Policy::is_in_order),
-            ),
-            policy: parking_lot::Mutex::new(asked.policy),
+            cautious: AtomicBool::new(asked.cautious || reply_shared),
+            policy: parking_lot::Mutex::default(),
+            pending: Pending::default(),
+            delayed: Delayed::default(),
             always_cautious: asked.cautious || reply_shared,
             own_names: OwnNames::default(),
             posted: PostedOrder::default(),
@@ -187,27 +196,6 @@ impl File {
     /// it.
     pub fn is_cautious(&self) -> bool {
         self.0.cautious.load(Ordering::Acquire)
-    }
-
-    /// The consistency policy; `None`: none was asked for, and operations are reckless.
-    pub fn policy(&self) -> Option<Policy> {
-        *self.0.policy.lock()
-    }
-
-    /// Sets the policy of this attachment from the next operation on. Local.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] if a file of this kind cannot have it.
-    pub fn set_policy(&self, policy: impl Into<Option<Policy>>) -> Result<(), Error> {
-        let policy = policy.into();
-        if let Some(policy) = policy {
-            policy.check(&self.0.path, self.0.layout.storage())?;
-        }
-        *self.0.policy.lock() = policy;
-        self.0.own_names.clear();
-        let cautious = policy.is_some_and(Policy::is_in_order) || self.0.always_cautious;
-        self.0.cautious.store(cautious, Ordering::Release);
-        Ok(())
     }
 
     fn asked(&self) -> Asked {
@@ -258,16 +246,21 @@ impl File {
     pub fn hand_over(&self) -> Vec<u8> {
         let asked = self.asked();
         let mut out = vec![u8::from(self.0.write) | asked.on_the_wire() << 1];
-        let reply = AttachReply {
+        let mut reply = AttachReply {
             inline: self.inline_data(),
             ..self.0.reply.clone()
         };
+        if let Some(plugin) = self.policy().filter(|policy| policy.is_plugin()) {
+            // The other process finds it by its name, as if the file said so.
+            plugin.name().clone_into(&mut reply.attributes.policy);
+        }
         out.extend(reply.encode_to_vec());
         out
     }
 
     /// Attributes now. One request, and one to each server while the size is not exact.
     pub async fn stat(&self) -> Result<Attributes, Error> {
+        self.commit().await?;
         let a = &self.0;
         let what = format!("stat {}", a.path);
         let target = Target {
@@ -286,6 +279,7 @@ impl File {
     /// request to the service. Where a server is in doubt of how much it had, it is at least what
     /// the service knows, asked for by one more request.
     pub async fn size(&self) -> Result<u64, Error> {
+        self.commit().await?;
         let a = &self.0;
         if self.inline_data().is_some() {
             return Ok(self.stat().await?.size);
@@ -320,6 +314,7 @@ impl File {
         size: u64,
         grow: bool,
     ) -> Result<Attributes, Error> {
+        self.commit().await?;
         let a = &self.0;
         let _turn = self.claim_whole(what).await?;
         let request = TruncateRequest {
@@ -424,6 +419,19 @@ impl File {
     /// attachment keeps.
     pub(crate) fn note_forgotten_write(&self, end: Option<u64>) {
         self.note_write_at(end, self.0.volume.shared.env.clock.now());
+    }
+
+    /// How far the file is known to reach at least: as it was when it was attached, and by what was
+    /// written through this attachment since.
+    pub(crate) fn known_end(&self) -> u64 {
+        let written = self.0.end.load(Ordering::Acquire);
+        let written = Some(written).filter(|end| *end != END_UNKNOWN);
+        self.attributes().size.max(written.unwrap_or(0))
+    }
+
+    /// Whether the file reaches no further than [`File::known_end`], as far as this client knows.
+    pub(crate) fn knows_end(&self) -> bool {
+        self.attributes().size_exact && self.0.end.load(Ordering::Acquire) != END_UNKNOWN
     }
 
     fn note_write_at(&self, end: Option<u64>, time: i64) {

@@ -2,10 +2,11 @@
 
 use futures_util::future::{join_all, try_join_all};
 use weft_layout::ServerId;
+use weft_policy::Opened;
 use weft_proto::Code;
 use weft_proto::io::SyncRequest;
 
-use crate::policy::Policy;
+use crate::policy::Kept;
 use crate::session::on;
 use crate::volume::Repeat;
 use crate::{Error, File, Volume};
@@ -18,10 +19,25 @@ impl File {
     /// With [`Code::Lost`], once for each attachment of the file, when a server came back without
     /// bytes that it had acknowledged to this client.
     pub async fn sync(&self) -> Result<(), Error> {
-        let a = &self.0;
-        if self.policy().is_some_and(Policy::believes_until_sync) {
-            a.own_names.clear();
+        let Some(chosen) = self.chosen() else {
+            return self.sync_written().await;
+        };
+        self.call(&chosen, "sync", Opened::pre_sync)?;
+        self.do_asked_for().await?;
+        if let Kept::Own {
+            until_sync: true, ..
+        } = chosen.values().names
+        {
+            self.0.own_names.clear();
         }
+        self.sync_written().await?;
+        self.call(&chosen, "sync", Opened::post_sync)?;
+        self.do_asked_for().await
+    }
+
+    async fn sync_written(&self) -> Result<(), Error> {
+        self.commit().await?;
+        let a = &self.0;
         if self.inline_data().is_some() {
             return a.volume.sync_namespace().await;
         }

@@ -27,6 +27,7 @@ impl OpenView {
     /// Dropped, any part of the bytes may have been cleared.
     pub async fn clear(&self, offset: ViewOffset, length: u64) -> Result<(), Error> {
         self.file.needs_write("clear a range of")?;
+        self.file.commit().await?;
         let request = Request::Contiguous { offset, length };
         let pattern = self.pattern(&request)?;
         let slots = self.map.slots(&request)?;

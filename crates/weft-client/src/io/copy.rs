@@ -56,6 +56,7 @@ impl File {
         length: u64,
     ) -> Result<u64, Error> {
         self.needs_write("copy to")?;
+        self.commit().await?;
         let length = from.size().await?.saturating_sub(from_offset.0).min(length);
         if length == 0 {
             return Ok(0);

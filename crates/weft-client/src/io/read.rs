@@ -16,7 +16,7 @@ use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 use weft_proto::order::Claim;
 
 use super::span::Sink;
-use crate::policy::{Kept, Policy};
+use crate::policy::Kept;
 use crate::scheduled::note_scheduled;
 use crate::volume::{Repeat, Retry};
 use crate::{Error, OpenView};
@@ -184,8 +184,29 @@ impl OpenView {
     pub(crate) async fn read_request(
         &self,
         request: &Request,
-        mut memory: impl Sink,
+        memory: impl Sink,
     ) -> Result<Moved, Error> {
+        let file = &self.file;
+        let Some(chosen) = file.chosen() else {
+            file.commit().await?;
+            return self.read_now(request, memory).await;
+        };
+        let touched = self.touched(request);
+        file.call(&chosen, "read", |opened, core| {
+            opened.pre_read(core, &touched)
+        })?;
+        file.do_asked_for().await?;
+        file.commit().await?;
+        let moved = self.read_now(request, memory).await;
+        let bytes = |moved: &Moved| moved.bytes;
+        let moved = file.after(&chosen, "read", moved, bytes, |opened, core, bytes| {
+            opened.post_read(core, &touched, bytes)
+        })?;
+        file.do_asked_for().await?;
+        Ok(moved)
+    }
+
+    async fn read_now(&self, request: &Request, mut memory: impl Sink) -> Result<Moved, Error> {
         let slots = self.map.slots(request)?;
         if let Some(kept) = self.keeps_names() {
             // Boxed: otherwise every reader's future is as large as this one.
@@ -212,7 +233,7 @@ impl OpenView {
     /// Whether reads go by kept names.
     fn keeps_names(&self) -> Option<Kept> {
         let addressed = self.file.0.layout.storage() == Storage::Addressed;
-        let kept = self.file.policy().map_or(Kept::None, Policy::kept);
+        let kept = self.file.values().names;
         let here = addressed && self.fork == "data" && self.checkpoint == 0;
         (here && kept != Kept::None).then_some(kept)
     }

@@ -99,11 +99,7 @@ impl OpenView {
                 }
                 self.names_in_order(request, slots).await
             }
-            Kept::Own(_) | Kept::OwnUntilClose => {
-                let believed = match kept {
-                    Kept::Own(believed) => believed,
-                    _ => None,
-                };
+            Kept::Own { believed, .. } => {
                 let wanted = slots.iter().map(|slot| &slot.wanted);
                 if let Some(names) = file.own_names.all_of(wanted, believed) {
                     return Ok(Some(names));

@@ -166,6 +166,7 @@ impl OpenView {
     /// Refused with [`weft_proto::Code::Lost`] where a server is in doubt of how much it had, and
     /// the file's size does not say.
     pub async fn size(&self) -> Result<u64, Error> {
+        self.file.commit().await?;
         let a = &self.file.0;
         let cells = Cells {
             checkpoint: self.checkpoint,

@@ -17,7 +17,7 @@ use weft_proto::{Call, Code, Failure};
 
 use super::in_order::Staged;
 use super::span::{Durability, Source};
-use crate::policy::Policy;
+use crate::policy::Kept;
 use crate::volume::Repeat;
 use crate::{Error, OpenView};
 
@@ -175,6 +175,46 @@ impl OpenView {
         ordered: bool,
     ) -> Result<u64, Error> {
         self.file.needs_write("write")?;
+        let slots = self.map.slots(request)?;
+        let file = &self.file;
+        let Some(chosen) = file.chosen() else {
+            file.commit().await?;
+            return self
+                .write_now(request, &slots, source, durability, ordered)
+                .await;
+        };
+        let touched = self.touched(request);
+        let delay = file.before_write(&chosen, &touched)?;
+        let delay = delay.filter(|_| durability == Durability::Process);
+        file.do_asked_for().await?;
+        let moved = if let Some(delay) = delay {
+            self.write_later(request, &slots, source, ordered, delay)
+                .await
+        } else {
+            file.commit().await?;
+            self.write_now(request, &slots, source, durability, ordered)
+                .await
+        };
+        let moved = file.after(
+            &chosen,
+            "write",
+            moved,
+            |moved| *moved,
+            |opened, core, bytes| opened.post_write(core, &touched, bytes),
+        )?;
+        file.do_asked_for().await?;
+        Ok(moved)
+    }
+
+    /// Writes without regard to writes that wait.
+    pub(super) async fn write_now(
+        &self,
+        request: &Request,
+        slots: &[ServerSlot],
+        source: Source,
+        durability: Durability,
+        ordered: bool,
+    ) -> Result<u64, Error> {
         let write = Write {
             pattern: self.pattern(request)?,
             request,
@@ -182,13 +222,12 @@ impl OpenView {
             durability,
             ordered,
         };
-        let slots = self.map.slots(request)?;
-        let own = self.own_chunks(request, &slots)?;
+        let own = self.own_chunks(request, slots)?;
         self.file.0.own_names.changed(own.iter().cloned());
         // First: a cancelled write may have changed it, too.
         self.file.note_fork(&self.fork);
         let mut moved = if self.file.is_cautious() {
-            self.write_in_order(&write, &slots).await
+            self.write_in_order(&write, slots).await
         } else {
             let writes = slots.iter().map(|slot| self.write_slot(&write, *slot));
             // All of them to their end: after a failure no write may still change what servers are
@@ -198,7 +237,7 @@ impl OpenView {
         if let Err(error) = &moved
             && self.file.becomes_cautious(error)
         {
-            moved = self.write_in_order(&write, &slots).await;
+            moved = self.write_in_order(&write, slots).await;
         }
         // Even a failed write may have moved the end of the file; where to, the servers know.
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
@@ -214,7 +253,8 @@ impl OpenView {
         request: &Request,
         slots: &[ServerSlot],
     ) -> Result<Vec<(CellIndex, Range<u64>)>, Error> {
-        if !self.file.policy().is_some_and(Policy::keeps_own_names) || self.fork != "data" {
+        let own = matches!(self.file.values().names, Kept::Own { .. });
+        if !own || self.fork != "data" {
             return Ok(Vec::new());
         }
         let Some(chunks) = self.chunks_of(request, slots)? else {

@@ -31,7 +31,7 @@ use weft_proto::session::Role;
 
 use crate::Error;
 use crate::cache::{ChunkCache, SharedNames};
-use crate::policy::Policy;
+use crate::policy::{Policies, Policy};
 use crate::session::{
     AttachedFiles, DelegatedNames, DetachQueue, EndedOperations, LocksHeld, NamingPays, Unsynced,
 };
@@ -92,6 +92,8 @@ pub(crate) struct Shared {
     application: String,
     /// The policy of files that have none.
     pub(crate) policy: Option<Policy>,
+    /// The policies that this client knows.
+    pub(crate) policies: Policies,
     /// When servers were last found not to reach each other.
     pub(crate) apart: parking_lot::Mutex<Option<tokio::time::Instant>>,
     /// Changes that may not survive power loss yet.
@@ -146,6 +148,7 @@ impl Volume {
             name: options.name,
             application: options.application,
             policy: options.policy,
+            policies: options.policies,
             unsynced: Unsynced::default(),
             runtime: tokio::runtime::Handle::current(),
             asserted: tokio::sync::Mutex::default(),

@@ -11,7 +11,7 @@ use weft_proto::meta::Credentials;
 use super::small_file::{read_small, read_with_metadata};
 use crate::Error;
 use crate::limits::CHUNKS_KEPT_BYTES;
-use crate::policy::Policy;
+use crate::policy::{Policies, Policy};
 
 /// The address of a volume, and the user that connects.
 #[derive(Clone)]
@@ -41,6 +41,8 @@ pub struct ConnectOptions {
     pub application: String,
     /// The policy of files that have none, as far as they can have it.
     pub policy: Option<Policy>,
+    /// Where plug-ins are looked for.
+    pub policies: Policies,
     /// The most bytes of chunks of addressed files that policies keep in memory.
     pub chunk_cache: u64,
 }
@@ -70,6 +72,7 @@ impl ConnectOptions {
             name: String::new(),
             application: application(),
             policy: None,
+            policies: Policies::default(),
             chunk_cache: CHUNKS_KEPT_BYTES,
         }
     }

@@ -39,10 +39,11 @@ impl Client {
     }
 
     pub(super) async fn ordered_operation(&mut self, view: &OpenView) {
-        let writes = match self.ordered_policy() {
+        let writes = if self.ordered_policy() == Policy::SEQ_2 {
             // More reads, so that some find what is kept.
-            Policy::SEQ_2 => self.rng.random_ratio(1, 4),
-            _ => self.rng.random(),
+            self.rng.random_ratio(1, 4)
+        } else {
+            self.rng.random()
         };
         if writes {
             self.write_stamps(view).await;

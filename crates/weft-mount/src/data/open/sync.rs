@@ -58,6 +58,8 @@ impl OpenData {
         // The reply to a batch that is in flight now may be older than this flush.
         let at_rest = self.data().state().begin_flush();
         self.data().flush().await;
+        // What the policy delays leaves at a close.
+        self.file().commit().await?;
         let mut state = self.data().state();
         state.report(report, self.number())?;
         let stored = state.take_stored();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use weft_client::{Changes, Place, Policy};
+use weft_client::{Changes, Place};
 
 use crate::fs::{Caller, FileSystem, FsError};
 
@@ -31,7 +31,7 @@ impl FileSystem {
         let name = std::str::from_utf8(name).unwrap_or_default().trim();
         let policy = match name {
             "" => None,
-            name => Some(name.parse::<Policy>().map_err(|why| {
+            name => Some(self.volume.policies().find(name).map_err(|why| {
                 tracing::info!(file = self.metadata.shown(id), %why, "a policy is not set");
                 FsError::refused("there is no such policy; the log lists them", Errno::INVAL)
             })?),

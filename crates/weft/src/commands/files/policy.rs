@@ -1,9 +1,10 @@
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
-use weft_client::{Changes, Policy, UnknownPolicy};
+use weft_client::{Changes, Policies, Policy, PolicyFolder};
 use weft_layout::Storage;
 
 use crate::args::Global;
@@ -14,47 +15,54 @@ use crate::terminal::output;
 /// Set the consistency policy of files and directories, or list the policies
 #[derive(Args)]
 #[command(after_help = "Examples:
-  weft policy                        list the policies
+  weft policy                        list the policies, and the plug-ins in their folder
   weft policy seq-2 /results/table   from the next open on
   weft policy rel-1 /scratch         what is made in /scratch gets it
   weft policy none /scratch          what is made there has none again
+  weft policy --header > weft_policy.h
 
-`weft stat` shows the policy of a file. docs/consistency.md says what each promises.")]
+A plug-in is a shared library NAME.so in the folder of plug-ins, /usr/local/lib/weft/policies unless
+--policies or WEFT_POLICIES names another. `weft stat` shows the policy of a file.
+docs/consistency.md says what each promises, and how to write one.")]
 pub(crate) struct SetPolicy {
     /// The policy, or `none`
-    #[arg(value_name = "POLICY", value_parser = policy, requires = "paths")]
-    policy: Option<Chosen>,
+    #[arg(value_name = "POLICY", requires = "paths")]
+    policy: Option<String>,
     /// The files and directories; symbolic links are followed
     #[arg(value_name = "PATH", value_parser = remote::parser())]
     paths: Vec<RemotePath>,
+    /// The folder of plug-ins
+    #[arg(long, value_name = "DIR", env = "WEFT_POLICIES")]
+    policies: Option<PathBuf>,
+    /// Print the header that plug-ins in C include
+    #[arg(long, conflicts_with_all = ["paths", "json"])]
+    header: bool,
     /// Print the list as JSON
     #[arg(long, conflicts_with = "paths")]
     json: bool,
 }
 
-/// A policy, or that there shall be none.
-#[derive(Clone, Copy)]
-struct Chosen(Option<Policy>);
-
-fn policy(text: &str) -> Result<Chosen, UnknownPolicy> {
-    match text {
-        "none" => Ok(Chosen(None)),
-        name => Ok(Chosen(Some(name.parse()?))),
-    }
-}
-
 /// A policy, for programs.
 #[derive(Serialize)]
 struct PolicyRow {
-    policy: &'static str,
+    policy: String,
     plain: bool,
-    promises: &'static str,
+    plugin: bool,
+    promises: String,
 }
 
 impl SetPolicy {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
-        let Some(Chosen(policy)) = self.policy else {
-            return self.list();
+        if self.header {
+            output::line(weft_policy::HEADER.trim_end())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let folder = self.policies.map(PolicyFolder::at).unwrap_or_default();
+        let policies = Policies::of(folder);
+        let policy = match self.policy.as_deref() {
+            None => return list(&policies, self.json),
+            Some("none") => None,
+            Some(name) => Some(policies.find(name)?),
         };
         let changes = Changes {
             policy: Some(policy),
@@ -69,25 +77,31 @@ impl SetPolicy {
             Ok(problems.exit_code())
         })
     }
+}
 
-    fn list(&self) -> Result<ExitCode> {
-        let rows: Vec<PolicyRow> = Policy::all()
-            .map(|policy| PolicyRow {
-                policy: policy.name(),
-                plain: policy.fits(Storage::Plain),
-                promises: policy.summary(),
-            })
-            .collect();
-        if self.json {
-            output::json(&rows)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let mut table = output::table(&["POLICY", "FILES", "PROMISES"]);
-        for row in rows {
-            let files = if row.plain { "all" } else { "addressed" };
-            table.add_row(vec![row.policy, files, row.promises]);
-        }
-        output::line(table)?;
-        Ok(ExitCode::SUCCESS)
+/// Lists the policies. Plug-ins that cannot be used are problems.
+fn list(policies: &Policies, json: bool) -> Result<ExitCode> {
+    let problems = Problems::default();
+    let plugins = policies.plugins().into_iter();
+    let plugins = plugins.filter_map(|found| problems.note(found));
+    let rows: Vec<PolicyRow> = Policy::all()
+        .chain(plugins)
+        .map(|policy| PolicyRow {
+            policy: policy.name().to_owned(),
+            plain: policy.fits(Storage::Plain),
+            plugin: policy.is_plugin(),
+            promises: policy.summary().to_owned(),
+        })
+        .collect();
+    if json {
+        output::json(&rows)?;
+        return Ok(problems.exit_code());
     }
+    let mut table = output::table(&["POLICY", "FILES", "PROMISES"]);
+    for row in rows {
+        let files = if row.plain { "all" } else { "addressed" };
+        table.add_row(vec![row.policy, files.to_owned(), row.promises]);
+    }
+    output::line(table)?;
+    Ok(problems.exit_code())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use weft_client::{ConnectOptions, Policy, UnknownPolicy};
+use weft_client::{ConnectOptions, Policies, Policy, PolicyFolder};
 use weft_mount::fs::Options;
 use weft_mount::fuse::{Appearance, MountFlags};
 use weft_net::Wire;
@@ -28,6 +28,7 @@ pub(crate) struct MountOptions {
     pub(crate) strict: bool,
     durable: bool,
     policy: Option<Policy>,
+    policies: Policies,
     attributes_valid: Option<Duration>,
     names_valid: Option<Duration>,
     name: Option<String>,
@@ -69,6 +70,7 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
         text: text.to_owned(),
         ..MountOptions::default()
     };
+    let mut policy = None;
     for word in text.split(',') {
         let (name, value) = word
             .split_once('=')
@@ -82,10 +84,8 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
             "allow_other" => options.others = true,
             "strict" => options.strict = true,
             "durable" => options.durable = true,
-            "policy" => {
-                let policy = needed()?.parse();
-                options.policy = Some(policy.map_err(|wrong: UnknownPolicy| wrong.to_string())?);
-            }
+            "policy" => policy = Some(needed()?),
+            "policies" => options.policies = Policies::of(PolicyFolder::at(needed()?)),
             "attr_timeout" => options.attributes_valid = Some(seconds(name, needed()?)?),
             "entry_timeout" => options.names_valid = Some(seconds(name, needed()?)?),
             "fsname" => options.name = Some(needed()?.to_owned()),
@@ -103,6 +103,9 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
             }
         }
     }
+    // Its folder may be named behind it.
+    let policy = policy.map(|name| options.policies.find(name)).transpose();
+    options.policy = policy.map_err(|unknown| unknown.to_string())?;
     Ok(options)
 }
 
@@ -195,6 +198,7 @@ impl MountOptions {
     pub(super) fn connect(&self, mut options: ConnectOptions) -> ConnectOptions {
         options.lazy = !self.durable;
         options.policy = self.policy;
+        options.policies = self.policies.clone();
         options.wire = self.wire.unwrap_or(options.wire);
         options
     }

@@ -1,123 +1,130 @@
 //! Consistency policies: how much order an application asks for, and pays (CAPFS §3.6 and Table 1;
 //! `docs/consistency.md`).
 
+mod find;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use weft_layout::Storage;
+use weft_policy::Plugin;
+pub use weft_policy::{Kept, Values};
 
+pub use self::find::{Policies, UnknownPolicy};
 use crate::Error;
 
 /// A consistency policy: what a client believes, and for how long, and when its changes count.
 ///
 /// # Source
 /// CAPFS Table 1 for SEQ-1 to REL-1.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Policy(&'static Values);
+#[derive(Clone, Copy)]
+pub struct Policy(&'static Row);
 
-/// The values that make a policy.
-#[derive(PartialEq, Eq, Hash)]
-struct Values {
+/// A row of the table, or a plug-in.
+struct Row {
     name: &'static str,
-    /// Each operation is atomic, and all happen in one order (Vesta's cautious; CAPFS's commits
-    /// that are not forced).
-    in_order: bool,
-    names: Kept,
-    /// A file that has bytes is not written.
-    written_once: bool,
+    summary: &'static str,
+    values: Values,
     /// It needs the names of chunks.
     addressed: bool,
-    summary: &'static str,
-}
-
-/// Which names of chunks a client keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kept {
-    None,
-    /// Those that servers keep coherent.
-    Coherent,
-    /// Its own, for this long; `None`: until the attachment syncs or closes.
-    Own(Option<Duration>),
-    /// Its own, until the attachment closes.
-    OwnUntilClose,
+    plugin: Option<&'static Plugin>,
 }
 
 /// How long `nfs` believes what it has read, as NFS's `acregmin`.
 const NFS_BELIEVED: Duration = Duration::from_secs(3);
 
-const POLICIES: [Values; 9] = [
+/// What every policy is, but for what its row says.
+const RECKLESS: Values = Values::RECKLESS;
+
+/// Operations in order.
+const IN_ORDER: Values = Values {
+    in_order: true,
+    ..RECKLESS
+};
+
+const fn own(believed: Option<Duration>, until_sync: bool) -> Values {
     Values {
+        names: Kept::Own {
+            believed,
+            until_sync,
+        },
+        ..RECKLESS
+    }
+}
+
+static POLICIES: [Row; 9] = [
+    Row {
         name: "posix",
-        in_order: true,
-        names: Kept::None,
-        written_once: false,
+        values: IN_ORDER,
         addressed: false,
         summary: "every operation is atomic and sees all that ended before it began",
+        plugin: None,
     },
-    Values {
+    Row {
         name: "seq-1",
-        in_order: true,
-        names: Kept::None,
-        written_once: false,
+        values: IN_ORDER,
         addressed: true,
         summary: "as posix; names of chunks are asked for each time",
+        plugin: None,
     },
-    Values {
+    Row {
         name: "seq-2",
-        in_order: true,
-        names: Kept::Coherent,
-        written_once: false,
+        values: Values {
+            names: Kept::Coherent,
+            ..IN_ORDER
+        },
         addressed: true,
         summary: "as posix; names of chunks are kept, and servers tell of changes",
+        plugin: None,
     },
-    Values {
+    Row {
         name: "for-1",
-        in_order: false,
-        names: Kept::None,
-        written_once: false,
+        values: RECKLESS,
         addressed: true,
         summary: "each server does its part when it arrives; the last writer wins",
+        plugin: None,
     },
-    Values {
+    Row {
         name: "for-2",
-        in_order: false,
-        names: Kept::Coherent,
-        written_once: false,
+        values: Values {
+            names: Kept::Coherent,
+            ..RECKLESS
+        },
         addressed: true,
         summary: "as for-1; names of chunks are kept, and servers tell of changes",
+        plugin: None,
     },
-    Values {
+    Row {
         name: "rel-1",
-        in_order: false,
-        names: Kept::Own(None),
-        written_once: false,
+        values: own(None, true),
         addressed: true,
         summary: "as for-1; names of chunks are kept until this open syncs or closes",
+        plugin: None,
     },
-    Values {
+    Row {
         name: "session",
-        in_order: false,
-        names: Kept::OwnUntilClose,
-        written_once: false,
+        values: own(None, false),
         addressed: false,
         summary: "an open sees all that was closed before it, and its own changes",
+        plugin: None,
     },
-    Values {
+    Row {
         name: "nfs",
-        in_order: false,
-        names: Kept::Own(Some(NFS_BELIEVED)),
-        written_once: false,
+        values: own(Some(NFS_BELIEVED), false),
         addressed: false,
         summary: "as session, and changes of others after 3 seconds at the latest",
+        plugin: None,
     },
-    Values {
+    Row {
         name: "immutable",
-        in_order: false,
-        names: Kept::OwnUntilClose,
-        written_once: true,
+        values: Values {
+            written_once: true,
+            ..own(None, false)
+        },
         addressed: false,
         summary: "a file is written by the open that creates it, then only read",
+        plugin: None,
     },
 ];
 
@@ -141,7 +148,7 @@ impl Policy {
     /// A file is written by the open that creates it, then only read.
     pub const IMMUTABLE: Policy = Policy(&POLICIES[8]);
 
-    /// All policies.
+    /// All policies but plug-ins.
     pub fn all() -> impl Iterator<Item = Policy> {
         POLICIES.iter().map(Policy)
     }
@@ -164,12 +171,17 @@ impl Policy {
     /// Whether a mount keeps nothing of such a file in the kernel's pages and its own buffers: the
     /// policy says what is kept.
     pub fn is_past_pages(self) -> bool {
-        self.0.addressed
+        self.0.addressed || self.0.plugin.is_some()
     }
 
     /// Whether a mount promises at least as much to every file.
     pub fn is_met_by_mounts(self) -> bool {
-        !self.0.addressed && !self.0.written_once
+        !self.is_past_pages() && !self.0.values.written_once
+    }
+
+    /// Whether it is one that a user has written.
+    pub fn is_plugin(self) -> bool {
+        self.0.plugin.is_some()
     }
 
     /// This policy, or the nearest one that files of this kind can have: at least as strict;
@@ -184,26 +196,16 @@ impl Policy {
 
     /// Whether each operation is atomic, and all happen in one order.
     pub fn is_in_order(self) -> bool {
-        self.0.in_order
+        self.0.values.in_order
     }
 
-    /// Whether a file is written only by the open that creates it.
-    pub(crate) fn is_written_once(self) -> bool {
-        self.0.written_once
+    /// What a client keeps of a file, and when its changes leave.
+    pub fn values(self) -> Values {
+        self.0.values
     }
 
-    /// Whether it keeps names that only the attachment believes.
-    pub(crate) fn keeps_own_names(self) -> bool {
-        matches!(self.0.names, Kept::Own(_) | Kept::OwnUntilClose)
-    }
-
-    /// Whether names that it keeps are believed until a sync.
-    pub(crate) fn believes_until_sync(self) -> bool {
-        self.0.names == Kept::Own(None)
-    }
-
-    pub(crate) fn kept(self) -> Kept {
-        self.0.names
+    pub(crate) fn plugin(self) -> Option<&'static Plugin> {
+        self.0.plugin
     }
 
     /// Refuses a policy that a file cannot have.
@@ -224,26 +226,22 @@ impl Policy {
     }
 }
 
-/// A policy's name that is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no consistency policy; there are {}", names())]
-pub struct UnknownPolicy {
-    name: String,
+impl PartialEq for Policy {
+    /// Another version of a plug-in is another policy.
+    fn eq(&self, other: &Policy) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
 }
 
-fn names() -> String {
-    let names: Vec<_> = Policy::all().map(Policy::name).collect();
-    names.join(", ")
-}
+impl Eq for Policy {}
 
 impl FromStr for Policy {
     type Err = UnknownPolicy;
 
+    /// Plug-ins are not found by it: [`Policies::find`] does.
     fn from_str(name: &str) -> Result<Policy, UnknownPolicy> {
         let found = Policy::all().find(|policy| policy.name() == name);
-        found.ok_or_else(|| UnknownPolicy {
-            name: name.to_owned(),
-        })
+        found.ok_or_else(|| UnknownPolicy::of(name, None))
     }
 }
 
@@ -277,17 +275,21 @@ mod tests {
 
     #[test]
     fn the_values_are_those_of_capfs_table_1() {
-        use Kept::{Coherent, None as No, Own};
+        use Kept::{Coherent, None as No};
+        let until_sync = Kept::Own {
+            believed: None,
+            until_sync: true,
+        };
         let rows = [
             (Policy::SEQ_1, No, true),
             (Policy::SEQ_2, Coherent, true),
             (Policy::FOR_1, No, false),
             (Policy::FOR_2, Coherent, false),
-            (Policy::REL_1, Own(None), false),
+            (Policy::REL_1, until_sync, false),
         ];
         for (policy, kept, in_order) in rows {
             assert_eq!(
-                (policy.kept(), policy.is_in_order()),
+                (policy.values().names, policy.is_in_order()),
                 (kept, in_order),
                 "{policy}"
             );
