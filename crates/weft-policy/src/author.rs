@@ -248,7 +248,10 @@ unsafe impl Sync for Constant {}
 impl Table {
     #[doc(hidden)]
     #[must_use]
-
+    #[allow(
+        clippy::new_without_default,
+        reason = "a static of the macro needs a constant"
+    )]
     pub const fn new() -> Table {
         Table(OnceLock::new())
     }

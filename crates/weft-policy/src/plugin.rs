@@ -471,7 +471,7 @@ unsafe extern "C" fn hcache_get(
             if let Some(count) = count.as_mut() {
                 *count = found.len();
             }
-            Ok(missing as i64)
+            Ok(missing.cast_signed())
         })
     }
 }
@@ -547,7 +547,9 @@ unsafe extern "C" fn dcache_get(
             } else {
                 std::slice::from_raw_parts_mut(buffer.cast::<u8>(), size.min(CHUNK_BYTES_MAX))
             };
-            call.core.dcache_get(name, into).map(|bytes| bytes as i64)
+            call.core
+                .dcache_get(name, into)
+                .map(|bytes| (bytes as u64).cast_signed())
         })
     }
 }

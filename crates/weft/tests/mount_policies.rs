@@ -129,6 +129,87 @@ fn an_immutable_file_is_written_by_the_open_that_makes_it() {
     fs::remove_file(&path).unwrap();
 }
 
+/// Compiles a plug-in into the folder of a mount's policies.
+fn plug_in(folder: &Path, name: &str, text: &str) {
+    let (source, new) = (folder.join("new.c"), folder.join("new"));
+    fs::write(&source, text).unwrap();
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../weft-policy/include");
+    let include = header.display();
+    sh(
+        folder,
+        &format!("cc -std=c99 -shared -fPIC -I{include} -o new new.c"),
+    );
+    fs::rename(new, folder.join(format!("{name}.so"))).unwrap();
+}
+
+/// A policy that delays writes until a close, and refuses to sync with this errno.
+fn delaying(errno: u32) -> String {
+    format!(
+        "#include \"weft_policy.h\"
+        static int pre_sync(struct weft_call *call, void *handle) {{
+            (void)handle; call->core->because(call, \"no syncs here\"); return -{errno}; }}
+        static const struct weft_policy table = {{ .size = sizeof(struct weft_policy),
+            .version = WEFT_POLICY_VERSION, .name = \"mine\", .summary = \"writes leave at a close\",
+            .values = {{ .size = sizeof(struct weft_policy_values), .delay_ms = 3600000 }}, .pre_sync = pre_sync }};
+        const struct weft_policy *weft_policy(void) {{ return &table; }}"
+    )
+}
+
+#[test]
+fn a_mount_picks_up_and_replaces_plugins_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = format!("policies={}", folder.path().display());
+    let Some(m) = Mounted::with_options(&options) else {
+        return;
+    };
+    let reader = m.further("reader", "");
+    fs::write(m.file("f"), vec![1; LENGTH]).unwrap();
+    assert_eq!(set(&m.file("f"), "mine"), Err(Errno::INVAL));
+    plug_in(folder.path(), "mine", &delaying(28));
+    set(&m.file("f"), "mine").unwrap();
+    let open = || {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).open(m.file("f")).unwrap()
+    };
+    let byte = |file: &fs::File| {
+        let mut found = [0];
+        file.read_exact_at(&mut found, 1000).unwrap();
+        found[0]
+    };
+    let file = open();
+    let other = fs::File::open(reader.join("f")).unwrap();
+    assert_eq!(byte(&other), 1);
+    file.write_all_at(&vec![2; LENGTH], 0).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let fresh = || byte(&fs::File::open(reader.join("f")).unwrap());
+    assert_eq!(fresh(), 1, "the write waits");
+    assert_eq!(byte(&file), 2);
+    let refused = file.sync_all().unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(28));
+    // The file that is open keeps the plug-in that it has.
+    plug_in(folder.path(), "mine", &delaying(5));
+    let again = open();
+    let errno = |file: &fs::File| file.sync_all().unwrap_err().raw_os_error();
+    assert_eq!((errno(&file), errno(&again)), (Some(28), Some(5)));
+    again.write_all_at(&vec![3; LENGTH], 0).unwrap();
+    drop(again);
+    assert_eq!(fresh(), 3, "a close sends what waits");
+    drop(file);
+    // What cannot be loaded is named, and the file is used as one with `posix`.
+    fs::write(folder.path().join("mine.so"), "no library").unwrap();
+    let list = weft(&["policy", "--policies", folder.path().to_str().unwrap()]);
+    let said = String::from_utf8(list.stderr).unwrap();
+    assert!(
+        !list.status.success() && said.contains("mine.so cannot be used"),
+        "{said}"
+    );
+    let file = open();
+    file.write_all_at(&vec![4; LENGTH], 0).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(fresh(), 4);
+    assert!(weft_ok(&["policy", "--header"]).contains("WEFT_POLICY_VERSION"));
+}
+
 /// What a mount without caches promises holds for a file with a policy, whatever the mount.
 #[test]
 fn programs_work_on_files_of_every_policy() {

@@ -19,6 +19,6 @@ mod own;
 mod shared;
 
 pub(crate) use chunks::ChunkCache;
-pub(crate) use names::{Names, WantedChunks};
+pub(crate) use names::{Known, Names, WantedChunks};
 pub(crate) use own::OwnNames;
 pub(crate) use shared::{Fill, Given, SharedNames};

@@ -17,6 +17,13 @@ pub(crate) struct WantedChunks {
     pub(crate) size: u64,
 }
 
+/// What is known of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Hole,
+    Name(ChunkName),
+}
+
 /// The names of some chunks, and the lengths of their cells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
@@ -106,9 +113,10 @@ impl Names {
         self.cells.get(&cell)?.names.get(&chunk).copied().flatten()
     }
 
-    /// What is known of a chunk; `Some(None)`: it is a hole.
-    pub(crate) fn known(&self, cell: CellIndex, chunk: u64) -> Option<Option<ChunkName>> {
-        self.cells.get(&cell)?.names.get(&chunk).copied()
+    /// What is known of a chunk.
+    pub(crate) fn known(&self, cell: CellIndex, chunk: u64) -> Option<Known> {
+        let name = self.cells.get(&cell)?.names.get(&chunk)?;
+        Some(name.map_or(Known::Hole, Known::Name))
     }
 
     /// The length of a cell, in bytes.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use weft_layout::CellIndex;
 use weft_sum::ChunkName;
 
-use super::names::{Names, WantedChunks};
+use super::names::{Known, Names, WantedChunks};
 
 /// The names of one attachment.
 #[derive(Default)]
@@ -56,19 +56,19 @@ impl OwnNames {
         }
     }
 
-    /// What is kept of a chunk; `Some(None)`: it is a hole.
-    pub(crate) fn known(&self, cell: CellIndex, chunk: u64) -> Option<Option<ChunkName>> {
+    /// What is kept of a chunk.
+    pub(crate) fn known(&self, cell: CellIndex, chunk: u64) -> Option<Known> {
         self.0.lock().names.known(cell, chunk)
     }
 
     /// Keeps names that somebody else knows.
     pub(crate) fn put(&self, named: impl IntoIterator<Item = (CellIndex, u64, Option<ChunkName>)>) {
-        let mut names = Names::default();
+        let mut all = Names::default();
         for (cell, chunk, name) in named {
-            names.set(cell, chunk, name);
+            all.set(cell, chunk, name);
         }
         let mut state = self.0.lock();
-        state.names.merge(names);
+        state.names.merge(all);
         state.since.get_or_insert_with(Instant::now);
     }
 

@@ -7,9 +7,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_layout::{CellIndex, ServerId};
 use weft_proto::addressed::{CallbacksReply, CallbacksRequest, DroppedShare, ReadNamesReply};
-use weft_sum::ChunkName;
 
-use super::names::{Names, WantedChunks};
+use super::names::{Known, Names, WantedChunks};
 use crate::limits::NAMES_VALID;
 
 /// The coherent names of one client.
@@ -290,14 +289,14 @@ impl SharedNames {
         }
     }
 
-    /// What is kept of a chunk; `Some(None)`: it is a hole.
+    /// What is kept of a chunk.
     pub(crate) fn known(
         &self,
         server: ServerId,
         file: u64,
         cell: CellIndex,
         chunk: u64,
-    ) -> Option<Option<ChunkName>> {
+    ) -> Option<Known> {
         let state = self.0.lock();
         let server = state.servers.get(&server)?;
         server.until.filter(|until| Instant::now() < *until)?;

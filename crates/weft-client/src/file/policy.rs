@@ -13,6 +13,7 @@ use weft_policy::{Chunk, Core, Failed, Open, Opened, Touched};
 use weft_proto::{Code, Retry};
 use weft_sum::{ChunkName, without_zeros};
 
+use crate::cache::Known;
 use crate::limits::NAMES_KEPT_MAX;
 use crate::policy::{Kept, Policy, Values};
 use crate::{Error, File};
@@ -111,7 +112,7 @@ impl File {
             created: self.created(),
             addressed: a.layout.storage() == Storage::Addressed,
         };
-        let failed = |failed| self.of_plugin("open", failed);
+        let failed = |failed: Failed| self.of_plugin("open", &failed);
         let core = Caller {
             file: self,
             values: chosen.values,
@@ -162,7 +163,7 @@ impl File {
             file: self,
             values: chosen.values,
         };
-        callback(opened, &core).map_err(|failed| self.of_plugin(doing, failed))
+        callback(opened, &core).map_err(|failed| self.of_plugin(doing, &failed))
     }
 
     /// Before a write: for how long it waits in the client.
@@ -216,7 +217,7 @@ impl File {
         Ok(())
     }
 
-    fn of_plugin(&self, doing: &str, failed: Failed) -> Error {
+    fn of_plugin(&self, doing: &str, failed: &Failed) -> Error {
         Error::Refused {
             what: format!("{doing} {}", self.0.path),
             code: Code::Invalid,
@@ -273,8 +274,8 @@ impl Caller<'_> {
         }
     }
 
-    /// The kept name of a chunk; `None`: it is not kept; `Some(None)`: of a hole.
-    fn known(&self, cell: CellIndex, chunk: u64) -> Option<Option<ChunkName>> {
+    /// What is kept of a chunk.
+    fn known(&self, cell: CellIndex, chunk: u64) -> Option<Known> {
         let a = &self.file.0;
         match self.values.names {
             Kept::None => None,
@@ -298,11 +299,14 @@ impl Core for Caller<'_> {
                 match self.known(cell, number) {
                     None => missing += 1,
                     Some(_) if found.len() == most => {}
-                    Some(name) => found.push(Chunk {
+                    Some(known) => found.push(Chunk {
                         number,
                         cell: cell.0,
-                        hole: name.is_none().into(),
-                        name: name.map_or([0; 32], |name| *name.as_bytes()),
+                        hole: (known == Known::Hole).into(),
+                        name: match known {
+                            Known::Hole => [0; 32],
+                            Known::Name(name) => *name.as_bytes(),
+                        },
                     }),
                 }
             }

@@ -99,7 +99,7 @@ impl OpenView {
             moved += bytes_of(self.map.pieces(request, *slot)?, Endless);
         }
         let write = DelayedWrite {
-            view: OpenView::new(self.file.clone(), self.map.clone(), &self.fork),
+            view: OpenView::new(self.file.clone(), self.map, &self.fork),
             request: request.clone(),
             sources: vec![source],
             ordered,

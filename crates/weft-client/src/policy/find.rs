@@ -94,17 +94,16 @@ pub struct UnknownPolicy {
 impl UnknownPolicy {
     /// There is none of this name.
     pub(super) fn of(name: &str, folder: Option<&Folder>) -> UnknownPolicy {
-        let mut why = format!("there are {}", names(Policy::all().map(Policy::name)));
-        if let Some(folder) = folder {
-            let plugins = folder.names();
-            let path = folder.path().display();
+        let built_in = names(Policy::all().map(Policy::name));
+        let plugins = folder.map_or_else(String::new, |folder| {
+            let (path, plugins) = (folder.path().display(), folder.names());
             if plugins.is_empty() {
-                why.push_str(&format!(", and no plug-ins in {path}"));
-            } else {
-                let plugins = names(plugins.iter().map(String::as_str));
-                why.push_str(&format!(", and the plug-ins {plugins} in {path}"));
+                return format!(", and no plug-ins in {path}");
             }
-        }
+            let plugins = names(plugins.iter().map(String::as_str));
+            format!(", and the plug-ins {plugins} in {path}")
+        });
+        let why = format!("there are {built_in}{plugins}");
         UnknownPolicy {
             name: name.to_owned(),
             why,

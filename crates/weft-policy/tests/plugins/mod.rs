@@ -192,7 +192,7 @@ fn the_session_example_fetches_names_and_commits_at_the_close() {
     let plugin = folder.find("afs").unwrap();
     let core = Noted::default();
     let (values, opened) = plugin.open(&core, &OPEN).unwrap();
-    assert!(values.delay.unwrap() >= Duration::from_secs(60) && !values.in_order);
+    assert!(values.delay.unwrap() >= Duration::from_mins(1) && !values.in_order);
     opened.post_open(&core).unwrap();
     let delay = opened.pre_write(&core, &touched(0, 9), values.delay);
     assert_eq!(delay.unwrap(), values.delay);

@@ -23,7 +23,8 @@ Mount options (-o, separated by commas):
   strict                       no caches: reads and writes go to the servers, attributes come from the metadata service
   durable                      create, rename and remove return only when the change survives power loss
   policy=NAME                  consistency policy of files that have none: posix, seq-1, seq-2, for-1, for-2, rel-1, session, nfs
-                               or immutable (default: posix; see docs/consistency.md)
+                               or immutable, or a plug-in (default: posix; see docs/consistency.md)
+  policies=DIR                 folder of plug-ins (default: WEFT_POLICIES, else /usr/local/lib/weft/policies)
   attr_timeout=S               seconds that the kernel may cache attributes (default: as long as they are valid)
   entry_timeout=S              seconds that the kernel may cache names (default: as long as they are valid)
   fsname=NAME                  name in the table of mounts (default: the volume's folder or address)
