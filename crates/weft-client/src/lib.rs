@@ -140,11 +140,13 @@ pub use volume::ConnectOptions;
 pub use volume::Volume;
 pub use volume::open_regular;
 pub use volume::read_small;
+pub use volume::record_history;
 
 pub use weft_layout::ServerId;
 pub use weft_policy::Folder as PolicyFolder;
 pub use weft_policy::{Kept, Values};
 pub use weft_proto::quota::QuotaKind;
+pub use weft_referee::Recorder;
 
 pub use weft_proto::meta::ConnectedClient;
 pub use weft_proto::meta::Credentials;

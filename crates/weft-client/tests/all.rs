@@ -26,6 +26,7 @@ mod plugins;
 mod pointers;
 mod policies;
 mod ranges;
+mod referee;
 mod requests;
 mod round_memory;
 mod stalled;

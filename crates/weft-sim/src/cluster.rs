@@ -3,6 +3,7 @@
 
 mod clients;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,6 +13,7 @@ use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
 use weft_proto::session::Role;
+use weft_referee::{History, OpenId, Recorder, What};
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, NodeError};
 use weft_store::{SimStorage, Storage, StoreConfig, StoreError};
 
@@ -43,6 +45,8 @@ pub struct Cluster {
     crashing: SimNetwork,
     /// Counts the processes that start, so that none has another's randomness.
     lives: Arc<AtomicU64>,
+    /// What all clients do.
+    history: Recorder,
     servers: Vec<Arc<Machine>>,
 }
 
@@ -143,9 +147,23 @@ impl Cluster {
             network: SimNetwork::new(heard.clone()),
             crashing: SimNetwork::new(heard.clone()),
             lives: Arc::new(AtomicU64::new(seed)),
+            history: Recorder::in_memory(),
             servers: servers.collect(),
             heard,
         }
+    }
+
+    /// What clients were promised and returned so far of the file at this path.
+    pub fn history_of(&self, path: &str) -> History {
+        let mut history = self.history.take();
+        let opens: HashSet<OpenId> = history
+            .events
+            .iter()
+            .filter(|event| matches!(&event.what, What::Open { path: of, .. } if of == path))
+            .map(|event| event.open)
+            .collect();
+        history.events.retain(|event| opens.contains(&event.open));
+        history
     }
 
     /// What arrived at the hosts so far, and when.

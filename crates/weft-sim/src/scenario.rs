@@ -6,6 +6,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use turmoil::Builder;
+use weft_referee::check;
 
 use crate::client::{Client, CrashingClient};
 use crate::cluster::Cluster;
@@ -57,6 +58,11 @@ pub fn run(plan: Plan) -> Outcome {
         faults.step(&mut sim, &cluster, &state);
     }
     cluster.end();
+    let judged = check(&cluster.history_of("/ordered"));
+    if let Some(finding) = judged.findings.first() {
+        state.lock().note_wrong(finding.text.clone());
+    }
+    state.lock().outcome.judged = judged.in_order;
     let outcome = state.lock().outcome.clone();
     Outcome {
         network: cluster.heard().digest(),

@@ -30,6 +30,8 @@ pub struct Outcome {
     /// A digest of all that went over the network, and when: it tells runs apart that the clients
     /// see alike.
     pub network: u64,
+    /// Operations in order that the referee has judged.
+    pub judged: u64,
     /// The first thing that nothing explains.
     pub wrong: Option<String>,
 }

@@ -88,6 +88,7 @@ impl Volume {
         own: bool,
         asked: Asked,
     ) -> Result<File, Error> {
+        let asked_at = self.shared.env.clock.now();
         let attributes = reply.attributes.clone();
         let Some(layout) = attributes
             .layout
@@ -133,6 +134,7 @@ impl Volume {
                 return Err(Error::invalid(what, "the file was written before"));
             }
         }
+        file.note_open(asked_at);
         Ok(file)
     }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use weft_proto::meta::{ReportReply, ReportRequest};
+use weft_referee::What;
 
 use super::{Attachment, END_UNKNOWN};
 use crate::limits::CLOSE_SIZE_RETRIES;
@@ -24,8 +25,9 @@ impl File {
     /// the size does not follow from what this attachment wrote (others wrote, too, or through a
     /// view), the servers are asked: one request to each, and one more to the service.
     pub async fn close(&self) -> Result<(), Error> {
-        let kept = self.end_policy().await;
+        let (begun, kept) = (self.now(), self.end_policy().await);
         self.end().await?;
+        self.note(begun, Some(self.now()), What::Close);
         kept
     }
 
@@ -33,9 +35,10 @@ impl File {
     /// service is told together with other ends, some milliseconds later. Returns what the service
     /// knows of a file that was written.
     pub async fn close_deferred(&self) -> Result<Option<Closed>, Error> {
-        let kept = self.end_policy().await;
-        let ended = self.end_unreported().await;
-        kept.and(ended)
+        let (begun, kept) = (self.now(), self.end_policy().await);
+        let ended = self.end_unreported().await?;
+        self.note(begun, Some(self.now()), What::Close);
+        kept.map(|()| ended)
     }
 
     async fn end_unreported(&self) -> Result<Option<Closed>, Error> {

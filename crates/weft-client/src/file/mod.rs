@@ -15,6 +15,7 @@ mod forks;
 mod inline;
 mod locks;
 mod policy;
+mod recorded;
 mod sync;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -29,6 +30,7 @@ use weft_proto::{Call, Code, Retry as RetryClass};
 
 use self::delayed::Delayed;
 use self::policy::Pending;
+use self::recorded::Recorded;
 use crate::cache::OwnNames;
 use crate::limits::OPERATION_TRIES;
 use crate::names::{Cells, size_of};
@@ -85,6 +87,7 @@ pub(crate) struct Attachment {
     /// What callbacks of the policy have asked for.
     pending: Pending,
     delayed: Delayed,
+    recorded: Option<Recorded>,
     /// It was asked for, or is forced, whatever the policy.
     always_cautious: bool,
     /// Names of chunks that only this attachment believes.
@@ -134,6 +137,7 @@ impl File {
     ) -> File {
         let inline = Mutex::new(reply.inline.take());
         let reply_shared = reply.shared;
+        let recorded = volume.shared.history.as_ref().map(Recorded::new);
         let reported = volume.shared.unsynced.baseline(reply.attributes.id);
         File(Arc::new(Attachment {
             volume,
@@ -154,6 +158,7 @@ impl File {
             policy: parking_lot::Mutex::default(),
             pending: Pending::default(),
             delayed: Delayed::default(),
+            recorded,
             always_cautious: asked.cautious || reply_shared,
             own_names: OwnNames::default(),
             posted: PostedOrder::default(),
@@ -303,8 +308,10 @@ impl File {
     /// Survives power loss.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
         let what = format!("truncate {} to {size} bytes", self.0.path);
-        self.resize(&what, size, false).await?;
-        Ok(())
+        let noting = self.begin_change(|| self.truncated(size));
+        let resized = self.resize(&what, size, false).await;
+        noting.end(resized.is_ok());
+        resized.map(drop)
     }
 
     /// Has the service set the size, or raise it (`grow`); the attributes afterwards.

@@ -90,6 +90,7 @@ impl File {
             }
         }
         self.0.own_names.clear();
+        self.note_policy();
         let cautious = self.values().in_order || self.0.always_cautious;
         self.0.cautious.store(cautious, Ordering::Release);
         Ok(())

@@ -5,6 +5,7 @@ use weft_layout::ServerId;
 use weft_policy::Opened;
 use weft_proto::Code;
 use weft_proto::io::SyncRequest;
+use weft_referee::What;
 
 use crate::policy::Kept;
 use crate::session::on;
@@ -19,6 +20,13 @@ impl File {
     /// With [`Code::Lost`], once for each attachment of the file, when a server came back without
     /// bytes that it had acknowledged to this client.
     pub async fn sync(&self) -> Result<(), Error> {
+        let begun = self.now();
+        self.sync_by_policy().await?;
+        self.note(begun, Some(self.now()), What::Sync);
+        Ok(())
+    }
+
+    async fn sync_by_policy(&self) -> Result<(), Error> {
         let Some(chosen) = self.chosen() else {
             return self.sync_written().await;
         };

@@ -29,6 +29,16 @@ impl OpenView {
         self.file.needs_write("clear a range of")?;
         self.file.commit().await?;
         let request = Request::Contiguous { offset, length };
+        if !self.is_recorded() {
+            return self.clear_now(request).await;
+        }
+        let noting = self.file.begin_change(|| self.recorded_clear(&request));
+        let cleared = self.clear_now(request).await;
+        noting.end(cleared.is_ok());
+        cleared
+    }
+
+    async fn clear_now(&self, request: Request) -> Result<(), Error> {
         let pattern = self.pattern(&request)?;
         let slots = self.map.slots(&request)?;
         let mut cleared = if self.file.is_cautious() {

@@ -18,6 +18,7 @@ mod parts;
 mod read;
 mod read_kept;
 mod read_names;
+mod record;
 mod span;
 mod transfer;
 mod view;

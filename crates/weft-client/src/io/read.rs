@@ -15,6 +15,7 @@ use weft_net::{CallError, Incoming};
 use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 use weft_proto::order::Claim;
 
+use super::record::Copying;
 use super::span::Sink;
 use crate::policy::Kept;
 use crate::scheduled::note_scheduled;
@@ -184,7 +185,28 @@ impl OpenView {
     pub(crate) async fn read_request(
         &self,
         request: &Request,
-        memory: impl Sink,
+        mut memory: impl Sink,
+    ) -> Result<Moved, Error> {
+        if self.is_recorded() {
+            // Boxed: otherwise every reader's future is twice as large.
+            return Box::pin(self.read_recorded(request, memory)).await;
+        }
+        self.read_by_policy(request, &mut memory).await
+    }
+
+    async fn read_recorded(&self, request: &Request, memory: impl Sink) -> Result<Moved, Error> {
+        let (file, begun) = (&self.file, self.file.now());
+        let mut memory = Copying::new(memory, request);
+        let moved = self.read_by_policy(request, &mut memory).await?;
+        let read = self.recorded_read(request, &moved, &memory.into_copy());
+        file.note(begun, Some(file.now()), read);
+        Ok(moved)
+    }
+
+    async fn read_by_policy(
+        &self,
+        request: &Request,
+        memory: &mut impl Sink,
     ) -> Result<Moved, Error> {
         let file = &self.file;
         let Some(chosen) = file.chosen() else {
@@ -206,25 +228,25 @@ impl OpenView {
         Ok(moved)
     }
 
-    async fn read_now(&self, request: &Request, mut memory: impl Sink) -> Result<Moved, Error> {
+    async fn read_now(&self, request: &Request, memory: &mut impl Sink) -> Result<Moved, Error> {
         let slots = self.map.slots(request)?;
         if let Some(kept) = self.keeps_names() {
             // Boxed: otherwise every reader's future is as large as this one.
-            let moved = Box::pin(self.read_kept(request, &slots, kept, &mut memory));
+            let moved = Box::pin(self.read_kept(request, &slots, kept, memory));
             if let Some(moved) = moved.await? {
                 return Ok(moved);
             }
         }
         if self.file.is_cautious() && self.checkpoint == 0 {
             // Boxed: otherwise every reader's future is as large as this one.
-            return Box::pin(self.read_in_order(request, &slots, &mut memory)).await;
+            return Box::pin(self.read_in_order(request, &slots, memory)).await;
         }
-        let moved = self.read_slots(request, &slots, &mut memory, None);
+        let moved = self.read_slots(request, &slots, memory, None);
         match moved.await {
             Ok(ReadOutcome::Moved(moved)) => Ok(moved),
             Ok(ReadOutcome::Refused(_)) => unreachable!("nothing was claimed"),
             Err(error) if self.file.becomes_cautious(&error) => {
-                Box::pin(self.read_in_order(request, &slots, &mut memory)).await
+                Box::pin(self.read_in_order(request, &slots, memory)).await
             }
             Err(error) => Err(error),
         }

@@ -176,11 +176,34 @@ impl OpenView {
     ) -> Result<u64, Error> {
         self.file.needs_write("write")?;
         let slots = self.map.slots(request)?;
+        if !self.is_recorded() {
+            return self
+                .write_by_policy(request, &slots, source, durability, ordered)
+                .await;
+        }
+        let noting = self
+            .file
+            .begin_change(|| self.recorded_write(request, &source));
+        let moved = self
+            .write_by_policy(request, &slots, source, durability, ordered)
+            .await;
+        noting.end(moved.is_ok());
+        moved
+    }
+
+    async fn write_by_policy(
+        &self,
+        request: &Request,
+        slots: &[ServerSlot],
+        source: Source,
+        durability: Durability,
+        ordered: bool,
+    ) -> Result<u64, Error> {
         let file = &self.file;
         let Some(chosen) = file.chosen() else {
             file.commit().await?;
             return self
-                .write_now(request, &slots, source, durability, ordered)
+                .write_now(request, slots, source, durability, ordered)
                 .await;
         };
         let touched = self.touched(request);
@@ -188,11 +211,11 @@ impl OpenView {
         let delay = delay.filter(|_| durability == Durability::Process);
         file.do_asked_for().await?;
         let moved = if let Some(delay) = delay {
-            self.write_later(request, &slots, source, ordered, delay)
+            self.write_later(request, slots, source, ordered, delay)
                 .await
         } else {
             file.commit().await?;
-            self.write_now(request, &slots, source, durability, ordered)
+            self.write_now(request, slots, source, durability, ordered)
                 .await
         };
         let moved = file.after(

@@ -28,6 +28,7 @@ use weft_proto::meta::{
     ServerMapRequest,
 };
 use weft_proto::session::Role;
+use weft_referee::Recorder;
 
 use crate::Error;
 use crate::cache::{ChunkCache, SharedNames};
@@ -38,7 +39,8 @@ use crate::session::{
 use crate::volume::servers::Servers;
 
 pub(crate) use guards::{Attaching, Detach};
-pub use options::ConnectOptions;
+use options::history_of_environment;
+pub use options::{ConnectOptions, record_history};
 pub(crate) use retry::{Backoff, Repeat, Retry, RetryUntil};
 pub use small_file::{open_regular, read_small};
 
@@ -94,6 +96,8 @@ pub(crate) struct Shared {
     pub(crate) policy: Option<Policy>,
     /// The policies that this client knows.
     pub(crate) policies: Policies,
+    /// Where a history is recorded.
+    pub(crate) history: Option<Recorder>,
     /// When servers were last found not to reach each other.
     pub(crate) apart: parking_lot::Mutex<Option<tokio::time::Instant>>,
     /// Changes that may not survive power loss yet.
@@ -109,6 +113,10 @@ pub(crate) struct Shared {
 impl Volume {
     /// Connects to the metadata service and fetches the server map.
     pub async fn connect(options: ConnectOptions) -> Result<Volume, Error> {
+        let history = match options.history {
+            None => history_of_environment()?,
+            given => given,
+        };
         let env = options.env;
         let identity = Identity {
             key: options.key,
@@ -149,6 +157,7 @@ impl Volume {
             application: options.application,
             policy: options.policy,
             policies: options.policies,
+            history,
             unsynced: Unsynced::default(),
             runtime: tokio::runtime::Handle::current(),
             asserted: tokio::sync::Mutex::default(),

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use weft_net::{Env, VolumeKey, Wire};
 use weft_proto::meta::Credentials;
+use weft_referee::Recorder;
 
 use super::small_file::{read_small, read_with_metadata};
 use crate::Error;
@@ -43,6 +44,9 @@ pub struct ConnectOptions {
     pub policy: Option<Policy>,
     /// Where plug-ins are looked for.
     pub policies: Policies,
+    /// What this client does with the bytes of files is recorded there, for `weft referee`; `None`:
+    /// in the folder that `WEFT_HISTORY` names, if it does. It costs a copy of every byte.
+    pub history: Option<Recorder>,
     /// The most bytes of chunks of addressed files that policies keep in memory.
     pub chunk_cache: u64,
 }
@@ -53,6 +57,9 @@ const ADDRESS_FILE: &str = "volume.address";
 const KEY_FILE: &str = "volume.key";
 /// The volume's protection of frames; absent: that of most volumes.
 const WIRE_FILE: &str = "volume.wire";
+
+/// The variable that names the folder of histories.
+const HISTORY_VARIABLE: &str = "WEFT_HISTORY";
 
 /// Variables that name a process's job: Weft's own, and those of Slurm, PBS and LSF.
 const JOB_VARIABLES: [&str; 4] = ["WEFT_APPLICATION", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
@@ -73,6 +80,7 @@ impl ConnectOptions {
             application: application(),
             policy: None,
             policies: Policies::default(),
+            history: None,
             chunk_cache: CHUNKS_KEPT_BYTES,
         }
     }
@@ -177,6 +185,27 @@ fn unreadable(folder: &Path, file: &Path, error: &io::Error) -> String {
         ),
         _ => format!("cannot read {file} of the volume in {folder}: {error}"),
     }
+}
+
+/// A recorder in this folder.
+///
+/// # Errors
+/// [`Error::Configuration`] if it cannot be made.
+pub fn record_history(folder: &Path) -> Result<Recorder, Error> {
+    let name = rustix::system::uname();
+    let host = name.nodename().to_string_lossy().replace('/', "-");
+    Recorder::in_folder(folder, &host).map_err(|e| {
+        let folder = folder.display();
+        Error::Configuration(format!("cannot record a history in {folder}: {e}"))
+    })
+}
+
+/// The recorder that the environment asks for.
+pub(super) fn history_of_environment() -> Result<Option<Recorder>, Error> {
+    let folder = std::env::var_os(HISTORY_VARIABLE).filter(|name| !name.is_empty());
+    folder
+        .map(|folder| record_history(Path::new(&folder)))
+        .transpose()
 }
 
 /// User and groups of this process.

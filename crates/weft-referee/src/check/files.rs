@@ -46,7 +46,6 @@ pub(crate) struct Segment {
 
 /// What was done with one file.
 pub(crate) struct FileOps {
-    pub(crate) file: u64,
     pub(crate) path: String,
     /// Its bytes were zeros at first.
     pub(crate) created: bool,
@@ -83,7 +82,6 @@ pub(super) fn files_of(history: &History, sessions: &Sessions) -> (Vec<FileOps>,
         let path = path.map_or_else(String::new, |session| session.path.clone());
         match operations(&events, sessions, half) {
             Some((segments, ops)) => files.push(FileOps {
-                file,
                 path,
                 created: sessions.creates(file),
                 segments,

@@ -11,9 +11,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::Finding;
 use super::files::{FileOps, Op};
 use super::visible::Source;
-use super::{Finding, FindingKind};
 use crate::render::Names;
 
 /// The most operations of one block.

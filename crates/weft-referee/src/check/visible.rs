@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
+use super::Finding;
 use super::files::{FileOps, Op, Part, Value, ZEROS};
 use super::sessions::Sessions;
-use super::{Finding, FindingKind};
 use crate::render::Names;
 
 /// Where the bytes of a part of a read come from.

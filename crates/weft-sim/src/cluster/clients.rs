@@ -3,6 +3,7 @@
 use turmoil::Sim;
 use weft_client::{ConnectOptions, Credentials};
 use weft_net::Env;
+use weft_referee::Recorder;
 
 use super::{Cluster, KEY, PORT, VOLUME, life_env};
 use crate::net::{SimNetwork, env};
@@ -16,7 +17,8 @@ impl Cluster {
     /// How a client in the simulation connects.
     pub fn client(&self, client: usize) -> ConnectOptions {
         let seed = self.seed ^ 0xc11e ^ (client as u64) << 48;
-        options(env(seed, SimNetwork::new(self.heard.clone())))
+        let env = env(seed, SimNetwork::new(self.heard.clone()));
+        options(env, &self.history)
     }
 
     /// Adds the client whose process dies. The next process is another client to the volume.
@@ -29,8 +31,9 @@ impl Cluster {
         L: Future<Output = Result<(), String>> + 'static,
     {
         let (lives, network) = (self.lives.clone(), self.crashing.clone());
+        let history = self.history.clone();
         sim.host(Cluster::client_host(client), move || {
-            let live = live(options(life_env(&lives, &network)));
+            let live = live(options(life_env(&lives, &network), &history));
             async move { Ok(live.await?) }
         });
     }
@@ -46,10 +49,11 @@ impl Cluster {
     }
 }
 
-fn options(env: Env) -> ConnectOptions {
+fn options(env: Env, history: &Recorder) -> ConnectOptions {
     let mut options = ConnectOptions::new(format!("{}:{PORT}", Cluster::META_HOST), KEY);
     options.volume = VOLUME;
     options.who = Credentials::default();
     options.env = env;
+    options.history = Some(history.clone());
     options
 }

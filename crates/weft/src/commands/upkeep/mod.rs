@@ -1,7 +1,7 @@
 //! Upkeep of a volume: checking it, reading everything again, returning free space, removing chunks
-//! that no file has.
+//! that no file has, judging what programs were returned.
 //!
-//! Each asks the servers to do the work and shows what they found.
+//! Each asks the servers to do the work and shows what they found; `referee` reads recorded histories.
 //!
 //! Owns no state. Invariants: `fsck` repairs only if the command line asks for it; exit codes say
 //! whether something is wrong. Checks and repairs are in the libraries: here are only options,
@@ -9,6 +9,7 @@
 
 mod clean;
 mod fsck;
+mod referee;
 mod scrub;
 mod trim;
 
@@ -26,6 +27,7 @@ pub(crate) enum UpkeepCommand {
     Scrub(scrub::Scrub),
     Trim(trim::Trim),
     Clean(clean::Clean),
+    Referee(referee::Referee),
 }
 
 impl UpkeepCommand {
@@ -36,6 +38,7 @@ impl UpkeepCommand {
             UpkeepCommand::Scrub(command) => command.run(global),
             UpkeepCommand::Trim(command) => command.run(global),
             UpkeepCommand::Clean(command) => command.run(global),
+            UpkeepCommand::Referee(command) => command.run(),
         }
     }
 }

@@ -62,7 +62,7 @@ impl Mount {
         let path = path::prepare(&self.path)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = threads::lasting(builder.thread_name("weft-mount"))?;
-        let mut connect = self.options.connect(connect::options(global)?);
+        let mut connect = self.options.connect(connect::options(global)?)?;
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();
         connect.name = format!("mount {} on {host}", path.display());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use weft_client::{ConnectOptions, Policies, Policy, PolicyFolder};
+use weft_client::{ConnectOptions, Policies, Policy, PolicyFolder, record_history};
 use weft_mount::fs::Options;
 use weft_mount::fuse::{Appearance, MountFlags};
 use weft_net::Wire;
@@ -29,6 +29,7 @@ pub(crate) struct MountOptions {
     durable: bool,
     policy: Option<Policy>,
     policies: Policies,
+    history: Option<PathBuf>,
     attributes_valid: Option<Duration>,
     names_valid: Option<Duration>,
     name: Option<String>,
@@ -85,6 +86,7 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
             "strict" => options.strict = true,
             "durable" => options.durable = true,
             "policy" => policy = Some(needed()?),
+            "history" => options.history = Some(needed()?.into()),
             "policies" => options.policies = Policies::of(PolicyFolder::at(needed()?)),
             "attr_timeout" => options.attributes_valid = Some(seconds(name, needed()?)?),
             "entry_timeout" => options.names_valid = Some(seconds(name, needed()?)?),
@@ -195,12 +197,18 @@ impl MountOptions {
     }
 
     /// The options of the connection.
-    pub(super) fn connect(&self, mut options: ConnectOptions) -> ConnectOptions {
+    ///
+    /// # Errors
+    /// If no history can be recorded where one is asked for.
+    pub(super) fn connect(&self, mut options: ConnectOptions) -> Result<ConnectOptions> {
+        if let Some(folder) = &self.history {
+            options.history = Some(record_history(folder)?);
+        }
         options.lazy = !self.durable;
         options.policy = self.policy;
         options.policies = self.policies.clone();
         options.wire = self.wire.unwrap_or(options.wire);
-        options
+        Ok(options)
     }
 }
 
