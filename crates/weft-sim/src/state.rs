@@ -54,6 +54,7 @@ impl Outcome {
             sum.acknowledged += count.acknowledged;
             sum.failed += count.failed;
         }
+        self.judged += other.judged;
         for (kind, count) in &other.faults {
             *self.faults.entry(kind).or_default() += count;
         }

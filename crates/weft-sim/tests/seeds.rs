@@ -68,6 +68,11 @@ fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
         all.failed() > 0 || runs < 5,
         "no operation failed in spite of the faults"
     );
+    assert!(
+        all.judged > 2 * runs || runs < 5,
+        "the referee judged too few operations: {}",
+        all.judged
+    );
     let idle = all.operations.iter().find(|(_, c)| c.acknowledged == 0);
     let idle = idle.filter(|(kind, _)| **kind != "close");
     assert!(

@@ -190,18 +190,20 @@ impl OpenView {
             return Err(NoNames::Again);
         }
         turn.note_done();
-        let volume = &self.file.0.volume;
         for (answer, slot) in answers.iter().zip(slots) {
-            if let Some((fill, given)) = &answer.kept
-                && volume
-                    .shared
-                    .kept_names
-                    .keep(fill, *given, answer.names.clone())
-            {
-                volume.ask_for_callbacks(slot.server);
+            if let Some(kept) = &answer.kept {
+                self.keep_names(slot.server, kept, answer.names.clone());
             }
         }
         Ok(answers.into_iter().map(|answer| answer.names).collect())
+    }
+
+    /// Keeps names of a server, and hears of changes from now on.
+    fn keep_names(&self, server: ServerId, (fill, given): &(Fill, Given), names: Names) {
+        let volume = &self.file.0.volume;
+        if volume.shared.kept_names.keep(fill, *given, names) {
+            volume.ask_for_callbacks(server);
+        }
     }
 
     /// Asks one server; with a claim, for names that it keeps coherent.
@@ -253,6 +255,11 @@ impl OpenView {
         if coherent && !reply.granted {
             return Err(NoNames::Again);
         }
+        let kept = asked_for.map(|asked| (asked, Given::of(&reply)));
+        if let Some(kept) = &kept {
+            // Whatever the other servers say, this one waits from now on for what it tells.
+            self.keep_names(slot.server, kept, Names::default());
+        }
         let protocol = |reason| {
             let address = format!("server {}", slot.server);
             NoNames::Failed(slot.server, CallError::Protocol { address, reason })
@@ -261,9 +268,6 @@ impl OpenView {
         let names = Names::of_reply(&reply, &found, &slot.wanted).map_err(protocol)?;
         // Without a claim, the cell may have become shorter between its length and its names.
         let names = names.all_of(&slot.wanted).ok_or(NoNames::Again)?;
-        Ok(Answer {
-            names,
-            kept: asked_for.map(|asked| (asked, Given::of(&reply))),
-        })
+        Ok(Answer { names, kept })
     }
 }
