@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,11 +25,18 @@ MUTANTS = {
         "&& self.entries(key, None, named.first..last).await?.len() != old.len()",
         ("weft-store", ["chunks_are_written_by_name_if_they_are_there_and_the_old_names_hold"]),
     ),
+    "base-unchecked": (
+        "a chunk is replaced by one that was made of an older one",
+        "crates/weft-store/src/addressed/change.rs",
+        "let is_same = made.base == Base::Entry(entry);",
+        "let is_same = made.base == Base::Entry(entry) || made.base != Base::Nothing;",
+        ("weft-store", ["addressed"]),
+    ),
     "sharers-not-waited-for": (
         "a change is acknowledged before its sharers have dropped what they keep",
         "crates/weft-server/src/io/sharers/calls.rs",
         "        self.sharers.wait(told).await;\n    }\n\n    /// Makes a client a sharer",
-        "        drop(told);\n    }\n\n    /// Makes a client a sharer",
+        "        if self.sharers.of(file) == usize::MAX {\n            self.sharers.wait(told).await;\n        }\n    }\n\n    /// Makes a client a sharer",
         (
             "weft-client",
             ["coherent_names_never_show_what_was_overwritten", "histories_of_random_runs_keep_the_promises"],
@@ -74,10 +80,13 @@ def copy_sources(to):
             shutil.copy2(ROOT / name, to / name)
 
 
+def target():
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
 def cargo(tree, package, *arguments, **options):
-    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
     command = ["cargo", "test", "--quiet", "--locked", "-p", package, "--test", "all", *arguments]
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "RUST_BACKTRACE": "0"}
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target()), "RUST_BACKTRACE": "0"}
     return subprocess.run(command, cwd=tree, env=environment, **options)
 
 
@@ -96,10 +105,10 @@ def check(name, tree):
         said = ran.stdout + ran.stderr
         if not re.search(r"^running [1-9]", said, re.M):
             return f"{name}: there are no tests {', '.join(tests)}"
-        noticed = re.findall(r"^test (\S+) \.\.\. FAILED|^    (\S+)$", said, re.M)
+        noticed = re.findall(r"^    (\w+::\S+)$", said, re.M)
         if ran.returncode == 0:
             return f"{name}: no test noticed it"
-        print("    noticed by " + ", ".join(sorted({one or other for one, other in noticed})), flush=True)
+        print("    noticed by " + ", ".join(sorted(set(noticed))), flush=True)
         return None
     finally:
         path.write_text(original)
@@ -112,10 +121,14 @@ def main():
     unknown = [name for name in names if name not in MUTANTS]
     if unknown:
         sys.exit(f"there is no {', '.join(unknown)}; there are {', '.join(MUTANTS)}")
-    with tempfile.TemporaryDirectory(prefix="weft-mutants.") as folder:
-        tree = Path(folder)
+    # Always in the same folder, so that what was built of it is of use the next time.
+    tree = target() / "mutants"
+    shutil.rmtree(tree, ignore_errors=True)
+    try:
         copy_sources(tree)
         wrong = [wrong for name in names if (wrong := check(name, tree))]
+    finally:
+        shutil.rmtree(tree, ignore_errors=True)
     for text in wrong:
         print(text, file=sys.stderr)
     sys.exit(1 if wrong else 0)

@@ -28,12 +28,12 @@
 //! | module | what |
 //! | --- | --- |
 //! | `limits.rs`, `error.rs` | timeouts and bounds; what can go wrong |
-//! | `policy.rs` | consistency policies |
+//! | `policy/` | consistency policies, and where plug-ins are found |
 //! | `cache/` | names of chunks and chunks that are kept |
 //! | `session/` | state to assert or report again: attachments, locks, delegated directories, unsynced writes |
 //! | `volume/` | the links to the servers: connect, call, retry, reassert |
 //! | `names/`, `upkeep.rs` | names, attributes and quotas; disks, scrub and space |
-//! | `file/` | an attached file: attach, sync, close, locks, small files, delegated names |
+//! | `file/` | an attached file: attach, its policy, delayed writes, sync, close, locks, small files, delegated names |
 //! | `io/` | bytes through views: read, write, copy, lists, transfers |
 //! | `collective/` | requests of a group as one job on each server |
 //! | `fsck/` | the check and repair of a whole volume |

@@ -61,7 +61,7 @@ impl Work {
         let mut rng = SmallRng::seed_from_u64(self.number);
         let mut view = open(&self.volume, &self.path, self.policy).await;
         for n in 0..self.operations {
-            let stamp = (self.number << 32 | n + 1).to_le_bytes();
+            let stamp = ((self.number << 32) | (n + 1)).to_le_bytes();
             let chunk = rng.random_range(0..CHUNKS);
             let unit = if self.whole_chunks { CHUNK } else { 1000 };
             let start = chunk * unit;

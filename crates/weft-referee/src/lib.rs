@@ -13,10 +13,11 @@
 //! Absent on purpose: who records when (`weft-client`).
 
 mod check;
+mod finding;
 mod history;
 mod record;
-mod render;
 
-pub use check::{Finding, FindingKind, Report, check};
+pub use check::check;
+pub use finding::{Finding, FindingKind, Report};
 pub use history::{Event, History, HistoryError, Kept, OpenId, Piece, Promise, What};
 pub use record::Recorder;

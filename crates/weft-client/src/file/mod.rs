@@ -6,12 +6,15 @@
 
 mod append;
 mod attach;
+mod chosen;
 mod close;
+mod commit;
 mod data_ranges;
 mod delayed;
 mod delegated_names;
 mod detach;
 mod forks;
+mod history;
 mod inline;
 mod locks;
 mod policy;
@@ -28,8 +31,8 @@ use weft_proto::prost::Message;
 use weft_proto::stamp::Stamp;
 use weft_proto::{Call, Code, Retry as RetryClass};
 
+use self::chosen::Pending;
 use self::delayed::Delayed;
-use self::policy::Pending;
 use self::recorded::Recorded;
 use crate::cache::OwnNames;
 use crate::limits::OPERATION_TRIES;
@@ -40,12 +43,12 @@ use crate::turn::Turn;
 use crate::volume::Repeat;
 use crate::{Attributes, Error, Volume};
 
+pub(crate) use chosen::Chosen;
 pub use close::Closed;
 pub use data_ranges::DataRanges;
 pub(crate) use delayed::Waiting;
 pub use inline::Store;
 pub use locks::{HeldLock, LockKind, LockOwner, LockRange, Locked};
-pub(crate) use policy::Chosen;
 
 /// Length and time of a fork.
 pub use weft_proto::io::ForkState as Fork;

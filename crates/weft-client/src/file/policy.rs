@@ -6,53 +6,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use rustix::io::Errno;
 use weft_layout::{CellIndex, Grid, Storage};
 use weft_policy::{Chunk, Core, Failed, Open, Opened, Touched};
 use weft_proto::{Code, Retry};
 use weft_sum::{ChunkName, without_zeros};
 
+use super::chosen::Chosen;
 use crate::cache::Known;
 use crate::limits::NAMES_KEPT_MAX;
 use crate::policy::{Kept, Policy, Values};
 use crate::{Error, File};
-
-/// The policy of an attachment, as it was chosen.
-pub(crate) struct Chosen {
-    policy: Policy,
-    values: Values,
-    opened: Option<Opened>,
-}
-
-impl Chosen {
-    pub(super) fn new(policy: Policy) -> Chosen {
-        Chosen {
-            policy,
-            values: policy.values(),
-            opened: None,
-        }
-    }
-
-    pub(crate) fn values(&self) -> Values {
-        self.values
-    }
-}
-
-/// What callbacks have asked for, to be done when they have returned.
-#[derive(Default)]
-struct AskedFor {
-    /// Canonical ranges whose names are to be fetched.
-    names: Vec<Range<u64>>,
-    commit: bool,
-}
-
-/// What callbacks have asked for so far.
-#[derive(Default)]
-pub(super) struct Pending(Mutex<AskedFor>);
-
-/// The most ranges whose names one callback can have fetched.
-const RANGES_MAX: usize = 1_024;
 
 impl File {
     /// The consistency policy; `None`: none was asked for, and operations are reckless.
@@ -201,13 +165,7 @@ impl File {
 
     /// Does what callbacks have asked for.
     pub(crate) async fn do_asked_for(&self) -> Result<(), Error> {
-        let asked = {
-            let mut pending = self.0.pending.0.lock();
-            if pending.names.is_empty() && !pending.commit {
-                return Ok(());
-            }
-            std::mem::take(&mut *pending)
-        };
+        let asked = self.0.pending.take();
         if asked.commit {
             self.commit().await?;
         }
@@ -369,9 +327,8 @@ impl Core for Caller<'_> {
     }
 
     fn hcache_fetch(&self, range: Range<u64>) {
-        let mut asked = self.file.0.pending.0.lock();
-        if self.values.needs_names() && asked.names.len() < RANGES_MAX {
-            asked.names.push(range);
+        if self.values.needs_names() {
+            self.file.0.pending.fetch(range);
         }
     }
 
@@ -396,6 +353,6 @@ impl Core for Caller<'_> {
     }
 
     fn commit(&self) {
-        self.file.0.pending.0.lock().commit = true;
+        self.file.0.pending.commit();
     }
 }

@@ -10,6 +10,7 @@ mod callbacks;
 mod checkpoint;
 mod clear;
 mod copy;
+mod copying;
 mod delayed;
 mod extend;
 mod in_order;

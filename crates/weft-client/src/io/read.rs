@@ -15,7 +15,7 @@ use weft_net::{CallError, Incoming};
 use weft_proto::io::{CellRun, Pattern, ReadReply, ReadRequest};
 use weft_proto::order::Claim;
 
-use super::record::Copying;
+use super::copying::Copying;
 use super::span::Sink;
 use crate::policy::Kept;
 use crate::scheduled::note_scheduled;

@@ -3,56 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 
+use super::op::{FileOps, Op, Part, Segment, Value, ZEROS};
 use super::sessions::Sessions;
-use super::{Finding, FindingKind};
-use crate::history::{Event, History, OpenId, Piece, What};
-
-/// What a segment consists of: a hash of its bytes, or zeros.
-pub(crate) type Value = u64;
-/// The value of zeros.
-pub(crate) const ZEROS: Value = 0;
+use crate::finding::{Finding, FindingKind};
+use crate::history::{Event, History, Piece, What};
 
 /// The most parts of the operations on one file.
 const PARTS_MAX: usize = 20_000_000;
-
-/// A part of an operation: one segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) segment: u32,
-    pub(crate) value: Value,
-}
-
-/// A read or a change.
-#[derive(Clone, Debug)]
-pub(crate) struct Op {
-    pub(crate) open: OpenId,
-    pub(crate) begin: i64,
-    /// `None`: it may have happened or not, or may happen yet.
-    pub(crate) end: Option<i64>,
-    pub(crate) changes: bool,
-    /// It is atomic, and in one order with others that are.
-    pub(crate) in_order: bool,
-    /// Ascending; of what was changed twice by one operation the last.
-    pub(crate) parts: Vec<Part>,
-}
-
-/// Where a segment lies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
-    pub(crate) cell: u32,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
-/// What was done with one file.
-pub(crate) struct FileOps {
-    pub(crate) path: String,
-    /// Its bytes were zeros at first.
-    pub(crate) created: bool,
-    pub(crate) segments: Vec<Segment>,
-    /// By their begin.
-    pub(crate) ops: Vec<Op>,
-}
 
 fn pieces_of(event: &Event) -> &[Piece] {
     match &event.what {

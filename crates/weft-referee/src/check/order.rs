@@ -11,10 +11,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::Finding;
-use super::files::{FileOps, Op};
+use super::op::{FileOps, Op};
 use super::visible::Source;
-use crate::render::Names;
+use super::words::Names;
+use crate::finding::Finding;
 
 /// The most operations of one block.
 const BLOCK_MAX: usize = 4_096;
@@ -99,7 +99,6 @@ struct Block<'a> {
     ops: &'a [usize],
     /// For each, those that come after it, as bits.
     after: Vec<Vec<u64>>,
-    words: usize,
     /// For each segment, the changes of it in this block, by their place in it.
     changes: BTreeMap<u32, Vec<usize>>,
     /// What was read of which change, by their places; `None`: of what was there before the block.
@@ -121,7 +120,6 @@ impl<'a> Block<'a> {
             file,
             ops,
             after: vec![vec![0; words]; ops.len()],
-            words,
             changes: BTreeMap::new(),
             reads: Vec::new(),
             last: last
@@ -162,8 +160,8 @@ impl<'a> Block<'a> {
         row[other / 64] |= 1 << (other % 64);
         for n in 0..self.ops.len() {
             if n == one || self.is_before(n, one) {
-                for word in 0..self.words {
-                    self.after[n][word] |= row[word];
+                for (own, new) in self.after[n].iter_mut().zip(&row) {
+                    *own |= new;
                 }
             }
         }

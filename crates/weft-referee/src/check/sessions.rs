@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::files::Op;
+use super::op::Op;
 use crate::history::{History, Kept, OpenId, Promise, What};
 
 /// One open.

@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
-use super::Finding;
-use super::files::{FileOps, Op, Part, Value, ZEROS};
+use super::op::{FileOps, Op, Part, Value, ZEROS};
 use super::sessions::Sessions;
-use crate::render::Names;
+use super::words::Names;
+use crate::finding::Finding;
 
 /// Where the bytes of a part of a read come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,18 +2,20 @@
 
 use weft_policy::{Kept as KeptNames, Values};
 
-use crate::check::{FileOps, Finding, FindingKind, Op, Sessions};
+use super::op::{FileOps, Op};
+use super::sessions::Sessions;
+use crate::finding::{Finding, FindingKind};
 use crate::history::{History, Promise};
 
 /// Names what findings of one file speak of.
-pub(crate) struct Names<'a> {
+pub(super) struct Names<'a> {
     history: &'a History,
     sessions: &'a Sessions,
     file: &'a FileOps,
 }
 
 impl<'a> Names<'a> {
-    pub(crate) fn new(
+    pub(super) fn new(
         history: &'a History,
         sessions: &'a Sessions,
         file: &'a FileOps,
@@ -74,7 +76,7 @@ impl<'a> Names<'a> {
     }
 
     /// A read saw a change that was not promised to it.
-    pub(crate) fn relied(&self, read: &Op, change: &Op, segment: u32) -> Finding {
+    pub(super) fn relied(&self, read: &Op, change: &Op, segment: u32) -> Finding {
         let enough = self.enough(change, read);
         let advice = if enough.is_empty() {
             "no policy promises it: order the two by other means, a barrier for example".to_owned()
@@ -120,7 +122,7 @@ impl<'a> Names<'a> {
     }
 
     /// A read saw one of two changes of which either could have stayed.
-    pub(crate) fn raced(&self, read: &Op, one: &Op, other: &Op, segment: u32) -> Finding {
+    pub(super) fn raced(&self, read: &Op, one: &Op, other: &Op, segment: u32) -> Finding {
         let text = format!(
             "{}: {} saw {}, and {} at the same time could have stayed as well: their policies do not order them",
             self.place(segment),
@@ -132,7 +134,7 @@ impl<'a> Names<'a> {
     }
 
     /// A read returned bytes that were overwritten.
-    pub(crate) fn overwritten(
+    pub(super) fn overwritten(
         &self,
         read: &Op,
         old: Option<&Op>,
@@ -153,7 +155,7 @@ impl<'a> Names<'a> {
     }
 
     /// A read returned bytes that nobody wrote.
-    pub(crate) fn nobodys(&self, read: &Op, segment: u32) -> Finding {
+    pub(super) fn nobodys(&self, read: &Op, segment: u32) -> Finding {
         let text = format!(
             "{}: {} returned bytes that no recorded client had written by then",
             self.place(segment),
@@ -163,7 +165,7 @@ impl<'a> Names<'a> {
     }
 
     /// No order of these operations explains what was read.
-    pub(crate) fn circle(&self, ops: &[&Op]) -> Finding {
+    pub(super) fn circle(&self, ops: &[&Op]) -> Finding {
         let named: Vec<String> = ops.iter().take(6).map(|op| self.op(op)).collect();
         let more = if ops.len() > named.len() {
             format!(", and {} more", ops.len() - named.len())
@@ -179,7 +181,7 @@ impl<'a> Names<'a> {
     }
 
     /// Too many operations at once.
-    pub(crate) fn unordered(&self, operations: usize, most: usize, at: i64) -> Finding {
+    pub(super) fn unordered(&self, operations: usize, most: usize, at: i64) -> Finding {
         Finding {
             kind: FindingKind::Unchecked,
             at,
