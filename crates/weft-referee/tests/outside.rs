@@ -106,13 +106,13 @@ fn histories() -> impl Strategy<Value = Vec<Timed>> {
     (prop::collection::vec(op, 2..14), any::<bool>()).prop_map(|(ops, torn)| {
         let mut free = [0_i64; 4];
         let mut history: Vec<(i64, Timed, u16)> = Vec::new();
-        for (n, (process, length, pause, writes, mask, luck)) in ops.into_iter().enumerate() {
+        for (n, (process, length, pause, writes, mask, luck)) in (0_u8..).zip(ops) {
             // No two moments are the same.
-            let begin = (free[process] + pause) * 100 + 2 * n as i64;
-            let end = (free[process] + pause + length) * 100 + 2 * n as i64 + 1;
+            let begin = (free[process] + pause) * 100 + 2 * i64::from(n);
+            let end = (free[process] + pause + length) * 100 + 2 * i64::from(n) + 1;
             free[process] += pause + length + 1;
             let effect = begin + 1 + i64::from(luck % 997) % (end - begin - 1);
-            let cells = std::array::from_fn(|cell| (mask >> cell & 1 != 0).then_some(n as u8 + 1));
+            let cells = std::array::from_fn(|cell| (mask >> cell & 1 != 0).then_some(n + 1));
             let op = Op { writes, cells };
             history.push((
                 effect,
@@ -137,7 +137,7 @@ fn histories() -> impl Strategy<Value = Vec<Timed>> {
             } else {
                 for (cell, value) in timed.op.cells.iter_mut().enumerate() {
                     if value.is_some() {
-                        let old = torn && *luck >> cell & 3 == 0;
+                        let old = torn && (*luck >> cell).is_multiple_of(4);
                         *value = Some(if old { older[cell] } else { state[cell] });
                     }
                 }
