@@ -137,6 +137,7 @@ pub use upkeep::ScrubStatusRequest;
 pub use upkeep::TrimRequest;
 pub use upkeep::{CleanReply, TrimReply};
 pub use volume::ConnectOptions;
+pub use volume::DiskCacheOptions;
 pub use volume::Volume;
 pub use volume::open_regular;
 pub use volume::read_small;

@@ -148,6 +148,24 @@ pub(crate) const CHUNKS_KEPT_BYTES: u64 = 64 << 20;
 /// Pieces of a read that goes by names, at most: for more, walking them costs more than it saves.
 pub(crate) const KEPT_PIECES_MAX: u64 = 65_536;
 
+/// Bytes of chunks that are kept on a disk, unless the options say otherwise.
+pub(crate) const DISK_CACHE_BYTES: u64 = 10 << 30;
+
+/// The least that makes sense: a share of each folder of chunks that holds some.
+pub(crate) const DISK_CACHE_MIN: u64 = 64 << 20;
+
+/// The largest chunk that is read from a disk.
+pub(crate) const DISK_CHUNK_MAX: u64 = 64 << 20;
+
+/// How often a folder of chunks is looked at, in chunks that are added.
+pub(crate) const DISK_CACHE_LOOK: u64 = 16;
+
+/// How exactly the last use of a chunk is known; and how long a chunk may be written.
+pub(crate) const DISK_CACHE_TOUCH: Duration = Duration::from_mins(10);
+
+/// Chunks that are being written to a disk at once; others are not kept there.
+pub(crate) const DISK_CACHE_WRITES_MAX: usize = 256;
+
 /// How often a read by names begins anew because the file was changed meanwhile.
 pub(crate) const KEPT_READ_TRIES: u32 = 3;
 

@@ -13,7 +13,7 @@ use common::linear::{Event, is_linearizable};
 use futures_util::future::join_all;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
-use weft_client::{Access, Changes, File, NewLayout, OpenView, Policy, Volume};
+use weft_client::{Access, Changes, DiskCacheOptions, File, NewLayout, OpenView, Policy, Volume};
 use weft_layout::{FileOffset, Storage, View, ViewOffset};
 use weft_proto::{Code, Kind};
 
@@ -99,6 +99,62 @@ async fn kept_names_and_chunks_cost_no_call() {
         cost(&view, &data).await;
         assert_eq!(cost(&view, &data).await, again, "{policy}");
     }
+    test.stop().await;
+}
+
+/// A client that has read nothing yet finds what others of its machine have read.
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_on_disk_are_shared_by_clients_and_never_wrong() {
+    let test = TestVolume::start(SERVERS).await;
+    let folder = tempfile::tempdir().unwrap();
+    let client = async || {
+        let mut options = test.options();
+        options.disk_cache = Some(DiskCacheOptions::at(folder.path()));
+        Volume::connect(options).await.unwrap()
+    };
+    let servers = u64::from(SERVERS);
+    let (data, other) = (random(1), random(2));
+    let written = open(&test.client().await, "/f", Policy::FOR_1).await;
+    write(&written, data.clone()).await;
+    let view = open(&client().await, "/f", Policy::SEQ_2).await;
+    assert_eq!(cost(&view, &data).await, (servers, servers));
+    let files = || {
+        let folders = std::fs::read_dir(folder.path()).unwrap();
+        let files = folders.flat_map(|of| std::fs::read_dir(of.unwrap().path()).unwrap());
+        let paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        paths
+    };
+    let chunks = LENGTH / CHUNK as usize;
+    // They go to the disk by themselves.
+    while files()
+        .iter()
+        .filter(|path| path.extension().is_none())
+        .count()
+        < chunks
+    {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let view = open(&client().await, "/f", Policy::SEQ_2).await;
+    assert_eq!(cost(&view, &data).await, (servers, 0));
+    // A file with some of the chunks, and names of its own.
+    let mut mixed = other.to_vec();
+    mixed[..CHUNK as usize].copy_from_slice(&data[..CHUNK as usize]);
+    let copy = open(&test.client().await, "/g", Policy::FOR_1).await;
+    write(&copy, mixed.clone()).await;
+    let view = open(&client().await, "/g", Policy::SEQ_2).await;
+    assert!(cost(&view, &mixed).await.1 > 0);
+    for path in files() {
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[9] ^= 4;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let view = open(&client().await, "/f", Policy::SEQ_2).await;
+    assert_eq!(cost(&view, &data).await, (servers, servers));
+    let mut options = test.options();
+    let (bytes, folder) = (1 << 20, folder.path().to_owned());
+    options.disk_cache = Some(DiskCacheOptions { folder, bytes });
+    let refused = Volume::connect(options).await.err().unwrap().to_string();
+    assert!(refused.contains("at least 64 MiB"), "{refused}");
     test.stop().await;
 }
 

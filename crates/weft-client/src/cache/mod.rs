@@ -2,8 +2,8 @@
 //! (its D-cache).
 //!
 //! Owns the names that servers keep coherent ([`SharedNames`], one for each volume), names that
-//! only one attachment believes ([`OwnNames`]), and chunks by their names ([`ChunkCache`], which
-//! need no coherence). Each has a mutex, none is held across an await.
+//! only one attachment believes ([`OwnNames`]), and chunks by their names ([`ChunkCache`] in memory,
+//! [`DiskCache`] in files), which need no coherence. Each has a mutex, none is held across an await.
 //!
 //! Invariants:
 //! 1. Coherent names are believed only until [`NAMES_VALID`] after the first question for names of
@@ -14,11 +14,13 @@
 //! [`NAMES_VALID`]: crate::limits::NAMES_VALID
 
 mod chunks;
+mod disk;
 mod names;
 mod own;
 mod shared;
 
 pub(crate) use chunks::ChunkCache;
+pub(crate) use disk::DiskCache;
 pub(crate) use names::{Known, Names, WantedChunks};
 pub(crate) use own::OwnNames;
 pub(crate) use shared::{Fill, Given, SharedNames};

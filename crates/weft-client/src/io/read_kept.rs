@@ -92,6 +92,15 @@ impl OpenView {
                 None => missing.entry(*cell).or_default().push((*chunk, name)),
             }
         }
+        let wanted = missing.values().flatten().map(|(_, name)| *name);
+        let on_disk = cache.from_disk(wanted.collect()).await;
+        if !on_disk.is_empty() {
+            found.extend(on_disk);
+            for chunks in missing.values_mut() {
+                chunks.retain(|(_, name)| !found.contains_key(name));
+            }
+            missing.retain(|_, chunks| !chunks.is_empty());
+        }
         let reads = missing
             .iter()
             .map(|(cell, chunks)| self.fetch(slot, *cell, chunks));

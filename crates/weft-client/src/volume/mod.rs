@@ -40,7 +40,7 @@ use crate::volume::servers::Servers;
 
 pub(crate) use guards::{Attaching, Detach};
 use options::history_of_environment;
-pub use options::{ConnectOptions, record_history};
+pub use options::{ConnectOptions, DiskCacheOptions, record_history};
 pub(crate) use retry::{Backoff, Repeat, Retry, RetryUntil};
 pub use small_file::{open_regular, read_small};
 
@@ -117,6 +117,11 @@ impl Volume {
             None => history_of_environment()?,
             given => given,
         };
+        let disk = match options.disk_cache {
+            None => DiskCacheOptions::of_environment()?,
+            given => given,
+        };
+        let disk = disk.map(|disk| disk.open()).transpose()?;
         let env = options.env;
         let identity = Identity {
             key: options.key,
@@ -150,7 +155,7 @@ impl Volume {
             ended_operations: EndedOperations::default(),
             naming_pays: NamingPays::default(),
             kept_names: SharedNames::default(),
-            chunks: ChunkCache::new(options.chunk_cache),
+            chunks: ChunkCache::new(options.chunk_cache, disk),
             outdated: AtomicBool::new(false),
             lazy: options.lazy,
             name: options.name,

@@ -3,7 +3,7 @@
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weft_net::{Env, VolumeKey, Wire};
 use weft_proto::meta::Credentials;
@@ -11,7 +11,8 @@ use weft_referee::Recorder;
 
 use super::small_file::{read_small, read_with_metadata};
 use crate::Error;
-use crate::limits::CHUNKS_KEPT_BYTES;
+use crate::cache::DiskCache;
+use crate::limits::{CHUNKS_KEPT_BYTES, DISK_CACHE_BYTES, DISK_CACHE_MIN};
 use crate::policy::{Policies, Policy};
 
 /// The address of a volume, and the user that connects.
@@ -49,6 +50,60 @@ pub struct ConnectOptions {
     pub history: Option<Recorder>,
     /// The most bytes of chunks of addressed files that policies keep in memory.
     pub chunk_cache: u64,
+    /// Chunks are kept on a disk, too; `None`: if `WEFT_CHUNK_CACHE` names a folder, there.
+    pub disk_cache: Option<DiskCacheOptions>,
+}
+
+/// Where chunks of addressed files are kept on a local disk, for all processes that name the same
+/// folder, also after their end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskCacheOptions {
+    /// The folder; it is made for its owner only. Who can read it can read the bytes of all files
+    /// that were read through it.
+    pub folder: PathBuf,
+    /// The most bytes of all chunks in it, together with about 4 KiB for each.
+    pub bytes: u64,
+}
+
+impl DiskCacheOptions {
+    /// 10 GiB in this folder.
+    pub fn at(folder: impl Into<PathBuf>) -> DiskCacheOptions {
+        DiskCacheOptions {
+            folder: folder.into(),
+            bytes: DISK_CACHE_BYTES,
+        }
+    }
+
+    /// What the environment asks for.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] where the size is none.
+    pub(super) fn of_environment() -> Result<Option<DiskCacheOptions>, Error> {
+        let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let Some(folder) = named(DISK_CACHE_VARIABLE) else {
+            return Ok(None);
+        };
+        let mut options = DiskCacheOptions::at(folder);
+        if let Some(size) = named(DISK_CACHE_SIZE_VARIABLE) {
+            let size = size.to_string_lossy();
+            options.bytes = weft_layout::size::parse(&size).map_err(|wrong| {
+                Error::Configuration(format!("{DISK_CACHE_SIZE_VARIABLE}={size}: {wrong}"))
+            })?;
+        }
+        Ok(Some(options))
+    }
+
+    pub(super) fn open(&self) -> Result<DiskCache, Error> {
+        let folder = self.folder.display();
+        if self.bytes < DISK_CACHE_MIN {
+            let (given, least) = (self.bytes, DISK_CACHE_MIN >> 20);
+            return Err(Error::Configuration(format!(
+                "a cache of {given} bytes in {folder} is too small: give it at least {least} MiB"
+            )));
+        }
+        DiskCache::open(&self.folder, self.bytes)
+            .map_err(|e| Error::Configuration(format!("cannot keep chunks in {folder}: {e}")))
+    }
 }
 
 /// The address of the metadata service, in a volume's folder, beside its key.
@@ -57,6 +112,10 @@ const ADDRESS_FILE: &str = "volume.address";
 const KEY_FILE: &str = "volume.key";
 /// The volume's protection of frames; absent: that of most volumes.
 const WIRE_FILE: &str = "volume.wire";
+
+/// The variable that names the folder of chunks, and that of its size.
+const DISK_CACHE_VARIABLE: &str = "WEFT_CHUNK_CACHE";
+const DISK_CACHE_SIZE_VARIABLE: &str = "WEFT_CHUNK_CACHE_SIZE";
 
 /// The variable that names the folder of histories.
 const HISTORY_VARIABLE: &str = "WEFT_HISTORY";
@@ -82,6 +141,7 @@ impl ConnectOptions {
             policies: Policies::default(),
             history: None,
             chunk_cache: CHUNKS_KEPT_BYTES,
+            disk_cache: None,
         }
     }
 

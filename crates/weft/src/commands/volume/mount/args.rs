@@ -25,6 +25,9 @@ Mount options (-o, separated by commas):
   policy=NAME                  consistency policy of files that have none: posix, seq-1, seq-2, for-1, for-2, rel-1, session, nfs
                                or immutable, or a plug-in (default: posix; see docs/consistency.md)
   policies=DIR                 folder of plug-ins (default: WEFT_POLICIES, else /usr/local/lib/weft/policies)
+  chunk_cache=DIR              keep chunks of addressed files in DIR as well, for all processes of this machine (default:
+                               WEFT_CHUNK_CACHE)
+  chunk_cache_size=SIZE        at most so many bytes of them (default: 10GiB)
   history=DIR                  record what is read and written past the kernel's pages, for `weft referee`
   attr_timeout=S               seconds that the kernel may cache attributes (default: as long as they are valid)
   entry_timeout=S              seconds that the kernel may cache names (default: as long as they are valid)

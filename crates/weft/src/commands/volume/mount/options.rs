@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use weft_client::{ConnectOptions, Policies, Policy, PolicyFolder, record_history};
+use weft_client::{
+    ConnectOptions, DiskCacheOptions, Policies, Policy, PolicyFolder, record_history,
+};
 use weft_mount::fs::Options;
 use weft_mount::fuse::{Appearance, MountFlags};
 use weft_net::Wire;
@@ -29,6 +31,7 @@ pub(crate) struct MountOptions {
     durable: bool,
     policy: Option<Policy>,
     policies: Policies,
+    disk_cache: Option<DiskCacheOptions>,
     history: Option<PathBuf>,
     attributes_valid: Option<Duration>,
     names_valid: Option<Duration>,
@@ -71,7 +74,7 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
         text: text.to_owned(),
         ..MountOptions::default()
     };
-    let mut policy = None;
+    let (mut policy, mut chunk_cache, mut chunk_cache_size) = (None, None, None);
     for word in text.split(',') {
         let (name, value) = word
             .split_once('=')
@@ -86,6 +89,11 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
             "strict" => options.strict = true,
             "durable" => options.durable = true,
             "policy" => policy = Some(needed()?),
+            "chunk_cache" => chunk_cache = Some(needed()?),
+            "chunk_cache_size" => {
+                let size = weft_layout::size::parse(needed()?);
+                chunk_cache_size = Some(size.map_err(|wrong| format!("{name}: {wrong}"))?);
+            }
             "history" => options.history = Some(needed()?.into()),
             "policies" => options.policies = Policies::of(PolicyFolder::at(needed()?)),
             "attr_timeout" => options.attributes_valid = Some(seconds(name, needed()?)?),
@@ -104,6 +112,14 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
                 ));
             }
         }
+    }
+    options.disk_cache = chunk_cache.map(DiskCacheOptions::at);
+    match (&mut options.disk_cache, chunk_cache_size) {
+        (Some(cache), Some(bytes)) => cache.bytes = bytes,
+        (None, Some(_)) => {
+            return Err("chunk_cache_size needs a folder: chunk_cache=DIR".to_owned());
+        }
+        _ => {}
     }
     // Its folder may be named behind it.
     let policy = policy.map(|name| options.policies.find(name)).transpose();
@@ -207,6 +223,7 @@ impl MountOptions {
         options.lazy = !self.durable;
         options.policy = self.policy;
         options.policies = self.policies.clone();
+        options.disk_cache.clone_from(&self.disk_cache);
         options.wire = self.wire.unwrap_or(options.wire);
         Ok(options)
     }
