@@ -21,8 +21,8 @@ MUTANTS = {
     "old-names-unchecked": (
         "a commit takes place whatever the old names are (CAPFS 3.2)",
         "crates/weft-store/src/addressed/named.rs",
-        "&& self.entries(key, None, named.first..last).await? != *old",
-        "&& self.entries(key, None, named.first..last).await?.len() != old.len()",
+        "Some(old) => self.entries(key, None, named.first..last).await? != *old,",
+        "Some(old) => self.entries(key, None, named.first..last).await?.len() != old.len(),",
         ("weft-store", ["chunks_are_written_by_name_if_they_are_there_and_the_old_names_hold"]),
     ),
     "base-unchecked": (

@@ -87,6 +87,7 @@ pub use fsck::FsckOptions;
 pub use fsck::FsckProgress;
 pub use fsck::FsckReport;
 pub use io::CheckpointInfo;
+pub use io::OfferedChunk;
 pub use io::OpenView;
 pub use io::ReadParts;
 pub use io::Transfer;

@@ -394,8 +394,17 @@ fn chunks_are_written_by_name_if_they_are_there_and_the_old_names_hold() {
             old: Some(old),
             ..two([Some(ChunkName::of(&b)), known])
         };
-        assert_eq!(name(named(vec![None, None])).await, NamedOutcome::Changed);
-        assert_eq!(name(named(vec![known, known])).await, NamedOutcome::Changed);
+        let changed = |lacking| NamedOutcome::Changed(lacking);
+        assert_eq!(name(named(vec![None, None])).await, changed(vec![]));
+        assert_eq!(name(named(vec![known, known])).await, changed(vec![]));
+        // A question: what would be lacking, and nothing changes.
+        let question = NamedChunks {
+            old: Some(vec![unknown, unknown]),
+            ..two([known, unknown])
+        };
+        assert_eq!(name(question).await, changed(vec![1]));
+        let before = [vec![0; SIZE], a.clone()].concat();
+        assert_eq!(all(&store, &key(2, 0)).await, before);
         assert_eq!(
             name(named(vec![known, None])).await,
             NamedOutcome::Lacking(vec![])

@@ -36,6 +36,9 @@ pub(crate) const LINKS_MAX: usize = 40;
 pub(crate) const PATTERN_DEPTH_MAX: usize = 32;
 /// Pieces of one server that `weft explain` counts before it refuses: about a second of arithmetic.
 pub(crate) const EXPLAINED_PIECES_MAX: u64 = 1 << 24;
+
+/// Bytes of a file whose chunks `weft explain --from` looks up: they are held in memory.
+pub(crate) const EXPLAINED_BYTES_MAX: u64 = 4 << 30;
 /// The longest time that the kernel may cache attributes and names of a mount.
 pub(crate) const KERNEL_CACHE_MAX: Duration = Duration::from_hours(1);
 /// I/O servers of a new volume, unless `weft up --servers` says otherwise.

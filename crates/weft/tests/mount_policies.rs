@@ -210,6 +210,80 @@ fn a_mount_picks_up_and_replaces_plugins_while_it_runs() {
     assert!(weft_ok(&["policy", "--header"]).contains("WEFT_POLICY_VERSION"));
 }
 
+/// What a mount and commands record, the referee judges; commands explain what they would send.
+#[test]
+fn recorded_runs_are_judged_and_chunks_are_explained() {
+    let runs = tempfile::tempdir().unwrap();
+    let history = runs.path().join("run");
+    let options = format!("policy=seq-2,history={}", history.display());
+    let Some(m) = Mounted::with_options(&options) else {
+        return;
+    };
+    let volume = m.volume.to_str().unwrap();
+    let on_volume = |arguments: &[&str]| weft_ok(&[&["--volume", volume], arguments].concat());
+    on_volume(&[
+        "create",
+        "/f",
+        "--addressed",
+        "--chunk",
+        "16K",
+        "--bsu",
+        "16K",
+        "--policy",
+        "seq-2",
+    ]);
+    assert!(on_volume(&["stat", "/f"]).contains("seq-2"));
+    let data: Vec<u8> = (0..LENGTH as u32)
+        .flat_map(|n| (n / 4).to_le_bytes())
+        .take(LENGTH)
+        .collect();
+    fs::write(m.file("f"), &data).unwrap();
+    assert!(fs::read(m.file("f")).unwrap() == data);
+    let report = weft_ok(&["referee", history.to_str().unwrap()]);
+    assert!(report.contains("0 violations, 0 times relied"), "{report}");
+    let json = weft_ok(&["referee", history.to_str().unwrap(), "--json"]);
+    assert!(json.contains("\"findings\": []"), "{json}");
+    // Somebody who did not record changes the file: then bytes are read that nobody wrote.
+    let other = m.further("other", "");
+    fs::write(other.join("f"), vec![9; LENGTH]).unwrap();
+    assert!(fs::read(m.file("f")).unwrap() == vec![9; LENGTH]);
+    let wrong = weft(&["referee", history.to_str().unwrap()]);
+    let said = String::from_utf8(wrong.stdout).unwrap();
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(
+        said.contains("violation: /f, cell 0") && said.contains("no recorded client"),
+        "{said}"
+    );
+    let none = weft(&["referee", runs.path().to_str().unwrap()]);
+    assert!(
+        String::from_utf8(none.stderr)
+            .unwrap()
+            .contains("WEFT_HISTORY")
+    );
+    // Of the first contents the servers have every chunk, but for what fills none as a whole.
+    let local = runs.path().join("local");
+    let mut changed = data.clone();
+    changed[20_000] ^= 1;
+    fs::write(&local, &changed).unwrap();
+    let local = local.to_str().unwrap();
+    let explained = on_volume(&["explain", "/f", "--from", local]);
+    assert!(
+        explained.contains("18 chunks as a whole, 1 of them lacking"),
+        "{explained}"
+    );
+    assert!(
+        explained.contains("sent") && explained.contains("there"),
+        "{explained}"
+    );
+    on_volume(&["create", "/plain"]);
+    let refused = weft(&["--volume", volume, "explain", "/plain", "--from", local]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("its chunks have no names"), "{said}");
+    let unknown = weft(&["--volume", volume, "create", "/x", "--policy", "seq-2"]);
+    let said = String::from_utf8(unknown.stderr).unwrap();
+    assert!(said.contains("the file is plain"), "{said}");
+}
+
 /// What a mount without caches promises holds for a file with a policy, whatever the mount.
 #[test]
 fn programs_work_on_files_of_every_policy() {

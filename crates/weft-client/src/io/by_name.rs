@@ -31,18 +31,30 @@ use crate::{Error, OpenView};
 const HASHED_AT_ONCE: u64 = 1 << 20;
 
 /// A contiguous range of one cell that a write fills, and where its bytes are.
-struct CellRange {
-    cell: CellIndex,
-    start: u64,
+pub(super) struct CellRange {
+    pub(super) cell: CellIndex,
+    pub(super) start: u64,
     /// In the order of the cell; `memory` is the number of the first byte in the request.
     pieces: Vec<Piece>,
 }
 
 impl CellRange {
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.pieces
             .last()
             .map_or(self.start, |p| p.offset.0 + p.length)
+    }
+
+    /// The whole chunks of this size within the range.
+    pub(super) fn whole_chunks(&self, size: u64) -> Range<u64> {
+        let start = self.start.next_multiple_of(size);
+        start..(self.end() / size * size).max(start)
+    }
+
+    /// The name of a part of the range; zeros have none.
+    pub(super) fn name(&self, part: &Range<u64>, source: &Source) -> Option<ChunkName> {
+        let slices = self.slices(part, source);
+        ChunkName::of_slices(slices.iter().map(AsRef::as_ref))
     }
 
     /// The slices of a part of the range.
@@ -70,7 +82,7 @@ impl CellRange {
 
 /// The ranges of cells that pieces fill; `None` if they are too many, too small, not in ascending
 /// order in each cell, or overlap.
-fn ranges(pieces: Pieces) -> Option<Vec<CellRange>> {
+pub(super) fn ranges(pieces: Pieces) -> Option<Vec<CellRange>> {
     let mut splitter = Splitter::whole(pieces);
     let mut ranges: Vec<CellRange> = Vec::new();
     let mut count = 0;
@@ -127,10 +139,7 @@ impl OpenView {
         let Some(ranges) = ranges(pieces) else {
             return Ok(None);
         };
-        let whole = |range: &CellRange| {
-            let start = range.start.next_multiple_of(size);
-            start..(range.end() / size * size).max(start)
-        };
+        let whole = |range: &CellRange| range.whole_chunks(size);
         if ranges.iter().all(|range| whole(range).is_empty()) {
             return Ok(None);
         }
@@ -210,8 +219,7 @@ impl OpenView {
         let chunks = || (part.start / size..part.end / size).map(|n| n * size..(n + 1) * size);
         let mut names = BytesMut::new();
         for chunk in chunks() {
-            let slices = range.slices(&chunk, source);
-            let name = ChunkName::of_slices(slices.iter().map(AsRef::as_ref));
+            let name = range.name(&chunk, source);
             names.extend_from_slice(&name.map_or([0; 32], |name| *name.as_bytes()));
             if chunk.end.is_multiple_of(HASHED_AT_ONCE) {
                 // Other calls of this thread need not wait for all of a large write.
@@ -320,7 +328,7 @@ impl OpenView {
     }
 
     /// The access to ascending parts of one cell.
-    fn cell_access(
+    pub(super) fn cell_access(
         &self,
         cell: CellIndex,
         parts: &[Range<u64>],

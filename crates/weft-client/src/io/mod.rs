@@ -5,6 +5,7 @@
 
 mod advise;
 mod array;
+mod ask_chunks;
 mod by_name;
 mod callbacks;
 mod checkpoint;
@@ -25,6 +26,7 @@ mod transfer;
 mod view;
 mod write;
 
+pub use ask_chunks::OfferedChunk;
 pub use checkpoint::CheckpointInfo;
 pub(crate) use copy::copy_there;
 pub use parts::ReadParts;

@@ -37,7 +37,8 @@ pub struct NameChunksReply {
     /// Bits after the last one that is set are left out.
     #[prost(bytes = "bytes", tag = "1")]
     pub lacking: Bytes,
-    /// The recipe has other names than `old`: nothing was changed.
+    /// The recipe has other names than `old`: nothing was changed. `lacking` says what the server
+    /// would have lacked: `old` that no recipe has makes the request a question.
     #[prost(bool, tag = "2")]
     pub changed: bool,
 }

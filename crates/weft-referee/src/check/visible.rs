@@ -58,15 +58,19 @@ pub(super) fn judge(file: &FileOps, sessions: &Sessions, names: &Names<'_>) -> J
         judged.reads += 1;
         for part in &read.parts {
             let of_segment = &changes[part.segment as usize];
+            let known = initial.get(&part.segment).copied();
+            let written = of_segment.iter().any(|change| change.value == part.value);
+            let overwritten = || {
+                let mut ops = of_segment.iter().map(|change| &file.ops[change.op]);
+                ops.any(|op| sessions.promised(op, read))
+            };
             let before = if file.created {
                 Some(ZEROS)
+            } else if known.is_none() && !written && !overwritten() {
+                initial.insert(part.segment, part.value);
+                Some(part.value)
             } else {
-                let written = of_segment.iter().any(|change| change.value == part.value);
-                if written {
-                    initial.get(&part.segment).copied()
-                } else {
-                    Some(*initial.entry(part.segment).or_insert(part.value))
-                }
+                known
             };
             let seen = Seen {
                 file,

@@ -38,8 +38,8 @@ pub struct NamedChunks {
 pub enum NamedOutcome {
     /// All but these, as positions in the list, are written; none is if that was asked for.
     Lacking(Vec<usize>),
-    /// The recipe has other names than the old ones: nothing was changed.
-    Changed,
+    /// The recipe has other names than the old ones: nothing was changed. Lacking are these.
+    Changed(Vec<usize>),
 }
 
 impl Store {
@@ -86,11 +86,10 @@ impl Store {
         let turn = self.0.turns().recipes([key].into_iter()).await;
         check_fork(&self.0.lock(), key, named.chunk)?;
         let last = named.first + named.names.len() as u64;
-        if let Some(old) = &named.old
-            && self.entries(key, None, named.first..last).await? != *old
-        {
-            return Ok(NamedOutcome::Changed);
-        }
+        let changed = match &named.old {
+            Some(old) => self.entries(key, None, named.first..last).await? != *old,
+            None => false,
+        };
         let length = self.addressed(key, None)?.map_or(0, |fork| fork.length);
         let (mut lacking, mut made, mut end) = (Vec::new(), BTreeMap::new(), 0);
         for (at, entry) in named.names.iter().enumerate() {
@@ -114,6 +113,9 @@ impl Store {
                 },
             );
             end = written;
+        }
+        if changed {
+            return Ok(NamedOutcome::Changed(lacking));
         }
         if made.is_empty() || named.all && !lacking.is_empty() {
             return Ok(NamedOutcome::Lacking(lacking));

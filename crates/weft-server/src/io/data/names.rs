@@ -26,11 +26,13 @@ impl IoService {
         self.forced.check(job.file, peer)?;
         self.may_grow(std::slice::from_ref(&job)).await?;
         let outcome = self.store.name_chunks(named, self.now()).await;
-        self.tell_sharers(job.file, Change::Job(&job)).await;
+        if !matches!(outcome, Ok(NamedOutcome::Changed(_))) {
+            self.tell_sharers(job.file, Change::Job(&job)).await;
+        }
         let reply = match outcome.map_err(|e| failure::of_store(&e))? {
-            NamedOutcome::Changed => NameChunksReply {
+            NamedOutcome::Changed(lacking) => NameChunksReply {
+                lacking: bits(&lacking),
                 changed: true,
-                ..NameChunksReply::default()
             },
             NamedOutcome::Lacking(lacking) => NameChunksReply {
                 lacking: bits(&lacking),

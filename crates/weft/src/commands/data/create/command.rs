@@ -18,6 +18,7 @@ use crate::terminal::output;
   weft create /grid --cells 8 --bsu 64K --servers 2,0,1
   weft create /log --cells 1 --bsu 1M --base 3      one cell, on server 3
   weft create --directory /results --cells 16       new files in /results get 16 cells
+  weft create /state --addressed --chunk 64K --policy seq-2
 
 Groups: the members of a group on one machine create or find the file with one request, sent by member 0; each prints which it \
 was. All members must give the same group and layout:
@@ -37,6 +38,9 @@ pub(crate) struct Create {
     /// Permission bits, not reduced by the umask [default: 0666 minus the umask]
     #[arg(long, value_name = "OCTAL", value_parser = mode::octal, conflicts_with = "directory")]
     mode: Option<u32>,
+    /// The consistency policy (`weft policy` lists them)
+    #[arg(long, value_name = "POLICY", conflicts_with = "group")]
+    policy: Option<String>,
     /// Set the layout that new files in this directory inherit
     #[arg(long, conflicts_with = "group")]
     directory: bool,
@@ -61,10 +65,15 @@ impl Create {
                 return Ok(ExitCode::SUCCESS);
             }
             let volume = connect::volume(global).await?;
+            let policy = self.policy.as_deref();
+            let policy = policy
+                .map(|name| volume.policies().find(name))
+                .transpose()?;
             for path in &self.files {
                 if self.directory {
                     let changes = Changes {
                         layout: Some(layout.clone()),
+                        policy: policy.map(Some),
                         ..Changes::default()
                     };
                     volume.set_attributes(path, &changes).await?;
@@ -72,7 +81,17 @@ impl Create {
                 }
                 let access = Access::write().create_new(self.mode()).layout(&layout);
                 match volume.attach(path, access).await {
-                    Ok(file) => file.close().await?,
+                    Ok(file) => {
+                        if let Some(policy) = policy {
+                            file.set_policy(policy)?;
+                            let changes = Changes {
+                                policy: Some(Some(policy)),
+                                ..Changes::default()
+                            };
+                            volume.set_attributes(path, &changes).await?;
+                        }
+                        file.close().await?;
+                    }
                     Err(e) if e.code() == Code::Exists => bail!(
                         "{path} exists, and the layout of an existing file cannot change: remove it first, or choose another name"
                     ),

@@ -1,13 +1,17 @@
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 use clap::Args;
-use weft_client::{Attributes, FileKind};
+use weft_client::{Access, Attributes, FileKind, Volume};
 use weft_layout::{CellIndex, Layout, Map, Pattern, ViewOffset};
 
+use super::chunks::ExplainedChunks;
 use super::explanation::{self, ExplainedRequest, Explanation};
 use crate::args::request::PATTERNS;
 use crate::args::{Global, ViewArgs, pattern};
+use crate::limits::EXPLAINED_BYTES_MAX;
 use crate::remote::{self, RemotePath, connect};
 use crate::terminal::output;
 
@@ -19,10 +23,11 @@ Examples:
   weft explain /grid --subfile 1,1,1,4,2 --length 1M
   weft explain /matrix --partition 0,8,8192 --json
   weft explain /log 64/4Kx100                            what `weft read /log 64/4Kx100` costs
+  weft explain /state --from state.new                   which chunks of it a write would send
 
 {PATTERNS}
 
-No data is read or written: the result is computed from the file's attributes as client and servers do it. Without --length it \
+Nothing is written, and no data is read: the result is computed from the file's attributes as client and servers do it. Without --length it \
 covers everything up to the file's size. A read sends no bytes from beyond the end of a cell, so the bytes are an upper bound. \
 `weft cat` and `weft put` split longer transfers into calls of 4 MiB."))]
 pub(crate) struct Explain {
@@ -35,7 +40,11 @@ pub(crate) struct Explain {
     pattern: Option<Pattern>,
     #[command(flatten)]
     view: ViewArgs,
-    /// Pieces to show for each server
+    /// The local file that would be written from --offset on: of an addressed file, which chunks
+    /// would be sent, and which ones servers have
+    #[arg(long, value_name = "LOCAL", conflicts_with_all = ["pattern", "length"])]
+    from: Option<PathBuf>,
+    /// Pieces (with --from: chunks) to show for each server
     #[arg(long, value_name = "N", default_value_t = 8, conflicts_with = "all")]
     pieces: usize,
     /// Show all pieces
@@ -51,7 +60,12 @@ impl Explain {
         let explanation = connect::block_on(async {
             let volume = connect::volume(global).await?;
             let attributes = volume.stat(&self.file).await?;
-            let mut explanation = self.explain(&attributes)?;
+            let data = self.from.as_deref().map(read_whole).transpose()?;
+            let given = data.as_ref().map(|data| data.len() as u64);
+            let mut explanation = self.explain(&attributes, given)?;
+            if let Some(data) = data {
+                explanation.chunks = Some(self.offer(&volume, data).await?);
+            }
             let map = volume.server_map().await?;
             for part in &mut explanation.servers {
                 let server = map.servers.iter().find(|s| s.id == part.server);
@@ -67,7 +81,18 @@ impl Explain {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn explain(&self, attributes: &Attributes) -> Result<Explanation> {
+    /// Asks which chunks of these bytes the servers lack.
+    async fn offer(&self, volume: &Volume, data: Bytes) -> Result<ExplainedChunks> {
+        let file = volume.attach(&self.file, Access::read()).await?;
+        let view = file.view_of_fork(self.view.view(), self.view.fork())?;
+        let (all, size) = (data.len() as u64, u64::from(file.layout().chunk()));
+        let offered = view.offer(ViewOffset(self.view.start()), data).await?;
+        file.close().await?;
+        let shown = if self.all { usize::MAX } else { self.pieces };
+        Ok(ExplainedChunks::new(&offered, all, size, shown))
+    }
+
+    fn explain(&self, attributes: &Attributes, given: Option<u64>) -> Result<Explanation> {
         let kind = remote::kind(attributes);
         let layout = attributes
             .layout
@@ -89,7 +114,7 @@ impl Explain {
             let asked = ExplainedRequest::pattern(offset, pattern)?;
             return explanation::explain(&map, &layout, &asked, shown);
         }
-        let length = match self.view.length() {
+        let length = match given.or(self.view.length()) {
             Some(length) => length,
             None if self.view.fork() == "data" => {
                 let size = attributes.size;
@@ -147,10 +172,50 @@ fn print(explanation: &Explanation) -> Result<()> {
         }
         output::line(format_args!("\n{pieces}\n"))?;
     }
+    if let Some(chunks) = &explanation.chunks {
+        print_chunks(chunks)?;
+    }
     if let Some(ghosts) = explanation.ghost_line() {
         output::line(ghosts)?;
     }
     output::line(explanation.summary())
+}
+
+fn print_chunks(chunks: &ExplainedChunks) -> Result<()> {
+    let mut table = output::table(&["server", "cell", "chunk", "name", "bytes"]);
+    for chunk in &chunks.first {
+        let fate = match (&chunk.name, chunk.lacking) {
+            (None, _) => "zeros",
+            (_, true) => "sent",
+            (_, false) => "there",
+        };
+        let name = chunk.name.clone().unwrap_or_default();
+        table.add_row(vec![
+            chunk.server.to_string(),
+            chunk.cell.to_string(),
+            chunk.number.to_string(),
+            name,
+            fate.to_owned(),
+        ]);
+    }
+    output::line(table)?;
+    output::line(format_args!("\n{}\n", chunks.summary()))
+}
+
+/// A local file that fits into memory.
+fn read_whole(path: &Path) -> Result<Bytes> {
+    let length = std::fs::metadata(path).map(|known| known.len());
+    let read = length.and_then(|length| {
+        if length > EXPLAINED_BYTES_MAX {
+            let most = EXPLAINED_BYTES_MAX >> 30;
+            return Err(std::io::Error::other(format!(
+                "it has more than {most} GiB: explain a part of it"
+            )));
+        }
+        std::fs::read(path)
+    });
+    let read = read.with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(read.into())
 }
 
 /// A few cells by number, many as a count.

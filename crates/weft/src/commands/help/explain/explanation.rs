@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use weft_layout::{Layout, Map, Pattern, Request, ServerSlot, View, ViewOffset};
 
+use super::chunks::ExplainedChunks;
 use crate::limits::EXPLAINED_PIECES_MAX;
 use crate::terminal::output::{self, count};
 
@@ -38,6 +39,9 @@ pub(crate) struct Explanation {
     pub(crate) ghosts: Option<Range<u64>>,
     /// What each server does.
     pub(crate) servers: Vec<ServerShare>,
+    /// The chunks of what would be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) chunks: Option<ExplainedChunks>,
 }
 
 /// One server's share of a request.
@@ -121,6 +125,7 @@ pub(crate) fn explain(
         ghost_bytes: request.length - bytes,
         ghosts: ghosts(map),
         servers,
+        chunks: None,
     })
 }
 

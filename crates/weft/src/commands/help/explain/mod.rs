@@ -1,6 +1,7 @@
 //! `weft explain`: what a read or write would do. `explanation` is the arithmetic, without a
-//! volume.
+//! volume; `chunks` is what servers say of the chunks of a write.
 
+mod chunks;
 mod command;
 mod explanation;
 
