@@ -63,7 +63,7 @@ impl ChunkCache {
     }
 
     /// Those of these chunks that are on the disk; they are in memory from now on.
-    pub(crate) async fn from_disk(&self, names: Vec<ChunkName>) -> Vec<(ChunkName, Bytes)> {
+    pub(crate) async fn find_on_disk(&self, names: Vec<ChunkName>) -> Vec<(ChunkName, Bytes)> {
         let Some(disk) = self.disk.as_ref().filter(|_| !names.is_empty()) else {
             return Vec::new();
         };

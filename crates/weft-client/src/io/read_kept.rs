@@ -93,7 +93,7 @@ impl OpenView {
             }
         }
         let wanted = missing.values().flatten().map(|(_, name)| *name);
-        let on_disk = cache.from_disk(wanted.collect()).await;
+        let on_disk = cache.find_on_disk(wanted.collect()).await;
         if !on_disk.is_empty() {
             found.extend(on_disk);
             for chunks in missing.values_mut() {

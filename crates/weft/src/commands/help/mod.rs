@@ -19,7 +19,7 @@ use crate::args::Global;
 /// The commands of this family, in the order in which help lists them.
 #[derive(Subcommand)]
 pub(crate) enum HelpCommand {
-    Explain(explain::Explain),
+    Explain(Box<explain::Explain>),
     Completions(completions::Completions),
     Man(man::Man),
 }
