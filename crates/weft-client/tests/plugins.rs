@@ -77,11 +77,16 @@ async fn write(view: &OpenView, byte: u8) {
     assert_eq!(written, LENGTH as u64);
 }
 
-/// The byte that the whole file consists of.
-async fn read(view: &OpenView) -> u8 {
+async fn read_all(view: &OpenView) -> Vec<u8> {
     let mut data = vec![0; LENGTH];
     let bytes = view.read_at(ViewOffset(0), &mut data).await.unwrap();
     assert_eq!(bytes, LENGTH as u64);
+    data
+}
+
+/// The byte that the whole file consists of.
+async fn read(view: &OpenView) -> u8 {
+    let data = read_all(view).await;
     assert!(data.iter().all(|byte| *byte == data[0]));
     data[0]
 }
@@ -183,7 +188,8 @@ async fn delayed_writes_leave_in_time_when_they_are_many_and_when_their_file_is_
     write(&other, 0).await;
     let wait_for = async |byte| {
         let begun = Instant::now();
-        while read(&other).await != byte {
+        // A read at the same time may find the write on some servers only.
+        while read_all(&other).await.iter().any(|found| *found != byte) {
             assert!(begun.elapsed() < Duration::from_secs(20), "{byte}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -210,7 +216,7 @@ async fn delayed_writes_leave_in_time_when_they_are_many_and_when_their_file_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_delayed_write_is_told_once_and_the_file_can_be_closed() {
+async fn a_failed_delayed_write_is_reported_once_and_the_file_can_be_closed() {
     let mut test = WithPlugins::start().await;
     test.make("late", "", ".values.delay_ms = 3600000");
     test.make("soon", "", ".values.delay_ms = 50");
@@ -222,6 +228,13 @@ async fn a_failed_delayed_write_is_told_once_and_the_file_can_be_closed() {
     test.volume.stop_server(1).await;
     write(&soon, 1).await;
     write(&late, 1).await;
+    // One that is cancelled loses no failure.
+    {
+        let cancelled = late.file().commit();
+        tokio::pin!(cancelled);
+        let soon = Duration::from_micros(1);
+        let _ = tokio::time::timeout(soon, &mut cancelled).await;
+    }
     late.file().commit().await.unwrap_err();
     late.file().commit().await.unwrap();
     write(&late, 2).await;

@@ -11,14 +11,18 @@
  * Callbacks
  *   - Every one may be NULL. Those for one file may be called from several threads at once.
  *   - They return 0, or a negative errno. A pre callback that fails, fails the operation, of which
- *     nothing is done. What a post callback returns is the error of an operation that is done.
+ *     nothing is done; but a file that an open has created stays, and a close closes. What a post
+ *     callback returns is the error of an operation that is done. Where the pre callback was
+ *     called and did not fail, the post callback is called.
+ *   - ENOSYS, and what is no errno of programs, count as EINVAL.
  *   - They must return soon: operations of other files may wait for them. They must not throw,
  *     longjmp, or call Weft but through struct weft_core.
  *   - Pointers that they are given are valid until they return, a handle until post_close.
  *
  * Versions
- *   - Structures begin with their size in bytes as the one who made them knows it. Later versions
- *     only add members at their end; a reader takes members beyond the size as 0.
+ *   - Structures begin with their size in bytes as the one who made them knows it. Later clients
+ *     only add members at their end; a reader takes members beyond the size as 0. Those of struct
+ *     weft_policy_values, which lies within another, do not change.
  *   - A change that does not fit into this raises WEFT_POLICY_VERSION; a client refuses tables of
  *     other versions.
  */
@@ -54,7 +58,8 @@ struct weft_policy_values {
     /*
      * CAPFS's delay_commit: a write waits in the client for at most so many milliseconds, 0: not
      * at all. It leaves earlier with a commit, a read through the same open, a sync, a close, an
-     * unlock, or when 16 MiB of one open wait. One that waits is lost if the process dies.
+     * unlock, or when 16 MiB or 4096 separate
+     * writes of one open wait. One that waits is lost if the process dies.
      */
     uint64_t delay_ms;
 };
@@ -112,18 +117,19 @@ struct weft_core {
      */
     int64_t (*hcache_get)(struct weft_call *call, uint64_t start, uint64_t length,
                           struct weft_chunk *chunks, size_t *count);
-    /* Keeps names, which this open believes from now on (WEFT_NAMES_OWN). */
+    /* Keeps names, which this open believes from now on (WEFT_NAMES_OWN). Reads use them once they
+       know the length of the cell, from a fetch or a read. */
     int (*hcache_put)(struct weft_call *call, const struct weft_chunk *chunks, size_t count);
     /* Drops the names of the file, or of a range. */
     int (*hcache_clear)(struct weft_call *call);
     int (*hcache_clear_range)(struct weft_call *call, uint64_t start, uint64_t length);
-    /* Drops all names that the client keeps, of any file of the volume. */
+    /* Drops all names that servers keep coherent, of any file of the volume, and those of this open. */
     int (*hcache_invalidate)(struct weft_call *call);
     /* Asks the servers for the names in a range, after the callback has returned and before the
        operation goes on. A failure is no error: the read that needs the names asks again. */
     int (*hcache_fetch)(struct weft_call *call, uint64_t start, uint64_t length);
 
-    /* The bytes of a kept chunk: writes at most size of them to buffer, and returns how many it
+    /* The bytes of a chunk that is kept in memory: writes at most size of them to buffer, and returns how many it
        has; -ENOENT if it is not kept. */
     int64_t (*dcache_get)(struct weft_call *call, const uint8_t name[32], void *buffer, size_t size);
     /* Keeps a chunk; -EINVAL if the bytes have another name. */

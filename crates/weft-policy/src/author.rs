@@ -18,7 +18,7 @@ use std::time::Duration;
 pub use rustix::io::Errno;
 
 pub use crate::abi::Chunk;
-use crate::{Open, Touched, VERSION, Values, abi};
+use crate::{Open, Touched, VERSION, Values, abi, values};
 
 /// What a callback returns: an error with the words that explain it.
 pub type Outcome<T = ()> = Result<T, (Errno, String)>;
@@ -410,7 +410,7 @@ unsafe extern "C" fn pre_write<P: Policy>(
         run(call, |call| {
             let asked = (*delay > 0).then(|| Duration::from_millis(*delay));
             let chosen = file::<P>(handle).pre_write(call, &touched(&*range), asked)?;
-            *delay = chosen.map_or(0, |chosen| chosen.as_millis() as u64);
+            *delay = values::milliseconds(chosen);
             Ok(())
         })
     }

@@ -1,9 +1,9 @@
 //! A folder of policies: NAME.so is the policy NAME.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::{Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -101,13 +101,26 @@ impl Folder {
         if !is_name(name) {
             return Err(NotFound::Missing(path));
         }
-        let file = match File::open(&path) {
+        // Not waiting for whoever writes into a pipe.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = match OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(&path)
+        {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(NotFound::Missing(path)),
             opened => opened,
         };
         let opened = file.and_then(|file| Ok((file.metadata()?, file)));
         let checked = opened.and_then(|opened| Ok((std::fs::metadata(&self.0)?, opened)));
-        let (folder, (metadata, file)) = checked.map_err(|e| {
+        let regular = checked.and_then(|(folder, (metadata, file))| {
+            if metadata.is_file() {
+                Ok((folder, (metadata, file)))
+            } else {
+                Err(io::Error::other("it is no regular file"))
+            }
+        });
+        let (folder, (metadata, file)) = regular.map_err(|e| {
             let error = LoadError::Unreadable(e.to_string());
             let path = path.clone();
             NotFound::Broken { path, error }

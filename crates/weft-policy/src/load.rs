@@ -57,17 +57,20 @@ pub enum LoadError {
 
 /// Loads a private copy of a library. Its constructors run.
 pub(crate) fn load(file: File, expected: &str) -> Result<&'static Plugin, LoadError> {
-    let path = private_copy(file)?;
-    if LOADED.fetch_add(1, Ordering::Relaxed) >= LIBRARIES_MAX {
-        LOADED.fetch_sub(1, Ordering::Relaxed);
+    if LOADED.load(Ordering::Relaxed) >= LIBRARIES_MAX {
         return Err(LoadError::TooMany);
     }
+    let copy = private_copy(file)?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
     // SAFETY: the folder's owner has put it there to be run in this process.
     let library = unsafe { Library::open(Some(path.as_os_str()), RTLD_NOW | RTLD_LOCAL) };
     let library = library.map_err(|e| {
         let said = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
         LoadError::NotLoadable(said)
     })?;
+    // The path is taken as long as the process lives.
+    let _ = copy.into_raw_fd();
+    LOADED.fetch_add(1, Ordering::Relaxed);
     // Never unloaded: whatever becomes of it, threads and destructors of it may be in use.
     let library = ManuallyDrop::new(library);
     // SAFETY: `weft_policy` has this type in every version of the interface.
@@ -81,9 +84,9 @@ pub(crate) fn load(file: File, expected: &str) -> Result<&'static Plugin, LoadEr
 }
 
 /// Copies a library into memory, so that what later happens to the file does not touch code that
-/// runs; the path by which the copy is loaded. It is a new one each time, because the loader
-/// takes equal paths for equal libraries: the descriptor stays open.
-fn private_copy(file: File) -> Result<PathBuf, LoadError> {
+/// runs. The descriptor stays open: the loader takes equal paths for equal libraries, and another
+/// library must not have the same number.
+fn private_copy(file: File) -> Result<File, LoadError> {
     let unreadable = |error: io::Error| LoadError::Unreadable(error.to_string());
     let mut bytes = Vec::new();
     let read = file.take(LIBRARY_BYTES_MAX + 1).read_to_end(&mut bytes);
@@ -103,9 +106,7 @@ fn private_copy(file: File) -> Result<PathBuf, LoadError> {
     let copy = memfd_create("weft-policy", MemfdFlags::CLOEXEC);
     let mut copy = File::from(copy.map_err(|e| unreadable(e.into()))?);
     copy.write_all(&bytes).map_err(unreadable)?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-    let _ = copy.into_raw_fd();
-    Ok(path)
+    Ok(copy)
 }
 
 /// Takes over a table.
@@ -141,7 +142,7 @@ unsafe fn checked(table: *const abi::Policy, expected: &str) -> Result<Plugin, L
         std::ptr::copy_nonoverlapping(table.cast::<u8>(), own.as_mut_ptr().cast::<u8>(), known);
         own.assume_init()
     };
-    if (table.values.size as usize) < size_of::<abi::Values>() {
+    if table.values.size as usize != size_of::<abi::Values>() {
         let found = table.values.size;
         return Err(LoadError::Values(format!("their size is {found}")));
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 pub use crate::abi::Chunk;
-use crate::{Kept, VERSION, Values, abi};
+use crate::{Kept, VERSION, Values, abi, values};
 
 /// The most chunks of one call of `hcache_put`.
 const CHUNKS_MAX: usize = 65_536;
@@ -251,14 +251,18 @@ impl Plugin {
         if result == 0 {
             return Ok(());
         }
+        // The kernel takes ENOSYS for a call that does not exist, and does not call again; those
+        // from 512 on are its own.
         let errno = match result.checked_neg() {
-            Some(errno @ 1..=4095) => Errno::from_raw_os_error(errno),
+            Some(errno @ 1..512) if errno != Errno::NOSYS.raw_os_error() => {
+                Errno::from_raw_os_error(errno)
+            }
             _ => Errno::INVAL,
         };
         let reason = call.reason.into_inner();
         let reason = reason.unwrap_or_else(|| match result {
-            1.. => format!("it returned {result}, which is neither 0 nor a negative errno"),
-            _ => std::io::Error::from(errno).to_string(),
+            ..0 if -result == errno.raw_os_error() => std::io::Error::from(errno).to_string(),
+            _ => format!("it returned {result}, which is neither 0 nor the negative of an errno that programs get"),
         });
         Err(self.failed(callback, errno, reason))
     }
@@ -365,7 +369,7 @@ impl Opened {
             return Ok(delay);
         };
         let range = touched.to_abi();
-        let mut milliseconds = delay.map_or(0, |delay| delay.as_millis() as u64);
+        let mut milliseconds = values::milliseconds(delay);
         self.plugin.call("pre_write", core, |call| {
             // SAFETY: as in `on_file`; range and delay live until it returns.
             unsafe { function(call, self.handle, &raw const range, &raw mut milliseconds) }

@@ -113,8 +113,12 @@ fn duration(milliseconds: u64) -> Option<Duration> {
     (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
 }
 
-fn milliseconds(duration: Option<Duration>) -> u64 {
-    duration.map_or(0, |duration| duration.as_millis() as u64)
+/// Rounded up: no time at all means something else.
+pub(crate) fn milliseconds(duration: Option<Duration>) -> u64 {
+    let up = |duration: Duration| duration.as_nanos().div_ceil(1_000_000).max(1);
+    duration.map_or(0, |duration| {
+        u64::try_from(up(duration)).unwrap_or(u64::MAX)
+    })
 }
 
 #[cfg(test)]
@@ -144,6 +148,11 @@ mod tests {
                 assert_eq!(Values::of_abi(&values.to_abi()), Ok(values));
             }
         }
+        let short = Values {
+            delay: Some(Duration::from_micros(5)),
+            ..Values::RECKLESS
+        };
+        assert_eq!(short.to_abi().delay_ms, 1);
         let wrong = |change: fn(&mut abi::Values)| {
             let mut values = Values::RECKLESS.to_abi();
             change(&mut values);

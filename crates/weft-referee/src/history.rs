@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -207,20 +207,21 @@ pub enum HistoryError {
     TooLarge(PathBuf),
 }
 
+fn reading(path: &Path) -> impl FnOnce(io::Error) -> HistoryError {
+    let path = path.to_owned();
+    move |error| HistoryError::Read { path, error }
+}
+
 impl History {
-    /// Reads the histories that clients have left in a folder. A last line that is not whole is
-    /// left out: its client was killed.
+    /// Reads the histories that clients have left in a folder. What follows the last newline of a
+    /// file is left out: its client was killed.
     ///
     /// # Errors
     /// [`HistoryError`] names the file and the line.
     pub fn read(folder: &Path) -> Result<History, HistoryError> {
-        let of = |path: &Path| {
-            let path = path.to_owned();
-            move |error| HistoryError::Read { path, error }
-        };
         let mut files = Vec::new();
-        for entry in fs::read_dir(folder).map_err(of(folder))? {
-            let path = entry.map_err(of(folder))?.path();
+        for entry in fs::read_dir(folder).map_err(reading(folder))? {
+            let path = entry.map_err(reading(folder))?.path();
             if path.extension().is_some_and(|name| name == EVENTS) {
                 files.push(path);
             }
@@ -231,59 +232,9 @@ impl History {
         }
         let mut history = History::default();
         let (mut hosts, mut left) = (Vec::new(), BYTES_MAX);
-        for (number, path) in files.iter().enumerate() {
-            let file = File::open(path).map_err(of(path))?;
-            let bytes_path = path.with_extension(BYTES);
-            let mut bytes = BufReader::new(File::open(&bytes_path).map_err(of(&bytes_path))?);
-            let mut lines = BufReader::new(file).lines().enumerate().peekable();
-            while let Some((n, line)) = lines.next() {
-                let line = line.map_err(of(path))?;
-                let wrong = |reason: String| HistoryError::Line {
-                    path: path.clone(),
-                    line: n + 1,
-                    reason,
-                };
-                if n == 0 {
-                    let head: Head =
-                        serde_json::from_str(&line).map_err(|e| wrong(e.to_string()))?;
-                    if head.weft_history != VERSION {
-                        return Err(wrong(format!("version {}", head.weft_history)));
-                    }
-                    let name = format!("process {} on {}", head.process, head.host);
-                    history.clients.insert(number as u32, name);
-                    hosts.push(head.host);
-                    continue;
-                }
-                let Line {
-                    mut event,
-                    bytes: length,
-                } = match serde_json::from_str(&line) {
-                    Ok(line) => line,
-                    // The client was killed while it wrote this.
-                    Err(_) if lines.peek().is_none() => break,
-                    Err(e) => return Err(wrong(e.to_string())),
-                };
-                event.open = OpenId((number as u64) << 32 | event.open.0 & 0xffff_ffff);
-                left = left
-                    .checked_sub(length)
-                    .ok_or_else(|| HistoryError::TooLarge(folder.to_owned()))?;
-                if let What::Read { pieces, bytes: own } | What::Write { pieces, bytes: own } =
-                    &mut event.what
-                {
-                    let claimed = pieces
-                        .iter()
-                        .try_fold(0_u64, |sum, piece| sum.checked_add(piece.length));
-                    if claimed != Some(length) {
-                        return Err(wrong(
-                            "its pieces and its bytes differ in length".to_owned(),
-                        ));
-                    }
-                    let read = (&mut bytes).take(length).read_to_end(own);
-                    if read.map_err(of(&bytes_path))? as u64 != length {
-                        return Err(wrong(format!("{} ends before it", bytes_path.display())));
-                    }
-                }
-                history.events.push(event);
+        for (number, path) in (0..).zip(&files) {
+            if let Some(host) = history.add(number, path, &mut left)? {
+                hosts.push(host);
             }
         }
         hosts.dedup();
@@ -291,6 +242,68 @@ impl History {
             history.skew = SKEW;
         }
         Ok(history)
+    }
+
+    /// Adds the history of a client; its host.
+    fn add(
+        &mut self,
+        number: u32,
+        path: &Path,
+        left: &mut u64,
+    ) -> Result<Option<String>, HistoryError> {
+        let text = fs::read(path).map_err(reading(path))?;
+        let bytes_path = path.with_extension(BYTES);
+        let mut bytes: Box<dyn Read> = match File::open(&bytes_path) {
+            Ok(file) => Box::new(BufReader::new(file)),
+            // The client was killed before it made it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Box::new(io::empty()),
+            Err(e) => return Err(reading(&bytes_path)(e)),
+        };
+        let whole = text.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+        let lines = text[..whole].split(|byte| *byte == b'\n');
+        let mut host = None;
+        for (n, line) in lines.filter(|line| !line.is_empty()).enumerate() {
+            let wrong = |reason: String| HistoryError::Line {
+                path: path.to_owned(),
+                line: n + 1,
+                reason,
+            };
+            if n == 0 {
+                let head: Head = serde_json::from_slice(line).map_err(|e| wrong(e.to_string()))?;
+                if head.weft_history != VERSION {
+                    return Err(wrong(format!("version {}", head.weft_history)));
+                }
+                let name = format!("process {} on {}", head.process, head.host);
+                self.clients.insert(number, name);
+                host = Some(head.host);
+                continue;
+            }
+            let line: Line = serde_json::from_slice(line).map_err(|e| wrong(e.to_string()))?;
+            let (mut event, length) = (line.event, line.bytes);
+            event.open = OpenId(u64::from(number) << 32 | event.open.0 & 0xffff_ffff);
+            *left = left.checked_sub(length).ok_or_else(|| {
+                let folder = path.parent().unwrap_or(path);
+                HistoryError::TooLarge(folder.to_owned())
+            })?;
+            if let What::Read { pieces, bytes: own } | What::Write { pieces, bytes: own } =
+                &mut event.what
+            {
+                let claimed = pieces
+                    .iter()
+                    .try_fold(0_u64, |sum, piece| sum.checked_add(piece.length));
+                if claimed != Some(length) {
+                    return Err(wrong(
+                        "its pieces and its bytes differ in length".to_owned(),
+                    ));
+                }
+                let read = (&mut bytes).take(length).read_to_end(own);
+                if read.map_err(reading(&bytes_path))? as u64 != length {
+                    return Err(wrong(format!("{} ends before it", bytes_path.display())));
+                }
+            }
+            self.events.push(event);
+        }
+        Ok(host)
     }
 
     /// What the client of an open is called.

@@ -345,6 +345,88 @@ fn clears_are_writes_of_zeros_and_delayed_writes_are_promised_once_they_have_lef
     delayed.is(&[Violation]);
 }
 
+/// Clocks that differ by 10 ms make nobody guilty.
+#[test]
+fn moments_of_two_machines_are_as_far_apart_as_their_clocks_may_differ() {
+    let judge = |story: &Story, skew| {
+        let report = check(&History {
+            events: story.0.clone(),
+            skew: std::time::Duration::from_millis(skew),
+            ..History::default()
+        });
+        report.findings.len()
+    };
+    // The close comes 4 ms before the open, by different clocks.
+    let mut session = Story::default();
+    session.open(1, "session", 0);
+    session.write(1, 1, 2, &[0], 1);
+    session.push(1, 90, Some(96), What::Close);
+    session.open(2, "session", 100);
+    session.read(2, 200, 201, &[(0, 0)]);
+    assert_eq!((judge(&session, 0), judge(&session, 10)), (1, 0));
+    // A sync counts for the reads right after it, by the one clock of its client.
+    let mut synced = Story::default();
+    synced.open(1, "rel-1", 0);
+    synced.open(2, "for-1", 0);
+    synced.write(2, 50, 60, &[0], 1);
+    synced.push(1, 100, Some(101), What::Sync);
+    synced.read(1, 102, 103, &[(0, 1)]);
+    assert_eq!((judge(&synced, 0), judge(&synced, 10)), (0, 0));
+}
+
+#[test]
+fn bytes_that_were_there_before_may_be_written_again() {
+    let mut story = Story::default();
+    story.open(1, "for-1", 0);
+    if let What::Open { created, .. } = &mut story.0[0].what {
+        *created = false;
+    }
+    story.read(1, 1, 2, &[(0, 9)]);
+    story.write(1, 3, 4, &[0], 9);
+    story.read(1, 5, 6, &[(0, 9)]);
+    story.is(&[]);
+}
+
+#[test]
+fn a_delayed_write_takes_effect_when_it_leaves() {
+    let mut story = Story::default();
+    story.open(1, "for-1", 0);
+    story.open(2, "for-1", 0);
+    if let What::Open { promise, .. } = &mut story.0[0].what {
+        promise.delay_ms = 1000;
+    }
+    story.write(1, 0, 1, &[0], 5);
+    story.write(2, 5, 6, &[0], 6);
+    // It has left for this read, after the other one.
+    story.read(1, 7, 8, &[(0, 5)]);
+    story.push(1, 9, Some(10), What::Sync);
+    story.read(2, 11, 12, &[(0, 5)]);
+    // Which of the two stays nothing says; but it is no violation.
+    story.is(&[Relied, Relied]);
+}
+
+/// A session may have kept what it knows of one chunk, and not of the next one.
+#[test]
+fn bytes_may_be_a_mixture_of_changes_that_are_not_atomic() {
+    for (policy, expected) in [("session", &[][..]), ("posix", &[Violation])] {
+        let mut story = Story::default();
+        for open in 1..=2 {
+            story.open(open, policy, 0);
+        }
+        story.write(1, 1, 2, &[0], 1);
+        story.push(
+            2,
+            3,
+            Some(4),
+            What::Read {
+                pieces: pieces(&[0]),
+                bytes: [[0; 5], [1; 5]].concat(),
+            },
+        );
+        story.is(expected);
+    }
+}
+
 #[test]
 fn a_history_survives_its_files_and_the_death_of_its_client() {
     let folder = tempfile::tempdir().unwrap();
@@ -380,6 +462,13 @@ fn a_history_survives_its_files_and_the_death_of_its_client() {
         .filter(|e| e.open.0 >> 32 == 0)
         .collect();
     assert!(of_first.into_iter().eq(story.0.iter()));
+    // A client may be killed before its second file is there, or its first line.
+    std::fs::write(
+        folder.path().join("gamma-1-0.events"),
+        "{\"weft_history\":1,\"ho",
+    )
+    .unwrap();
+    assert_eq!(History::read(folder.path()).unwrap().events.len(), 15);
     // The last line of a killed client is not whole.
     let path = std::fs::read_dir(folder.path())
         .unwrap()

@@ -10,7 +10,7 @@ use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -23,6 +23,14 @@ const FOLDERS: u64 = 256;
 /// What a file takes beside its bytes, about.
 const FILE_COST: u64 = 4096;
 
+/// Of the files that this process has begun.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+fn since_epoch() -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default()
+}
+
 /// A folder of chunks.
 #[derive(Debug)]
 pub(crate) struct DiskCache {
@@ -30,6 +38,8 @@ pub(crate) struct DiskCache {
     /// Bytes of each folder of chunks, at most.
     share: u64,
     puts: AtomicU64,
+    /// It was said that chunks are too large for their share.
+    told: AtomicBool,
 }
 
 impl DiskCache {
@@ -44,6 +54,7 @@ impl DiskCache {
             folder: folder.to_owned(),
             share: most / FOLDERS,
             puts: AtomicU64::new(0),
+            told: AtomicBool::new(false),
         })
     }
 
@@ -60,7 +71,11 @@ impl DiskCache {
         let file = File::open(&path).ok()?;
         let mut bytes = Vec::new();
         let read = (&file).take(DISK_CHUNK_MAX + 1).read_to_end(&mut bytes);
-        if read.is_ok() && ChunkName::of(&bytes) == *name {
+        if let Err(error) = read {
+            tracing::debug!(path = %path.display(), %error, "a kept chunk is not read");
+            return None;
+        }
+        if ChunkName::of(&bytes) == *name {
             if file
                 .metadata()
                 .is_ok_and(|known| age(&known) > DISK_CACHE_TOUCH)
@@ -79,20 +94,27 @@ impl DiskCache {
     /// cannot be kept is not.
     pub(crate) fn put(&self, name: &ChunkName, bytes: &[u8]) {
         if bytes.len() as u64 + FILE_COST > self.share {
+            if !self.told.swap(true, Ordering::Relaxed) {
+                let (bytes, least) = (bytes.len(), (bytes.len() as u64 + FILE_COST) * FOLDERS);
+                tracing::warn!(
+                    "chunks of {bytes} bytes are not kept on disk: that needs a cache of {least} bytes"
+                );
+            }
             return;
         }
         let (folder, file) = self.path_of(name);
         if let Err(error) = self.write(&folder, &file, bytes) {
             tracing::debug!(%error, "a chunk is not kept on disk");
-            // The disk may be full.
-            self.tidy(&folder);
+            if error.kind() == io::ErrorKind::StorageFull {
+                self.tidy(&folder, self.share / 2);
+            }
             return;
         }
         // A large folder is looked at now and then, a small one whenever something is added.
         let puts = self.puts.fetch_add(1, Ordering::Relaxed);
         let small = self.share / (bytes.len() as u64 + FILE_COST) < 4 * DISK_CACHE_LOOK;
         if small || puts.is_multiple_of(DISK_CACHE_LOOK) {
-            self.tidy(&folder);
+            self.tidy(&folder, self.share);
         }
     }
 
@@ -103,9 +125,15 @@ impl DiskCache {
         }
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(folder)?;
-        let number = self.puts.load(Ordering::Relaxed);
-        let new = folder.join(format!("{file}.{}-{number}.new", std::process::id()));
-        let written = File::create_new(&new).and_then(|mut file| file.write_all(bytes));
+        // No other process, container or thread has this name.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let new = folder.join(format!(
+            "{file}.{}-{number}-{:08x}.new",
+            std::process::id(),
+            since_epoch().subsec_nanos()
+        ));
+        let mut created = File::create_new(&new)?;
+        let written = created.write_all(bytes);
         let renamed = written.and_then(|()| fs::rename(&new, &path));
         if renamed.is_err() {
             let _ = fs::remove_file(&new);
@@ -113,9 +141,9 @@ impl DiskCache {
         renamed
     }
 
-    /// Removes the oldest chunks of a folder that has more than its share, and what died before it
-    /// had its name.
-    fn tidy(&self, folder: &Path) {
+    /// Removes the oldest chunks of a folder that has more than so many bytes, and what died before
+    /// it had its name.
+    fn tidy(&self, folder: &Path, most: u64) {
         let Ok(entries) = fs::read_dir(folder) else {
             return;
         };
@@ -130,7 +158,7 @@ impl DiskCache {
         while let Some((age, of_file, path)) = files.pop() {
             let unfinished = path.extension().is_some_and(|name| name == "new");
             let lost = unfinished && age > DISK_CACHE_TOUCH;
-            if lost || bytes > self.share && !unfinished {
+            if lost || bytes > most && !unfinished {
                 // Another process may have removed it.
                 let _ = fs::remove_file(&path);
                 bytes -= of_file;
@@ -192,7 +220,7 @@ mod tests {
         let file = File::create(&lost).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_hours(2))
             .unwrap();
-        one.tidy(&of);
+        one.tidy(&of, one.share);
         assert!(!lost.exists());
         // One that is too large for its share is not kept.
         let large = vec![5; 20_000];

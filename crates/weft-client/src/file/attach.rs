@@ -44,7 +44,7 @@ impl Volume {
             if !has_data || self.shared.note_attached_over(run, id, write) {
                 attaching.answered();
                 let file = self.opened(&path.to_string(), reply, write, true, asked)?;
-                file.do_asked_for().await?;
+                file.do_pending().await?;
                 return Ok(file);
             }
             // To the service this attachment does not exist. The file exists now, whatever its

@@ -33,32 +33,42 @@ impl Chosen {
 
 /// What callbacks have asked for, to be done when they have returned.
 #[derive(Default)]
-pub(super) struct AskedFor {
+#[must_use = "it is to be done"]
+pub(crate) struct AskedFor {
     /// Canonical ranges whose names are to be fetched.
     pub(super) names: Vec<Range<u64>>,
     pub(super) commit: bool,
 }
 
-/// What callbacks have asked for so far.
+impl AskedFor {
+    /// Names of this range are to be fetched, if not too many are.
+    pub(super) fn fetch(&mut self, range: Range<u64>) {
+        if self.names.len() < RANGES_MAX {
+            self.names.push(range);
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.names.is_empty() && !self.commit
+    }
+}
+
+/// What callbacks have asked for where it could not be done: when a file was opened, or its policy
+/// was changed. The next operation does it first.
 #[derive(Default)]
 pub(super) struct Pending(Mutex<AskedFor>);
 
 impl Pending {
-    /// Names of this range are to be fetched, if not too many are.
-    pub(super) fn fetch(&self, range: Range<u64>) {
-        let mut asked = self.0.lock();
-        if asked.names.len() < RANGES_MAX {
-            asked.names.push(range);
+    pub(super) fn add(&self, asked: AskedFor) {
+        let mut pending = self.0.lock();
+        pending.commit |= asked.commit;
+        for range in asked.names {
+            pending.fetch(range);
         }
     }
 
-    /// Delayed writes are to leave.
-    pub(super) fn commit(&self) {
-        self.0.lock().commit = true;
-    }
-
-    /// What is to be done.
-    pub(super) fn take(&self) -> AskedFor {
-        std::mem::take(&mut *self.0.lock())
+    pub(super) fn take(&self) -> Option<AskedFor> {
+        let mut pending = self.0.lock();
+        (!pending.is_nothing()).then(|| std::mem::take(&mut *pending))
     }
 }

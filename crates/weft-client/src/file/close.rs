@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use weft_proto::meta::{ReportReply, ReportRequest};
-use weft_referee::What;
 
 use super::{Attachment, END_UNKNOWN};
 use crate::limits::CLOSE_SIZE_RETRIES;
@@ -27,7 +26,7 @@ impl File {
     pub async fn close(&self) -> Result<(), Error> {
         let (begun, kept) = (self.now(), self.end_policy().await);
         self.end().await?;
-        self.note(begun, Some(self.now()), What::Close);
+        self.note_close(begun, &kept);
         kept
     }
 
@@ -37,7 +36,7 @@ impl File {
     pub async fn close_deferred(&self) -> Result<Option<Closed>, Error> {
         let (begun, kept) = (self.now(), self.end_policy().await);
         let ended = self.end_unreported().await?;
-        self.note(begun, Some(self.now()), What::Close);
+        self.note_close(begun, &kept);
         kept.map(|()| ended)
     }
 

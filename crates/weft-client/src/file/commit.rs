@@ -21,12 +21,16 @@ impl File {
         write: Box<dyn Waiting>,
         delay: Duration,
     ) -> Result<(), Error> {
+        let delayed = &self.0.delayed;
         let (full, timed) = {
-            let mut queue = self.0.delayed.queue.lock();
+            let mut queue = delayed.queue.lock();
             queue.push(write, delay);
             (queue.is_full(), std::mem::replace(&mut queue.timed, true))
         };
-        if !timed {
+        if timed {
+            // It may have to leave before what was waited for.
+            delayed.earlier.notify_one();
+        } else {
             let file = self.clone();
             let runtime = &self.0.volume.shared.runtime;
             runtime.spawn(async move { file.leave_in_time().await });
@@ -41,54 +45,52 @@ impl File {
     /// The first failure, also of writes that left by themselves since the last call. A write that
     /// has failed is not tried again.
     /// # Cancellation
-    /// Dropped, they leave all the same.
+    /// Dropped, they leave all the same; the next call has their failures.
     pub async fn commit(&self) -> Result<(), Error> {
-        let failed = {
-            let mut queue = self.0.delayed.queue.lock();
-            let failed = queue.failed.take();
-            if queue.writes.is_empty() && queue.sending == 0 {
-                return failed.map_or(Ok(()), Err);
-            }
-            queue.sending += 1;
-            failed
+        let waits = {
+            let queue = self.0.delayed.queue.lock();
+            !queue.writes.is_empty() || queue.sending > 0
         };
-        let file = self.clone();
-        let runtime = &self.0.volume.shared.runtime;
-        let sent = runtime.spawn(async move { file.send_delayed().await });
-        let sent = sent.await.unwrap_or_else(|_| {
-            let what = format!("write {}", self.path());
-            Err(Error::invalid(
-                what,
-                "the runtime is shut down, and delayed writes are lost",
-            ))
-        });
-        failed.map_or(sent, Err)
+        if waits {
+            let file = self.clone();
+            let runtime = &self.0.volume.shared.runtime;
+            let sent = runtime.spawn(async move { file.send_delayed().await });
+            if sent.await.is_err() {
+                let what = format!("write {}", self.path());
+                let reason = "the task that sent delayed writes has ended, and they may be lost";
+                return Err(Error::invalid(what, reason));
+            }
+        }
+        let failed = self.0.delayed.queue.lock().failed.take();
+        failed.map_or(Ok(()), Err)
     }
 
-    /// The caller has counted itself among those that send.
-    async fn send_delayed(&self) -> Result<(), Error> {
+    /// Sends what waits; a failure is kept for the next [`File::commit`].
+    async fn send_delayed(&self) {
         let delayed = &self.0.delayed;
-        let turn = delayed.turn.lock().await;
-        let writes = {
+        let _turn = delayed.turn.lock().await;
+        let (writes, _sending) = {
             let mut queue = delayed.queue.lock();
             (queue.bytes, queue.leave) = (0, None);
-            std::mem::take(&mut queue.writes)
+            (
+                std::mem::take(&mut queue.writes),
+                delayed.sending(&mut queue),
+            )
         };
-        let mut outcome = Ok(());
         for write in writes {
-            let sent = write.send().await;
-            outcome = outcome.and(sent);
+            if let Err(error) = write.send().await {
+                tracing::warn!(path = %self.0.path, %error, "a delayed write has failed");
+                delayed.queue.lock().failed.get_or_insert(error);
+            }
         }
-        drop(turn);
-        delayed.queue.lock().sending -= 1;
-        outcome
     }
 
     /// Sends what waits when its time has come, or nobody else has the file any more.
     async fn leave_in_time(self) {
+        let delayed = &self.0.delayed;
         loop {
             let (leave, others) = {
-                let mut queue = self.0.delayed.queue.lock();
+                let mut queue = delayed.queue.lock();
                 let Some(leave) = queue.leave else {
                     queue.timed = false;
                     return;
@@ -97,14 +99,13 @@ impl File {
             };
             if others && Instant::now() < leave {
                 let look = Instant::now() + DELAYED_LOOK;
-                tokio::time::sleep_until(leave.min(look)).await;
+                tokio::select! {
+                    () = tokio::time::sleep_until(leave.min(look)) => {}
+                    () = delayed.earlier.notified() => {}
+                }
                 continue;
             }
-            self.0.delayed.queue.lock().sending += 1;
-            if let Err(error) = self.send_delayed().await {
-                tracing::warn!(path = %self.0.path, %error, "a delayed write has failed");
-                self.0.delayed.queue.lock().failed.get_or_insert(error);
-            }
+            self.send_delayed().await;
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::limits::{DELAYED_BYTES_MAX, DELAYED_WRITES_MAX};
 
 /// A write that waits. It keeps its file attached.
 pub(crate) trait Waiting: Any + Send {
-    /// How many bytes of memory it holds.
+    /// How many bytes of memory it holds, about.
     fn bytes(&self) -> u64;
     /// Takes over one that follows it directly; gives it back otherwise.
     fn join(&mut self, next: Box<dyn Waiting>) -> Option<Box<dyn Waiting>>;
@@ -26,6 +26,24 @@ pub(crate) struct Delayed {
     pub(super) queue: parking_lot::Mutex<Queue>,
     /// Held while they leave, so that none overtakes another.
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// One was added while another one's time was waited for.
+    pub(super) earlier: tokio::sync::Notify,
+}
+
+/// Writes leave as long as it lives.
+pub(super) struct Sending<'a>(&'a Delayed);
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.queue.lock().sending -= 1;
+    }
+}
+
+impl Delayed {
+    pub(super) fn sending(&self, queue: &mut Queue) -> Sending<'_> {
+        queue.sending += 1;
+        Sending(self)
+    }
 }
 
 #[derive(Default)]

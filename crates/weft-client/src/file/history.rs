@@ -2,7 +2,7 @@
 
 use weft_referee::{Piece, Promise, What};
 
-use crate::File;
+use crate::{Error, File};
 
 /// A change under way: dropped before it has ended, it may have happened.
 #[must_use = "dropped at once, it counts as not ended"]
@@ -71,6 +71,12 @@ impl File {
             };
             self.note(asked, Some(self.now()), what);
         }
+    }
+
+    /// The attachment has ended. If what it had delayed has failed, nobody was promised it.
+    pub(super) fn note_close(&self, asked: i64, kept: &Result<(), Error>) {
+        let end = kept.is_ok().then(|| self.now());
+        self.note(asked, end, What::Close);
     }
 
     pub(super) fn note_policy(&self) {

@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use weft_layout::{CellIndex, Grid, Storage};
 use weft_policy::{Chunk, Core, Failed, Open, Opened, Touched};
 use weft_proto::{Code, Retry};
 use weft_sum::{ChunkName, without_zeros};
 
-use super::chosen::Chosen;
+use super::chosen::{AskedFor, Chosen};
 use crate::cache::Known;
 use crate::limits::NAMES_KEPT_MAX;
 use crate::policy::{Kept, Policy, Values};
@@ -42,18 +43,20 @@ impl File {
     /// [`Error::Refused`] if a file of this kind cannot have it, or a plug-in says so: the policy
     /// stays as it was.
     pub fn set_policy(&self, policy: impl Into<Option<Policy>>) -> Result<(), Error> {
-        let chosen = policy
-            .into()
-            .map(|policy| self.choose(policy))
-            .transpose()?;
+        // First: callbacks of the new one may put names.
+        self.0.own_names.clear();
+        let policy = policy.into();
+        let chosen = policy.map(|policy| self.choose(policy)).transpose()?;
         let before = std::mem::replace(&mut *self.0.policy.lock(), chosen);
-        if let Some(before) = before {
-            let ended = self.call(&before, "change the policy of", Opened::pre_close);
-            if let Err(error) = ended {
-                tracing::warn!(path = %self.0.path, %error, "the policy before has ended with an error");
+        if let Some(before) = &before {
+            match self.call(before, "change the policy of", Opened::pre_close) {
+                Ok(asked) => self.0.pending.add(asked),
+                Err(error) => {
+                    tracing::warn!(path = %self.0.path, %error, "the policy before has ended with an error");
+                }
             }
         }
-        self.0.own_names.clear();
+        drop(before);
         self.note_policy();
         let cautious = self.values().in_order || self.0.always_cautious;
         self.0.cautious.store(cautious, Ordering::Release);
@@ -78,14 +81,13 @@ impl File {
             addressed: a.layout.storage() == Storage::Addressed,
         };
         let failed = |failed: Failed| self.of_plugin("open", &failed);
-        let core = Caller {
-            file: self,
-            values: chosen.values,
-        };
+        let core = Caller::new(self, chosen.values);
         let (values, opened) = plugin.open(&core, &open).map_err(failed)?;
+        self.0.pending.add(core.asked.into_inner());
         (chosen.values, chosen.opened) = (values, Some(opened));
         let chosen = Arc::new(chosen);
-        self.call(&chosen, "open", Opened::post_open)?;
+        let asked = self.call(&chosen, "open", Opened::post_open)?;
+        self.0.pending.add(asked);
         Ok(chosen)
     }
 
@@ -106,48 +108,49 @@ impl File {
     /// Of delayed writes, and the plug-in's; the attachment can be closed all the same.
     pub(super) async fn end_policy(&self) -> Result<(), Error> {
         let called = match self.chosen() {
-            Some(chosen) => self.call(&chosen, "close", Opened::pre_close),
+            Some(chosen) => self.call(&chosen, "close", Opened::pre_close).map(drop),
             None => Ok(()),
         };
         let committed = self.commit().await;
-        *self.0.policy.lock() = None;
+        // Its last call must not have the policy locked.
+        let ended = self.0.policy.lock().take();
+        drop(ended);
         called.and(committed)
     }
 
-    /// Calls a plug-in, if there is one.
+    /// Calls a plug-in, if there is one; what it asks for.
     pub(crate) fn call(
         &self,
         chosen: &Chosen,
         doing: &str,
         callback: impl FnOnce(&Opened, &dyn Core) -> Result<(), Failed>,
-    ) -> Result<(), Error> {
+    ) -> Result<AskedFor, Error> {
         let Some(opened) = &chosen.opened else {
-            return Ok(());
+            return Ok(AskedFor::default());
         };
-        let core = Caller {
-            file: self,
-            values: chosen.values,
-        };
-        callback(opened, &core).map_err(|failed| self.of_plugin(doing, &failed))
+        let core = Caller::new(self, chosen.values);
+        let called = callback(opened, &core);
+        let called = called.map_err(|failed| self.of_plugin(doing, &failed));
+        called.map(|()| core.asked.into_inner())
     }
 
-    /// Before a write: for how long it waits in the client.
+    /// Before a write: for how long it waits in the client, and what the callback asks for.
     pub(crate) fn before_write(
         &self,
         chosen: &Chosen,
-        touched: &Touched,
-    ) -> Result<Option<Duration>, Error> {
+        touched: impl FnOnce() -> Touched,
+    ) -> Result<(Option<Duration>, AskedFor), Error> {
         let mut delay = chosen.values.delay;
-        self.call(chosen, "write", |opened, core| {
-            delay = opened.pre_write(core, touched, delay)?;
+        let asked = self.call(chosen, "write", |opened, core| {
+            delay = opened.pre_write(core, &touched(), delay)?;
             Ok(())
         })?;
         // What is in order cannot wait.
-        Ok(delay.filter(|_| !self.is_cautious()))
+        Ok((delay.filter(|_| !self.is_cautious()), asked))
     }
 
-    /// After an operation: its outcome, or the plug-in's error of it.
-    pub(crate) fn after<T>(
+    /// After an operation: its outcome, or the plug-in's error of it. Does what that asks for.
+    pub(crate) async fn after<T>(
         &self,
         chosen: &Chosen,
         doing: &str,
@@ -160,12 +163,21 @@ impl File {
             Err(error) => -i64::from(error.errno()),
         };
         let called = self.call(chosen, doing, |opened, core| callback(opened, core, moved));
-        outcome.and_then(|done| called.map(|()| done))
+        let done = outcome?;
+        self.do_asked_for(called?).await?;
+        Ok(done)
     }
 
-    /// Does what callbacks have asked for.
-    pub(crate) async fn do_asked_for(&self) -> Result<(), Error> {
-        let asked = self.0.pending.take();
+    /// Does what callbacks have asked for when the file was opened or its policy was changed.
+    pub(crate) async fn do_pending(&self) -> Result<(), Error> {
+        match self.0.pending.take() {
+            Some(asked) => self.do_asked_for(asked).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Does what a callback has asked for.
+    pub(crate) async fn do_asked_for(&self, asked: AskedFor) -> Result<(), Error> {
         if asked.commit {
             self.commit().await?;
         }
@@ -191,6 +203,7 @@ impl File {
 struct Caller<'a> {
     file: &'a File,
     values: Values,
+    asked: Mutex<AskedFor>,
 }
 
 /// The chunks of each cell that canonical bytes touch.
@@ -209,7 +222,15 @@ fn chunks_of(
     })
 }
 
-impl Caller<'_> {
+impl<'a> Caller<'a> {
+    fn new(file: &'a File, values: Values) -> Caller<'a> {
+        Caller {
+            file,
+            values,
+            asked: Mutex::default(),
+        }
+    }
+
     fn grid(&self) -> Grid {
         self.file.0.layout.grid()
     }
@@ -299,8 +320,8 @@ impl Core for Caller<'_> {
         let kept = &a.volume.shared.kept_names;
         match range {
             Some(range) => {
-                let range = self.bounded(&range);
                 let grid = self.grid();
+                // However far the file reaches by now.
                 let chunks = chunks_of(&grid, self.chunk_size(), &range);
                 if coherent {
                     for (cell, chunks) in chunks {
@@ -328,7 +349,7 @@ impl Core for Caller<'_> {
 
     fn hcache_fetch(&self, range: Range<u64>) {
         if self.values.needs_names() {
-            self.file.0.pending.fetch(range);
+            self.asked.lock().fetch(range);
         }
     }
 
@@ -353,6 +374,6 @@ impl Core for Caller<'_> {
     }
 
     fn commit(&self) {
-        self.file.0.pending.commit();
+        self.asked.lock().commit = true;
     }
 }

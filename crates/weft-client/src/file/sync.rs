@@ -2,7 +2,7 @@
 
 use futures_util::future::{join_all, try_join_all};
 use weft_layout::ServerId;
-use weft_policy::Opened;
+use weft_policy::{Core, Opened};
 use weft_proto::Code;
 use weft_proto::io::SyncRequest;
 use weft_referee::What;
@@ -30,17 +30,21 @@ impl File {
         let Some(chosen) = self.chosen() else {
             return self.sync_written().await;
         };
-        self.call(&chosen, "sync", Opened::pre_sync)?;
-        self.do_asked_for().await?;
-        if let Kept::Own {
-            until_sync: true, ..
-        } = chosen.values().names
-        {
-            self.0.own_names.clear();
-        }
-        self.sync_written().await?;
-        self.call(&chosen, "sync", Opened::post_sync)?;
-        self.do_asked_for().await
+        let asked = self.call(&chosen, "sync", Opened::pre_sync)?;
+        let synced = async {
+            self.do_pending().await?;
+            self.do_asked_for(asked).await?;
+            if let Kept::Own {
+                until_sync: true, ..
+            } = chosen.values().names
+            {
+                self.0.own_names.clear();
+            }
+            self.sync_written().await
+        };
+        let synced = synced.await;
+        let after = |opened: &Opened, core: &dyn Core, _| opened.post_sync(core);
+        self.after(&chosen, "sync", synced, |()| 0, after).await
     }
 
     async fn sync_written(&self) -> Result<(), Error> {

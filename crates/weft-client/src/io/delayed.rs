@@ -14,6 +14,9 @@ use crate::limits::{NAMED_CHUNKS_MAX, NAMES_KEPT_MAX};
 use crate::policy::Kept;
 use crate::{Error, File, OpenView};
 
+/// What a source takes beside its bytes.
+const SOURCE_COST: u64 = 128;
+
 /// A write that waits.
 struct DelayedWrite {
     view: OpenView,
@@ -44,7 +47,8 @@ fn parts(source: &Source) -> Vec<Bytes> {
 
 impl Waiting for DelayedWrite {
     fn bytes(&self) -> u64 {
-        self.sources.iter().map(Source::len).sum()
+        let bytes: u64 = self.sources.iter().map(Source::len).sum();
+        bytes + self.sources.len() as u64 * SOURCE_COST
     }
 
     fn join(&mut self, next: Box<dyn Waiting>) -> Option<Box<dyn Waiting>> {

@@ -213,19 +213,22 @@ impl OpenView {
             file.commit().await?;
             return self.read_now(request, memory).await;
         };
-        let touched = self.touched(request);
-        file.call(&chosen, "read", |opened, core| {
-            opened.pre_read(core, &touched)
+        let touched = || self.touched(request);
+        let asked = file.call(&chosen, "read", |opened, core| {
+            opened.pre_read(core, &touched())
         })?;
-        file.do_asked_for().await?;
-        file.commit().await?;
-        let moved = self.read_now(request, memory).await;
+        let moved = async {
+            file.do_pending().await?;
+            file.do_asked_for(asked).await?;
+            file.commit().await?;
+            self.read_now(request, memory).await
+        };
+        let moved = moved.await;
         let bytes = |moved: &Moved| moved.bytes;
-        let moved = file.after(&chosen, "read", moved, bytes, |opened, core, bytes| {
-            opened.post_read(core, &touched, bytes)
-        })?;
-        file.do_asked_for().await?;
-        Ok(moved)
+        let after = file.after(&chosen, "read", moved, bytes, |opened, core, bytes| {
+            opened.post_read(core, &touched(), bytes)
+        });
+        after.await
     }
 
     async fn read_now(&self, request: &Request, memory: &mut impl Sink) -> Result<Moved, Error> {

@@ -206,27 +206,26 @@ impl OpenView {
                 .write_now(request, slots, source, durability, ordered)
                 .await;
         };
-        let touched = self.touched(request);
-        let delay = file.before_write(&chosen, &touched)?;
+        let touched = || self.touched(request);
+        let (delay, asked) = file.before_write(&chosen, touched)?;
         let delay = delay.filter(|_| durability == Durability::Process);
-        file.do_asked_for().await?;
-        let moved = if let Some(delay) = delay {
-            self.write_later(request, slots, source, ordered, delay)
-                .await
-        } else {
+        let moved = async {
+            file.do_pending().await?;
+            file.do_asked_for(asked).await?;
+            if let Some(delay) = delay {
+                let later = self.write_later(request, slots, source, ordered, delay);
+                return later.await;
+            }
             file.commit().await?;
             self.write_now(request, slots, source, durability, ordered)
                 .await
         };
-        let moved = file.after(
-            &chosen,
-            "write",
-            moved,
-            |moved| *moved,
-            |opened, core, bytes| opened.post_write(core, &touched, bytes),
-        )?;
-        file.do_asked_for().await?;
-        Ok(moved)
+        let moved = moved.await;
+        let bytes = |moved: &u64| *moved;
+        let after = file.after(&chosen, "write", moved, bytes, |opened, core, bytes| {
+            opened.post_write(core, &touched(), bytes)
+        });
+        after.await
     }
 
     /// Writes without regard to writes that wait.

@@ -32,12 +32,11 @@ pub(super) fn files_of(history: &History, sessions: &Sessions) -> (Vec<FileOps>,
             by_file.entry(session.file).or_default().push(event);
         }
     }
-    let half = i64::try_from(history.skew.as_nanos()).unwrap_or(i64::MAX) / 2;
     let (mut files, mut unchecked) = (Vec::new(), Vec::new());
     for (file, events) in by_file {
         let path = events.iter().find_map(|event| sessions.get(event.open));
         let path = path.map_or_else(String::new, |session| session.path.clone());
-        match operations(&events, sessions, half) {
+        match operations(&events, sessions) {
             Some((segments, ops)) => files.push(FileOps {
                 path,
                 created: sessions.creates(file),
@@ -59,11 +58,7 @@ pub(super) fn files_of(history: &History, sessions: &Sessions) -> (Vec<FileOps>,
 }
 
 /// `None`: they are too many.
-fn operations(
-    events: &[&Event],
-    sessions: &Sessions,
-    half_skew: i64,
-) -> Option<(Vec<Segment>, Vec<Op>)> {
+fn operations(events: &[&Event], sessions: &Sessions) -> Option<(Vec<Segment>, Vec<Op>)> {
     let mut edges: HashMap<u32, BTreeSet<u64>> = HashMap::new();
     for piece in events.iter().flat_map(|event| pieces_of(event)) {
         let of_cell = edges.entry(piece.cell).or_default();
@@ -115,11 +110,17 @@ fn operations(
         let promise = sessions
             .get(event.open)
             .and_then(|session| session.promise_at(event.begin));
+        let changes = !matches!(event.what, What::Read { .. });
+        let end = match event.end {
+            Some(end) if changes => sessions.left(event.open, event.begin, end),
+            end => end,
+        };
         ops.push(Op {
             open: event.open,
-            begin: event.begin.saturating_sub(half_skew),
-            end: event.end.map(|end| end.saturating_add(half_skew)),
-            changes: !matches!(event.what, What::Read { .. }),
+            begin: event.begin.saturating_sub(sessions.half_skew()),
+            end: end.map(|end| end.saturating_add(sessions.half_skew())),
+            answered: event.end,
+            changes,
             in_order: promise.is_some_and(|promise| promise.in_order),
             parts: parts
                 .into_iter()

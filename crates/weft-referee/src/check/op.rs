@@ -19,8 +19,11 @@ pub(crate) struct Part {
 pub(crate) struct Op {
     pub(crate) open: OpenId,
     pub(crate) begin: i64,
-    /// `None`: it may have happened or not, or may happen yet.
+    /// `None`: it may have happened or not, or may happen yet. A delayed change ends when it has
+    /// left its client.
     pub(crate) end: Option<i64>,
+    /// When it was answered.
+    pub(crate) answered: Option<i64>,
     pub(crate) changes: bool,
     /// It is atomic, and in one order with others that are.
     pub(crate) in_order: bool,

@@ -21,7 +21,11 @@ pub(crate) struct Session {
 }
 
 /// All opens of a history.
-pub(crate) struct Sessions(HashMap<OpenId, Session>);
+pub(crate) struct Sessions {
+    all: HashMap<OpenId, Session>,
+    /// By how much the clock of a client may be wrong: operations are that much longer.
+    half_skew: i64,
+}
 
 impl Sessions {
     pub(super) fn of(history: &History) -> Sessions {
@@ -64,60 +68,84 @@ impl Sessions {
                 _ => {}
             }
         }
-        Sessions(all)
+        let half = i64::try_from(history.skew.as_nanos()).unwrap_or(i64::MAX) / 2;
+        Sessions {
+            all,
+            half_skew: half,
+        }
+    }
+
+    pub(super) fn half_skew(&self) -> i64 {
+        self.half_skew
+    }
+
+    /// When an operation began, by the clock of its client.
+    fn began(&self, op: &Op) -> i64 {
+        op.begin.saturating_add(self.half_skew)
+    }
+
+    /// When a change that was answered then has left its client for certain, by its clock.
+    pub(super) fn left(&self, open: OpenId, begin: i64, answered: i64) -> Option<i64> {
+        self.get(open)?.left(begin, answered)
+    }
+
+    /// What an operation was promised.
+    pub(crate) fn promise_of(&self, op: &Op) -> Option<&Promise> {
+        self.get(op.open)?.promise_at(self.began(op))
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.0.len() as u64
+        self.all.len() as u64
     }
 
     pub(crate) fn get(&self, open: OpenId) -> Option<&Session> {
-        self.0.get(&open)
+        self.all.get(&open)
     }
 
     /// Whether a file was made by an open of the history.
     pub(super) fn creates(&self, file: u64) -> bool {
-        self.0
+        self.all
             .values()
             .any(|session| session.file == file && session.created)
     }
 
     /// Whether the promise of a read says that it sees a change, or a newer one.
     pub(super) fn promised(&self, change: &Op, read: &Op) -> bool {
-        let promise = self
-            .get(read.open)
-            .and_then(|session| session.promise_at(read.begin));
+        let promise = self.promise_of(read);
         promise.is_some_and(|promise| self.promised_by(promise, change, read))
     }
 
     /// As [`Sessions::promised`], if the read had asked for this.
     pub(crate) fn promised_by(&self, promise: &Promise, change: &Op, read: &Op) -> bool {
-        let Some(done) = change.end else {
-            return false;
-        };
+        let began = self.began(read);
         if change.open == read.open {
-            return done < read.begin;
+            // One clock, and its own writes, wherever they are.
+            return change.answered.is_some_and(|answered| answered < began);
         }
         let (Some(writer), Some(reader)) = (self.get(change.open), self.get(read.open)) else {
             return false;
         };
-        let before = |moment: Option<i64>, since| moment.is_some_and(|moment| moment < since);
-        let left = writer.left(change.begin, done);
+        let before = |moment: Option<i64>, other| moment.is_some_and(|moment| moment < other);
+        let left = change.end;
         match promise.names {
             Kept::None | Kept::Coherent => before(left, read.begin),
             Kept::Own {
                 believed_ms,
                 until_sync,
             } => {
-                let began = reader.began_to_believe(read.begin, until_sync);
+                // By the clock of the reader, which may be ahead; and the writer's behind.
+                let since = reader.began_to_believe(began, until_sync);
+                let since = since.saturating_sub(self.half_skew);
+                let closed = writer.closed.map(|at| at.saturating_add(self.half_skew));
+                let happened = left.is_some();
                 let seen_first = if promise.from_closes {
-                    writer.closed
+                    closed.filter(|_| happened)
                 } else {
                     left
                 };
                 let believed = believed_ms.cast_signed().saturating_mul(1_000_000);
                 let expired = read.begin.saturating_sub(believed);
-                before(seen_first, began) || believed_ms > 0 && before(left, expired)
+                before(seen_first, since) || believed_ms > 0 && before(left, expired)
             }
         }
     }

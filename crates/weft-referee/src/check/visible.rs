@@ -59,15 +59,20 @@ pub(super) fn judge(file: &FileOps, sessions: &Sessions, names: &Names<'_>) -> J
         for part in &read.parts {
             let of_segment = &changes[part.segment as usize];
             let known = initial.get(&part.segment).copied();
-            let written = of_segment.iter().any(|change| change.value == part.value);
             let overwritten = || {
                 let mut ops = of_segment.iter().map(|change| &file.ops[change.op]);
                 ops.any(|op| sessions.promised(op, read))
             };
             let before = if file.created {
                 Some(ZEROS)
-            } else if known.is_none() && !written && !overwritten() {
-                initial.insert(part.segment, part.value);
+            } else if known.is_none() && !overwritten() {
+                // It can have been there at first; it was, if nobody had begun to write it.
+                let written = of_segment
+                    .iter()
+                    .any(|change| change.value == part.value && file.ops[change.op].begin <= ended);
+                if !written {
+                    initial.insert(part.segment, part.value);
+                }
                 Some(part.value)
             } else {
                 known
@@ -172,15 +177,31 @@ impl Seen<'_> {
                     match old {
                         // It begins after the read has ended.
                         Some(old) if self.op(old).begin > self.ended && equal.len() == 1 => {
-                            Verdict::Nobodys
+                            self.unexplained(changes, since)
                         }
                         old => Verdict::Overwritten(old.map(|old| old.op), by.op),
                     }
                 }
-                _ => Verdict::Nobodys,
+                _ => self.unexplained(changes, since),
             },
             ([change], false) => self.judge_source(change, &promised, since),
             _ => Verdict::Ambiguous,
+        }
+    }
+
+    /// Bytes that no one change wrote: they may be a mixture of several that may be seen, unless
+    /// all are atomic.
+    fn unexplained(&self, changes: &[Change], since: i64) -> Verdict {
+        let may_be_seen =
+            |op: &&Op| op.begin <= self.ended && op.end.is_none_or(|end| end >= since);
+        let ops = changes.iter().map(|change| self.op(change));
+        let seen: Vec<&Op> = ops.filter(may_be_seen).collect();
+        let atomic = self.read.in_order && seen.iter().all(|op| op.in_order);
+        let initially = usize::from(since == i64::MIN);
+        if !atomic && seen.len() + initially > 1 {
+            Verdict::Ambiguous
+        } else {
+            Verdict::Nobodys
         }
     }
 

@@ -38,7 +38,7 @@ impl<'a> Names<'a> {
     }
 
     fn promise(&self, op: &Op) -> Option<&Promise> {
-        self.sessions.get(op.open)?.promise_at(op.begin)
+        self.sessions.promise_of(op)
     }
 
     /// `read by process 7 on alpha (open 3, policy session) from 10:00:00.000001 to …`.

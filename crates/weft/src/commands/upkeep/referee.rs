@@ -11,12 +11,13 @@ use crate::terminal::output::{self, count};
 /// Judge recorded histories: what broke a promise, and what relied on more than was asked for
 ///
 /// Programs record what they read and write if WEFT_HISTORY names a folder, mounts with
-/// -o history=DIR. All clients of a run must record, into one folder.
+/// -o history=DIR. All clients of a run must record, into one folder for that run. On a mount, files whose policy goes past the
+/// kernel's pages are judged: seq-1, seq-2, for-1, for-2, rel-1 and plug-ins.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   export WEFT_HISTORY=/tmp/run; mpirun my-program; weft referee /tmp/run
-  weft mount /mnt/weft -o policy=session,history=/tmp/run
+  weft mount /mnt/weft -o policy=rel-1,history=/tmp/run
   weft referee /tmp/run --json
 
 A violation is an answer of Weft that the policies of the files do not allow. `relied` is an answer
