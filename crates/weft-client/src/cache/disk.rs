@@ -103,10 +103,10 @@ impl DiskCache {
             return;
         }
         let (folder, file) = self.path_of(name);
-        if let Err(error) = self.write(&folder, &file, bytes) {
+        if let Err(error) = DiskCache::write(&folder, &file, bytes) {
             tracing::debug!(%error, "a chunk is not kept on disk");
             if error.kind() == io::ErrorKind::StorageFull {
-                self.tidy(&folder, self.share / 2);
+                DiskCache::tidy(&folder, self.share / 2);
             }
             return;
         }
@@ -114,11 +114,11 @@ impl DiskCache {
         let puts = self.puts.fetch_add(1, Ordering::Relaxed);
         let small = self.share / (bytes.len() as u64 + FILE_COST) < 4 * DISK_CACHE_LOOK;
         if small || puts.is_multiple_of(DISK_CACHE_LOOK) {
-            self.tidy(&folder, self.share);
+            DiskCache::tidy(&folder, self.share);
         }
     }
 
-    fn write(&self, folder: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
+    fn write(folder: &Path, file: &str, bytes: &[u8]) -> io::Result<()> {
         let path = folder.join(file);
         if path.exists() {
             return Ok(());
@@ -143,7 +143,7 @@ impl DiskCache {
 
     /// Removes the oldest chunks of a folder that has more than so many bytes, and what died before
     /// it had its name.
-    fn tidy(&self, folder: &Path, most: u64) {
+    fn tidy(folder: &Path, most: u64) {
         let Ok(entries) = fs::read_dir(folder) else {
             return;
         };
@@ -220,7 +220,7 @@ mod tests {
         let file = File::create(&lost).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_hours(2))
             .unwrap();
-        one.tidy(&of, one.share);
+        DiskCache::tidy(&of, one.share);
         assert!(!lost.exists());
         // One that is too large for its share is not kept.
         let large = vec![5; 20_000];
