@@ -92,6 +92,38 @@ async fn equal_chunks_are_neither_sent_nor_stored_again() {
     assert_eq!(contents(&second, other.len()).await, other);
 }
 
+/// Checkpoints of an application, each a new file: what has not changed since the last one stays
+/// where it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_with_x_percent_changed_ships_x_percent_and_five_at_most() {
+    const STATE: usize = 256 * CHUNK;
+    const CALL: usize = 4 << 20;
+    let test = TestVolume::start(3).await;
+    let volume = test.client().await;
+    let mut state = random(3, STATE);
+    let mut shipped = Vec::new();
+    for (number, percent) in [100, 1, 10, 30, 0, 60].into_iter().enumerate() {
+        // A part of its arrays, wherever that lies.
+        let changed = STATE * percent / 100;
+        let start = (STATE - changed) / 3;
+        state[start..start + changed].copy_from_slice(&random(9 + number as u64, changed));
+        let path = format!("/state.{number}");
+        let file = create(&volume, &path, CHUNK, 4 * CHUNK as u64).await;
+        let before = volume.counters().bytes_sent;
+        for at in (0..STATE).step_by(CALL) {
+            write(&file, at as u64, state[at..at + CALL].to_vec()).await;
+        }
+        let sent = volume.counters().bytes_sent - before;
+        let share = 100.0 * sent as f64 / STATE as f64;
+        shipped.push((percent, share));
+        assert!(share <= percent as f64 + 5.0, "{shipped:?}");
+        assert!(contents(&file, STATE).await == state);
+        file.close().await.unwrap();
+    }
+    println!("percent changed and shipped: {shipped:?}");
+    test.stop().await;
+}
+
 /// Runs the cleaners; returns the bytes that they removed.
 async fn clean(volume: &Volume) -> u64 {
     let mut removed = 0;
