@@ -340,7 +340,9 @@ async fn the_referee_names_the_first_read_that_relied_on_more_than_a_session() {
         (FindingKind::Relied, "/f")
     );
     assert!(
-        relied.text.ends_with("it is promised by for-1, posix"),
+        relied
+            .text
+            .ends_with("it is promised by for-1 and for-2, posix, seq-1 and seq-2"),
         "{}",
         relied.text
     );

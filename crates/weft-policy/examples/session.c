@@ -5,7 +5,7 @@
  * An addressed file's names are fetched when it is opened, and bytes follow as they are read. A
  * plain file is read from the servers.
  *
- *     cc -std=c99 -shared -fPIC -o afs.so session.c
+ *     cc -std=c99 -shared -fPIC -I../include -o afs.so session.c
  */
 #include "weft_policy.h"
 

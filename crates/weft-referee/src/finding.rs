@@ -42,6 +42,8 @@ pub struct Report {
     pub opens: u64,
     /// Reads that were judged.
     pub reads: u64,
+    /// Reads of bytes that were there before: what those relied on is not known.
+    pub unknown: u64,
     /// Changes.
     pub changes: u64,
     /// Operations in order, which were judged together.

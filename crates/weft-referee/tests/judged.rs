@@ -171,7 +171,9 @@ fn a_read_that_saw_more_than_it_asked_for_is_told_with_what_it_should_have_asked
     let first = report.first(Relied).unwrap();
     assert_eq!(first.at, 3 * MS);
     assert!(
-        first.text.ends_with("it is promised by for-1, posix"),
+        first
+            .text
+            .ends_with("it is promised by for-1 and for-2, posix, seq-1 and seq-2"),
         "{}",
         first.text
     );

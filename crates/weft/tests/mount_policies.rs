@@ -121,10 +121,16 @@ fn an_immutable_file_is_written_by_the_open_that_makes_it() {
         return;
     };
     let path = m.file("f");
+    // An empty one is not written yet.
+    fs::File::create(&path).unwrap();
+    let volume = m.volume.to_str().unwrap();
+    weft_ok(&["--volume", volume, "create", "/g", "--policy", "immutable"]);
+    fs::write(m.file("g"), b"first").unwrap();
+    assert!(fs::write(m.file("g"), b"again").is_err());
     fs::write(&path, vec![7; LENGTH]).unwrap();
     let again = OpenOptions::new().write(true).open(&path);
     let refused = again.err().and_then(|error| error.raw_os_error());
-    assert_eq!(refused, Some(Errno::INVAL.raw_os_error()));
+    assert_eq!(refused, Some(Errno::PERM.raw_os_error()));
     assert!(fs::read(&path).unwrap() == vec![7; LENGTH]);
     fs::remove_file(&path).unwrap();
 }
@@ -240,7 +246,10 @@ fn recorded_runs_are_judged_and_chunks_are_explained() {
     fs::write(m.file("f"), &data).unwrap();
     assert!(fs::read(m.file("f")).unwrap() == data);
     let report = weft_ok(&["referee", history.to_str().unwrap()]);
-    assert!(report.contains("0 violations, 0 times relied"), "{report}");
+    assert!(
+        report.contains("0 violations, 0 reads that relied"),
+        "{report}"
+    );
     let json = weft_ok(&["referee", history.to_str().unwrap(), "--json"]);
     assert!(json.contains("\"findings\": []"), "{json}");
     // Somebody who did not record changes the file: then bytes are read that nobody wrote.
@@ -282,6 +291,7 @@ fn recorded_runs_are_judged_and_chunks_are_explained() {
     let unknown = weft(&["--volume", volume, "create", "/x", "--policy", "seq-2"]);
     let said = String::from_utf8(unknown.stderr).unwrap();
     assert!(said.contains("the file is plain"), "{said}");
+    assert!(!m.file("x").exists());
 }
 
 /// What a mount without caches promises holds for a file with a policy, whatever the mount.

@@ -3,12 +3,34 @@
 use weft_layout::Layout;
 use weft_proto::meta::{AttachReply, Credentials, Target};
 use weft_proto::prost::Message;
+use weft_proto::{Code, Retry};
 
 use super::Asked;
 use crate::names::Access;
 use crate::policy::{Policies, Policy};
 use crate::volume::{Attaching, Repeat};
 use crate::{Attributes, Error, File, Place, Volume};
+
+impl File {
+    /// Whether its policy says that it is not written once it has bytes.
+    fn must_be_unwritten(&self) -> bool {
+        self.values().written_once && self.writable() && !self.created()
+    }
+
+    /// Refuses a file that has bytes if it must not.
+    fn check_unwritten(&self) -> Result<(), Error> {
+        let Some(policy) = self.policy().filter(|_| self.must_be_unwritten()) else {
+            return Ok(());
+        };
+        Err(Error::Refused {
+            what: format!("write {} with the policy {policy}", self.path()),
+            code: Code::Permission,
+            errno: rustix::io::Errno::PERM.raw_os_error(),
+            retry: Retry::Never,
+            message: "the file was written before".to_owned(),
+        })
+    }
+}
 
 impl Volume {
     /// Attaches a regular file, creating it if `access` says so. One request.
@@ -44,6 +66,12 @@ impl Volume {
             if !has_data || self.shared.note_attached_over(run, id, write) {
                 attaching.answered();
                 let file = self.opened(&path.to_string(), reply, write, true, asked)?;
+                if !file.attributes().size_exact && file.must_be_unwritten() {
+                    // It counts as inexact while it is attached for writing.
+                    if file.size().await? > 0 {
+                        file.check_unwritten()?;
+                    }
+                }
                 file.do_pending().await?;
                 return Ok(file);
             }
@@ -127,11 +155,9 @@ impl Volume {
         // An error ends the attachment again.
         if let Some(policy) = asked.policy {
             file.begin_policy(policy)?;
-            let (created, known) = (file.created(), file.attributes());
-            let has_bytes = known.size > 0 || !known.size_exact;
-            if file.values().written_once && write && !created && has_bytes {
-                let what = format!("write {path} with the policy {policy}");
-                return Err(Error::invalid(what, "the file was written before"));
+            let known = file.attributes();
+            if known.size_exact && known.size > 0 {
+                file.check_unwritten()?;
             }
         }
         file.note_open(asked_at);

@@ -50,9 +50,16 @@ impl Policies {
 
     /// The policies in the folder that can be loaded, and why others cannot.
     pub fn plugins(&self) -> Vec<Result<Policy, UnknownPolicy>> {
-        let names = self.0.names();
-        let plugins = names.iter().filter(|name| name.parse::<Policy>().is_err());
-        plugins.map(|name| self.find(name)).collect()
+        let found = |name: &String| {
+            if name.parse::<Policy>().is_err() {
+                return self.find(name);
+            }
+            Err(UnknownPolicy {
+                name: format!("{name}.so"),
+                why: "a built-in policy has this name: give the plug-in another one".to_owned(),
+            })
+        };
+        self.0.names().iter().map(found).collect()
     }
 
     /// As the folder has it now; the same one if that cannot be loaded.

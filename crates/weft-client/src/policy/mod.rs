@@ -219,7 +219,7 @@ impl Policy {
             .map(Policy::name)
             .collect();
         let reason = format!(
-            "the file is plain, and its chunks have no names; choose one of {}, or convert it with `weft cp --addressed`",
+            "the file is plain, and its chunks have no names; choose one of {}, or copy it into an addressed file (`weft create --addressed`)",
             fitting.join(", ")
         );
         Err(Error::invalid(what, reason))

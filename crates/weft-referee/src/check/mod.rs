@@ -14,8 +14,29 @@ mod visible;
 mod words;
 
 use self::words::Names;
-use crate::finding::{FINDINGS_MAX, FindingKind, Report};
+use crate::finding::{FINDINGS_MAX, Finding, FindingKind, Report};
 use crate::history::History;
+
+/// One finding for each operation and kind: of the first place, and how many others there are.
+fn joined(found: Vec<Finding>) -> Vec<Finding> {
+    let mut all: Vec<(Finding, usize)> = Vec::new();
+    for finding in found {
+        let same = all.iter_mut().rev().find(|(other, _)| {
+            (other.at, other.open, other.kind) == (finding.at, finding.open, finding.kind)
+        });
+        match same {
+            Some((_, more)) => *more += 1,
+            None => all.push((finding, 0)),
+        }
+    }
+    let joined = all.into_iter().map(|(mut finding, more)| {
+        if more > 0 {
+            finding.text = format!("{}; the same at {more} other places of it", finding.text);
+        }
+        finding
+    });
+    joined.collect()
+}
 
 /// Checks a history. Cost: for each segment, its reads times its changes; for operations in order,
 /// the square of those that overlap in time.
@@ -32,12 +53,14 @@ pub fn check(history: &History) -> Report {
         let names = Names::new(history, &sessions, file);
         let judged = visible::judge(file, &sessions, &names);
         report.reads += judged.reads;
+        report.unknown += judged.unknown;
         report.changes += judged.changes;
         let ordered = order::judge(file, &judged.sources, &names);
         report.in_order += ordered.operations;
         let mut found = judged.findings;
         found.extend(ordered.findings);
         found.sort_by_key(|finding| finding.at);
+        let found = joined(found);
         for kind in [
             FindingKind::Violation,
             FindingKind::Relied,

@@ -26,6 +26,8 @@ pub(super) struct Judged {
     pub(super) findings: Vec<Finding>,
     pub(super) reads: u64,
     pub(super) changes: u64,
+    /// Reads of bytes that were there before the history.
+    pub(super) unknown: u64,
     /// For each read, by its place, the segments whose bytes can come from one change only.
     pub(super) sources: HashMap<usize, Vec<(u32, Source)>>,
 }
@@ -56,6 +58,7 @@ pub(super) fn judge(file: &FileOps, sessions: &Sessions, names: &Names<'_>) -> J
             continue;
         };
         judged.reads += 1;
+        let mut unknown = false;
         for part in &read.parts {
             let of_segment = &changes[part.segment as usize];
             let known = initial.get(&part.segment).copied();
@@ -85,7 +88,9 @@ pub(super) fn judge(file: &FileOps, sessions: &Sessions, names: &Names<'_>) -> J
                 part: *part,
                 before,
             };
-            match seen.judge(of_segment) {
+            let verdict = seen.judge(of_segment);
+            unknown |= !file.created && matches!(verdict, Verdict::From(Source::Initial));
+            match verdict {
                 Verdict::From(source) => {
                     let sources = judged.sources.entry(number).or_default();
                     sources.push((part.segment, source));
@@ -118,6 +123,7 @@ pub(super) fn judge(file: &FileOps, sessions: &Sessions, names: &Names<'_>) -> J
                 }
             }
         }
+        judged.unknown += u64::from(unknown);
     }
     judged
 }

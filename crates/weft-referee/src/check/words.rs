@@ -109,8 +109,8 @@ impl<'a> Names<'a> {
         let known = [
             ("session", own(false)),
             ("rel-1", own(true)),
-            ("for-1", Values::RECKLESS),
-            ("posix", in_order),
+            ("for-1 and for-2", Values::RECKLESS),
+            ("posix, seq-1 and seq-2", in_order),
         ];
         let promises = |(name, values): &(&'static str, Values)| {
             let promise = Promise::of(name, *values);
@@ -157,7 +157,7 @@ impl<'a> Names<'a> {
     /// A read returned bytes that nobody wrote.
     pub(super) fn nobodys(&self, read: &Op, segment: u32) -> Finding {
         let text = format!(
-            "{}: {} returned bytes that no recorded client had written by then",
+            "{}: {} returned bytes that no recorded client had written by then: did all clients of the run record?",
             self.place(segment),
             self.op(read)
         );

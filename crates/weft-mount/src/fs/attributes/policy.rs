@@ -20,7 +20,7 @@ impl FileSystem {
         }
     }
 
-    /// Sets the policy by its name; empty: none from now on. A file that is open takes it when it
+    /// Sets the policy by its name; empty or `none`: none from now on. A file that is open takes it when it
     /// is opened again.
     pub(super) async fn set_policy(
         &self,
@@ -30,7 +30,7 @@ impl FileSystem {
     ) -> Result<(), FsError> {
         let name = std::str::from_utf8(name).unwrap_or_default().trim();
         let policy = match name {
-            "" => None,
+            "" | "none" => None,
             name => Some(self.volume.policies().find(name).map_err(|why| {
                 tracing::info!(file = self.metadata.shown(id), %why, "a policy is not set");
                 FsError::refused("there is no such policy; the log lists them", Errno::INVAL)

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
-use weft_client::{Changes, Policies, Policy, PolicyFolder};
-use weft_layout::Storage;
+use weft_client::{Attributes, Changes, FileKind, Policies, Policy, PolicyFolder};
+use weft_layout::{Layout, Storage};
 
 use crate::args::Global;
 use crate::remote::{self, RemotePath, connect};
@@ -72,11 +72,31 @@ impl SetPolicy {
             let volume = connect::volume(global).await?;
             let problems = Problems::default();
             for path in &self.paths {
-                problems.note(volume.set_attributes(path, &changes).await);
+                let set = problems.note(volume.set_attributes(path, &changes).await);
+                if let (Some(attributes), Some(policy)) = (set, policy)
+                    && is_plain_file(&attributes)
+                    && !policy.fits(Storage::Plain)
+                {
+                    let instead = if policy.is_in_order() {
+                        "posix"
+                    } else {
+                        "none"
+                    };
+                    output::say(format_args!(
+                        "{path}: the file is plain, and has {instead} in place of {policy}"
+                    ));
+                }
             }
             Ok(problems.exit_code())
         })
     }
+}
+
+/// Whether it is a file whose chunks have no names.
+fn is_plain_file(attributes: &Attributes) -> bool {
+    let layout = attributes.layout.as_ref().map(Layout::try_from);
+    let plain = matches!(layout, Some(Ok(layout)) if layout.storage() == Storage::Plain);
+    plain && remote::kind(attributes) == FileKind::Regular
 }
 
 /// Lists the policies. Plug-ins that cannot be used are problems.

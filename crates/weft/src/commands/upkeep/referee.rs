@@ -11,7 +11,8 @@ use crate::terminal::output::{self, count};
 /// Judge recorded histories: what broke a promise, and what relied on more than was asked for
 ///
 /// Programs record what they read and write if WEFT_HISTORY names a folder, mounts with
-/// -o history=DIR. All clients of a run must record, into one folder for that run. On a mount, files whose policy goes past the
+/// -o history=DIR. Files are best written in the run itself: of bytes that were there before, the referee
+/// knows nothing. All clients of a run must record, into one folder for that run. On a mount, files whose policy goes past the
 /// kernel's pages are judged: seq-1, seq-2, for-1, for-2, rel-1 and plug-ins.
 #[derive(Args)]
 #[command(after_help = "\
@@ -70,14 +71,20 @@ fn show(report: &Report) -> Result<()> {
             .filter(move |finding| finding.kind == kind)
             .count()
     };
+    if report.unknown > 0 {
+        output::line(format!(
+            "{} returned bytes that were there before the recording: what they relied on is not known",
+            count(report.unknown, "read")
+        ))?;
+    }
     output::line(format!(
-        "{}, {}, {} and {}, {} of them in order: {} violations, {} times relied on more than was asked for",
+        "{}, {}, {} and {}, {} of them in order: {}, {} that relied on more than was asked for",
         count(report.files, "file"),
         count(report.opens, "open"),
         count(report.reads, "read"),
         count(report.changes, "change"),
         report.in_order,
-        found(FindingKind::Violation),
-        found(FindingKind::Relied)
+        count(found(FindingKind::Violation), "violation"),
+        count(found(FindingKind::Relied), "read")
     ))
 }

@@ -83,7 +83,12 @@ impl Create {
                 match volume.attach(path, access).await {
                     Ok(file) => {
                         if let Some(policy) = policy {
-                            file.set_policy(policy)?;
+                            if let Err(refused) = file.set_policy(policy) {
+                                // Nothing was asked for that can be had.
+                                file.close().await?;
+                                volume.unlink(path).await?;
+                                return Err(refused.into());
+                            }
                             let changes = Changes {
                                 policy: Some(Some(policy)),
                                 ..Changes::default()

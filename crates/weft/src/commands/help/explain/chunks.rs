@@ -16,7 +16,7 @@ pub(crate) struct ExplainedChunks {
     pub(crate) sent_bytes: u64,
     /// All bytes.
     pub(crate) bytes: u64,
-    /// The first chunks on each server.
+    /// The first chunks on each server, lacking ones first.
     pub(crate) first: Vec<ExplainedChunk>,
 }
 
@@ -40,24 +40,23 @@ impl ExplainedChunks {
         size: u64,
         shown: usize,
     ) -> ExplainedChunks {
-        let (mut first, mut on_server) = (Vec::new(), 0);
-        let mut last = None;
-        for chunk in chunks {
-            on_server = if last == Some(chunk.server) {
-                on_server + 1
-            } else {
-                1
-            };
-            last = Some(chunk.server);
-            if on_server <= shown {
-                first.push(ExplainedChunk {
-                    server: chunk.server.0,
-                    cell: chunk.cell.0,
-                    number: chunk.number,
-                    name: chunk.name.map(|name| name.to_string()),
-                    lacking: chunk.lacking,
-                });
-            }
+        let mut first = Vec::new();
+        for of_server in chunks.chunk_by(|one, other| one.server == other.server) {
+            // What would be sent is what is asked for.
+            let (sent, there): (Vec<&OfferedChunk>, Vec<&OfferedChunk>) =
+                of_server.iter().partition(|c| c.lacking);
+            first.extend(
+                sent.into_iter()
+                    .chain(there)
+                    .take(shown)
+                    .map(|chunk| ExplainedChunk {
+                        server: chunk.server.0,
+                        cell: chunk.cell.0,
+                        number: chunk.number,
+                        name: chunk.name.map(|name| name.to_string()),
+                        lacking: chunk.lacking,
+                    }),
+            );
         }
         let (offered, lacking) = (
             chunks.len() as u64,

@@ -199,6 +199,10 @@ fn print_chunks(chunks: &ExplainedChunks) -> Result<()> {
         ]);
     }
     output::line(table)?;
+    let more = chunks.offered - chunks.first.len() as u64;
+    if more > 0 {
+        output::line(format_args!("… {more} more: see them with --all"))?;
+    }
     output::line(format_args!("\n{}\n", chunks.summary()))
 }
 

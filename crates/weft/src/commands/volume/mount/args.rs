@@ -27,7 +27,7 @@ Mount options (-o, separated by commas):
   policies=DIR                 folder of plug-ins (default: WEFT_POLICIES, else /usr/local/lib/weft/policies)
   chunk_cache=DIR              keep chunks of addressed files in DIR as well, for all processes of this machine (default:
                                WEFT_CHUNK_CACHE)
-  chunk_cache_size=SIZE        at most so many bytes of them (default: 10GiB)
+  chunk_cache_size=SIZE        at most so many bytes of them, 64MiB or more (default: 10GiB)
   history=DIR                  record what is read and written past the kernel's pages, for `weft referee`
   attr_timeout=S               seconds that the kernel may cache attributes (default: as long as they are valid)
   entry_timeout=S              seconds that the kernel may cache names (default: as long as they are valid)

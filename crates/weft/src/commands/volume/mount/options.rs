@@ -63,6 +63,9 @@ const IGNORED: [&str; 14] = [
     "default_permissions",
 ];
 
+/// Options that name a folder.
+const FOLDERS: [&str; 3] = ["policies", "history", "chunk_cache"];
+
 /// Options that the table of mounts shows for every FUSE mount: mount(8) repeats them on a remount.
 const SHOWN: [&str; 6] = [
     "user_id", "group_id", "rootmode", "max_read", "blksize", "fd",
@@ -71,11 +74,20 @@ const SHOWN: [&str; 6] = [
 /// Reads the list.
 pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
     let mut options = MountOptions {
-        text: text.to_owned(),
         ..MountOptions::default()
     };
     let (mut policy, mut chunk_cache, mut chunk_cache_size) = (None, None, None);
-    for word in text.split(',') {
+    // Folders are those of whoever mounts, also for the process in the background.
+    let absolute = |word: &str| match word.split_once('=') {
+        Some((name, folder)) if FOLDERS.contains(&name) && !folder.is_empty() => {
+            let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.into());
+            format!("{name}={}", folder.display())
+        }
+        _ => word.to_owned(),
+    };
+    let words: Vec<String> = text.split(',').map(absolute).collect();
+    options.text = words.join(",");
+    for word in words.iter().map(String::as_str) {
         let (name, value) = word
             .split_once('=')
             .map_or((word, None), |(n, v)| (n, Some(v)));
