@@ -502,7 +502,7 @@ async fn a_policy_that_a_file_cannot_have_is_refused() {
                 "/plain",
                 policy.name(),
                 "posix, session, nfs",
-                "weft cp --addressed",
+                "weft create --addressed",
             ];
             assert!(says.iter().all(|part| said.contains(part)), "{said}");
         }
