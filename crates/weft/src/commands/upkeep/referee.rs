@@ -8,12 +8,13 @@ use weft_referee::{FindingKind, History, Report, check};
 
 use crate::terminal::output::{self, count};
 
-/// Judge recorded histories: what broke a promise, and what relied on more than was asked for
+/// Judge recorded reads and writes by what their policies promise
 ///
 /// Programs record what they read and write if WEFT_HISTORY names a folder, mounts with
-/// -o history=DIR. Files are best written in the run itself: of bytes that were there before, the referee
-/// knows nothing. All clients of a run must record, into one folder for that run. On a mount, files whose policy goes past the
-/// kernel's pages are judged: seq-1, seq-2, for-1, for-2, rel-1 and plug-ins.
+/// -o history=DIR. All clients of a run must record, into one folder for that run. Files are best
+/// written in the run itself: of bytes that were there before, the referee knows nothing. On a
+/// mount, files whose policy goes past the kernel's pages are judged: seq-1, seq-2, for-1, for-2,
+/// rel-1 and plug-ins.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
