@@ -2,8 +2,9 @@
 //! (its D-cache).
 //!
 //! Owns the names that servers keep coherent ([`SharedNames`], one for each volume), names that
-//! only one attachment believes ([`OwnNames`]), and chunks by their names ([`ChunkCache`] in memory,
-//! [`DiskCache`] in files), which need no coherence. Each has a mutex, none is held across an await.
+//! only one attachment believes ([`OwnNames`]), and chunks by their names ([`ChunkCache`] in
+//! memory, [`DiskCache`] in files), which need no coherence. Each has a mutex, none is held across
+//! an await.
 //!
 //! Invariants:
 //! 1. Coherent names are believed only until [`NAMES_VALID`] after the first question for names of

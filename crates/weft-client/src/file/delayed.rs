@@ -1,5 +1,5 @@
-//! The queue of writes that a policy delays (CAPFS §3.6, `delay_commit`); `commit.rs` says when they
-//! leave.
+//! The queue of writes that a policy delays (CAPFS §3.6, `delay_commit`); `commit.rs` says when
+//! they leave.
 
 use std::any::Any;
 use std::pin::Pin;

@@ -1,10 +1,10 @@
 //! Checks a history: what each open was promised, and, of operations in order, whether one order of
 //! all of them explains what was read.
 //!
-//! `op.rs` has the types; `files.rs` turns events into operations on *segments*, which are the longest runs of bytes that
-//! no operation touches in part; `sessions.rs` knows what each open was promised; `visible.rs`
-//! judges each read by its own promise; `order.rs` looks for circles among operations in order; `words.rs` says what is
-//! found.
+//! `op.rs` has the types; `files.rs` turns events into operations on *segments*, which are the
+//! longest runs of bytes that no operation touches in part; `sessions.rs` knows what each open was
+//! promised; `visible.rs` judges each read by its own promise; `order.rs` looks for circles among
+//! operations in order; `words.rs` says what is found.
 
 mod files;
 mod op;

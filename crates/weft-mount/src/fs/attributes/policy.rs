@@ -20,8 +20,8 @@ impl FileSystem {
         }
     }
 
-    /// Sets the policy by its name; empty or `none`: none from now on. A file that is open takes it when it
-    /// is opened again.
+    /// Sets the policy by its name; empty or `none`: none from now on. A file that is open takes it
+    /// when it is opened again.
     pub(super) async fn set_policy(
         &self,
         caller: Caller,

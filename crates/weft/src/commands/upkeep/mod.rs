@@ -1,7 +1,8 @@
 //! Upkeep of a volume: checking it, reading everything again, returning free space, removing chunks
 //! that no file has, judging what programs were returned.
 //!
-//! Each asks the servers to do the work and shows what they found; `referee` reads recorded histories.
+//! Each asks the servers to do the work and shows what they found; `referee` reads recorded
+//! histories.
 //!
 //! Owns no state. Invariants: `fsck` repairs only if the command line asks for it; exit codes say
 //! whether something is wrong. Checks and repairs are in the libraries: here are only options,
