@@ -18,7 +18,7 @@ pub(crate) struct ChunkCache {
     disk: Option<OnDisk>,
 }
 
-/// The chunks on a disk, and who may write there.
+/// The chunks on a disk, and permits for writes to it.
 struct OnDisk {
     cache: Arc<DiskCache>,
     writes: Arc<Semaphore>,

@@ -3,8 +3,8 @@
 //! A chunk is a file that is named by its hash, in one of 256 folders by the first byte of it. It
 //! is written beside its place and renamed, so that readers see all of it or nothing, and compared
 //! with its name whenever it is read: whatever happened to it, no wrong byte comes out. Names are
-//! spread evenly, so that each folder has a 256th of the bytes; who writes into one keeps it within
-//! its share, oldest use first. No process knows of another one, and none has to.
+//! spread evenly, so that each folder has a 256th of the bytes; writes keep their folder within its
+//! share and remove the least lately used chunks. Processes share the folder and no other state.
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Read, Write};
@@ -80,7 +80,7 @@ impl DiskCache {
                 .metadata()
                 .is_ok_and(|known| age(&known) > DISK_CACHE_TOUCH)
             {
-                // For the order in which chunks are removed; that it is not exact harms nobody.
+                // Orders the removal of chunks; it need not be exact.
                 let _ = file.set_modified(SystemTime::now());
             }
             return Some(bytes.into());

@@ -61,7 +61,7 @@ impl OwnNames {
         self.0.lock().names.known(cell, chunk)
     }
 
-    /// Keeps names that somebody else knows.
+    /// Keeps names that a plug-in supplies.
     pub(crate) fn put(&self, named: impl IntoIterator<Item = (CellIndex, u64, Option<ChunkName>)>) {
         let mut all = Names::default();
         for (cell, chunk, name) in named {

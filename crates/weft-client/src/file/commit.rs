@@ -85,7 +85,7 @@ impl File {
         }
     }
 
-    /// Sends what waits when its time has come, or nobody else has the file any more.
+    /// Sends what waits when its time has come, or once only this task and the queue hold the file.
     async fn leave_in_time(self) {
         let delayed = &self.0.delayed;
         loop {
