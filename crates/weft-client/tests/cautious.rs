@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::TestVolume;
+use common::budget::Budgets;
 use common::linear::{Event, is_linearizable};
 use futures_util::future::join_all;
 use rand::rngs::SmallRng;
@@ -239,6 +240,44 @@ async fn a_client_that_dies_at_any_moment_leaves_all_of_a_write_or_nothing() {
         assert!(began.elapsed() < Duration::from_secs(3));
         outcomes[usize::from(again == round)] += 1;
         last = again;
+    }
+    assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
+    test.stop().await;
+}
+
+/// The commits of a write reach some of its servers, and then its client dies: they find out from
+/// each other that it was decided.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_one_server_has_committed_takes_effect_on_all() {
+    const ROUNDS: u8 = 120;
+    let test = TestVolume::start(CELLS).await;
+    let reader = view(&test.client().await, "/partly").await;
+    reader.write_at(ViewOffset(0), whole(0)).await.unwrap();
+    let mut random = SmallRng::seed_from_u64(11);
+    let mut outcomes = [0, 0];
+    let mut last = 0;
+    for round in 1..=ROUNDS {
+        let budgets = Budgets::default();
+        let mut options = test.options();
+        options.env.network = Arc::new(budgets.clone());
+        let volume = Volume::connect(options).await.unwrap();
+        let dying = view(&volume, "/partly").await;
+        // Connected to all.
+        assert_eq!(read_same(&dying).await.unwrap(), last);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let part = LENGTH / CELLS as usize;
+        for address in &test.addresses {
+            // All of its part and, of the commit that follows, all or nothing.
+            budgets.set(address, part + random.random_range(40..280));
+        }
+        let operation = dying.post_write_at(ViewOffset(0), whole(round));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop((operation, dying, volume));
+        let found = read_same(&reader).await.unwrap();
+        assert!(found == round || found == last, "{found} in round {round}");
+        assert_eq!(read_same(&reader).await.unwrap(), found);
+        outcomes[usize::from(found == round)] += 1;
+        last = found;
     }
     assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
     test.stop().await;

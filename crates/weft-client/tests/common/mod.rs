@@ -3,6 +3,7 @@
 
 #![allow(dead_code)] // each test file uses a part of it
 
+pub mod budget;
 pub mod linear;
 pub mod stopping;
 
@@ -108,6 +109,22 @@ pub async fn one_cell(volume: &Volume, path: &str) -> weft_client::OpenView {
 /// Whether files are addressed unless a test asks for something else.
 pub fn addressed() -> bool {
     std::env::var("WEFT_TEST_STORAGE").is_ok_and(|storage| storage == "addressed")
+}
+
+/// Its folder is removed once nothing writes into it any more: the nodes end in the background.
+impl Drop for TestVolume {
+    fn drop(&mut self) {
+        self.meta = None;
+        self.servers.clear();
+        for _ in 0..100 {
+            match std::fs::remove_dir_all(self.folder.path()) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                _ => return,
+            }
+        }
+    }
 }
 
 impl TestVolume {
