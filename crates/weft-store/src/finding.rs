@@ -9,6 +9,9 @@ use crate::key::ForkKey;
 pub enum Fault {
     /// They do not match their checksums.
     Checksum,
+    /// They match their checksums, and are not the contents that the name of the addressed chunk
+    /// is the hash of.
+    Name,
     /// The disk cannot read them.
     Unreadable {
         /// The error of the disk.

@@ -4,9 +4,12 @@
 
 use crate::common;
 
+use bytes::Bytes;
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::FileId;
-use weft_store::{Fault, Finding, ScrubPosition, Store, StoreError};
+use weft_store::{
+    ADDRESSED, ChunkName, Fault, Finding, ForkKey, ForkName, ScrubPosition, Store, StoreError,
+};
 
 const CHUNK: u32 = 16384;
 
@@ -190,5 +193,40 @@ fn a_scrub_moves_the_index_off_its_journal_and_releases_the_log() {
             let found = read(&store, &key(file, 0), 0, 160 << 10).await.unwrap();
             assert!(found == pattern(file, 160 << 10), "file {file}");
         }
+    });
+}
+
+/// A chunk with sound blocks and other contents than its name says, as a fault of the software
+/// would leave it.
+#[test]
+fn a_scrub_compares_addressed_chunks_with_their_names() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = machine.open().await.unwrap();
+        let mut sparse = pattern(5, 40_000);
+        sparse[8192..16384].fill(0);
+        for data in [pattern(3, 100), pattern(4, 65_536), sparse] {
+            let data = Bytes::from(data);
+            let name = ChunkName::of(&data);
+            store.put_chunk(&name, data, now()).await.unwrap();
+        }
+        assert_eq!(pass(&store, 1 << 20).await.0, vec![]);
+        let other = ChunkName::of(b"other contents");
+        let place = ForkKey {
+            file: ADDRESSED,
+            cell: weft_layout::CellIndex(0),
+            fork: ForkName::new(&other.to_string()).unwrap(),
+        };
+        let wrong = write(&place, CHUNK, 0, pattern(6, 5000));
+        store.write(vec![wrong], now()).await.unwrap();
+        let findings = pass(&store, 1 << 20).await.0;
+        let found: Vec<_> = findings.into_iter().map(|f| (f.key, f.fault)).collect();
+        assert_eq!(found, vec![(place, Fault::Name)]);
+        // The next write of these contents stores them.
+        let data = Bytes::from_static(b"other contents");
+        assert!(store.put_chunk(&other, data.clone(), now()).await.unwrap());
+        assert_eq!(pass(&store, 1 << 20).await.0, vec![]);
+        let stored = store.get_chunk(&other).await.unwrap().unwrap();
+        assert_eq!(stored.concat(), data);
     });
 }

@@ -4,7 +4,8 @@
 //! begins with an application of the log, so that the index has everything that was written before;
 //! what is written later was just computed and needs no check. Blocks in use are never overwritten:
 //! a block that fails its checksum is bad if the chunk's entry still refers to it afterwards, and
-//! was replaced meanwhile if not.
+//! was replaced meanwhile if not. The contents of an addressed chunk are compared with its name as
+//! well.
 //!
 //! A pass's position is one key: it holds nothing between two steps and goes on wherever it
 //! stopped.
@@ -17,10 +18,11 @@ use crate::counters::Counters;
 use crate::engine::{IndexBudget, Inner, Store};
 use crate::error::StoreError;
 use crate::finding::{Fault, Finding};
-use crate::key::{ADDRESSED, name_of_chunk};
+use crate::forks::Fork;
+use crate::key::{ADDRESSED, ChunkName, ForkKey, name_of_chunk};
 use crate::limits::OPERATION_BLOCKS;
 use crate::pool::BLOCK;
-use crate::record::{Place, RunsRecord, checksum};
+use crate::record::{ForkId, Place, RunsRecord, checksum};
 use crate::upkeep::walk::{ChunkEntry, ScrubPosition, block_finding, chunk_finding};
 
 /// What a step of a pass checked.
@@ -135,8 +137,17 @@ impl Inner {
             }
         };
         done.findings.extend(self.find_lost(id, chunk, &runs)?);
-        let suspects = self.verify(&runs, &mut done.bytes).await;
+        let name = (key.file == ADDRESSED)
+            .then(|| name_of_chunk(&key.fork))
+            .flatten();
+        let mut contents = name.map(|_| Vec::new());
+        let suspects = self.verify(&runs, &mut done.bytes, contents.as_mut()).await;
         if suspects.is_empty() {
+            if let (Some(name), Some(contents)) = (name, contents)
+                && let Some(finding) = self.compare(id, &key, chunk, (name, contents)).await?
+            {
+                done.findings.push(finding);
+            }
             return Ok(());
         }
         self.load_entry(id, chunk)?;
@@ -152,8 +163,32 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads runs and returns the blocks that fail.
-    async fn verify(&self, runs: &RunsRecord, bytes: &mut u64) -> Vec<Suspect> {
+    /// Compares the blocks of an addressed chunk with its name.
+    async fn compare(
+        &self,
+        id: ForkId,
+        key: &ForkKey,
+        chunk: u64,
+        (name, mut contents): (ChunkName, Vec<u8>),
+    ) -> Result<Option<Finding>, StoreError> {
+        let length = self.lock().forks().get(id).map(Fork::length);
+        let Some(length) = length else {
+            return Ok(None);
+        };
+        contents.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
+        let found = self.run(move || ChunkName::of(&contents)).await?;
+        let is_there = self.lock().forks().get(id).is_some();
+        Ok((found != name && is_there).then(|| chunk_finding(key, chunk, Fault::Name)))
+    }
+
+    /// Reads runs and returns the blocks that fail; adds what was read to `contents`, zeros where
+    /// nothing is.
+    async fn verify(
+        &self,
+        runs: &RunsRecord,
+        bytes: &mut u64,
+        mut contents: Option<&mut Vec<u8>>,
+    ) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         let mut crcs = runs.crcs.iter().copied();
         for run in &runs.runs {
@@ -166,7 +201,12 @@ impl Inner {
                 let (first, place) = (run.first + at, run.place.plus(at));
                 *bytes += u64::from(blocks) * BLOCK as u64;
                 if let Err(error) = self
-                    .verify_run(first, place, &expected, &mut suspects)
+                    .verify_run(
+                        (first, place),
+                        &expected,
+                        &mut suspects,
+                        contents.as_deref_mut(),
+                    )
                     .await
                 {
                     if blocks == 1 {
@@ -176,8 +216,9 @@ impl Inner {
                         for (i, crc) in (0_u32..).zip(&expected) {
                             let (block, place) = (first + i, place.plus(i));
                             let one = std::slice::from_ref(crc);
-                            if let Err(e) = self.verify_run(block, place, one, &mut suspects).await
-                            {
+                            let verified =
+                                self.verify_run((block, place), one, &mut suspects, None);
+                            if let Err(e) = verified.await {
                                 suspects.push(unreadable(block, place, *crc, &e));
                             }
                         }
@@ -191,10 +232,10 @@ impl Inner {
 
     async fn verify_run(
         &self,
-        first: u32,
-        place: Place,
+        (first, place): (u32, Place),
         expected: &[u32],
         suspects: &mut Vec<Suspect>,
+        contents: Option<&mut Vec<u8>>,
     ) -> std::io::Result<()> {
         let mut buffers = Vec::new();
         let mut left = expected.len();
@@ -205,6 +246,10 @@ impl Inner {
         }
         let file = self.disks().file(place)?;
         let read = file.read_at(place.offset(), buffers).await?;
+        if let Some(contents) = contents {
+            contents.resize(first as usize * BLOCK, 0);
+            read.iter().for_each(|b| contents.extend_from_slice(b));
+        }
         let found = read
             .iter()
             .flat_map(|b| b.chunks_exact(BLOCK))
