@@ -272,3 +272,34 @@ fn access_times_cost_no_call() {
     );
     assert!(first["call Detach"] < FILES, "{first:?}");
 }
+
+#[test]
+fn small_writes_into_an_addressed_file_are_gathered_into_chunks() {
+    const CHUNK: u64 = 64 << 10;
+    const ALL: u64 = 4 << 20;
+    let Some(m) = Mounted::new() else { return };
+    let of_volume = |words: &[&str]| {
+        let volume = m.volume.to_str().unwrap();
+        mount_support::weft_ok(&[&["--volume", volume], words].concat())
+    };
+    of_volume(&["create", "--addressed", "--chunk", "64KiB", "/small"]);
+    let file = File::options().write(true).open(m.file("small")).unwrap();
+    let mut all = Vec::new();
+    for i in 0..ALL / 1024 {
+        let record: Vec<u8> = (0..1024_u64)
+            .map(|at| (at * 31 + i * 7 + at / 256) as u8)
+            .collect();
+        std::os::unix::fs::FileExt::write_all_at(&file, &record, i * 1024).unwrap();
+        all.extend(record);
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    assert!(fs::read(m.file("small")).unwrap() == all);
+    let cleaned: serde_json::Value =
+        serde_json::from_str(&of_volume(&["clean", "--json"])).unwrap();
+    // Each chunk that a write left unfinished is stored as it was then. A write to the servers for
+    // each record would leave 63 of each chunk, half of a chunk on average.
+    let removed = cleaned["removed_bytes"].as_u64().unwrap();
+    let one_by_one = ALL / 1024 * CHUNK / 2;
+    assert!(removed < one_by_one / 16, "{cleaned}");
+}
