@@ -52,12 +52,12 @@ MUTANTS = {
             ["histories_of_random_runs_keep_the_promises", "an_existing_checker_finds_operations_in_order"],
         ),
     ),
-    "servers-not-asked": (
-        "an operation whose client died is aborted although a server has committed its part",
+    "decision-ignored": (
+        "an operation whose client died is discarded on a server although it was decided",
         "crates/weft-server/src/io/order/calls.rs",
-        "            if reply.is_some_and(|reply| reply.committed) {\n                return true;",
-        "            if reply.is_some_and(|reply| reply.committed && reply.decided && servers.is_empty()) {\n                return true;",
-        ("weft-client", ["a_write_that_one_server_has_committed_takes_effect_on_all"]),
+        "                Ok(reply) => return reply.committed,",
+        "                Ok(reply) => return reply.committed && id == 0,",
+        ("weft-client", ["a_write_that_was_decided_takes_effect_on_all_servers"]),
     ),
     "claims-reordered": (
         "a claim is granted before an earlier one that conflicts with it",

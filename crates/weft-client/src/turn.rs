@@ -23,16 +23,7 @@ pub(crate) struct Turn {
     alone: bool,
     began: Instant,
     done: AtomicBool,
-    /// A server was asked to commit its part.
-    committing: AtomicBool,
     asked_outcome: AtomicBool,
-}
-
-/// What a server said to a commit.
-pub(crate) struct Committed {
-    pub(crate) server: ServerId,
-    /// What it says of its changes; `None`: its part has not taken effect yet.
-    pub(crate) stamp: Option<Stamp>,
 }
 
 impl Turn {
@@ -46,7 +37,6 @@ impl Turn {
             alone,
             began: Instant::now(),
             done: AtomicBool::new(false),
-            committing: AtomicBool::new(false),
             asked_outcome: AtomicBool::new(false),
         }
     }
@@ -61,21 +51,8 @@ impl Turn {
             coordinator: self.coordinator().0,
             alone: self.alone,
             wait,
-            ..Claim::default()
+            ended: Vec::new(),
         }
-    }
-
-    /// The claim of a change, which servers decide among themselves if the client is gone.
-    pub(crate) fn claim_to_change(&self, wait: bool) -> Claim {
-        Claim {
-            servers: self.servers_if_several(),
-            ..self.claim(wait)
-        }
-    }
-
-    fn servers_if_several(&self) -> Vec<u32> {
-        let several = if self.alone { &[] } else { &self.servers[..] };
-        several.iter().map(|server| server.0).collect()
     }
 
     /// It has taken effect on all of its servers, or has read all of its bytes.
@@ -136,32 +113,21 @@ impl Turn {
     }
 
     /// Whether a server has let the operation take effect, and then what it says of its changes.
+    /// `abort`: it is the coordinator, and never
+    /// will if it has not.
     pub(crate) async fn has_taken_effect(
         &self,
         server: ServerId,
+        abort: bool,
     ) -> Result<Option<Stamp>, CallError> {
         self.asked_outcome.store(true, Ordering::Relaxed);
         let connection = self.volume.server_connection(server).await?;
         let request = OutcomeRequest {
             operation: self.number,
-            ..OutcomeRequest::default()
+            abort,
         };
         let (reply, stamp) = connection.call_stamped(&request).await?;
         Ok(reply.committed.then_some(stamp))
-    }
-
-    /// Whether the operation has taken effect on any server. If not, it never will.
-    async fn was_decided(&self) -> Result<bool, CallError> {
-        self.asked_outcome.store(true, Ordering::Relaxed);
-        let connection = self.volume.server_connection(self.coordinator()).await?;
-        let request = OutcomeRequest {
-            operation: self.number,
-            abort: true,
-            servers: self.servers_if_several(),
-            hold: false,
-        };
-        let reply = connection.call(&request).await?;
-        Ok(reply.committed || reply.decided)
     }
 
     /// Whether a commit was not answered, so that the outcome was asked for.
@@ -169,39 +135,19 @@ impl Turn {
         self.asked_outcome.load(Ordering::Relaxed)
     }
 
-    /// Has all servers commit their parts, at once. The first one that does so decides the
-    /// operation. `None`: none has, and none ever will.
-    pub(crate) async fn commit(&self) -> Result<Option<Vec<Committed>>, CallError> {
-        self.committing.store(true, Ordering::Relaxed);
-        let asked = self.servers.iter();
-        let asked = asked.map(|server| self.settle(*server, Step::Commit));
-        let (mut commits, mut failed) = (Vec::new(), None);
-        for (server, answer) in self.servers.iter().zip(join_all(asked).await) {
-            let stamp = match answer {
-                Ok((known, stamp)) => known.then_some(stamp),
-                Err(error) => {
-                    failed = Some(error);
-                    None
-                }
-            };
-            commits.push(Committed {
-                server: *server,
-                stamp,
-            });
-        }
-        if commits.iter().any(|commit| commit.stamp.is_some()) {
-            return Ok(Some(commits));
-        }
-        let Some(failed) = failed else {
-            return Ok(None);
+    /// Has the coordinator decide. `None`: the operation is not decided and never will be.
+    pub(crate) async fn decide(&self) -> Result<Option<Stamp>, CallError> {
+        let lost = match self.settle(self.coordinator(), Step::Commit).await {
+            Ok((true, stamp)) => return Ok(Some(stamp)),
+            Ok((false, _)) => return Ok(None),
+            Err(error @ CallError::Failed(_)) => return Err(error),
+            Err(lost) => lost,
         };
         let deadline = Instant::now() + OPERATION_TIMEOUT;
         loop {
-            match self.was_decided().await {
-                Ok(true) => return Ok(Some(commits)),
-                Ok(false) if matches!(failed, CallError::Failed(_)) => return Err(failed),
-                Ok(false) => return Ok(None),
-                Err(_) if Instant::now() >= deadline => return Err(failed),
+            match self.has_taken_effect(self.coordinator(), true).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(_) if Instant::now() >= deadline => return Err(lost),
                 Err(error) => {
                     // The server may have moved.
                     let _ = self.volume.may_retry(&error, Repeat::Safe).await;
@@ -221,15 +167,10 @@ impl Drop for Turn {
         let servers = std::mem::take(&mut self.servers);
         let runtime = &self.volume.shared.runtime;
         if !self.done.load(Ordering::Relaxed) {
-            let step = if self.committing.load(Ordering::Relaxed) {
-                Step::End
-            } else {
-                Step::Discard
-            };
             runtime.spawn(async move {
                 let ends = servers
                     .iter()
-                    .map(|server| end(&volume, *server, (number, step), Vec::new()));
+                    .map(|server| end(&volume, *server, number, Vec::new()));
                 join_all(ends).await;
             });
         } else if volume.shared.ended_operations.add(&servers, number) {
@@ -238,7 +179,7 @@ impl Drop for Turn {
                 let ended = &volume.shared.ended_operations;
                 let ends = ended.servers().into_iter().map(async |server| {
                     let along = ended.take(server);
-                    end(&volume, server, (0, Step::End), along.operations()).await;
+                    end(&volume, server, 0, along.operations()).await;
                     along.delivered();
                 });
                 join_all(ends).await;
@@ -248,13 +189,13 @@ impl Drop for Turn {
 }
 
 /// Ends operations. A server that is lost ends what it knows of them by itself.
-async fn end(volume: &Volume, server: ServerId, (operation, step): (u64, Step), ended: Vec<u64>) {
+async fn end(volume: &Volume, server: ServerId, operation: u64, ended: Vec<u64>) {
     let Ok(connection) = volume.server_connection(server).await else {
         return;
     };
     let request = SettleRequest {
         operation,
-        step: step.into(),
+        step: Step::End.into(),
         ended,
     };
     let _ = connection.call(&request).await;

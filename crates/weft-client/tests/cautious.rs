@@ -245,10 +245,10 @@ async fn a_client_that_dies_at_any_moment_leaves_all_of_a_write_or_nothing() {
     test.stop().await;
 }
 
-/// The commits of a write reach some of its servers, and then its client dies: they find out from
-/// each other that it was decided.
+/// The commits of a write reach some of its servers, and then its client dies: what was decided on
+/// the coordinator takes effect on the others.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_one_server_has_committed_takes_effect_on_all() {
+async fn a_write_that_was_decided_takes_effect_on_all_servers() {
     const ROUNDS: u8 = 120;
     let test = TestVolume::start(CELLS).await;
     let reader = view(&test.client().await, "/partly").await;

@@ -2,7 +2,7 @@
 //! (`docs/design/0031-order.md`).
 //!
 //! What touches one server is claimed, done and over in one call. A change of several servers is
-//! staged on all of them at once, and then takes effect on all of them at once.
+//! staged on all of them at once, decided by the coordinator, and then takes effect on the others.
 //! A read claims its bytes on all of them and gives the claims back when it has them. If a claim is
 //! refused because of another operation, the claims are asked for again one server at a time, in
 //! the order of the servers' numbers, so that operations never wait for each other in a circle.
@@ -174,7 +174,7 @@ impl OpenView {
         if let [slot] = slots {
             let server = self.server_at(*slot);
             let turn = self.turn(slots);
-            let staged = stage(*slot, turn.claim_to_change(true)).await;
+            let staged = stage(*slot, turn.claim(true)).await;
             let staged = staged.map_err(|error| of_call(server, error))?;
             if !staged.granted {
                 return Err(unsupported(what(server), server));
@@ -228,8 +228,7 @@ impl OpenView {
     where
         F: Future<Output = Result<Staged, CallError>>,
     {
-        let staged = slots.iter();
-        let staged = staged.map(|slot| stage(*slot, turn.claim_to_change(false)));
+        let staged = slots.iter().map(|slot| stage(*slot, turn.claim(false)));
         let (mut bytes, mut granted) = (0, Vec::new());
         let mut failed = None;
         for (slot, staged) in slots.iter().zip(join_all(staged).await) {
@@ -260,22 +259,17 @@ impl OpenView {
             }
         }
         note_scheduled();
-        let committed = turn.commit().await;
-        let committed = committed.map_err(|error| of_call(turn.coordinator(), error))?;
-        let Some(committed) = committed else {
+        let coordinator = turn.coordinator();
+        let decided = turn.decide().await;
+        let Some(stamp) = decided.map_err(|error| of_call(coordinator, error))? else {
             return Ok(Tried::Again(None));
         };
-        let late = slots.iter().filter(|slot| {
-            let server = self.server_at(**slot);
-            let mut done = committed.iter().filter(|commit| commit.stamp.is_some());
-            !done.any(|commit| commit.server == server)
-        });
-        let applied = join_all(late.map(|slot| self.apply(turn, *slot, stage))).await;
-        for commit in &committed {
-            if let Some(stamp) = &commit.stamp {
-                self.file.note_acknowledged(commit.server, stamp);
-            }
-        }
+        self.file.note_acknowledged(coordinator, &stamp);
+        let others = slots
+            .iter()
+            .filter(|slot| self.server_at(**slot) != coordinator);
+        let applied = others.map(|slot| self.apply(turn, *slot, stage));
+        let applied = join_all(applied).await;
         for (server, result) in applied {
             let stamp = result.map_err(|error| of_call(server, error))?;
             self.file.note_acknowledged(server, &stamp);
@@ -313,15 +307,19 @@ impl OpenView {
             let result = match turn.settle(server, Step::Commit).await {
                 Ok((true, stamp)) => return (server, Ok(stamp)),
                 // It ended the operation by itself, or was restarted and has lost it.
-                Ok((false, _)) => match turn.has_taken_effect(server).await {
+                Ok((false, _)) => match turn.has_taken_effect(server, false).await {
                     Ok(Some(stamp)) => return (server, Ok(stamp)),
-                    Ok(None) => stage(slot, turn.claim_to_change(true)).await.map(drop),
+                    Ok(None) => stage(slot, turn.claim(true)).await.map(drop),
                     Err(error) => Err(error),
                 },
                 Err(error) => Err(error),
             };
             if let Err(error) = result {
-                if matches!(error, CallError::Failed(_)) || Instant::now() >= deadline {
+                // A server that has just started may not be ready, or may have another address.
+                let stale = |failure: &Failure| failure.code() == Code::StaleMap;
+                let ends = matches!(&error, CallError::Failed(failure) if !stale(failure))
+                    && !is_passing(&error);
+                if ends || Instant::now() >= deadline {
                     return (server, Err(error));
                 }
                 let _ = self.file.0.volume.may_retry(&error, Repeat::Safe).await;

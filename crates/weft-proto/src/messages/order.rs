@@ -7,8 +7,7 @@ pub struct Claim {
     /// A random number, not 0.
     #[prost(fixed64, tag = "1")]
     pub operation: u64,
-    /// The server that decides if the client is gone: of the operation's servers the one with the
-    /// lowest number.
+    /// The server that decides: of the operation's servers the one with the lowest number.
     #[prost(uint32, tag = "2")]
     pub coordinator: u32,
     /// The operation touches this server only: it takes effect in the call, in its turn.
@@ -20,9 +19,6 @@ pub struct Claim {
     /// Earlier operations of the client that end first.
     #[prost(fixed64, repeated, tag = "5")]
     pub ended: Vec<u64>,
-    /// All servers of the operation, unless it is alone or changes nothing.
-    #[prost(uint32, repeated, tag = "6")]
-    pub servers: Vec<u32>,
 }
 
 /// Claim a whole file, or the bytes of an operation that is staged.
@@ -48,16 +44,14 @@ pub struct ClaimReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum Step {
-    /// End the operation and its claim. What is staged and has not taken effect does so if the
-    /// operation was decided; otherwise it is discarded.
+    /// End the operation: what is staged and has not taken effect is discarded, and its claim
+    /// ends.
     End = 0,
-    /// What is staged takes effect. On whichever server this happens first, it decides the
-    /// operation. The claim stays.
+    /// What is staged takes effect. On the coordinator this decides the operation. The claim
+    /// stays.
     Commit = 1,
     /// Give the claim back and keep what is staged.
     GiveBack = 2,
-    /// End an operation of which no server was asked to commit its part.
-    Discard = 3,
 }
 
 /// Take the next step of an operation.
@@ -85,7 +79,7 @@ pub struct SettleReply {
 
 /// Ask whether an operation has taken effect on a server. Where its client seems to be gone, the
 /// server first learns the outcome.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct OutcomeRequest {
     /// The operation.
     #[prost(fixed64, tag = "1")]
@@ -94,25 +88,14 @@ pub struct OutcomeRequest {
     /// not change any more.
     #[prost(bool, tag = "2")]
     pub abort: bool,
-    /// With `abort`: the operation's servers, but for one that asks. The coordinator asks them,
-    /// unless it has committed its own part.
-    #[prost(uint32, repeated, tag = "3")]
-    pub servers: Vec<u32>,
-    /// From its coordinator: if the operation has not taken effect, it waits from now on for the
-    /// decision of the coordinator, and no `COMMIT` of its client counts.
-    #[prost(bool, tag = "4")]
-    pub hold: bool,
 }
 
 /// The outcome.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct OutcomeReply {
-    /// It has taken effect on this server.
+    /// It has taken effect; on the coordinator this means that it is decided.
     #[prost(bool, tag = "1")]
     pub committed: bool,
-    /// The answer to `abort`: it has taken effect on one of its servers, so that it must on all.
-    #[prost(bool, tag = "2")]
-    pub decided: bool,
 }
 
 /// Refuse reads, writes and clears without a claim on these files, for a minute, or no longer.

@@ -19,7 +19,6 @@ pub fn claim() -> Claim {
         alone: true,
         wait: true,
         ended: vec![5],
-        servers: Vec::new(),
     }
 }
 
@@ -78,41 +77,7 @@ pub fn messages(golden: &mut Golden) {
         &OutcomeRequest {
             operation: 1 << 63,
             abort: true,
-            ..OutcomeRequest::default()
         },
-        &OutcomeReply {
-            committed: true,
-            decided: false,
-        },
+        &OutcomeReply { committed: true },
     );
-    let of_several = Claim {
-        operation: 1 << 63,
-        servers: vec![0, 2, 300],
-        ..Claim::default()
-    };
-    golden.message(Kind::Claim, "ClaimOfSeveral", &of_several);
-    let discard = SettleRequest {
-        operation: 1 << 63,
-        step: Step::Discard.into(),
-        ended: Vec::new(),
-    };
-    golden.message(Kind::Settle, "SettleDiscard", &discard);
-    let abort = OutcomeRequest {
-        operation: 1 << 63,
-        abort: true,
-        servers: vec![0, 2, 300],
-        hold: false,
-    };
-    golden.message(Kind::Outcome, "OutcomeOfSeveral", &abort);
-    let hold = OutcomeRequest {
-        operation: 1 << 63,
-        hold: true,
-        ..OutcomeRequest::default()
-    };
-    golden.message(Kind::Outcome, "OutcomeHold", &hold);
-    let decided = OutcomeReply {
-        committed: false,
-        decided: true,
-    };
-    golden.message(Kind::Outcome, "OutcomeDecided", &decided);
 }

@@ -1,12 +1,9 @@
 //! The calls of clients and servers about operations with a claim.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout};
-use weft_layout::{FileId, SERVERS_MAX, ServerId};
+use weft_layout::{FileId, ServerId};
 use weft_net::{CallError, Peer};
 use weft_proto::order::{
     Claim as ClaimMessage, ClaimReply, ClaimRequest, ForceCautionReply, ForceCautionRequest,
@@ -61,11 +58,11 @@ impl IoService {
             extents,
         } = asking;
         self.end_all(&claim.ended, client).await;
-        let wait = claim.wait;
-        let operation = Operation::new(client, claim, file, mode, extents, effect);
+        let (id, coordinator) = (claim.operation, claim.coordinator);
+        let operation = Operation::new(id, client, coordinator, file, mode, extents, effect);
         let connected = || self.clients.is_connected(client);
         let operation = self.operations.add(operation, connected)?;
-        let granted = self.claim_for(&operation, wait).await?;
+        let granted = self.claim_for(&operation, claim.wait).await?;
         self.tell_of_claim(&operation, granted).await;
         Ok(granted)
     }
@@ -154,7 +151,7 @@ impl IoService {
             for silent in claim.revoke_older(age) {
                 if let Some(silent) = self.operations.get(silent) {
                     tracing::warn!(client = silent.client, operation = %format_args!("{:016x}", silent.id), "an operation is ended: its client is silent, and another one waits");
-                    self.resolve(&silent, &silent.servers).await;
+                    self.resolve(&silent).await;
                 }
             }
         }
@@ -207,7 +204,7 @@ impl IoService {
         if request.operation == 0 {
             return Ok(SettleReply { known: true });
         }
-        let operation = if matches!(step, Step::End | Step::Discard) {
+        let operation = if step == Step::End {
             let operation = self.operations.get_to_end(request.operation);
             operation.filter(|operation| operation.client == peer.client)
         } else {
@@ -219,10 +216,6 @@ impl IoService {
         let known = match step {
             Step::End => {
                 self.end(&operation).await;
-                true
-            }
-            Step::Discard => {
-                self.operations.end(&operation).await;
                 true
             }
             Step::GiveBack => {
@@ -243,30 +236,19 @@ impl IoService {
         &self,
         request: OutcomeRequest,
     ) -> Result<OutcomeReply, Failure> {
-        check_servers(&request.servers)?;
-        let id = request.operation;
-        let operation = if request.abort || request.hold {
-            self.operations.get_to_end(id)
+        let operation = if request.abort {
+            self.operations.get_to_end(request.operation)
         } else {
-            self.operations.get(id)
+            self.operations.get(request.operation)
         };
-        let mut decided = match &operation {
-            Some(operation) if request.hold => operation.hold().await,
-            Some(operation) if request.abort => self.resolve(operation, &request.servers).await,
-            Some(operation) => self.resolve(operation, &operation.servers).await,
-            None => false,
-        };
-        let known = self.operations.has_taken_effect(&self.store, id);
-        let committed = known.await.map_err(|e| failure::of_store(&e))?;
-        decided |= committed;
-        if request.abort && !decided && operation.is_none() {
-            // It never came here, or a restart has lost it.
-            decided = self.is_committed_elsewhere(id, &request.servers).await;
-            if decided {
-                self.operations.let_begin(id);
-            }
+        if let Some(operation) = operation {
+            self.resolve(&operation).await;
         }
-        Ok(OutcomeReply { committed, decided })
+        let known = self
+            .operations
+            .has_taken_effect(&self.store, request.operation);
+        let committed = known.await.map_err(|e| failure::of_store(&e))?;
+        Ok(OutcomeReply { committed })
     }
 
     pub(in crate::io) async fn force_caution(
@@ -282,10 +264,10 @@ impl IoService {
         Ok(ForceCautionReply {})
     }
 
-    /// Ends an operation. Of a client that gives up, it may have been decided.
+    /// Ends an operation. Of a client that gives up its coordinator may have decided.
     async fn end(&self, operation: &Arc<Operation>) {
         if operation.gated && !operation.is_committed().await {
-            self.resolve(operation, &operation.servers).await;
+            self.resolve(operation).await;
         } else {
             self.operations.end(operation).await;
         }
@@ -305,92 +287,56 @@ impl IoService {
     /// Ends the operations of a client that has left.
     pub(in crate::io) async fn resolve_client(&self, client: u64) {
         let operations = self.operations.of_client(client);
-        let resolved = operations
-            .iter()
-            .map(|operation| self.resolve(operation, &operation.servers));
+        let resolved = operations.iter().map(|operation| self.resolve(operation));
         futures_util::future::join_all(resolved).await;
     }
 
-    /// Ends an operation whose client is gone or silent. If it was decided, it takes effect, and
-    /// this returns true. `servers`: those that are asked on its coordinator.
-    async fn resolve(&self, operation: &Arc<Operation>, servers: &[u32]) -> bool {
-        let decided = operation.gated && self.was_decided(operation, servers).await;
-        if decided {
+    /// Ends an operation whose client is gone or silent: it takes effect if its coordinator has
+    /// decided so.
+    async fn resolve(&self, operation: &Arc<Operation>) {
+        if operation.gated
+            && !operation.is_committed().await
+            && operation.coordinator != self.server
+            && self.was_decided(operation).await
+        {
             let commit = self
                 .operations
                 .commit(operation.clone(), &self.store, self.now(), true);
-            if let Err(error) = commit.await {
+            let failed = match commit.await {
+                Ok(Commit::Done) => None,
+                Ok(Commit::Unknown) => Some("it has no claim".to_owned()),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(error) = failed {
                 tracing::error!(operation = %format_args!("{:016x}", operation.id), %error, "a decided operation could not take effect on this server");
             }
         }
         self.operations.end(operation).await;
-        decided
     }
 
-    /// Whether a server of the operation has committed its part. If not, none ever will.
-    async fn was_decided(&self, operation: &Operation, servers: &[u32]) -> bool {
-        if operation.hold().await {
-            return true;
+    async fn was_decided(&self, operation: &Operation) -> bool {
+        let deadline = Instant::now() + OUTCOME_TIMEOUT;
+        let id = operation.id;
+        loop {
+            match self.ask_outcome(operation).await {
+                Ok(reply) => return reply.committed,
+                Err(error) if Instant::now() >= deadline => {
+                    tracing::error!(operation = %format_args!("{id:016x}"), coordinator = operation.coordinator, error = %error.message, "an operation of a client that left is discarded here: its coordinator cannot be asked");
+                    return false;
+                }
+                Err(_) => sleep(OUTCOME_INTERVAL).await,
+            }
         }
-        if operation.coordinator == self.server {
-            return self.is_committed_elsewhere(operation.id, servers).await;
-        }
-        // This one has said it, and may be closing.
-        let others = servers.iter().filter(|server| **server != self.server);
+    }
+
+    async fn ask_outcome(&self, operation: &Operation) -> Result<OutcomeReply, Failure> {
+        let coordinator = ServerId(operation.coordinator);
+        let connection = self.peers.connection(coordinator).await?;
         let request = OutcomeRequest {
             operation: operation.id,
             abort: true,
-            servers: others.copied().collect(),
-            hold: false,
         };
-        let reply = self.ask_outcome(operation.coordinator, &request).await;
-        reply.is_some_and(|reply| reply.committed || reply.decided)
-    }
-
-    /// Asks the other servers of an operation, as its coordinator. Those that have not committed
-    /// their part wait for what is decided here.
-    async fn is_committed_elsewhere(&self, operation: u64, servers: &[u32]) -> bool {
-        let request = OutcomeRequest {
-            operation,
-            hold: true,
-            ..OutcomeRequest::default()
-        };
-        let others = servers.iter().filter(|server| **server != self.server);
-        let mut asked: FuturesUnordered<_> = others
-            .map(|server| self.ask_outcome(*server, &request))
-            .collect();
-        while let Some(reply) = asked.next().await {
-            if reply.is_some_and(|reply| reply.committed) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Asks a server for an outcome until it answers, or is away for too long.
-    async fn ask_outcome(&self, server: u32, request: &OutcomeRequest) -> Option<OutcomeReply> {
-        let deadline = Instant::now() + OUTCOME_TIMEOUT;
-        // A connection may have been lost since the last call: the next try makes another one.
-        let mut pause = Duration::ZERO;
-        loop {
-            match self.try_ask_outcome(ServerId(server), request).await {
-                Ok(reply) => return Some(reply),
-                Err(error) if Instant::now() >= deadline => {
-                    tracing::error!(operation = %format_args!("{:016x}", request.operation), server, error = %error.message, "an operation of a client that left may have taken effect on a server that does not answer; unless another server knows, it is discarded here");
-                    return None;
-                }
-                Err(_) => sleep(std::mem::replace(&mut pause, OUTCOME_INTERVAL)).await,
-            }
-        }
-    }
-
-    async fn try_ask_outcome(
-        &self,
-        server: ServerId,
-        request: &OutcomeRequest,
-    ) -> Result<OutcomeReply, Failure> {
-        let connection = self.peers.connection(server).await?;
-        let asked = timeout(OUTCOME_TIMEOUT, connection.call(request)).await;
+        let asked = timeout(OUTCOME_TIMEOUT, connection.call(&request)).await;
         match asked {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(CallError::Failed(failure))) => Err(failure),
@@ -408,17 +354,6 @@ fn check(claim: &ClaimMessage) -> Result<(), Failure> {
         return Err(failure::invalid(
             "an operation that is alone waits for its turn",
         ));
-    }
-    check_servers(&claim.servers)
-}
-
-fn check_servers(servers: &[u32]) -> Result<(), Failure> {
-    if servers.len() > SERVERS_MAX {
-        let what = format!(
-            "an operation on {} servers; a file has at most {SERVERS_MAX}",
-            servers.len()
-        );
-        return Err(failure::invalid(what));
     }
     Ok(())
 }

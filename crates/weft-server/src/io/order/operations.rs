@@ -1,9 +1,8 @@
 //! The operations that touch several servers, from their first call on this one to their end.
 //!
 //! Invariants:
-//! 1. An operation is decided by the first of its servers that commits its part. Only its
-//!    coordinator aborts it, after all of its servers have said that they have not committed and
-//!    will not for the client ([`Operation::hold`]).
+//! 1. An operation is decided on its coordinator, once: by a commit, or by a question for its
+//!    outcome, which aborts it.
 //! 2. That an operation has taken effect is in the store as soon as its bytes are.
 //! 3. An operation that was ended before its first call arrived does not begin.
 
@@ -14,7 +13,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedRwLockReadGuard, OwnedSemaphorePermit};
 use weft_layout::FileId;
-use weft_proto::order::Claim as ClaimMessage;
 use weft_proto::{Code, Failure};
 use weft_store::{ForkKey, PreparedWrite, Store, StoreError, Timestamp};
 
@@ -54,8 +52,6 @@ pub(super) struct Operation {
     pub(super) id: u64,
     pub(super) client: u64,
     pub(super) coordinator: u32,
-    /// All of its servers.
-    pub(super) servers: Vec<u32>,
     pub(super) file: FileId,
     pub(super) mode: Mode,
     pub(super) extents: Extents,
@@ -71,8 +67,6 @@ enum State {
     Staged {
         granted: Option<Granted>,
         effect: Effect,
-        /// Its coordinator decides, and no longer its client.
-        held: bool,
     },
     /// It has taken effect, and keeps its claim until it has done so everywhere.
     Committed {
@@ -91,18 +85,18 @@ pub(super) enum Commit {
 
 impl Operation {
     pub(super) fn new(
+        id: u64,
         client: u64,
-        claim: ClaimMessage,
+        coordinator: u32,
         file: FileId,
         mode: Mode,
         extents: Extents,
         effect: Effect,
     ) -> Operation {
         Operation {
-            id: claim.operation,
+            id,
             client,
-            coordinator: claim.coordinator,
-            servers: claim.servers,
+            coordinator,
             file,
             mode,
             extents,
@@ -111,7 +105,6 @@ impl Operation {
             state: AsyncMutex::new(State::Staged {
                 granted: None,
                 effect,
-                held: false,
             }),
         }
     }
@@ -122,18 +115,6 @@ impl Operation {
             State::Staged { granted, .. } => {
                 *granted = Some(new);
                 true
-            }
-            State::Committed { .. } => true,
-            State::Ended => false,
-        }
-    }
-
-    /// Refuses commits of the client from now on. Returns whether it has taken effect before.
-    pub(super) async fn hold(&self) -> bool {
-        match &mut *self.state.lock().await {
-            State::Staged { held, .. } => {
-                *held = true;
-                false
             }
             State::Committed { .. } => true,
             State::Ended => false,
@@ -167,16 +148,14 @@ impl Operation {
         match &*state {
             State::Staged {
                 granted: Some(granted),
-                held,
                 ..
-            } if decided || !(*held || granted.claim.is_revoked()) => {}
+            } if decided || !granted.claim.is_revoked() => {}
             State::Committed { .. } => return Ok(Commit::Done),
             _ => return Ok(Commit::Unknown),
         }
         let State::Staged {
             granted: Some(granted),
             effect,
-            ..
         } = std::mem::replace(&mut *state, State::Ended)
         else {
             return Ok(Commit::Unknown);
@@ -284,11 +263,6 @@ impl Operations {
         operation
     }
 
-    /// Lets an operation begin after all that [`Operations::get_to_end`] did not know.
-    pub(super) fn let_begin(&self, id: u64) {
-        self.table.lock().ended_early.retain(|early| *early != id);
-    }
-
     pub(super) fn of_client(&self, client: u64) -> Vec<Arc<Operation>> {
         let table = self.table.lock();
         let of_client = table.by_id.values().filter(|o| o.client == client);
@@ -296,7 +270,7 @@ impl Operations {
     }
 
     /// Lets an operation take effect; a caller that is dropped does not stop it halfway. `decided`:
-    /// another server has committed its part, so that a claim that was taken away is no obstacle.
+    /// its coordinator has decided, so that a claim that was taken away is no obstacle.
     pub(super) async fn commit(
         &self,
         operation: Arc<Operation>,
