@@ -51,6 +51,11 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// What is wrong where [`Fault::Name`] is found.
+    pub const NOT_ITS_NAME: &str = "the contents are not those of the chunk's name";
+}
+
 /// Bad blocks of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

@@ -316,10 +316,12 @@ impl OpenView {
             };
             if let Err(error) = result {
                 // A server that has just started may not be ready, or may have another address.
-                let stale = |failure: &Failure| failure.code() == Code::StaleMap;
-                let ends = matches!(&error, CallError::Failed(failure) if !stale(failure))
-                    && !is_passing(&error);
-                if ends || Instant::now() >= deadline {
+                let passes = match &error {
+                    CallError::Failed(failure) if failure.code() == Code::StaleMap => true,
+                    CallError::Failed(_) => is_passing(&error),
+                    _ => true,
+                };
+                if !passes || Instant::now() >= deadline {
                     return (server, Err(error));
                 }
                 let _ = self.file.0.volume.may_retry(&error, Repeat::Safe).await;

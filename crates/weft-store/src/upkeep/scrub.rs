@@ -248,7 +248,9 @@ impl Inner {
         let read = file.read_at(place.offset(), buffers).await?;
         if let Some(contents) = contents {
             contents.resize(first as usize * BLOCK, 0);
-            read.iter().for_each(|b| contents.extend_from_slice(b));
+            for buffer in &read {
+                contents.extend_from_slice(buffer);
+            }
         }
         let found = read
             .iter()

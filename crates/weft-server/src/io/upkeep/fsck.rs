@@ -48,9 +48,6 @@ fn checkpoint_name(checkpoint: Option<u64>) -> String {
     }
 }
 
-/// What is wrong with a chunk that has sound blocks of other contents.
-pub(super) const NOT_ITS_NAME: &str = "the contents are not those of the chunk's name";
-
 /// A finding of the store, for `weft fsck`. `done`: how it was repaired.
 pub fn finding_on_the_wire(finding: weft_store::Finding, done: Option<String>) -> Finding {
     use weft_store::Fault as F;
@@ -59,7 +56,7 @@ pub fn finding_on_the_wire(finding: weft_store::Finding, done: Option<String>) -
     let (mut expected, mut found) = (0, 0);
     let (fault, text) = match finding.fault {
         F::Checksum => (Fault::Checksum, String::new()),
-        F::Name => (Fault::Checksum, NOT_ITS_NAME.to_owned()),
+        F::Name => (Fault::Checksum, F::NOT_ITS_NAME.to_owned()),
         F::Unreadable { reason } => (Fault::Unreadable, reason),
         F::Entry { reason } => (Fault::Entry, reason),
         F::Lost { range, checkpoint } => {

@@ -19,7 +19,6 @@ use weft_proto::upkeep::{
 };
 use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store, StoreError};
 
-use super::fsck::NOT_ITS_NAME;
 use crate::limits::{
     SCRUB_NOTE_INTERVAL, SCRUB_RATE, SCRUB_REASON_MAX, SCRUB_RETRY_BACKOFF, SCRUB_STEP_BYTES,
     SCRUB_YIELD_FACTOR,
@@ -231,7 +230,7 @@ impl ScrubPass {
 fn on_the_wire(finding: Finding) -> ScrubFinding {
     let (fault, mut reason) = match finding.fault {
         Fault::Checksum => (ScrubFault::Checksum, String::new()),
-        Fault::Name => (ScrubFault::Checksum, NOT_ITS_NAME.to_owned()),
+        Fault::Name => (ScrubFault::Checksum, Fault::NOT_ITS_NAME.to_owned()),
         Fault::Unreadable { reason } => (ScrubFault::Unreadable, reason),
         Fault::Entry { reason } => (ScrubFault::Entry, reason),
         Fault::Lost { range, .. } => {
