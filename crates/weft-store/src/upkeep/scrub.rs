@@ -136,10 +136,12 @@ impl Inner {
                 return Ok(());
             }
         };
-        done.findings.extend(self.find_lost(id, chunk, &runs)?);
-        let name = (key.file == ADDRESSED)
+        let lost = self.find_lost(id, chunk, &runs)?;
+        // What is lost is missing in the contents.
+        let name = (key.file == ADDRESSED && lost.is_empty())
             .then(|| name_of_chunk(&key.fork))
             .flatten();
+        done.findings.extend(lost);
         let mut contents = name.map(|_| Vec::new());
         let suspects = self.verify(&runs, &mut done.bytes, contents.as_mut()).await;
         if suspects.is_empty() {
@@ -216,8 +218,12 @@ impl Inner {
                         for (i, crc) in (0_u32..).zip(&expected) {
                             let (block, place) = (first + i, place.plus(i));
                             let one = std::slice::from_ref(crc);
-                            let verified =
-                                self.verify_run((block, place), one, &mut suspects, None);
+                            let verified = self.verify_run(
+                                (block, place),
+                                one,
+                                &mut suspects,
+                                contents.as_deref_mut(),
+                            );
                             if let Err(e) = verified.await {
                                 suspects.push(unreadable(block, place, *crc, &e));
                             }

@@ -12,9 +12,9 @@ use crate::terminal::output::{self, count};
 ///
 /// Programs record what they read and write if WEFT_HISTORY names a folder, mounts with
 /// -o history=DIR. All clients of a run must record, into one folder for that run. Files are best
-/// written in the run itself: of bytes that were there before, the referee knows nothing. On a
-/// mount, files whose policy goes past the kernel's pages are judged: seq-1, seq-2, for-1, for-2,
-/// rel-1 and plug-ins.
+/// written in the run itself: of bytes that were there before, the referee knows nothing. A
+/// mount records only operations that bypass the kernel's pages: on files with seq-1, seq-2, for-1,
+/// for-2, rel-1 and plug-ins.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
