@@ -124,16 +124,16 @@ async fn chunks_on_disk_are_shared_by_clients_and_never_wrong() {
         let paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
         paths
     };
-    let chunks = LENGTH / CHUNK as usize;
-    // They go to the disk by themselves.
-    while files()
-        .iter()
-        .filter(|path| path.extension().is_none())
-        .count()
-        < chunks
-    {
+    // They go to the disk by themselves; a file that is not complete has an extension.
+    let complete = async |chunks: usize| loop {
+        let files = files();
+        if files.len() == chunks && files.iter().all(|file| file.extension().is_none()) {
+            return files;
+        }
         tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    };
+    let chunks = LENGTH / CHUNK as usize;
+    complete(chunks).await;
     let view = open(&client().await, "/f", Policy::SEQ_2).await;
     assert_eq!(cost(&view, &data).await, (servers, 0));
     // A file with some of the chunks, and names of its own.
@@ -143,7 +143,7 @@ async fn chunks_on_disk_are_shared_by_clients_and_never_wrong() {
     write(&copy, mixed.clone()).await;
     let view = open(&client().await, "/g", Policy::SEQ_2).await;
     assert!(cost(&view, &mixed).await.1 > 0);
-    for path in files() {
+    for path in complete(2 * chunks - 1).await {
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[9] ^= 4;
         std::fs::write(&path, bytes).unwrap();
