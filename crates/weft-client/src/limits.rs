@@ -189,6 +189,10 @@ pub(crate) const NAMED_PIECE_MIN: u64 = 4 << 10;
 /// chunks.
 pub(crate) const NAMING_SKIPPED_MAX: u32 = 64;
 
+/// Large writes that name no chunk between two that do, at most: known bytes that follow new ones
+/// are sent in vain by so many.
+pub(crate) const NAMING_LARGE_SKIPPED_MAX: u32 = 3;
+
 /// A large write probes with one of this many of its chunks then: that costs a few per cent of the
 /// time to hash all, and a round trip.
 pub(crate) const NAMING_PROBE_SHARE: u64 = 16;

@@ -563,3 +563,33 @@ fn batches_of_one_commit_that_share_a_new_chunk_keep_each_others_bytes() {
         }
     });
 }
+
+#[test]
+fn new_contents_of_a_fork_use_the_memory_of_those_that_they_replace() {
+    run(async {
+        let machine = Machine::new(5);
+        let mut config = machine.config();
+        config.cache_bytes = 64 << 20;
+        let store = Store::open(config).await.unwrap();
+        let (fork, copy) = (key(1, 0), key(2, 0));
+        put(&store, &fork, 0, pattern(0, 16 * SIZE)).await;
+        put(&store, &copy, 0, pattern(0, 16 * SIZE)).await;
+        let first = store.buffer_bytes();
+        for round in 1..20 {
+            put(&store, &fork, 0, pattern(round, 16 * SIZE)).await;
+            store.sync().await.unwrap();
+            assert_eq!(all(&store, &fork).await, pattern(round, 16 * SIZE));
+        }
+        let last = store.buffer_bytes();
+        assert!(last <= first + (4 << 20), "{first} bytes grew to {last}");
+        // Chunks that were moved stay, and one that another fork has is read from the disk.
+        let misses = store.counters().cache_misses;
+        let mut moved = pattern(19, 16 * SIZE);
+        moved.rotate_left(SIZE);
+        put(&store, &fork, 0, moved.clone()).await;
+        assert_eq!(all(&store, &fork).await, moved);
+        assert_eq!(store.counters().cache_misses, misses);
+        assert_eq!(all(&store, &copy).await, pattern(0, 16 * SIZE));
+        assert!(store.counters().cache_misses > misses);
+    });
+}

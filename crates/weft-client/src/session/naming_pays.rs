@@ -1,18 +1,19 @@
 //! Whether writes to addressed files send the names of chunks first.
 //!
 //! They do as long as servers have an eighth of the chunks or more. Otherwise a large write probes
-//! with a few of its chunks, and small writes probe now and then.
+//! with a few of its chunks, after more answers in vain one of a few large writes does, and small
+//! writes probe now and then.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::limits::{NAMING_PROBE_SHARE, NAMING_SKIPPED_MAX};
+use crate::limits::{NAMING_LARGE_SKIPPED_MAX, NAMING_PROBE_SHARE, NAMING_SKIPPED_MAX};
 
 /// Whether the last chunks that were named were known to their servers.
 #[derive(Default)]
 pub(crate) struct NamingPays {
     /// Answers without known chunks since the last one with some.
     vain: AtomicU32,
-    /// Small writes since the last that probed.
+    /// Writes since the last that probed.
     skipped: AtomicU32,
 }
 
@@ -33,15 +34,18 @@ impl NamingPays {
             return Naming::All;
         }
         let probe = chunks / NAMING_PROBE_SHARE;
-        if probe > 0 {
-            return Naming::Probe(probe);
-        }
-        let most = (1 << vain.min(16)).min(NAMING_SKIPPED_MAX);
+        let most = match probe {
+            0 => (1 << vain.min(16)).min(NAMING_SKIPPED_MAX),
+            _ => (vain / 4).min(NAMING_LARGE_SKIPPED_MAX),
+        };
         if self.skipped.fetch_add(1, Ordering::Relaxed) < most {
             return Naming::None;
         }
         self.skipped.store(0, Ordering::Relaxed);
-        Naming::All
+        match probe {
+            0 => Naming::All,
+            chunks => Naming::Probe(chunks),
+        }
     }
 
     /// Takes note of an answer: of so many chunks the server lacked so many.
@@ -69,7 +73,11 @@ mod tests {
             }
         }
         assert!(named < 40, "{named}");
-        assert_eq!(pays.ask(160), Naming::Probe(10));
+        // Of four large writes, one probes.
+        let asked: Vec<_> = (0..40).map(|_| pays.ask(160)).collect();
+        let probes = asked.iter().filter(|asked| **asked == Naming::Probe(10));
+        assert_eq!(probes.count(), 10);
+        assert!(!asked.contains(&Naming::All));
         pays.note(10, 8);
         assert_eq!(pays.ask(160), Naming::All);
         assert_eq!(pays.ask(1), Naming::All);

@@ -16,7 +16,7 @@ use super::recipe::{Entry, RecipeChanges};
 use crate::engine::{HeldChunks, Store};
 use crate::error::StoreError;
 use crate::io::{GrownFork, check_runs};
-use crate::key::{ChunkName, ForkKey, Scattered, Timestamp, Write};
+use crate::key::{ChunkName, ForkKey, Scattered, Timestamp, Write, chunk_key};
 use crate::limits::CHUNKS_MADE_BYTES;
 use crate::state::check_fork;
 
@@ -157,11 +157,25 @@ impl Store {
             plain.extend(batch.plain);
             holds.push(batch.held);
         }
+        let replaced = changes.take_replaced();
         let mut writes = then;
         writes.extend(changes.into_writes());
         let done = self.commit_plain(plain, writes, &grown, modified).await;
         drop(holds);
-        done.map_err(StoreError::of_recipe)
+        done.map_err(StoreError::of_recipe)?;
+        self.discard_chunks(&replaced);
+        Ok(())
+    }
+
+    /// Frees the memory of chunks that a recipe does not name any more, so that the next ones need
+    /// not take more. If another recipe names them, they are read from the disk again.
+    fn discard_chunks(&self, names: &BTreeSet<ChunkName>) {
+        for name in names {
+            let mut state = self.0.lock();
+            if let Some(id) = state.find(&chunk_key(name)) {
+                state.discard_pages(id, 0);
+            }
+        }
     }
 
     /// Adds the entries of a prepared fork to the changes; makes chunks anew whose base changed.
@@ -175,13 +189,13 @@ impl Store {
     ) -> Result<(), StoreError> {
         let key = &fork.patch.key;
         let length = self.addressed(key, None)?.map_or(0, |fork| fork.length);
-        let depends = |(n, made): (&u64, &MadeChunk)| (made.base != Base::Nothing).then_some(*n);
-        let depending = fork.made.iter().filter_map(depends);
         // Growth shows what the last chunk has beyond the old end.
         let shown = (fork.patch.end > length).then_some(length / u64::from(fork.patch.size()));
         let shown = shown.filter(|n| !fork.made.contains_key(n));
-        let read: BTreeSet<u64> = depending.chain(shown).collect();
+        let read: BTreeSet<u64> = fork.made.keys().copied().chain(shown).collect();
         let entries = self.entries_of(key, read.into_iter()).await?;
+        let before = fork.made.keys().filter_map(|n| *entries.get(n)?);
+        changes.replace(before);
         // Chunks to be made from what the recipe names now, and from what an earlier batch of the
         // same commit made: of the latter all bytes are valid, also those beyond the fork's end.
         let (mut again, mut upon) = (BTreeMap::new(), BTreeMap::new());

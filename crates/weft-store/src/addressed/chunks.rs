@@ -71,8 +71,9 @@ impl Store {
             return Ok(0);
         }
         let names: Vec<ChunkName> = chunks.iter().map(|(name, _)| *name).collect();
-        for name in names.iter().filter(|name| self.has_chunk(name)) {
-            // It is damaged, and would have to be read where its last block is written in part.
+        let holds = self.0.chunk_holds();
+        for name in names.iter().filter(|name| holds.is_damaged(name)) {
+            // It would have to be read where its last block is written in part.
             self.remove_fork(&chunk_key(name)).await?;
         }
         let writes = chunks.into_iter().map(|(name, data)| {

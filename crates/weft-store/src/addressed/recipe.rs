@@ -1,6 +1,6 @@
 //! Recipes: the names of an addressed fork's chunks, 32 bytes each, zeros for a hole.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -126,25 +126,47 @@ fn entry(bytes: &[u8; ENTRY_BYTES as usize]) -> Entry {
 
 /// Changes of recipes that take effect together.
 #[derive(Default)]
-pub(super) struct RecipeChanges(BTreeMap<ForkKey, BTreeMap<u64, Entry>>);
+pub(super) struct RecipeChanges {
+    entries: BTreeMap<ForkKey, BTreeMap<u64, Entry>>,
+    /// The names that were read of entries that change.
+    replaced: BTreeSet<ChunkName>,
+}
 
 impl RecipeChanges {
     /// What a chunk's entry was changed to.
     pub(super) fn get(&self, key: &ForkKey, chunk: u64) -> Option<Entry> {
-        self.0.get(key)?.get(&chunk).copied()
+        self.entries.get(key)?.get(&chunk).copied()
     }
 
     pub(super) fn set(&mut self, key: &ForkKey, chunk: u64, entry: Entry) {
-        match self.0.get_mut(key) {
+        match self.entries.get_mut(key) {
             Some(of) => of.insert(chunk, entry),
-            None => self.0.entry(key.clone()).or_default().insert(chunk, entry),
+            None => self
+                .entries
+                .entry(key.clone())
+                .or_default()
+                .insert(chunk, entry),
         };
+    }
+
+    /// Names that entries have before they change.
+    pub(super) fn replace(&mut self, names: impl Iterator<Item = ChunkName>) {
+        self.replaced.extend(names);
+    }
+
+    /// The names that the changed entries had and have no longer, as far as they were read.
+    pub(super) fn take_replaced(&mut self) -> BTreeSet<ChunkName> {
+        let mut replaced = std::mem::take(&mut self.replaced);
+        for name in self.entries.values().flat_map(BTreeMap::values).flatten() {
+            replaced.remove(name);
+        }
+        replaced
     }
 
     /// The writes to the recipes: adjacent entries are one.
     pub(super) fn into_writes(self) -> Vec<Write> {
         let mut writes = Vec::new();
-        for (key, entries) in self.0 {
+        for (key, entries) in self.entries {
             let recipe = key.recipe();
             let mut run = BytesMut::new();
             let mut start = 0;

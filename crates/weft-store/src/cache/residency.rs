@@ -218,6 +218,24 @@ impl Residency {
         chunk.insert_page(slot, page);
     }
 
+    /// Drops the clean pages of a chunk, and makes its dirty ones the first to be evicted.
+    pub(crate) fn discard(&mut self, forks: &mut Forks, id: ForkId, n: u64) {
+        let Some(chunk) = forks.chunk_mut(id, n) else {
+            return;
+        };
+        let mut clean = Vec::new();
+        for (slot, page) in chunk.pages_mut() {
+            if !page.is_dirty() {
+                clean.push(slot);
+            } else if page.mark_evict_first() {
+                self.replace.push_back((id, n, slot));
+            }
+        }
+        for slot in clean {
+            self.drop_page(chunk, slot);
+        }
+    }
+
     /// The page of a slot is spent: it is among the first to be evicted.
     pub(crate) fn mark_evict_first(&mut self, id: ForkId, n: u64, slot: usize) {
         self.replace.push_back((id, n, slot as u32));

@@ -75,6 +75,11 @@ impl StoreState {
         }
     }
 
+    /// Drops the clean pages of a chunk, and makes its dirty ones the first to be evicted.
+    pub(crate) fn discard_pages(&mut self, id: ForkId, n: u64) {
+        self.cache.discard(&mut self.forks, id, n);
+    }
+
     /// Marks a block dirty that the caller is about to change, and returns its page. Also returns a
     /// correction for its new checksum: 0, unless the block's bytes changed in memory before; with
     /// it the corruption stays detectable.
