@@ -593,3 +593,50 @@ fn new_contents_of_a_fork_use_the_memory_of_those_that_they_replace() {
         assert!(store.counters().cache_misses > misses);
     });
 }
+
+/// A pass finds a chunk unheld and removes it, while a call that has just begun names it: the call
+/// finds the chunk, and it stays, or finds that it is lacking.
+#[test]
+fn a_chunk_that_is_named_while_it_is_cleaned_away_stays_or_is_lacking() {
+    let threads = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build();
+    threads.expect("a runtime").block_on(async {
+        let store = Machine::new(1).open().await.unwrap();
+        let (mut found, mut lacked) = (0, 0);
+        // Microseconds; so that the call comes about when the chunk goes.
+        let mut wait = 20;
+        for round in 1..4000 {
+            let data = pattern(round, SIZE);
+            put(&store, &key(1, 0), 0, data.clone()).await;
+            put(&store, &key(1, 0), 0, pattern(0, SIZE)).await;
+            let name = Some(ChunkName::of(&data));
+            let (cleaner, namer) = (store.clone(), store.clone());
+            let cleaning = tokio::spawn(async move { cleaner.clean().await });
+            let naming = tokio::spawn(async move {
+                let began = std::time::Instant::now();
+                while began.elapsed().as_micros() < wait {
+                    std::hint::spin_loop();
+                }
+                namer.name_chunks(two([name, name]), now()).await
+            });
+            let (cleaned, named) = join(cleaning, naming).await;
+            cleaned.unwrap().unwrap();
+            match named.unwrap().unwrap() {
+                NamedOutcome::Lacking(lacking) if lacking.is_empty() => {
+                    found += 1;
+                    wait += 1;
+                    assert!(all(&store, &key(2, 0)).await[SIZE..] == data.repeat(2));
+                }
+                NamedOutcome::Lacking(lacking) => {
+                    lacked += 1;
+                    wait = wait.saturating_sub(1);
+                    assert_eq!(lacking, [0, 1]);
+                }
+                NamedOutcome::Changed(_) => panic!("there were no old names"),
+            }
+        }
+        assert!(found > 0 && lacked > 0, "{found}, {lacked}");
+    });
+}

@@ -3,9 +3,10 @@
 
 use crate::common;
 
+use bytes::Bytes;
 use common::{Machine, key, now, pattern, read, run, write};
 use weft_layout::{CellOffset, FileId, OFFSET_MAX};
-use weft_store::{ForkName, ForkNameError, StoreError};
+use weft_store::{ForkName, ForkNameError, Scattered, StoreError};
 
 #[test]
 fn reads_return_what_was_written_at_every_size_and_offset() {
@@ -308,4 +309,37 @@ fn fork_names_are_checked() {
         ForkName::new("a/b"),
         Err(ForkNameError::Character { at: 1 })
     );
+}
+
+/// A batch of one disk is accepted before the disk has it; the commit waits, and fails if the disk
+/// does. Batches that are dropped in between give their blocks back.
+#[test]
+fn a_batch_that_the_disk_does_not_take_fails_its_commit_and_changes_nothing() {
+    run(async {
+        let machine = Machine::new(1);
+        let store = machine.open().await.unwrap();
+        let file = key(1, 0);
+        let old = pattern(1, 1 << 20);
+        let first = vec![write(&file, 65_536, 0, old.clone())];
+        store.write(first, now()).await.unwrap();
+        let prepare = async |mark| {
+            let data = Bytes::from(pattern(mark, 1 << 20));
+            let sums = weft_sum::Sums::of(&data);
+            let writes = vec![Scattered::from(write(&file, 65_536, 0, data))];
+            store.prepare(writes, sums, now()).await.unwrap()
+        };
+        let used = store.usage().used;
+        for mark in 2..40 {
+            drop(prepare(mark).await);
+        }
+        store.sync().await.unwrap();
+        assert_eq!(store.usage().used, used);
+        machine
+            .disk
+            .fail_at(machine.disk.operations() + 1, std::io::ErrorKind::Other);
+        let batch = prepare(50).await;
+        let refused = store.commit_prepared(vec![batch], Vec::new(), now()).await;
+        assert!(matches!(refused, Err(StoreError::Io { .. })), "{refused:?}");
+        assert_eq!(read(&store, &file, 0, 1 << 20).await.unwrap(), old);
+    });
 }

@@ -154,7 +154,9 @@ impl Store {
         }
         let (mut plain, mut holds) = (Vec::new(), vec![held]);
         for batch in batches {
-            plain.extend(batch.plain);
+            if let Some(batch) = batch.plain {
+                plain.push(batch.written().await?);
+            }
             holds.push(batch.held);
         }
         let replaced = changes.take_replaced();

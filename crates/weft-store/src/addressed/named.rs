@@ -92,6 +92,9 @@ impl Store {
         };
         let length = self.addressed(key, None)?.map_or(0, |fork| fork.length);
         let (mut lacking, mut made, mut end) = (Vec::new(), BTreeMap::new(), 0);
+        // The cleaner, which may have found a chunk unheld, removes it before it is looked up here.
+        let no_removal = self.0.turns().chunks(named.names.iter().flatten().copied());
+        let no_removal = no_removal.await;
         for (at, entry) in named.names.iter().enumerate() {
             let n = named.first + at as u64;
             let written = (n + 1).saturating_mul(size).min(named.end);
@@ -114,6 +117,7 @@ impl Store {
             );
             end = written;
         }
+        drop(no_removal);
         if changed {
             return Ok(NamedOutcome::Changed(lacking));
         }

@@ -5,19 +5,20 @@ use std::collections::BTreeMap;
 use super::patch::ForkPatch;
 use super::recipe::Entry;
 use crate::engine::{HeldChunks, Store};
-use crate::io::PreparedBatch;
+use crate::error::StoreError;
+use crate::io::{AcceptedBatch, PreparedBatch};
 
-/// A batch of writes that nobody sees yet. Dropping it frees its blocks, or leaves its chunks to
-/// the cleaner.
+/// A batch of writes that nobody sees yet; the disk may still be writing it. Dropping it frees its
+/// blocks, or leaves its chunks to the cleaner.
 pub struct PreparedWrite {
-    pub(super) plain: Option<PreparedBatch>,
+    pub(super) plain: Option<AcceptedBatch>,
     pub(super) forks: Vec<PreparedFork>,
     /// Its chunks.
     pub(super) held: HeldChunks,
 }
 
 impl PreparedWrite {
-    pub(crate) fn plain(batch: PreparedBatch, store: &Store) -> PreparedWrite {
+    pub(crate) fn plain(batch: AcceptedBatch, store: &Store) -> PreparedWrite {
         PreparedWrite {
             plain: Some(batch),
             forks: Vec::new(),
@@ -30,8 +31,12 @@ impl PreparedWrite {
         self.forks.is_empty()
     }
 
-    pub(crate) fn into_plain(self) -> Option<PreparedBatch> {
-        self.plain
+    /// The writes to plain forks, when the disk has them.
+    pub(crate) async fn into_plain(self) -> Result<Option<PreparedBatch>, StoreError> {
+        match self.plain {
+            Some(batch) => batch.written().await.map(Some),
+            None => Ok(None),
+        }
     }
 }
 

@@ -70,6 +70,9 @@ impl Store {
     /// [`Store::commit_prepared`]. Dropped, it leaves nothing behind, or chunks for the cleaner.
     /// Sums as for [`Store::write_summed`].
     ///
+    /// It is returned when its bytes are checked and have their blocks. The disk may still be
+    /// writing them: the commit waits for that, and fails if the disk does.
+    ///
     /// Cost: its bytes stay in memory.
     /// # Durability
     /// None: it ends with the process.
@@ -104,10 +107,11 @@ impl Store {
         modified: Timestamp,
     ) -> Result<(), StoreError> {
         if batches.iter().all(PreparedWrite::is_plain) {
-            let plain = batches.into_iter().filter_map(PreparedWrite::into_plain);
-            return self
-                .commit_plain(plain.collect(), then, &[], modified)
-                .await;
+            let mut plain = Vec::with_capacity(batches.len());
+            for batch in batches {
+                plain.extend(batch.into_plain().await?);
+            }
+            return self.commit_plain(plain, then, &[], modified).await;
         }
         let store = self.clone();
         detached(async move { store.commit_addressed(batches, then, modified).await }).await

@@ -24,7 +24,7 @@ mod turns;
 
 pub(crate) use bounds::Bounds;
 pub use chunk_holds::HeldChunks;
-pub(crate) use detached::detached;
+pub(crate) use detached::{detached, ended};
 pub(crate) use index_budget::IndexBudget;
 pub(crate) use inner::{Inner, Recovered};
 pub(crate) use state_guard::StateGuard;

@@ -17,7 +17,7 @@ mod runs;
 mod write;
 
 pub(crate) use effect::GrownFork;
-pub(crate) use prepared::PreparedBatch;
+pub(crate) use prepared::{AcceptedBatch, PreparedBatch};
 pub use read::READ_ATTEMPTS;
 pub(crate) use read::{PlainRead, zeros};
 pub use read_slice::ReadSlice;

@@ -1,17 +1,18 @@
 //! The first step of a write: its large pieces go to free blocks of the disk, to which nothing
-//! refers yet.
+//! refers yet. A batch that is to take effect later need not wait for the disk.
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use weft_sum::Sums;
 
 use super::checksum::{BatchChecksum, Effect};
 use super::direct::direct_blocks;
 use super::plan::WritePlan;
-use crate::engine::Inner;
+use crate::engine::{Inner, ended};
 use crate::error::StoreError;
 use crate::key::{Run, Scattered};
-use crate::paging::WriteFailed;
 use crate::pool::BLOCK;
 use crate::space::Extent;
 
@@ -35,6 +36,23 @@ impl PreparedBatch {
     }
 }
 
+/// A batch whose bytes were checked and have their blocks; the disk may still be writing them.
+pub(crate) enum AcceptedBatch {
+    Written(PreparedBatch),
+    /// Dropped, the task goes on, and then frees the blocks.
+    Writing(JoinHandle<Result<PreparedBatch, StoreError>>),
+}
+
+impl AcceptedBatch {
+    /// Waits for the disk.
+    pub(crate) async fn written(self) -> Result<PreparedBatch, StoreError> {
+        match self {
+            AcceptedBatch::Written(batch) => Ok(batch),
+            AcceptedBatch::Writing(task) => ended(task.await),
+        }
+    }
+}
+
 /// Blocks that nothing refers to.
 struct TakenBlocks {
     inner: Arc<Inner>,
@@ -54,12 +72,30 @@ impl Drop for TakenBlocks {
 }
 
 impl Inner {
-    /// Prepares a batch. Must be polled to its end: the disk would go on anyway.
+    /// Prepares a batch in a task of its own; returns before the disk has written it.
+    pub(super) async fn begin_prepare(
+        self: Arc<Self>,
+        writes: Vec<Scattered>,
+        plans: Vec<WritePlan>,
+        sums: Option<Sums>,
+    ) -> Result<AcceptedBatch, StoreError> {
+        let (accepted, is_accepted) = oneshot::channel();
+        let work = async move { self.prepare(writes, plans, sums, Some(accepted)).await };
+        let task = tokio::spawn(work);
+        match is_accepted.await {
+            Ok(()) => Ok(AcceptedBatch::Writing(task)),
+            Err(_) => Ok(AcceptedBatch::Written(ended(task.await)?)),
+        }
+    }
+
+    /// Prepares a batch; tells `accepted` when nothing is left to do but to wait for the disk. Must
+    /// be polled to its end: the disk would go on anyway.
     pub(super) async fn prepare(
         &self,
         writes: Vec<Scattered>,
         mut plans: Vec<WritePlan>,
         sums: Option<Sums>,
+        mut accepted: Option<oneshot::Sender<()>>,
     ) -> Result<PreparedBatch, StoreError> {
         loop {
             let mut checksum = BatchChecksum::of(sums.clone());
@@ -67,7 +103,14 @@ impl Inner {
                 inner: self.to_arc(),
                 extents: Vec::new(),
             };
-            let written = self.write_direct(&writes, &mut plans, &mut taken.extents, &mut checksum);
+            let take = self.take_direct(&writes, &mut plans, &mut taken.extents, &mut checksum);
+            take.await?;
+            if let Some(accepted) = accepted.take() {
+                // The caller may be gone.
+                let _ = accepted.send(());
+            }
+            let direct = plans.iter().flat_map(|plan| &plan.direct);
+            let written = self.write_prepared(direct.flat_map(|d| &d.prepared));
             match written.await {
                 Ok(()) => {
                     return Ok(PreparedBatch {
@@ -83,23 +126,19 @@ impl Inner {
         }
     }
 
-    /// Writes the direct pieces to free blocks, which are added to `taken`.
-    async fn write_direct(
+    /// Finds free blocks for the direct pieces, which are added to `taken`, and checks the bytes.
+    async fn take_direct(
         &self,
         writes: &[Scattered],
         plans: &mut [WritePlan],
         taken: &mut Vec<Extent>,
         checksum: &mut BatchChecksum,
-    ) -> Result<(), WriteFailed> {
-        let fatal = |error| WriteFailed {
-            error,
-            can_retry: false,
-        };
+    ) -> Result<(), StoreError> {
         for (w, plan) in writes.iter().zip(&mut *plans) {
             for direct in &mut plan.direct {
                 let (offset, length) = (direct.offset, direct.length);
                 let blocks = direct_blocks(w.chunk, offset, length);
-                let extents = self.take_blocks(&w.key, blocks).await.map_err(fatal)?;
+                let extents = self.take_blocks(&w.key, blocks).await?;
                 taken.extend_from_slice(&extents);
                 self.lock()
                     .evict(self.bounds().cache.saturating_sub(blocks * BLOCK as u64));
@@ -111,9 +150,8 @@ impl Inner {
         }
         if checksum.has_blocks() {
             let checked = checksum.check(writes, Effect::None);
-            checked.map_err(|error| fatal(self.memory_fault(error)))?;
+            checked.map_err(|error| self.memory_fault(error))?;
         }
-        let direct = plans.iter().flat_map(|plan| &plan.direct);
-        self.write_prepared(direct.flat_map(|d| &d.prepared)).await
+        Ok(())
     }
 }

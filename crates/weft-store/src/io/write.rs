@@ -8,7 +8,7 @@ use weft_sum::Sums;
 
 use super::effect::GrownFork;
 use super::plan::WritePlan;
-use super::prepared::PreparedBatch;
+use super::prepared::{AcceptedBatch, PreparedBatch};
 use crate::engine::{Inner, Store, detached};
 use crate::error::StoreError;
 use crate::key::{ForkKey, Scattered, Timestamp, Write};
@@ -38,15 +38,16 @@ impl Store {
         &self,
         writes: Vec<Scattered>,
         sums: Option<Sums>,
-    ) -> Result<PreparedBatch, StoreError> {
+    ) -> Result<AcceptedBatch, StoreError> {
         let direct = check_runs(&writes)?;
         let inner = Arc::clone(&self.0);
         inner.check_batch(&writes)?;
         let plans = inner.plans(&writes);
         if direct {
-            return detached(async move { inner.prepare(writes, plans, sums).await }).await;
+            return inner.begin_prepare(writes, plans, sums).await;
         }
-        inner.prepare(writes, plans, sums).await
+        let batch = inner.prepare(writes, plans, sums, None).await?;
+        Ok(AcceptedBatch::Written(batch))
     }
 
     /// Lets prepared batches, and then some small writes to plain forks, take effect at one moment;
@@ -63,7 +64,7 @@ impl Store {
         let inner = &self.0;
         if !then.is_empty() {
             let plans = inner.plans(&then);
-            batches.push(inner.prepare(then, plans, None).await?);
+            batches.push(inner.prepare(then, plans, None, None).await?);
         }
         let load = CallLoad::of(batches.iter().flat_map(PreparedBatch::small));
         let _admitted = inner.admit_load(&load).await?;
@@ -139,7 +140,7 @@ impl Inner {
         let plans = self.plans(&writes);
         let load = CallLoad::of(plans.iter().flat_map(|plan| &plan.small));
         let _admitted = self.admit_load(&load).await?;
-        let prepared = self.prepare(writes, plans, sums).await?;
+        let prepared = self.prepare(writes, plans, sums, None).await?;
         self.commit(vec![prepared], &[], modified).await
     }
 }
