@@ -14,7 +14,7 @@ use common::linear::{Event, is_linearizable};
 use futures_util::future::join_all;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use weft_client::{Access, Error, NewLayout, OpenView, Transfer, Volume};
+use weft_client::{Access, Changes, Error, NewLayout, OpenView, Policy, Transfer, Volume};
 use weft_layout::{Pattern, View, ViewOffset};
 use weft_proto::Code;
 
@@ -181,7 +181,13 @@ async fn strided_operations_are_atomic() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clears_and_truncations_are_atomic() {
     let test = TestVolume::start(CELLS).await;
-    let writer = view(&test.client().await, "/cleared").await;
+    let volume = test.client().await;
+    let writer = view(&volume, "/cleared").await;
+    let changes = Changes {
+        policy: Some(Some(Policy::POSIX)),
+        ..Changes::default()
+    };
+    volume.set_attributes("/cleared", &changes).await.unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let mut readers = Vec::new();
     for _ in 0..2 {
@@ -196,11 +202,13 @@ async fn clears_and_truncations_are_atomic() {
     }
     for round in 1..60_u8 {
         writer.write_at(ViewOffset(0), whole(round)).await.unwrap();
-        if round.is_multiple_of(2) {
-            let cleared = writer.clear(ViewOffset(0), LENGTH as u64);
-            cleared.await.unwrap();
-        } else {
-            writer.file().truncate(0).await.unwrap();
+        match round % 3 {
+            0 => {
+                let cleared = writer.clear(ViewOffset(0), LENGTH as u64);
+                cleared.await.unwrap();
+            }
+            1 => writer.file().truncate(0).await.unwrap(),
+            _ => assert_eq!(volume.truncate("/cleared", 0).await.unwrap().size, 0),
         }
     }
     done.store(true, Ordering::SeqCst);

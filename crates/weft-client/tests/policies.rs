@@ -514,6 +514,13 @@ async fn a_policy_that_a_file_cannot_have_is_refused() {
     let again = Access::read_write().policy(Policy::IMMUTABLE);
     let refused = volume.attach("/once", again).await.err().unwrap();
     assert!(refused.to_string().contains("written before"), "{refused}");
+    let changes = Changes {
+        policy: Some(Some(Policy::IMMUTABLE)),
+        ..Changes::default()
+    };
+    volume.set_attributes("/once", &changes).await.unwrap();
+    let refused = volume.truncate("/once", 0).await.err().unwrap();
+    assert!(refused.to_string().contains("written before"), "{refused}");
     let reading = volume.attach("/once", Access::read().policy(Policy::IMMUTABLE));
     let file: File = reading.await.unwrap();
     assert_eq!(read_same(&file.canonical().unwrap()).await, 1);

@@ -61,6 +61,16 @@ pub enum MetaError {
         /// Their ids.
         directories: Vec<u64>,
     },
+    /// A file whose policy may ask for order is truncated by those that have attached it.
+    #[error(
+        "{path} has the policy {policy}, under which a truncation needs an attachment for writing"
+    )]
+    NeedsAttachment {
+        /// The path.
+        path: String,
+        /// The policy's name.
+        policy: String,
+    },
     /// The name is taken.
     #[error("{path}: the name exists already")]
     Exists {
@@ -367,6 +377,7 @@ impl MetaError {
             | MetaError::Delegated { .. } => Code::Busy,
             MetaError::Spilled { .. } => Code::Spilled,
             MetaError::TooLarge { .. } => Code::TooLarge,
+            MetaError::NeedsAttachment { .. } => Code::Cautious,
             MetaError::Invalid { .. }
             | MetaError::TooManyGroups { .. }
             | MetaError::Layout { .. }

@@ -89,6 +89,10 @@ fn one_of_each() -> Vec<MetaError> {
             path: "the path".to_owned(),
             size: 4097,
         },
+        MetaError::NeedsAttachment {
+            path: "the path".to_owned(),
+            policy: "the policy".to_owned(),
+        },
         MetaError::Invalid {
             path: "the path".to_owned(),
             reason: "a reason",
@@ -185,6 +189,7 @@ fn values(error: &MetaError) -> Vec<&dyn Display> {
         MetaError::Inline { id } => vec![id],
         MetaError::Spilled { id } => vec![id],
         MetaError::TooLarge { path, size } => vec![path, size],
+        MetaError::NeedsAttachment { path, policy } => vec![path, policy],
         MetaError::Invalid { path, reason } => vec![path, reason],
         MetaError::TooManyGroups { count } => vec![count],
         MetaError::Layout { path, source } => vec![path, source],

@@ -1,6 +1,7 @@
 //! The namespace: one request per operation, carried through by the metadata service.
 
 use bytes::Bytes;
+use weft_proto::Code;
 use weft_proto::limits;
 use weft_proto::meta::{
     Entry, FileKind, GetXattrRequest, LinkRequest, ListRequest, ListXattrRequest,
@@ -11,7 +12,7 @@ use weft_proto::meta::{
 
 use crate::policy::Policy;
 use crate::volume::Repeat;
-use crate::{Attributes, Error, NewLayout, Place, Volume};
+use crate::{Access, Attributes, Error, NewLayout, Place, Volume};
 
 /// A directory that was made, and whether it is leased.
 pub use weft_proto::meta::MakeDirectoryReply as NewDirectory;
@@ -354,9 +355,22 @@ impl Volume {
             .await
     }
 
-    /// Sets a file's size in canonical order.
+    /// Sets a file's size in canonical order. A file whose own policy asks for order among
+    /// operations, or allows one write only, is attached for it, which costs some more messages.
     pub async fn truncate(&self, path: impl Into<Place>, size: u64) -> Result<Attributes, Error> {
         let path = path.into();
+        match self.truncate_unattached(&path, size).await {
+            Err(error) if error.code() == Code::Cautious => {}
+            done => return done,
+        }
+        let file = self.attach(path.clone(), Access::write()).await?;
+        let truncated = file.truncate(size).await;
+        let closed = file.close().await;
+        truncated.and(closed)?;
+        self.stat(path).await
+    }
+
+    async fn truncate_unattached(&self, path: &Place, size: u64) -> Result<Attributes, Error> {
         let request = TruncateRequest {
             who: (*self.who).clone(),
             target: path.target(true)?,

@@ -16,6 +16,10 @@ use crate::records::record::{IntentRecord, TruncateRecord};
 use crate::records::{Node, attributes};
 use crate::tx::{Tx, Volume};
 
+/// Policies under which a file may be truncated by anybody at any time. Others, also those that
+/// this service does not know, may ask for order among operations, or refuse the second write.
+const WITHOUT_ORDER: [&str; 6] = ["", "for-1", "for-2", "rel-1", "session", "nfs"];
+
 /// The next step of a truncate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Truncation {
@@ -106,6 +110,12 @@ fn check(request: &TruncateRequest, node: &Node) -> Result<(), MetaError> {
     }
     if !request.attached {
         need(&request.who, inode, WRITE, path)?;
+        if !WITHOUT_ORDER.contains(&inode.policy.as_str()) {
+            return Err(MetaError::NeedsAttachment {
+                path: text(path),
+                policy: inode.policy.clone(),
+            });
+        }
     }
     if request.size > OFFSET_MAX {
         return Err(MetaError::TooLarge {
