@@ -506,7 +506,22 @@ fn a_full_store_removes_unneeded_chunks_before_it_refuses_new_ones() {
             put(&store, &key(1, 0), 0, pattern(mark, 16 * SIZE)).await;
             assert_eq!(all(&store, &key(1, 0)).await, pattern(mark, 16 * SIZE));
         }
-        assert!(store.counters().chunks_cleaned > 0);
+        let cleaned = store.counters().chunks_cleaned;
+        assert!(cleaned > 0);
+        // So does a write of other bytes, at once or prepared.
+        for n in 0..3 {
+            let data = Bytes::from(pattern(n, 16 * SIZE));
+            let piece = write(&key(3, 0), SIZE as u32, n * 16 * SIZE as u64, data.clone());
+            if n < 1 {
+                store.write(vec![piece], now()).await.unwrap();
+            } else {
+                let sums = weft_sum::Sums::of(&data);
+                let batch = store.prepare(vec![Scattered::from(piece)], sums, now());
+                let batch = vec![batch.await.unwrap()];
+                store.commit_prepared(batch, vec![], now()).await.unwrap();
+            }
+        }
+        assert!(store.counters().chunks_cleaned > cleaned);
         let much = vec![write(&key(2, 0), CHUNK, 0, pattern(99, 128 * SIZE))];
         let refused = store.write(much, now()).await;
         assert!(
@@ -612,18 +627,18 @@ fn a_chunk_that_is_named_while_it_is_cleaned_away_stays_or_is_lacking() {
             put(&store, &key(1, 0), 0, data.clone()).await;
             put(&store, &key(1, 0), 0, pattern(0, SIZE)).await;
             let name = Some(ChunkName::of(&data));
-            let (cleaner, namer) = (store.clone(), store.clone());
-            let cleaning = tokio::spawn(async move { cleaner.clean().await });
+            let (pass, call) = (store.clone(), store.clone());
+            let cleaning = tokio::spawn(async move { pass.clean().await });
             let naming = tokio::spawn(async move {
                 let began = std::time::Instant::now();
                 while began.elapsed().as_micros() < wait {
                     std::hint::spin_loop();
                 }
-                namer.name_chunks(two([name, name]), now()).await
+                call.name_chunks(two([name, name]), now()).await
             });
-            let (cleaned, named) = join(cleaning, naming).await;
-            cleaned.unwrap().unwrap();
-            match named.unwrap().unwrap() {
+            let (removed, found_there) = join(cleaning, naming).await;
+            removed.unwrap().unwrap();
+            match found_there.unwrap().unwrap() {
                 NamedOutcome::Lacking(lacking) if lacking.is_empty() => {
                     found += 1;
                     wait += 1;

@@ -112,7 +112,7 @@ impl Store {
     }
 
     /// Cleans for a caller that lacks space, unless another pass began since there were `passes`.
-    pub(super) async fn clean_after(&self, passes: u64) -> Result<(), StoreError> {
+    pub(crate) async fn clean_after(&self, passes: u64) -> Result<(), StoreError> {
         let _turn = self.0.turns().clean().await;
         if self.0.chunk_holds().passes() == passes {
             // Boxed: it is rare, and every put would be as large.

@@ -8,7 +8,7 @@ use crate::addressed::{PreparedWrite, ReadPlace, any_addressed};
 use crate::engine::{Store, detached};
 use crate::error::StoreError;
 use crate::io::{PlainRead, READ_ATTEMPTS, ReadSlice};
-use crate::key::{ForkKey, Scattered, Timestamp, Write};
+use crate::key::{ADDRESSED, ForkKey, Scattered, Timestamp, Write};
 
 impl Store {
     /// Writes a batch of pieces, in order; makes forks that do not exist.
@@ -59,11 +59,25 @@ impl Store {
         sums: Option<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        if !any_addressed(&writes) {
+        let store = self.clone();
+        if any_addressed(&writes) {
+            return detached(async move { store.write_addressed(writes, sums, modified).await })
+                .await;
+        }
+        if !self.holds(ADDRESSED) {
             return self.write_plain(writes, sums, modified).await;
         }
-        let store = self.clone();
-        detached(async move { store.write_addressed(writes, sums, modified).await }).await
+        let (passes, again) = (self.0.chunk_holds().passes(), writes.clone());
+        match self.write_plain(writes, sums.clone(), modified).await {
+            Err(StoreError::NoSpace { .. }) => {}
+            done => return done,
+        }
+        // Unneeded chunks may take the space.
+        detached(async move {
+            store.clean_after(passes).await?;
+            store.write_plain(again, sums, modified).await
+        })
+        .await
     }
 
     /// Prepares a batch: its large pieces go to the disk, and nobody sees any of it until
@@ -89,7 +103,18 @@ impl Store {
             let store = self.clone();
             return detached(async move { store.prepare_addressed(writes, sums, now).await }).await;
         }
-        let plain = self.prepare_plain(writes, sums).await?;
+        let (passes, again) = (self.0.chunk_holds().passes(), writes.clone());
+        let plain = match self.prepare_plain(writes, sums.clone()).await {
+            Err(StoreError::NoSpace { .. }) if self.holds(ADDRESSED) => {
+                let store = self.clone();
+                detached(async move {
+                    store.clean_after(passes).await?;
+                    store.prepare_plain(again, sums).await
+                })
+                .await?
+            }
+            plain => plain?,
+        };
         Ok(PreparedWrite::plain(plain, self))
     }
 
