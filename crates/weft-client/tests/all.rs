@@ -27,6 +27,7 @@ mod pointers;
 mod policies;
 mod ranges;
 mod referee;
+mod refusals;
 mod requests;
 mod round_memory;
 mod stalled;
