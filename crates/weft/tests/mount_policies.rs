@@ -3,11 +3,12 @@
 mod mount_support;
 
 use std::fs::{self, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use mount_support::{Mounted, sh, weft, weft_ok};
-use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
+use rustix::fs::{FallocateFlags, XattrFlags, fallocate, getxattr, removexattr, setxattr};
 use rustix::io::Errno;
 
 const POLICY: &str = "user.weft.policy";
@@ -133,6 +134,86 @@ fn an_immutable_file_is_written_by_the_open_that_makes_it() {
     assert_eq!(refused, Some(Errno::PERM.raw_os_error()));
     assert!(fs::read(&path).unwrap() == vec![7; LENGTH]);
     fs::remove_file(&path).unwrap();
+}
+
+/// Whatever the policy, one mount is one machine to its programs: sizes, writes and truncations show
+/// at once in every open of a file.
+#[test]
+fn opens_of_one_mount_see_sizes_writes_and_truncations_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = format!("policies={}", folder.path().display());
+    let Some(m) = Mounted::with_options(&options) else {
+        return;
+    };
+    plug_in(folder.path(), "mine", &delaying(28));
+    let policies = [
+        "posix", "seq-1", "seq-2", "for-1", "for-2", "rel-1", "session", "nfs", "mine",
+    ];
+    for name in policies {
+        let d = m.file(name);
+        fs::create_dir(&d).unwrap();
+        addressed(&d);
+        set(&d, name).unwrap();
+        let open = |path: &Path| {
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(true).create(true);
+            options.truncate(false).open(path).unwrap()
+        };
+        let size = |file: &fs::File| file.metadata().unwrap().len();
+        for n in 0..20_u64 {
+            let mut file = open(&d.join(format!("new{n}")));
+            let length = 1 + n * n * 2003;
+            let bytes = vec![n as u8 + 1; length as usize];
+            file.write_all_at(&bytes, 0).unwrap();
+            assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), length, "{name}");
+            file.write_all(b"END").unwrap();
+            assert_eq!(size(&file), length + 3, "{name}");
+            let mut found = Vec::new();
+            file.rewind().unwrap();
+            file.read_to_end(&mut found).unwrap();
+            assert!(found == [&bytes[..], b"END"].concat(), "{name}, file {n}");
+        }
+        let path = d.join("shared");
+        let opens = [open(&path), open(&path)];
+        let read = |file: &fs::File| {
+            let mut found = vec![0xee; 2 * LENGTH];
+            let length = file.read_at(&mut found, 0).unwrap();
+            found.truncate(length);
+            found
+        };
+        let mut expected = vec![b'o'; LENGTH];
+        let check = |expected: &[u8], after: &str| {
+            for file in &opens {
+                assert_eq!(size(file), expected.len() as u64, "{name}: {after}");
+                assert!(read(file) == expected, "{name}: {after}");
+            }
+        };
+        for round in 0..2 {
+            let (one, two) = (&opens[round], &opens[1 - round]);
+            one.write_all_at(&vec![b'o'; LENGTH], 0).unwrap();
+            expected.resize(LENGTH, b'o');
+            check(&expected, "a write");
+            one.set_len(100).unwrap();
+            expected.truncate(100);
+            check(&expected, "a truncation");
+            two.set_len(200_000).unwrap();
+            expected.resize(200_000, 0);
+            check(&expected, "growth");
+            two.write_all_at(b"new", 50_000).unwrap();
+            expected[50_000..50_003].copy_from_slice(b"new");
+            check(&expected, "a small write");
+            fallocate(one, FallocateFlags::ZERO_RANGE, 49_999, 3).unwrap();
+            expected[49_999..50_002].fill(0);
+            check(&expected, "a clear");
+            sh(&d, "truncate -s 5 shared");
+            expected.truncate(5);
+            check(&expected, "a truncation by path");
+            sh(&d, "printf more >> shared");
+            expected.extend_from_slice(b"more");
+            check(&expected, "an append by path");
+            expected.fill(b'o');
+        }
+    }
 }
 
 /// Compiles a plug-in into the folder of a mount's policies.

@@ -47,22 +47,31 @@ impl File {
     /// # Cancellation
     /// Dropped, they leave all the same; the next call has their failures.
     pub async fn commit(&self) -> Result<(), Error> {
+        self.send_waiting().await?;
+        let failed = self.0.delayed.queue.lock().failed.take();
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// As [`File::commit`], but leaves the failure of a write to the next call of that.
+    ///
+    /// # Errors
+    /// If the process is ending.
+    pub async fn send_waiting(&self) -> Result<(), Error> {
         let waits = {
             let queue = self.0.delayed.queue.lock();
             !queue.writes.is_empty() || queue.sending > 0
         };
-        if waits {
-            let file = self.clone();
-            let runtime = &self.0.volume.shared.runtime;
-            let sent = runtime.spawn(async move { file.send_delayed().await });
-            if sent.await.is_err() {
-                let what = format!("write {}", self.path());
-                let reason = "the task that sent delayed writes has ended, and they may be lost";
-                return Err(Error::invalid(what, reason));
-            }
+        if !waits {
+            return Ok(());
         }
-        let failed = self.0.delayed.queue.lock().failed.take();
-        failed.map_or(Ok(()), Err)
+        let file = self.clone();
+        let runtime = &self.0.volume.shared.runtime;
+        let sent = runtime.spawn(async move { file.send_delayed().await });
+        sent.await.map_err(|_| {
+            let what = format!("write {}", self.path());
+            let reason = "the task that sent delayed writes has ended, and they may be lost";
+            Error::invalid(what, reason)
+        })
     }
 
     /// Sends what waits; a failure is kept for the next [`File::commit`].

@@ -327,6 +327,7 @@ impl File {
         self.commit().await?;
         let a = &self.0;
         let _turn = self.claim_whole(what).await?;
+        a.own_names.clear();
         let request = TruncateRequest {
             who: (*a.volume.who).clone(),
             target: Target {
@@ -337,7 +338,9 @@ impl File {
             attached: a.write,
             grow,
         };
-        let reply = a.volume.meta(what, &request, Repeat::Safe).await?;
+        let reply = a.volume.meta(what, &request, Repeat::Safe).await;
+        a.own_names.clear();
+        let reply = reply?;
         self.truncate_inline(&reply.attributes);
         Ok(reply.attributes)
     }
@@ -423,6 +426,12 @@ impl File {
     pub(crate) fn note_write(&self, end: Option<u64>) {
         self.0.own_names.clear();
         self.note_write_at(end, self.0.volume.shared.env.clock.now());
+    }
+
+    /// Forgets the names that the attachment believes by its policy: another attachment of the same
+    /// program has changed the file.
+    pub fn forget_own_names(&self) {
+        self.0.own_names.clear();
     }
 
     /// As [`File::note_write`], after the chunks of the write were taken out of the names that the

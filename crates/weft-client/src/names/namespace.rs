@@ -363,6 +363,11 @@ impl Volume {
             Err(error) if error.code() == Code::Cautious => {}
             done => return done,
         }
+        // Boxed: it is rare, and every truncation would be as large.
+        Box::pin(self.truncate_attached(path, size)).await
+    }
+
+    async fn truncate_attached(&self, path: Place, size: u64) -> Result<Attributes, Error> {
         let file = self.attach(path.clone(), Access::write()).await?;
         let truncated = file.truncate(size).await;
         let closed = file.close().await;

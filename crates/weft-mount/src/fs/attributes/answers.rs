@@ -18,6 +18,7 @@ impl FileSystem {
             attributes
         } else {
             let what = "attributes of an open file";
+            self.send_waiting(attributes.id).await?;
             // A program that has seen a size may read up to it.
             let query = open.as_ref().map(|handle| handle.data().begin_size_query());
             let exact = self
@@ -36,9 +37,24 @@ impl FileSystem {
         Ok(answer)
     }
 
+    /// Sends what policies delay of a file that is written here, before it is read or its size is
+    /// asked for.
+    pub(in crate::fs) async fn send_waiting(&self, id: u64) -> Result<(), FsError> {
+        if self.files.writes_through(id) {
+            for handle in self.files.all(id) {
+                let sent = handle.data().file().send_waiting().await;
+                sent.map_err(FsError::from)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The attributes of a file, if they are certain, with what this mount has written and not yet
-    /// sent.
+    /// sent. The size of a file whose writes go through is asked of the servers.
     pub(in crate::fs) fn known(&self, id: u64) -> Option<Answer> {
+        if self.files.writes_through(id) {
+            return None;
+        }
         let mut answer = self.metadata.known(id)?;
         self.cover(&mut answer.attr);
         Some(answer)

@@ -36,6 +36,10 @@ impl FileSystem {
         if handle.counts {
             self.accessed(handle.id);
         }
+        if handle.data().is_write_through() {
+            // Another open's policy may delay them.
+            self.send_waiting(handle.id).await?;
+        }
         let bytes = handle.data().read_buffers(offset, length).await?;
         if bytes.len() < length {
             self.found_end(handle.id, offset + bytes.len() as u64);
@@ -145,6 +149,7 @@ impl FileSystem {
         }
         self.metadata.nodes().settled(handle.id, None);
         self.files.wrote(handle.id, handle.data().written());
+        self.files.changed(handle.id, Some(handle));
     }
 
     /// This mount has changed a file's size, or bytes at the servers, by a call that `began` then:
@@ -154,5 +159,6 @@ impl FileSystem {
         self.metadata.touched(id);
         self.metadata.nodes().settled(id, None);
         self.files.wrote(id, began);
+        self.files.changed(id, None);
     }
 }

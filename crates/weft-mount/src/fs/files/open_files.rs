@@ -64,6 +64,27 @@ impl OpenFiles {
         files.get(&id).is_some_and(past)
     }
 
+    /// Whether an open writes this file so that its bytes go to the servers before the write
+    /// returns, unless the file's policy delays them.
+    pub(in crate::fs) fn writes_through(&self, id: u64) -> bool {
+        let files = self.0.lock();
+        let through = |h: &Arc<Handle>| h.write && h.data().is_write_through();
+        let through = |file: &FileHandles| file.handles.iter().any(through);
+        files.get(&id).is_some_and(through)
+    }
+
+    /// This mount has changed the file: what other opens of it than `by` believe by their policies
+    /// has ended.
+    pub(in crate::fs) fn changed(&self, id: u64, by: Option<&Handle>) {
+        let files = self.0.lock();
+        for handle in files.get(&id).map_or(&[][..], |file| &file.handles) {
+            let is_other = by.is_none_or(|by| !std::ptr::eq(by, &raw const **handle));
+            if is_other && handle.data().is_write_through() {
+                handle.data().file().forget_own_names();
+            }
+        }
+    }
+
     /// Whether an open writes this file through the kernel's pages.
     pub(in crate::fs) fn is_written_through_pages(&self, id: u64) -> bool {
         let files = self.0.lock();
