@@ -36,6 +36,25 @@ fn layouts_are_set_at_creation_inherited_and_then_fixed() {
     let length = |cell: usize| forks[cell]["length"].as_u64().unwrap();
     assert_eq!((forks.len(), length(0), length(1), length(2)), (3, 3, 3, 2));
     assert!(volume.text("stat /d/file").contains("7 cells, BSU 3 B"));
+    // What an option does not name stays; no option at all clears the layout.
+    let inherited = |options: &str, name: &str| {
+        volume.text(&format!("create --directory /d {options}"));
+        volume.text(&format!("create /d/{name}"));
+        let stat = &volume.json(&format!("stat --json /d/{name}"))[0];
+        ["cells", "bsu", "storage"].map(|field| stat["layout"][field].to_string())
+    };
+    let addressed = "\"addressed\"";
+    assert_eq!(
+        inherited("--addressed --bsu 8K", "a"),
+        ["7", "8192", addressed]
+    );
+    assert_eq!(inherited("--policy rel-1", "b"), ["7", "8192", addressed]);
+    assert_eq!(
+        inherited("--servers 0 --cells 2", "c"),
+        ["2", "8192", addressed]
+    );
+    assert_eq!(inherited("--cells 3", "d"), ["3", "8192", addressed]);
+    assert_eq!(inherited("", "e")[2], "\"plain\"");
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct Access {
 }
 
 /// What a creator asks of a layout; what is absent comes from the directory or the volume.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewLayout {
     /// Cells.
     pub cells: Option<u32>,

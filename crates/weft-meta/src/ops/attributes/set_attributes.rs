@@ -76,7 +76,7 @@ pub(crate) fn apply(
         if !inode.is_directory() {
             return Err(MetaError::NotDirectory { path: text(path) });
         }
-        let record = DefaultLayoutRecord::from(layout_options);
+        let record = of_new_files(inode.layout_options.as_ref(), layout_options);
         // An illegal layout is refused here, not at each creation.
         placement::choose(
             &volume.state().servers().pool(now),
@@ -92,6 +92,34 @@ pub(crate) fn apply(
         after.changed = now;
     }
     Ok(after)
+}
+
+/// The layout of a directory's new files. Fields that the options leave out stay as they are; empty
+/// options stand for the volume's default.
+fn of_new_files(
+    present: Option<&DefaultLayoutRecord>,
+    options: &LayoutOptions,
+) -> DefaultLayoutRecord {
+    let named = DefaultLayoutRecord::from(options);
+    let Some(present) = present.filter(|_| *options != LayoutOptions::default()) else {
+        return named;
+    };
+    // The servers of another number of cells, or from another first one, are others.
+    let keeps_servers = named.cells.is_none() && named.base.is_none() && named.servers.is_empty();
+    let servers = if keeps_servers {
+        present.servers.clone()
+    } else {
+        named.servers
+    };
+    let keeps_base = servers.is_empty();
+    DefaultLayoutRecord {
+        cells: named.cells.or(present.cells),
+        bsu: named.bsu.or(present.bsu),
+        chunk: named.chunk.or(present.chunk),
+        base: named.base.or(present.base.filter(|_| keeps_base)),
+        storage: named.storage.or(present.storage),
+        servers,
+    }
 }
 
 /// Replaces a file's layout. Fields that the options leave out stay as they are; empty ones stand

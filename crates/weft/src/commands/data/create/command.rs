@@ -41,7 +41,8 @@ pub(crate) struct Create {
     /// The consistency policy (`weft policy` lists them)
     #[arg(long, value_name = "POLICY", conflicts_with = "group")]
     policy: Option<String>,
-    /// Set the layout that new files in this directory inherit
+    /// Set the layout that new files in this directory inherit. What no option names stays; without
+    /// any option, the directory has no layout of its own any more
     #[arg(long, conflicts_with = "group")]
     directory: bool,
     #[command(flatten)]
@@ -71,8 +72,10 @@ impl Create {
                 .transpose()?;
             for path in &self.files {
                 if self.directory {
+                    // A policy alone leaves the layout what it is.
+                    let is_layout = layout != NewLayout::default() || policy.is_none();
                     let changes = Changes {
-                        layout: Some(layout.clone()),
+                        layout: is_layout.then(|| layout.clone()),
                         policy: policy.map(Some),
                         ..Changes::default()
                     };
