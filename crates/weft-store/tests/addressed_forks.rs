@@ -655,3 +655,32 @@ fn a_chunk_that_is_named_while_it_is_cleaned_away_stays_or_is_lacking() {
         assert!(found > 0 && lacked > 0, "{found}, {lacked}");
     });
 }
+
+#[test]
+fn accepting_the_loss_of_a_chunk_makes_zeros_of_it_in_one_file() {
+    run(async {
+        let store = Machine::new(1).open().await.unwrap();
+        let mut data = pattern(1, 3 * SIZE);
+        for file in 1..3 {
+            put(&store, &key(file, 0), 0, data[..3 * SIZE - 100].to_vec()).await;
+        }
+        let none = store.accept_losses(FileId(1)).await.unwrap();
+        assert_eq!((none.files, none.bytes), (0, 0));
+        let tail = ChunkName::of(&data[2 * SIZE..3 * SIZE - 100]);
+        for name in [ChunkName::of(&data[SIZE..2 * SIZE]), tail] {
+            store.remove_chunk(&name).await.unwrap();
+        }
+        assert!(read(&store, &key(1, 0), 0, 1 << 20).await.is_err());
+        let lost = store.accept_losses(FileId(1)).await.unwrap();
+        let bytes = 2 * SIZE as u64 - 100;
+        assert_eq!((lost.files, lost.ranges, lost.bytes), (1, 2, bytes));
+        data.truncate(3 * SIZE - 100);
+        data[SIZE..].fill(0);
+        assert_eq!(all(&store, &key(1, 0)).await, data);
+        let again = store.accept_losses(FileId(1)).await.unwrap();
+        assert_eq!(again.files, 0);
+        // The other file's owner has not accepted it.
+        assert!(read(&store, &key(2, 0), 0, 1 << 20).await.is_err());
+        assert_eq!(store.missing_chunks(10).await.unwrap().len(), 2);
+    });
+}

@@ -13,6 +13,7 @@
 //! 3. An entry changes only from what the call that changes it has read, or as a whole.
 //! 4. The cleaner removes no chunk that a recipe names, or that a call holds.
 
+mod accept;
 mod change;
 mod chunks;
 mod clean;

@@ -323,8 +323,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Makes zeros of all lost bytes of a file, in its cells and checkpoints, and shows its
-    /// unproven bytes: the file's owner decided that this is better than errors. Lengths and times
+    /// Makes zeros of all lost bytes of a file, in its cells and checkpoints, and of missing and
+    /// damaged chunks in its cells, and shows its unproven bytes: the file's owner decided that this is better than errors. Lengths and times
     /// stay.
     ///
     /// # Durability
@@ -344,6 +344,9 @@ impl Store {
             }
             accepted.add_all(inner.accept_doubt(Some(file))?);
         }
+        let (ranges, bytes) = self.accept_missing(file).await?;
+        accepted.ranges += ranges;
+        accepted.bytes += bytes;
         accepted.files = u64::from(accepted.ranges > 0);
         self.sync().await?;
         Ok(accepted)

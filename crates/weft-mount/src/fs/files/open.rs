@@ -149,7 +149,11 @@ impl FileSystem {
         file: File,
         flags: i32,
     ) -> Result<Option<Opened>, FsError> {
-        if file.policy().is_some_and(Policy::is_met_by_mounts) {
+        let is_ours = |policy: Policy| {
+            let keeps = policy.is_past_pages() && !policy.is_in_order();
+            policy.is_met_by_mounts() || self.options.strict && keeps
+        };
+        if file.policy().is_some_and(is_ours) {
             file.set_policy(None).map_err(FsError::from)?;
         }
         let Some(data) = self.data.open_asked(file.clone(), asked.data)? else {

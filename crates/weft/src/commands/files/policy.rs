@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 use weft_client::{Attributes, Changes, FileKind, Policies, Policy, PolicyFolder};
@@ -26,7 +26,7 @@ A plug-in is a shared library NAME.so in the folder of plug-ins, /usr/local/lib/
 docs/consistency.md says what each promises, and how to write one.")]
 pub(crate) struct SetPolicy {
     /// The policy, or `none`
-    #[arg(value_name = "POLICY", requires = "paths")]
+    #[arg(value_name = "POLICY")]
     policy: Option<String>,
     /// The files and directories; symbolic links are followed
     #[arg(value_name = "PATH", value_parser = remote::parser())]
@@ -64,6 +64,10 @@ impl SetPolicy {
             Some("none") => None,
             Some(name) => Some(policies.find(name)?),
         };
+        if self.paths.is_empty() {
+            let name = self.policy.unwrap_or_default();
+            bail!("name the files and directories that get the policy: weft policy {name} PATH...");
+        }
         let changes = Changes {
             policy: Some(policy),
             ..Changes::default()

@@ -314,6 +314,11 @@ async fn name_files(volume: &Volume, problems: &Problems, rows: &mut [Row]) {
     }
 }
 
+/// Whether it is one of the chunks that files share by their names.
+fn is_chunk(row: &Row) -> bool {
+    row.file == weft_store::ADDRESSED.0
+}
+
 fn print(report: &Report) -> Result<()> {
     if !report.findings.is_empty() {
         let mut table = output::table(&[
@@ -331,7 +336,11 @@ fn print(report: &Report) -> Result<()> {
             };
             table.add_row(vec![
                 row.server.to_string(),
-                row.file.to_string(),
+                if is_chunk(row) {
+                    "-".to_owned()
+                } else {
+                    row.file.to_string()
+                },
                 row.cell.to_string(),
                 row.fork.clone(),
                 row.chunk.to_string(),
@@ -342,7 +351,9 @@ fn print(report: &Report) -> Result<()> {
                     format!("{}:{}", row.disk, row.disk_block)
                 },
                 fault,
-                if row.paths.is_empty() {
+                if is_chunk(row) {
+                    "(a chunk of addressed files: `weft fsck` lists them)".to_owned()
+                } else if row.paths.is_empty() {
                     "(no name found)".to_owned()
                 } else {
                     row.paths.join(", ")

@@ -27,7 +27,8 @@ Examples:
 
 {PATTERNS}
 
-Nothing is written, and no data is read: the result is computed from the file's attributes as client and servers do it. Without --length it \
+Nothing is written, and no data is read: the result is computed from the file's attributes as client and servers do it; with --from \
+servers are also asked which chunks they have. Without --length it \
 covers everything up to the file's size. A read sends no bytes from beyond the end of a cell, so the bytes are an upper bound. \
 `weft cat` and `weft put` split longer transfers into calls of 4 MiB."))]
 pub(crate) struct Explain {
@@ -172,13 +173,17 @@ fn print(explanation: &Explanation) -> Result<()> {
         }
         output::line(format_args!("\n{pieces}\n"))?;
     }
-    if let Some(chunks) = &explanation.chunks {
-        print_chunks(chunks)?;
-    }
     if let Some(ghosts) = explanation.ghost_line() {
         output::line(ghosts)?;
     }
-    output::line(explanation.summary())
+    let summary = explanation.summary();
+    match &explanation.chunks {
+        None => output::line(summary),
+        Some(chunks) => {
+            output::line(format_args!("Where all bytes belong: {summary}\n"))?;
+            print_chunks(chunks)
+        }
+    }
 }
 
 fn print_chunks(chunks: &ExplainedChunks) -> Result<()> {
@@ -203,7 +208,7 @@ fn print_chunks(chunks: &ExplainedChunks) -> Result<()> {
     if more > 0 {
         output::line(format_args!("… {more} more: see them with --all"))?;
     }
-    output::line(format_args!("\n{}\n", chunks.summary()))
+    output::line(format_args!("\n{}", chunks.summary()))
 }
 
 /// A local file that fits into memory.

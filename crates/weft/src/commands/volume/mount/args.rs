@@ -20,10 +20,12 @@ Mount options (-o, separated by commas):
                                when reads update access times, as for any file system (default: relatime)
   remount                      change the options above of an existing mount
   allow_other                  let other users use the mount (always set if root mounts)
-  strict                       no caches: reads and writes go to the servers, attributes come from the metadata service
+  strict                       no caches: reads and writes go to the servers, attributes come from the metadata service; of policies,
+                               only those that keep nothing apply
   durable                      create, rename and remove return only when the change survives power loss
   policy=NAME                  consistency policy of files that have none: posix, seq-1, seq-2, for-1, for-2, rel-1, session, nfs
-                               or immutable, or a plug-in (default: posix; see docs/consistency.md)
+                               or immutable, or a plug-in (default: none; see docs/consistency.md, also for what a mount
+                               makes of posix, session and nfs)
   policies=DIR                 folder of plug-ins (default: WEFT_POLICIES, else /usr/local/lib/weft/policies)
   chunk_cache=DIR              keep chunks of addressed files in DIR as well, for all processes of this machine (default:
                                WEFT_CHUNK_CACHE)
