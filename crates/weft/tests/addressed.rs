@@ -60,6 +60,15 @@ fn a_directory_makes_its_files_addressed_and_copies_share_their_chunks() {
     assert!(is_once(stored), "the checkpoint has them");
     volume.text("checkpoint rollback /dir/two kept");
     assert_eq!(volume.run("cat /dir/two".split(' ')), data);
+    // What comes in shares its chunks, and goes out again.
+    let folder = tempfile::tempdir().unwrap();
+    let [local, out] = ["local", "out"].map(|name| folder.path().join(name));
+    std::fs::write(&local, &data).unwrap();
+    let stored = clean(&volume, "stored_bytes");
+    volume.text(&format!("import {} /dir/in --verify", local.display()));
+    assert_eq!(clean(&volume, "stored_bytes"), stored);
+    volume.text(&format!("export /dir/in {} --verify", out.display()));
+    assert!(std::fs::read(out).unwrap() == data);
     volume.text("fsck");
     volume.text("fsck --data");
 }
