@@ -189,9 +189,12 @@ pub(crate) const NAMED_PIECE_MIN: u64 = 4 << 10;
 /// chunks.
 pub(crate) const NAMING_SKIPPED_MAX: u32 = 64;
 
-/// Large writes that name no chunk between two that do, at most: known bytes that follow new ones
-/// are sent in vain by so many.
+/// Calls with large parts that name no chunk between two that do, at most, while they go on where
+/// the one before ended: known bytes that follow new ones are sent in vain by so many.
 pub(crate) const NAMING_LARGE_SKIPPED_MAX: u32 = 3;
+
+/// After so many answers in vain one more call in turn names no chunk.
+pub(crate) const NAMING_VAIN_CALLS: u32 = 16;
 
 /// A large write probes with one of this many of its chunks then: that costs a few per cent of the
 /// time to hash all, and a round trip.

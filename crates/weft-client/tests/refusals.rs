@@ -125,7 +125,7 @@ async fn names_that_do_not_fit_are_refused_and_change_nothing() {
         ..NameChunksRequest::default()
     };
     let whole = || range(file.id(), 0, 2 * CHUNK);
-    let apart = PatternOf::list([(0, CHUNK as u64), (3 * CHUNK as i64, CHUNK as u64)]);
+    let apart = PatternOf::list([(0, CHUNK as u64), (3 << 16, CHUNK as u64)]);
     let apart = Request::new(ViewOffset(0), &apart).unwrap();
     let many = 1 << 14;
     for (bad, part) in [
@@ -163,7 +163,7 @@ async fn names_that_do_not_fit_are_refused_and_change_nothing() {
         ),
         (
             NameChunksRequest {
-                chunk: 2 * CHUNK as u32 | ADDRESSED_BIT,
+                chunk: (2 * CHUNK as u32) | ADDRESSED_BIT,
                 ..request(range(file.id(), 0, CHUNK), both.slice(..32))
             },
             "chunk",

@@ -1,5 +1,5 @@
 //! Layouts as text: `cells=4 bsu=64KiB chunk=1MiB storage=addressed base=0 servers=0,1,2,3`, in a
-//! request any of these words. Files are plain unless they say otherwise.
+//! request any of these words. Files are plain unless they, or their directory, say otherwise.
 
 use std::fmt::Write;
 

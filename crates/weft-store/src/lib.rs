@@ -75,7 +75,7 @@ pub use engine::{HeldChunks, Store};
 pub use error::StoreError;
 pub use files::ListPage;
 pub use finding::{Fault, Finding};
-pub use io::{DataRuns, READ_ATTEMPTS, ReadSlice};
+pub use io::{DataRuns, DiskWait, READ_ATTEMPTS, ReadSlice};
 pub use key::{
     ADDRESSED, CHUNK_MAX, CHUNK_MIN, ChunkName, ForkKey, ForkName, ForkNameError, ForkStatus,
     ORDER_STATE, Run, Scattered, Timestamp, Usage, Write,

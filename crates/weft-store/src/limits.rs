@@ -54,6 +54,9 @@ pub(crate) const REUSE_UNITS_MAX: usize = 256;
 /// dirty or not in the index yet, a scan of all of it would cost each write milliseconds.
 pub(crate) const SCAN_MAX: usize = 512;
 
+/// Entries of the cache's queues, live and dead, that are never too many.
+pub(crate) const QUEUES_PURGED_MIN: usize = 16_384;
+
 /// Bytes by which the cache grows before the next scan after one without success: eight entries are
 /// scanned per block, which adds at most two to the clock.
 pub(crate) const SCAN_INTERVAL: u64 = (SCAN_MAX / 8) as u64 * 4096;
@@ -264,6 +267,10 @@ pub(crate) const CHUNKS_READ_AHEAD: usize = 8;
 /// Damaged chunks that are remembered, at most: a put of any other finds out that it exists, and
 /// leaves it as it is.
 pub(crate) const DAMAGED_CHUNKS_MAX: usize = 65_536;
+
+/// After a cleaning pass for a write that lacks space has freed nothing, others that lack space are
+/// refused at once for so long.
+pub(crate) const VAIN_PASS_PAUSE: Duration = Duration::from_secs(30);
 
 /// How often a cleaning pass begins again because a recipe got another place meanwhile.
 pub(crate) const CLEAN_ATTEMPTS: u32 = 3;

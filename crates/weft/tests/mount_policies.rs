@@ -202,6 +202,15 @@ fn opens_of_one_mount_see_sizes_writes_and_truncations_at_once() {
             two.write_all_at(b"new", 50_000).unwrap();
             expected[50_000..50_003].copy_from_slice(b"new");
             check(&expected, "a small write");
+            // The later write wins, also if a policy delays both.
+            one.write_all_at(b"first", 60_000).unwrap();
+            two.write_all_at(b"second", 60_002).unwrap();
+            one.write_all_at(b"last", 60_006).unwrap();
+            expected[60_000..60_010].copy_from_slice(b"fisecolast");
+            check(&expected, "writes of both");
+            one.write_all_at(b"lost", 210_000).unwrap();
+            two.set_len(200_000).unwrap();
+            check(&expected, "a truncation of another's write");
             fallocate(one, FallocateFlags::ZERO_RANGE, 49_999, 3).unwrap();
             expected[49_999..50_002].fill(0);
             check(&expected, "a clear");

@@ -95,6 +95,8 @@ pub(crate) struct Attachment {
     always_cautious: bool,
     /// Names of chunks that only this attachment believes.
     pub(crate) own_names: OwnNames,
+    /// Where the last write that may have named chunks ended in its view.
+    pub(crate) named_to: AtomicU64,
     pub(crate) posted: PostedOrder,
 }
 
@@ -164,6 +166,7 @@ impl File {
             recorded,
             always_cautious: asked.cautious || reply_shared,
             own_names: OwnNames::default(),
+            named_to: AtomicU64::new(u64::MAX),
             posted: PostedOrder::default(),
         }))
     }

@@ -127,7 +127,7 @@ impl OpenView {
         pieces: Pieces,
         source: &Source,
         slot: ServerSlot,
-        durability: Durability,
+        (durability, asks): (Durability, bool),
     ) -> Result<Option<u64>, Error> {
         let attachment = &self.file.0;
         let layout = &attachment.layout;
@@ -147,7 +147,7 @@ impl OpenView {
             .iter()
             .map(|range| whole(range).end - whole(range).start);
         let chunks = chunks.sum::<u64>() / size;
-        let naming = pays.ask(chunks);
+        let naming = pays.ask(chunks, asks);
         if naming == Naming::None {
             return Ok(None);
         }

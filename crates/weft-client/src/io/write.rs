@@ -2,6 +2,7 @@
 //! without copying large pieces.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
@@ -37,6 +38,8 @@ struct Write<'a> {
     source: Source,
     durability: Durability,
     ordered: bool,
+    /// Large parts ask for the names of some of their chunks first.
+    probes: bool,
 }
 
 /// Gathers one server's pieces from the caller's memory, a frame at a time.
@@ -243,6 +246,7 @@ impl OpenView {
             source,
             durability,
             ordered,
+            probes: self.probes_names(request),
         };
         let own = self.own_chunks(request, slots)?;
         self.file.0.own_names.changed(own.iter().cloned());
@@ -267,6 +271,17 @@ impl OpenView {
         self.file.0.own_names.changed(own);
         self.file.note_forgotten_write(known.then(|| request.end()));
         moved
+    }
+
+    /// Whether large parts of a write of addressed chunks ask for some of them first.
+    fn probes_names(&self, request: &Request) -> bool {
+        let a = &self.file.0;
+        if a.layout.storage() != Storage::Addressed {
+            return false;
+        }
+        let end = request.end();
+        let before = a.named_to.swap(end, Ordering::Relaxed);
+        a.volume.shared.naming_pays.probes(end <= before)
     }
 
     /// The chunks of a write that the attachment may have names of its own of.
@@ -339,7 +354,8 @@ impl OpenView {
         let pieces = self.map.pieces(write.request, slot)?;
         if self.file.0.layout.storage() == Storage::Addressed && !write.ordered {
             // Boxed: otherwise every writer's future is as large as this one.
-            let by_name = self.write_by_name(pieces.clone(), &write.source, slot, write.durability);
+            let how = (write.durability, write.probes);
+            let by_name = self.write_by_name(pieces.clone(), &write.source, slot, how);
             if let Some(bytes) = Box::pin(by_name).await? {
                 return Ok(bytes);
             }

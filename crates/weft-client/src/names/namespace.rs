@@ -368,11 +368,13 @@ impl Volume {
     }
 
     async fn truncate_attached(&self, path: Place, size: u64) -> Result<Attributes, Error> {
-        let file = self.attach(path.clone(), Access::write()).await?;
+        let file = self.attach(path, Access::write()).await?;
         let truncated = file.truncate(size).await;
+        // By its number: its name may be another by now.
+        let known = self.stat(Place::of(file.id())).await;
         let closed = file.close().await;
         truncated.and(closed)?;
-        self.stat(path).await
+        known
     }
 
     async fn truncate_unattached(&self, path: &Place, size: u64) -> Result<Attributes, Error> {

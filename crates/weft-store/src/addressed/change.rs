@@ -194,10 +194,16 @@ impl Store {
         // Growth shows what the last chunk has beyond the old end.
         let shown = (fork.patch.end > length).then_some(length / u64::from(fork.patch.size()));
         let shown = shown.filter(|n| !fork.made.contains_key(n));
-        let read: BTreeSet<u64> = fork.made.keys().copied().chain(shown).collect();
+        let is_whole = |(n, made): (&u64, &MadeChunk)| (made.base == Base::Nothing).then_some(*n);
+        let whole = fork.made.iter().filter_map(is_whole);
+        // What they replace matters to the cache only: damage there is overwritten.
+        let replaced = self.entries_of(key, whole).await.unwrap_or_default();
+        let depends = |(n, made): (&u64, &MadeChunk)| (made.base != Base::Nothing).then_some(*n);
+        let depending = fork.made.iter().filter_map(depends);
+        let read: BTreeSet<u64> = depending.chain(shown).collect();
         let entries = self.entries_of(key, read.into_iter()).await?;
         let before = fork.made.keys().filter_map(|n| *entries.get(n)?);
-        changes.replace(before);
+        changes.replace(before.chain(replaced.into_values().flatten()));
         // Chunks to be made from what the recipe names now, and from what an earlier batch of the
         // same commit made: of the latter all bytes are valid, also those beyond the fork's end.
         let (mut again, mut upon) = (BTreeMap::new(), BTreeMap::new());

@@ -112,7 +112,7 @@ impl Store {
     }
 
     /// Cleans for a caller that lacks space, unless another pass began since there were `passes`.
-    pub(crate) async fn clean_after(&self, passes: u64) -> Result<(), StoreError> {
+    pub(super) async fn clean_after(&self, passes: u64) -> Result<(), StoreError> {
         let _turn = self.0.turns().clean().await;
         if self.0.chunk_holds().passes() == passes {
             // Boxed: it is rare, and every put would be as large.
@@ -120,6 +120,23 @@ impl Store {
             self.reclaim().await?;
         }
         Ok(())
+    }
+
+    /// As [`Store::clean_after`], before a write of plain bytes is tried again: unneeded chunks may
+    /// take the space. A pass that freed nothing is not repeated for a while, and what keeps a pass
+    /// from its end is no error of the write.
+    pub(crate) async fn clean_if_it_pays(&self, passes: u64) {
+        let holds = self.0.chunk_holds();
+        if !holds.may_pay() {
+            return;
+        }
+        let before = self.counters().chunks_cleaned;
+        if let Err(error) = self.clean_after(passes).await {
+            tracing::warn!(%error, "unneeded chunks are not removed for a write that lacks space");
+        }
+        if self.counters().chunks_cleaned == before {
+            holds.note_vain_pass();
+        }
     }
 
     /// The caller has the turn.

@@ -6,7 +6,7 @@ use super::patch::ForkPatch;
 use super::recipe::Entry;
 use crate::engine::{HeldChunks, Store};
 use crate::error::StoreError;
-use crate::io::{AcceptedBatch, PreparedBatch};
+use crate::io::{AcceptedBatch, DiskWait, PreparedBatch};
 
 /// A batch of writes that nobody sees yet; the disk may still be writing it. Dropping it frees its
 /// blocks, or leaves its chunks to the cleaner.
@@ -24,6 +24,11 @@ impl PreparedWrite {
             forks: Vec::new(),
             held: store.0.chunk_holds().none(),
         }
+    }
+
+    /// What the commit waits for; a caller may wait for it before, without the batch.
+    pub fn disk(&self) -> Option<DiskWait> {
+        self.plain.as_ref()?.disk()
     }
 
     /// Whether it touches no addressed fork.

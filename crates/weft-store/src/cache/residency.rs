@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::history::{AccessHistories, PrefetchBounds};
 use crate::config::CacheRules;
 use crate::forks::Forks;
-use crate::limits::{SCAN_INTERVAL, SCAN_MAX};
+use crate::limits::{QUEUES_PURGED_MIN, SCAN_INTERVAL, SCAN_MAX};
 use crate::pages::{Chunk, Page, SLOT};
 use crate::pool::BLOCK;
 use crate::record::ForkId;
@@ -33,6 +33,8 @@ pub(crate) struct Residency {
     history: AccessHistories,
     prefetched_unused: u64,
     evictions: u64,
+    /// Dead entries are dropped from the queues when these have so many entries together.
+    purge_at: usize,
 }
 
 impl Residency {
@@ -40,6 +42,7 @@ impl Residency {
     pub(crate) fn new(rules: CacheRules) -> Self {
         Self {
             rules,
+            purge_at: QUEUES_PURGED_MIN,
             ..Self::default()
         }
     }
@@ -234,6 +237,28 @@ impl Residency {
         for slot in clean {
             self.drop_page(chunk, slot);
         }
+        // Below the limit no eviction drops what is left in the queues.
+        if self.clock.len() + self.replace.len() > self.purge_at {
+            self.purge(forks);
+        }
+    }
+
+    /// Drops queue entries whose pages or chunks are gone.
+    fn purge(&mut self, forks: &Forks) {
+        let page = |id: &ForkId, n: &u64, slot: &u32| {
+            let chunk = forks.chunk(*id, *n)?;
+            chunk.page(*slot as usize)
+        };
+        self.replace
+            .retain(|(id, n, slot)| page(id, n, slot).is_some_and(Page::is_listed));
+        self.clock.retain(|(id, n, slot)| {
+            if *slot == ENTRY {
+                forks.chunk(*id, *n).is_some()
+            } else {
+                page(id, n, slot).is_some()
+            }
+        });
+        self.purge_at = 2 * (self.clock.len() + self.replace.len()) + QUEUES_PURGED_MIN;
     }
 
     /// The page of a slot is spent: it is among the first to be evicted.

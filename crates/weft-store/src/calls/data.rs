@@ -72,9 +72,8 @@ impl Store {
             Err(StoreError::NoSpace { .. }) => {}
             done => return done,
         }
-        // Unneeded chunks may take the space.
         detached(async move {
-            store.clean_after(passes).await?;
+            store.clean_if_it_pays(passes).await;
             store.write_plain(again, sums, modified).await
         })
         .await
@@ -103,12 +102,16 @@ impl Store {
             let store = self.clone();
             return detached(async move { store.prepare_addressed(writes, sums, now).await }).await;
         }
+        if !self.holds(ADDRESSED) {
+            let plain = self.prepare_plain(writes, sums).await?;
+            return Ok(PreparedWrite::plain(plain, self));
+        }
         let (passes, again) = (self.0.chunk_holds().passes(), writes.clone());
         let plain = match self.prepare_plain(writes, sums.clone()).await {
-            Err(StoreError::NoSpace { .. }) if self.holds(ADDRESSED) => {
+            Err(StoreError::NoSpace { .. }) => {
                 let store = self.clone();
                 detached(async move {
-                    store.clean_after(passes).await?;
+                    store.clean_if_it_pays(passes).await;
                     store.prepare_plain(again, sums).await
                 })
                 .await?

@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::key::ChunkName;
-use crate::limits::DAMAGED_CHUNKS_MAX;
+use crate::limits::{DAMAGED_CHUNKS_MAX, VAIN_PASS_PAUSE};
 
 /// The names that are held, and those that were held at any time since a cleaning pass began.
 #[derive(Default)]
@@ -22,6 +23,8 @@ struct Holds {
     moves: u64,
     /// Passes that have begun.
     passes: u64,
+    /// When a pass for space freed nothing.
+    vain: Option<Instant>,
     /// Chunks of which a read found damage: they count as missing until they are put again.
     damaged: HashSet<ChunkName>,
 }
@@ -52,6 +55,17 @@ impl ChunkHolds {
     /// How many passes have begun.
     pub(crate) fn passes(&self) -> u64 {
         self.0.lock().passes
+    }
+
+    /// Whether another pass for space may free any.
+    pub(crate) fn may_pay(&self) -> bool {
+        let vain = self.0.lock().vain;
+        vain.is_none_or(|at| at.elapsed() >= VAIN_PASS_PAUSE)
+    }
+
+    /// A pass for space has freed nothing.
+    pub(crate) fn note_vain_pass(&self) {
+        self.0.lock().vain = Some(Instant::now());
     }
 
     /// Ends a pass.

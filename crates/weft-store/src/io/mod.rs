@@ -17,6 +17,7 @@ mod runs;
 mod write;
 
 pub(crate) use effect::GrownFork;
+pub use prepared::DiskWait;
 pub(crate) use prepared::{AcceptedBatch, PreparedBatch};
 pub use read::READ_ATTEMPTS;
 pub(crate) use read::{PlainRead, zeros};

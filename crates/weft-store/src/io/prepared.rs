@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use weft_sum::Sums;
 
@@ -40,7 +40,20 @@ impl PreparedBatch {
 pub(crate) enum AcceptedBatch {
     Written(PreparedBatch),
     /// Dropped, the task goes on, and then frees the blocks.
-    Writing(JoinHandle<Result<PreparedBatch, StoreError>>),
+    Writing(JoinHandle<Result<PreparedBatch, StoreError>>, DiskWait),
+}
+
+/// Waits for the disk to have a batch, or to have failed; without the batch, which may be dropped
+/// meanwhile.
+#[derive(Clone)]
+pub struct DiskWait(watch::Receiver<()>);
+
+impl DiskWait {
+    /// Until then.
+    pub async fn ended(mut self) {
+        // Nothing is sent: the task drops its end.
+        while self.0.changed().await.is_ok() {}
+    }
 }
 
 impl AcceptedBatch {
@@ -48,7 +61,15 @@ impl AcceptedBatch {
     pub(crate) async fn written(self) -> Result<PreparedBatch, StoreError> {
         match self {
             AcceptedBatch::Written(batch) => Ok(batch),
-            AcceptedBatch::Writing(task) => ended(task.await),
+            AcceptedBatch::Writing(task, _) => ended(task.await),
+        }
+    }
+
+    /// What is left to wait for.
+    pub(crate) fn disk(&self) -> Option<DiskWait> {
+        match self {
+            AcceptedBatch::Written(_) => None,
+            AcceptedBatch::Writing(_, wait) => Some(wait.clone()),
         }
     }
 }
@@ -80,10 +101,14 @@ impl Inner {
         sums: Option<Sums>,
     ) -> Result<AcceptedBatch, StoreError> {
         let (accepted, is_accepted) = oneshot::channel();
-        let work = async move { self.prepare(writes, plans, sums, Some(accepted)).await };
+        let (writing, wait) = watch::channel(());
+        let work = async move {
+            let _writing = writing;
+            self.prepare(writes, plans, sums, Some(accepted)).await
+        };
         let task = tokio::spawn(work);
         match is_accepted.await {
-            Ok(()) => Ok(AcceptedBatch::Writing(task)),
+            Ok(()) => Ok(AcceptedBatch::Writing(task, DiskWait(wait))),
             Err(_) => Ok(AcceptedBatch::Written(ended(task.await)?)),
         }
     }

@@ -18,7 +18,7 @@ impl FileSystem {
             attributes
         } else {
             let what = "attributes of an open file";
-            self.send_waiting(attributes.id).await?;
+            self.send_waiting(attributes.id, None).await?;
             // A program that has seen a size may read up to it.
             let query = open.as_ref().map(|handle| handle.data().begin_size_query());
             let exact = self
@@ -35,18 +35,6 @@ impl FileSystem {
         };
         self.cover(&mut answer.attr);
         Ok(answer)
-    }
-
-    /// Sends what policies delay of a file that is written here, before it is read or its size is
-    /// asked for.
-    pub(in crate::fs) async fn send_waiting(&self, id: u64) -> Result<(), FsError> {
-        if self.files.writes_through(id) {
-            for handle in self.files.all(id) {
-                let sent = handle.data().file().send_waiting().await;
-                sent.map_err(FsError::from)?;
-            }
-        }
-        Ok(())
     }
 
     /// The attributes of a file, if they are certain, with what this mount has written and not yet

@@ -102,6 +102,7 @@ impl FileSystem {
         size: u64,
     ) -> Result<(), FsError> {
         let began = now_nanos();
+        self.send_waiting(id, None).await?;
         if let Some(handle) = handle {
             let handle = self.handles.get(handle)?;
             handle.writable()?;

@@ -45,6 +45,7 @@ impl FileSystem {
         let handle = self.handles.get(handle)?;
         handle.writable()?;
         let began = now_nanos();
+        self.send_waiting(handle.id, Some(&handle)).await?;
         self.strip_for(caller, &handle).await?;
         if clears {
             let clear = async {

@@ -93,6 +93,24 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Sends what policies delay of a file that is written here, before it is read or changed in
+    /// another way, or its size is asked for. `but`: an open whose own calls keep their order.
+    pub(in crate::fs) async fn send_waiting(
+        &self,
+        id: u64,
+        but: Option<&Handle>,
+    ) -> Result<(), FsError> {
+        if self.files.writes_through(id) {
+            for handle in self.files.all(id) {
+                if but.is_none_or(|but| !std::ptr::eq(but, &raw const *handle)) {
+                    let sent = handle.data().file().send_waiting().await;
+                    sent.map_err(FsError::from)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The last descriptor of an open is closed.
     pub async fn release(&self, handle: u64) {
         if is_view(handle) {

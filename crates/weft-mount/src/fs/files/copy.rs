@@ -45,6 +45,9 @@ impl FileSystem {
                 return Err(FsError::refused(what, Errno::OPNOTSUPP));
             }
         }
+        for handle in [&from, &to] {
+            self.send_waiting(handle.id, None).await?;
+        }
         self.strip_for(caller, &to).await?;
         let copy = async {
             let copied = to

@@ -38,7 +38,7 @@ impl FileSystem {
         }
         if handle.data().is_write_through() {
             // Another open's policy may delay them.
-            self.send_waiting(handle.id).await?;
+            self.send_waiting(handle.id, Some(&handle)).await?;
         }
         let bytes = handle.data().read_buffers(offset, length).await?;
         if bytes.len() < length {
@@ -76,6 +76,9 @@ impl FileSystem {
         let number = handle;
         let handle = self.handles.get(handle)?;
         let _at_work = handle.in_flight.read().await;
+        if handle.data().is_write_through() {
+            self.send_waiting(handle.id, Some(&handle)).await?;
+        }
         let synced = how.synced && handle.past.direct;
         let durable = synced.then(|| handle.data().durable_sends());
         let failures = handle.data().failures();

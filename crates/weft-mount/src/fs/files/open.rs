@@ -62,6 +62,7 @@ impl FileSystem {
     async fn empty(&self, handle: &Handle, from: Option<Caller>) -> Result<(), FsError> {
         let began = now_nanos();
         self.strip(handle, from).await?;
+        self.send_waiting(handle.id, Some(handle)).await?;
         handle.truncate(0).await?;
         self.resized(handle.id, began);
         Ok(())

@@ -1,6 +1,9 @@
 //! Writes and clears with a claim. The bytes are prepared as they arrive, and take effect together:
 //! in this call if the operation is alone, or with the commit of the operation.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use tokio::sync::OwnedSemaphorePermit;
@@ -68,7 +71,7 @@ impl IoService {
         }
         let client = call.peer.client;
         let memory = self.clients.staging_memory(client, request.bytes);
-        let memory = memory.ok_or_else(|| {
+        let memory = memory.map(Arc::new).ok_or_else(|| {
             let what =
                 "the client has staged as much as it may; it goes on when its operations end";
             Failure::new(Code::Busy, what)
@@ -93,13 +96,13 @@ impl IoService {
                 granted: true,
             });
         }
-        let batches = self.prepare_all(&job, request, first, call, &callers);
+        let batches = self.prepare_all(&job, request, first, call, (&callers, &memory));
         let batches = batches.await?;
         if !asking.claim.alone {
             let effect = Effect::Write {
                 batches,
                 sync: request.sync,
-                memory: Some(memory),
+                memory,
             };
             let granted = self.begin(asking, effect).await?;
             return Ok(WriteReply { bytes, granted });
@@ -148,7 +151,7 @@ impl IoService {
         &self,
         batches: Vec<PreparedWrite>,
         sync: bool,
-        memory: OwnedSemaphorePermit,
+        memory: Arc<OwnedSemaphorePermit>,
     ) -> Result<(), Failure> {
         let committed = self.store.commit_prepared(batches, Vec::new(), self.now());
         let committed = committed.await;
@@ -167,7 +170,7 @@ impl IoService {
         request: &WriteRequest,
         mut first: Option<Chunk>,
         call: &mut Served,
-        callers: &Callers,
+        (callers, memory): (&Callers, &Arc<OwnedSemaphorePermit>),
     ) -> Result<Vec<PreparedWrite>, Failure> {
         let mut scatterer = Scatterer::new(job, request.chunk, request.ordered)?;
         let mut in_flight = FuturesOrdered::new();
@@ -196,6 +199,16 @@ impl IoService {
             let (data, sums) = (chunk.bytes, chunk.sums);
             let len = data.len();
             bytes += len as u64;
+            // However the operation ends, the disk may have the bytes for longer.
+            let data = Bytes::from_owner(StagedBytes {
+                data,
+                _memory: memory.clone(),
+            });
+            if let Some(before) = batches.len().checked_sub(WRITE_DEPTH)
+                && let Some(disk) = batches.get(before).and_then(PreparedWrite::disk)
+            {
+                disk.ended().await;
+            }
             let writes = scatterer.scatter(job, &data, callers).await?;
             let (store, now) = (&self.store, self.now());
             in_flight.push_back(async move { (store.prepare(writes, sums, now).await, len) });
@@ -207,6 +220,18 @@ impl IoService {
             return Err(ended_early(bytes, request.bytes));
         }
         Ok(batches)
+    }
+}
+
+/// Bytes that are staged, and their share of the client's memory.
+struct StagedBytes {
+    data: Bytes,
+    _memory: Arc<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for StagedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
     }
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedRwLockReadGuard, OwnedSemaphorePermit};
 use weft_layout::FileId;
 use weft_proto::{Code, Failure};
-use weft_store::{ForkKey, PreparedWrite, Store, StoreError, Timestamp};
+use weft_store::{DiskWait, ForkKey, PreparedWrite, Store, StoreError, Timestamp};
 
 use super::extents::Extents;
 use super::outcomes::Outcomes;
@@ -29,7 +29,8 @@ pub(in crate::io) enum Effect {
         batches: Vec<PreparedWrite>,
         /// The commit is answered when the bytes survive power loss.
         sync: bool,
-        memory: Option<OwnedSemaphorePermit>,
+        /// As is held by the bytes that the disk is still writing.
+        memory: Arc<OwnedSemaphorePermit>,
     },
     Clear(Vec<(ForkKey, Range<u64>)>),
 }
@@ -144,6 +145,10 @@ impl Operation {
         now: Timestamp,
         decided: bool,
     ) -> Result<Commit, StoreError> {
+        // Before the state is locked: the operation can be aborted while its disk is slow.
+        for disk in self.disks().await {
+            disk.ended().await;
+        }
         let mut state = self.state.lock().await;
         match &*state {
             State::Staged {
@@ -186,6 +191,17 @@ impl Operation {
         }
         *state = State::Committed { _granted: granted };
         Ok(Commit::Done)
+    }
+
+    /// What the disk is still writing of it.
+    async fn disks(&self) -> Vec<DiskWait> {
+        match &*self.state.lock().await {
+            State::Staged {
+                effect: Effect::Write { batches, .. },
+                ..
+            } => batches.iter().filter_map(PreparedWrite::disk).collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// Ends it, and its claim; waits for a commit that is under way.

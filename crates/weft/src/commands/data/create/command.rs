@@ -41,8 +41,9 @@ pub(crate) struct Create {
     /// The consistency policy (`weft policy` lists them)
     #[arg(long, value_name = "POLICY", conflicts_with = "group")]
     policy: Option<String>,
-    /// Set the layout that new files in this directory inherit. What no option names stays; without
-    /// any option, the directory has no layout of its own any more
+    /// Set the layout that new files in this directory inherit. What no option names stays, but for
+    /// the servers if --cells is given; without any option, the directory has no layout of its own
+    /// any more
     #[arg(long, conflicts_with = "group")]
     directory: bool,
     #[command(flatten)]
