@@ -136,8 +136,8 @@ fn an_immutable_file_is_written_by_the_open_that_makes_it() {
     fs::remove_file(&path).unwrap();
 }
 
-/// Whatever the policy, one mount is one machine to its programs: sizes, writes and truncations show
-/// at once in every open of a file.
+/// Whatever the policy, one mount is one machine to its programs: sizes, writes and truncations
+/// show at once in every open of a file.
 #[test]
 fn opens_of_one_mount_see_sizes_writes_and_truncations_at_once() {
     let folder = tempfile::tempdir().unwrap();
