@@ -324,8 +324,8 @@ impl Store {
     }
 
     /// Makes zeros of all lost bytes of a file, in its cells and checkpoints, and of missing and
-    /// damaged chunks in its cells, and shows its unproven bytes: the file's owner decided that this
-    /// is better than errors. Lengths and times stay.
+    /// damaged chunks in its cells, and shows its unproven bytes: the file's owner decided that
+    /// this is better than errors. Lengths and times stay.
     ///
     /// # Durability
     /// On stable storage on return.
