@@ -90,6 +90,9 @@ mod tests {
             }
         }
         assert!(named < 40, "{named}");
+        for _ in 0..64 {
+            pays.note(10, 10);
+        }
         // Of four large calls that go on, one probes; so does each that begins anew.
         let asks = |anew| pays.ask(160, pays.probes(anew));
         let asked: Vec<_> = (0..40).map(|_| asks(false)).collect();
