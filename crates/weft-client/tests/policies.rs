@@ -399,7 +399,7 @@ async fn a_stopped_sharer_delays_a_change_for_a_few_seconds_and_believes_nothing
     let took = began.elapsed();
     // Its last read may still have its claims, too: 15 seconds, and what a busy machine adds.
     assert!(
-        took > Duration::from_secs(2) && took < Duration::from_secs(20),
+        took > Duration::from_secs(2) && took < Duration::from_secs(30),
         "{took:?}"
     );
     let mut bytes = vec![0; LENGTH];
