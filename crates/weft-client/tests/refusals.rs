@@ -279,7 +279,7 @@ async fn operations_that_are_not_the_clients_own_or_have_ended_change_nothing() 
         other => panic!("{other:?}"),
     }
     assert!(!stage(&stranger, file.id(), 2, &new).await.unwrap());
-    // Nobody else settles it, and nobody commits what has no claim, or was ended.
+    // Another client cannot settle it; what has no claim, or was ended, cannot be committed.
     let settle = |operation, step: Step| SettleRequest {
         operation,
         step: step.into(),

@@ -61,7 +61,7 @@ pub enum MetaError {
         /// Their ids.
         directories: Vec<u64>,
     },
-    /// A file whose policy may ask for order is truncated by those that have attached it.
+    /// The file's policy may ask for order: only an attachment may truncate it.
     #[error(
         "{path} has the policy {policy}, under which a truncation needs an attachment for writing"
     )]

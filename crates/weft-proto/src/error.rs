@@ -72,7 +72,8 @@ pub enum Code {
     Lost = 32,
     /// The server's store is older than it reported before, so it is not used.
     RolledBack = 33,
-    /// Applications share the file, and one writes it: operations must have a claim.
+    /// Applications share the file, and one writes it: operations must have a claim. Or the file's
+    /// policy may ask for order: a truncation must come from an attachment.
     Cautious = 34,
 }
 

@@ -95,8 +95,8 @@ pub(crate) struct Attachment {
     always_cautious: bool,
     /// Names of chunks that only this attachment believes.
     pub(crate) own_names: OwnNames,
-    /// Where the last write that may have named chunks ended in its view.
-    pub(crate) named_to: AtomicU64,
+    /// Where the last write that may have named chunks ended in its view; at first beyond all.
+    named_to: AtomicU64,
     pub(crate) posted: PostedOrder,
 }
 
@@ -429,6 +429,11 @@ impl File {
     pub(crate) fn note_write(&self, end: Option<u64>) {
         self.0.own_names.clear();
         self.note_write_at(end, self.0.volume.shared.env.clock.now());
+    }
+
+    /// Whether a write that ends there in its view does not go on where the last one ended.
+    pub(crate) fn begins_anew(&self, end: u64) -> bool {
+        end <= self.0.named_to.swap(end, Ordering::Relaxed)
     }
 
     /// Forgets the names that the attachment believes by its policy: another attachment of the same

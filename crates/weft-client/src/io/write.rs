@@ -2,7 +2,6 @@
 //! without copying large pieces.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
@@ -279,9 +278,8 @@ impl OpenView {
         if a.layout.storage() != Storage::Addressed {
             return false;
         }
-        let end = request.end();
-        let before = a.named_to.swap(end, Ordering::Relaxed);
-        a.volume.shared.naming_pays.probes(end <= before)
+        let anew = self.file.begins_anew(request.end());
+        a.volume.shared.naming_pays.probes(anew)
     }
 
     /// The chunks of a write that the attachment may have names of its own of.

@@ -154,10 +154,9 @@ impl Store {
         }
         let (mut plain, mut holds) = (Vec::new(), vec![held]);
         for batch in batches {
-            if let Some(batch) = batch.plain {
-                plain.push(batch.written().await?);
-            }
-            holds.push(batch.held);
+            let (written, held) = batch.written().await?;
+            plain.extend(written);
+            holds.push(held);
         }
         let replaced = changes.take_replaced();
         let mut writes = then;

@@ -130,11 +130,13 @@ impl Store {
         if !holds.may_pay() {
             return;
         }
+        // Of a pass that began after the write was refused, something may have come already.
+        let is_first = holds.passes() == passes;
         let before = self.counters().chunks_cleaned;
         if let Err(error) = self.clean_after(passes).await {
             tracing::warn!(%error, "unneeded chunks are not removed for a write that lacks space");
         }
-        if self.counters().chunks_cleaned == before {
+        if is_first && self.counters().chunks_cleaned == before {
             holds.note_vain_pass();
         }
     }

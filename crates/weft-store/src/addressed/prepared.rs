@@ -8,7 +8,7 @@ use crate::engine::{HeldChunks, Store};
 use crate::error::StoreError;
 use crate::io::{AcceptedBatch, DiskWait, PreparedBatch};
 
-/// A batch of writes that nobody sees yet; the disk may still be writing it. Dropping it frees its
+/// A batch of writes that is not visible yet; the disk may still be writing it. Dropping it frees its
 /// blocks, or leaves its chunks to the cleaner.
 pub struct PreparedWrite {
     pub(super) plain: Option<AcceptedBatch>,
@@ -36,12 +36,13 @@ impl PreparedWrite {
         self.forks.is_empty()
     }
 
-    /// The writes to plain forks, when the disk has them.
-    pub(crate) async fn into_plain(self) -> Result<Option<PreparedBatch>, StoreError> {
-        match self.plain {
-            Some(batch) => batch.written().await.map(Some),
-            None => Ok(None),
-        }
+    /// The writes to plain forks, when the disk has them, and the chunks that are held.
+    pub(crate) async fn written(self) -> Result<(Option<PreparedBatch>, HeldChunks), StoreError> {
+        let plain = match self.plain {
+            Some(batch) => Some(batch.written().await?),
+            None => None,
+        };
+        Ok((plain, self.held))
     }
 }
 

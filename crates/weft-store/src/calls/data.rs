@@ -137,7 +137,7 @@ impl Store {
         if batches.iter().all(PreparedWrite::is_plain) {
             let mut plain = Vec::with_capacity(batches.len());
             for batch in batches {
-                plain.extend(batch.into_plain().await?);
+                plain.extend(batch.written().await?.0);
             }
             return self.commit_plain(plain, then, &[], modified).await;
         }

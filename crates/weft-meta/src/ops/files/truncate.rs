@@ -16,7 +16,7 @@ use crate::records::record::{IntentRecord, TruncateRecord};
 use crate::records::{Node, attributes};
 use crate::tx::{Tx, Volume};
 
-/// Policies under which a file may be truncated by anybody at any time. Others, also those that
+/// Policies under which any client may truncate a file at any time. Others, also those that
 /// this service does not know, may ask for order among operations, or refuse the second write.
 const WITHOUT_ORDER: [&str; 6] = ["", "for-1", "for-2", "rel-1", "session", "nfs"];
 

@@ -38,7 +38,7 @@ impl FileSystem {
     }
 
     /// The attributes of a file, if they are certain, with what this mount has written and not yet
-    /// sent. The size of a file whose writes go through is asked of the servers.
+    /// sent. Only the servers know the size of a file whose writes go through.
     pub(in crate::fs) fn known(&self, id: u64) -> Option<Answer> {
         if self.files.writes_through(id) {
             return None;

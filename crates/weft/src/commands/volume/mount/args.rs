@@ -20,8 +20,8 @@ Mount options (-o, separated by commas):
                                when reads update access times, as for any file system (default: relatime)
   remount                      change the options above of an existing mount
   allow_other                  let other users use the mount (always set if root mounts)
-  strict                       no caches: reads and writes go to the servers, attributes come from the metadata service; of policies,
-                               only those that keep nothing apply
+  strict                       no caches: reads and writes go to the servers, attributes come from the metadata service; of
+                               policies that need names, and of plug-ins, only those in order apply (as seq-1 and seq-2)
   durable                      create, rename and remove return only when the change survives power loss
   policy=NAME                  consistency policy of files that have none: posix, seq-1, seq-2, for-1, for-2, rel-1, session, nfs
                                or immutable, or a plug-in (default: none; see docs/consistency.md, also for what a mount
