@@ -8,8 +8,9 @@ use crate::engine::{HeldChunks, Store};
 use crate::error::StoreError;
 use crate::io::{AcceptedBatch, DiskWait, PreparedBatch};
 
-/// A batch of writes that is not visible yet; the disk may still be writing it. Dropping it frees its
-/// blocks, or leaves its chunks to the cleaner.
+/// A batch of writes that is not visible yet; the disk may still be writing it.
+///
+/// Dropping it frees its blocks, or leaves its chunks to the cleaner.
 pub struct PreparedWrite {
     pub(super) plain: Option<AcceptedBatch>,
     pub(super) forks: Vec<PreparedFork>,
