@@ -28,6 +28,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | `limits.rs`, `error.rs` | timeouts and bounds; what can go wrong |
+//! | `inline_task.rs` | futures that begin on the thread that makes them |
 //! | `policy/` | consistency policies, and where plug-ins are found |
 //! | `cache/` | names of chunks and chunks that are kept |
 //! | `session/` | state to assert or report again: attachments, locks, delegated directories, unsynced writes |
@@ -47,6 +48,7 @@ mod collective;
 mod error;
 mod file;
 mod fsck;
+mod inline_task;
 mod io;
 mod limits;
 mod names;
@@ -86,6 +88,7 @@ pub use fsck::Found;
 pub use fsck::FsckOptions;
 pub use fsck::FsckProgress;
 pub use fsck::FsckReport;
+pub use inline_task::InlineTask;
 pub use io::CheckpointInfo;
 pub use io::OfferedChunk;
 pub use io::OpenView;

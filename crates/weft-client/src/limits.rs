@@ -57,8 +57,8 @@ pub(crate) const UNSYNCED_FILES_MAX: usize = 1 << 16;
 
 // Delegated directories.
 
-/// From a change until it is reported, so that one call reports several; also what a client that
-/// dies may lose.
+/// From a change until it is reported, so that one call reports several; a file that is being
+/// written may take twice as long. A client that dies may lose what is not reported.
 pub(crate) const REPORT_DELAY: Duration = Duration::from_millis(4);
 
 /// How long reports are repeated while the service is away: its failure detection time.
@@ -83,7 +83,7 @@ pub(crate) const CHANGE_COUNT_WINDOW: Duration = Duration::from_secs(1);
 pub(crate) const COUNTED_DIRECTORIES_MAX: usize = 1024;
 
 /// The most directories that are delegated to a client at a time.
-pub(crate) const DELEGATIONS_MAX: usize = 256;
+pub(crate) const DELEGATIONS_MAX: usize = 1024;
 
 /// Ids for new files that the first request for a delegation asks for: many programs make only a
 /// few files.
@@ -91,6 +91,9 @@ pub(crate) const FIRST_IDS: u32 = 64;
 
 /// The most unreported changes; beyond them every change goes to the service at once.
 pub(crate) const UNREPORTED_CHANGES_MAX: usize = 4 * NAMES_AHEAD_MAX;
+
+/// The most files that were made in delegated directories and whose attributes are known here.
+pub(crate) const MADE_FILES_MAX: usize = 1 << 14;
 
 /// Bytes of new files in one report.
 pub(crate) const REPORT_BYTES_MAX: usize = 256 << 10;

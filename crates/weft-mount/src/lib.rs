@@ -10,7 +10,6 @@
 pub mod data;
 pub mod fs;
 pub mod fuse;
-mod inline_task;
 mod layout_text;
 mod limits;
 mod outage;

@@ -6,6 +6,8 @@ mod ahead;
 mod appends;
 #[path = "mount_sharing/closes.rs"]
 mod closes;
+#[path = "mount_sharing/files_ahead.rs"]
+mod files_ahead;
 #[path = "mount_sharing/killed.rs"]
 mod killed;
 mod mount_support;

@@ -119,6 +119,9 @@ impl File {
             return Err(error);
         }
         lost?;
+        if let Some(attributes) = reply.attributes.as_ref().filter(|a| a.size_exact) {
+            a.volume.refresh_delegated(attributes);
+        }
         let alone = reply.alone;
         let closed = |attributes| Closed { attributes, alone };
         Ok(reply.attributes.map(closed))

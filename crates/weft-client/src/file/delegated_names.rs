@@ -13,11 +13,15 @@
 //!    [`Volume::on_refused`] is called.
 //! 3. A directory is given back after everything that was done in it.
 //!
-//! A client that dies loses its unreported changes: those of the last [`REPORT_DELAY`].
+//! A client that dies loses its unreported changes: those of the last [`REPORT_DELAY`]. Files that
+//! were stored are not among them: [`Volume::store_delegated`] waits until the change is in the
+//! service's socket on this machine, where it outlives this process, or until it is answered
+//! (`docs/design/0036-files-ahead.md`).
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use weft_net::CallError;
 use weft_proto::delegation::{ChangeNamesReply, DelegateRequest, NameChange, NameChanged, NewFile};
 use weft_proto::limits::IDS_AHEAD_MAX;
@@ -26,9 +30,11 @@ use weft_proto::{Code, Failure};
 
 use super::Asked;
 use crate::limits::{FIRST_IDS, IDLE_CHECK_INTERVAL, REPORT_DELAY, REPORT_TIMEOUT};
-use crate::session::{ChangeBatch, DelegationTable, QueuedChange, Refused};
+use crate::session::{
+    ChangeBatch, ChangeProgress, DelegationTable, Due, MadeFile, QueuedChange, Refused,
+};
 use crate::volume::{Backoff, Repeat};
-use crate::{Attributes, Error, File, NewMode, Store, Volume};
+use crate::{Attributes, Changes, Error, File, InlineTask, NewMode, Place, Store, Volume};
 
 impl Volume {
     /// Sets what is called for changes that were acknowledged and failed; once.
@@ -89,7 +95,7 @@ impl Volume {
         (reading, writing): (bool, bool),
     ) -> Option<File> {
         let time = self.shared.env.clock.now();
-        let (many, id, layout) = self.shared.delegated.with(|table| {
+        let (many, attributes) = self.shared.delegated.with(|table| {
             let (id, layout) = table.next(directory)?;
             let new = NewFile {
                 mode: mode.bits,
@@ -99,13 +105,23 @@ impl Volume {
                 writing,
                 data: None,
                 modified: 0,
+                spilled: false,
+                kind: FileKind::Regular as i32,
             };
             let change = self.name_change(directory, name, (id, time), Some(new));
-            Some((table.note(change), id, layout))
+            let attributes = self.new_attributes(id, mode, time, layout);
+            let file = MadeFile {
+                directory,
+                name: change.name.clone(),
+                attributes: attributes.clone(),
+            };
+            let many = table.note(change);
+            table.note_made(file);
+            Some((many, attributes))
         })?;
         self.schedule_report(many);
         let reply = AttachReply {
-            attributes: self.new_attributes(id, mode, time, layout),
+            attributes,
             epoch: self.shared.servers.epoch(),
             created: true,
             inline: Some(Bytes::new()),
@@ -114,6 +130,62 @@ impl Volume {
         };
         self.opened(shown, reply, writing, true, Asked::default())
             .ok()
+    }
+
+    /// As [`Volume::create_delegated`], a directory, which is delegated to this client from the
+    /// beginning. Its lease comes with the report: [`Volume::on_unleased`].
+    pub fn make_directory_delegated(
+        &self,
+        (directory, name): (u64, &[u8]),
+        mode: NewMode,
+    ) -> Option<Attributes> {
+        let time = self.shared.env.clock.now();
+        let (many, attributes) = self.shared.delegated.with(|table| {
+            if !table.may_hold_more() {
+                return None;
+            }
+            let (id, layout) = table.next(directory)?;
+            let new = NewFile {
+                mode: mode.bits,
+                umask: mode.umask,
+                layout: layout.clone(),
+                kind: FileKind::Directory as i32,
+                ..NewFile::default()
+            };
+            let change = self.name_change(directory, name, (id, time), Some(new));
+            let attributes = Attributes {
+                kind: FileKind::Directory as i32,
+                links: 2,
+                layout: None,
+                inline: false,
+                ..self.new_attributes(id, mode, time, layout)
+            };
+            let file = MadeFile {
+                directory,
+                name: change.name.clone(),
+                attributes: attributes.clone(),
+            };
+            let many = table.note(change);
+            table.note_made(file);
+            table.hold_new(directory, id);
+            Some((many, attributes))
+        })?;
+        self.schedule_report(many);
+        Some(attributes)
+    }
+
+    /// Sets what is called for directories that this client made and that the service has not
+    /// leased to it; once.
+    pub fn on_unleased(&self, call: impl Fn(u64) + Send + Sync + 'static) {
+        self.shared.delegated.set_on_unleased(Box::new(call));
+    }
+
+    /// This client has removed a directory, or a name of a file.
+    pub(crate) fn removed_by_call(&self, file: u64) {
+        let delegated = &self.shared.delegated;
+        if delegated.has_held() {
+            delegated.with(|table| table.removed(file));
+        }
     }
 
     fn new_attributes(&self, id: u64, mode: NewMode, time: i64, layout: Layout) -> Attributes {
@@ -149,7 +221,23 @@ impl Volume {
             file,
             time,
             made,
+            ..NameChange::default()
         }
+    }
+
+    /// Changes attributes of a file that this client has made in a directory that it holds since,
+    /// and returns them; the size is that of the bytes that were stored. `None` where only the
+    /// service can decide. No message.
+    pub fn set_delegated(&self, file: u64, changes: &Changes) -> Option<Attributes> {
+        let delegated = &self.shared.delegated;
+        if !delegated.has_held() {
+            return None;
+        }
+        let now = self.shared.env.clock.now();
+        let attributes =
+            delegated.with(|table| table.set_attributes(file, changes.into(), &self.who, now))?;
+        self.schedule_report(false);
+        Some(attributes)
     }
 
     /// Removes a name of which the caller knows that it names this regular file and may be removed.
@@ -159,9 +247,11 @@ impl Volume {
         let time = self.shared.env.clock.now();
         let change = self.name_change(directory, name, (file, time), None);
         let many = self.shared.delegated.with(|table| {
-            table
-                .may_change(directory, false)
-                .then(|| table.note(change))
+            if !table.may_change(directory, false) {
+                return None;
+            }
+            table.is_known_elsewhere(file);
+            Some(table.note(change))
         })?;
         self.schedule_report(many);
         Some(time)
@@ -197,9 +287,54 @@ impl Volume {
         if !plain || !delegated.has_unreported() {
             return None;
         }
-        let answer = delegated.with(|table| table.store(file, data.clone(), store.modified))?;
-        self.catch_up().await;
-        answer.await.ok()
+        let progress = delegated.with(|table| table.store(file, data.clone(), store.modified))?;
+        if self.hand_over(progress.handed_over).await
+            && let Some(attributes) = delegated.with(|table| table.made_attributes(file))
+        {
+            return Some(Ok(attributes));
+        }
+        progress.answer.await.ok()
+    }
+
+    /// Reports what is complete. Returns when a change outlives this process, true, or is answered.
+    async fn hand_over(&self, handed_over: oneshot::Receiver<()>) -> bool {
+        // It ends with the report.
+        drop(self.begin_report(Due::Complete));
+        handed_over.await.is_ok()
+    }
+
+    /// Has the bytes of a new file that the service does not know yet lie in its cells from the
+    /// beginning. False if the service knows it. When it returns, the file outlives this process.
+    pub(crate) async fn spill_delegated(&self, file: u64) -> bool {
+        let delegated = &self.shared.delegated;
+        if !delegated.has_unreported() {
+            return false;
+        }
+        let Some(ChangeProgress { handed_over, .. }) = delegated.with(|table| table.spill(file))
+        else {
+            return false;
+        };
+        self.hand_over(handed_over).await;
+        true
+    }
+
+    /// Before a call that changes what this names, or lets other clients know of it.
+    pub(crate) fn changes_by_call(&self, place: &Place) {
+        let delegated = &self.shared.delegated;
+        if delegated.has_held() {
+            delegated.with(|table| match place.id() {
+                Some(file) => table.is_known_elsewhere(file),
+                None => table.all_are_known_elsewhere(),
+            });
+        }
+    }
+
+    /// The service has answered what the attributes of a file are now.
+    pub(crate) fn refresh_delegated(&self, attributes: &Attributes) {
+        let delegated = &self.shared.delegated;
+        if delegated.has_held() {
+            delegated.with(|table| table.refresh(attributes));
+        }
     }
 
     /// Returns when all earlier changes are reported, or were refused.
@@ -207,52 +342,75 @@ impl Volume {
         if !self.shared.delegated.has_unreported() {
             return;
         }
+        let noted = self.shared.delegated.with(|table| table.noted);
+        // A report that panicked ends the wait, too.
+        let _ = self.begin_report(Due::All(noted)).await;
+    }
+
+    /// Reports changes; the result resolves when they are answered. It begins on this thread, and
+    /// goes on if the caller is cancelled.
+    fn begin_report(&self, due: Due) -> oneshot::Receiver<()> {
         let volume = self.clone();
-        // It goes on if the caller is cancelled.
-        let reported = self
-            .shared
-            .runtime
-            .spawn(async move { volume.report_all().await });
-        let _ = reported.await;
+        let (ended, end) = oneshot::channel::<()>();
+        let report = async move {
+            volume.report(due).await;
+            drop(ended);
+        };
+        let runtime = &self.shared.runtime;
+        let inline = InlineTask::new(runtime);
+        let _context = runtime.enter();
+        inline.run(Box::pin(report), &inline.waker());
+        end
     }
 
     fn schedule_report(&self, now: bool) {
-        let begin = self
-            .shared
-            .delegated
-            .with(|table| now || !std::mem::replace(&mut table.report_scheduled, true));
-        if !begin {
+        if now {
+            let volume = self.clone();
+            self.shared
+                .runtime
+                .spawn(async move { volume.report_all().await });
+            return;
+        }
+        let delegated = &self.shared.delegated;
+        if delegated.with(|table| std::mem::replace(&mut table.report_scheduled, true)) {
             return;
         }
         let volume = self.clone();
         self.shared.runtime.spawn(async move {
-            if !now {
+            let delegated = &volume.shared.delegated;
+            loop {
+                let noted = delegated.with(|table| table.noted);
                 tokio::time::sleep(REPORT_DELAY).await;
-                volume
-                    .shared
-                    .delegated
-                    .with(|table| table.report_scheduled = false);
+                volume.report(Due::Complete).await;
+                let quiet = delegated.with(|table| {
+                    let more = table.noted != noted || table.noted != table.reported;
+                    table.report_scheduled = more;
+                    !more
+                });
+                if quiet {
+                    return;
+                }
             }
-            volume.report_all().await;
         });
     }
 
     async fn report_all(&self) {
+        let noted = self.shared.delegated.with(|table| table.noted);
+        self.report(Due::All(noted)).await;
+    }
+
+    async fn report(&self, due: Due) {
         let delegated = &self.shared.delegated;
-        let until = delegated.with(|table| table.noted);
         let _reporting = delegated.reporting().await;
-        while let Some(batch) = delegated.with(|table| self.take_batch(table, until)) {
+        while let Some(batch) = delegated.with(|table| self.take_batch(table, due)) {
             let count = (batch.changes.len() + batch.given_back.len()) as u64;
             self.report_batch(batch).await;
             delegated.with(|table| table.reported += count);
         }
     }
 
-    fn take_batch(&self, table: &mut DelegationTable, until: u64) -> Option<ChangeBatch> {
-        if table.reported >= until {
-            return None;
-        }
-        let batch = table.take()?;
+    fn take_batch(&self, table: &mut DelegationTable, due: Due) -> Option<ChangeBatch> {
+        let batch = table.take(due)?;
         // Under the table's lock: from here on a close must be reported to the service.
         for (file, write) in batch.attached() {
             self.shared.note_attached(file, write);
@@ -260,10 +418,11 @@ impl Volume {
         Some(batch)
     }
 
-    async fn report_batch(&self, batch: ChangeBatch) {
+    async fn report_batch(&self, mut batch: ChangeBatch) {
         let attached: HashMap<u64, bool> = batch.attached().collect();
         let what = "report changed names";
-        let (done, lost) = match self.call_until_timeout(what, &batch).await {
+        let waiters = batch.take_handed_over();
+        let (done, lost) = match self.call_until_timeout(what, &batch, waiters).await {
             Ok(reply) => (
                 reply.done,
                 Failure::new(Code::Internal, "the service did not say"),
@@ -271,12 +430,16 @@ impl Volume {
             Err(error) => (Vec::new(), Failure::new(error.code(), error.to_string())),
         };
         let mut refused = Vec::new();
-        for (QueuedChange { change, waiter }, outcome) in batch.outcomes(done) {
+        for (QueuedChange { change, waiter, .. }, outcome) in batch.outcomes(done) {
             let outcome = outcome.unwrap_or_else(|| NameChanged {
                 refused: Some(lost.clone()),
-                attributes: None,
+                ..NameChanged::default()
             });
+            if outcome.unleased {
+                self.shared.delegated.report_unleased(change.file);
+            }
             if let Some(failure) = &outcome.refused {
+                self.removed_by_call(change.file);
                 if let Some(write) = attached.get(&change.file) {
                     self.shared.note_detached(change.file, *write);
                 }
@@ -295,7 +458,7 @@ impl Volume {
                     None => outcome.attributes.ok_or_else(|| failed(lost.clone())),
                 };
                 // A caller that was cancelled does not need it.
-                let _ = waiter.send(stored);
+                let _ = waiter.answer.send(stored);
             }
         }
         self.shared.delegated.report_refused(&refused);
@@ -305,11 +468,20 @@ impl Volume {
         &self,
         what: &str,
         batch: &ChangeBatch,
+        waiters: Vec<oneshot::Sender<()>>,
     ) -> Result<ChangeNamesReply, Error> {
         let request = batch.request();
         let mut backoff = Backoff::new(REPORT_TIMEOUT);
+        // Those that are not told learn it from the end of this call.
+        let waiters = parking_lot::Mutex::new(waiters);
         loop {
-            match self.meta_now(what, &request, Repeat::Safe).await {
+            let handed_over = || {
+                for waiter in std::mem::take(&mut *waiters.lock()) {
+                    // A caller that was cancelled does not need it.
+                    let _ = waiter.send(());
+                }
+            };
+            match self.meta_handed_over(what, &request, handed_over).await {
                 Err(error) if backoff.again(&error).await => {}
                 result => return result,
             }

@@ -100,6 +100,7 @@ impl File {
         match a.volume.meta(&what, &request, Repeat::Safe).await {
             Ok(reply) => {
                 self.set_inline(Some(data));
+                a.volume.refresh_delegated(&reply.attributes);
                 if store.close {
                     a.note_closed();
                 }
@@ -125,9 +126,13 @@ impl File {
         if self.inline_data().is_none() {
             return Ok(());
         }
-        let what = format!("move {} to its cells", a.path);
-        let request = SpillRequest { file: a.id };
-        a.volume.meta(&what, &request, Repeat::Safe).await?;
+        if !a.volume.spill_delegated(a.id).await {
+            let what = format!("move {} to its cells", a.path);
+            let request = SpillRequest { file: a.id };
+            a.volume.meta(&what, &request, Repeat::Safe).await?;
+            let delegated = &a.volume.shared.delegated;
+            delegated.with(|table| table.spilled(a.id));
+        }
         self.set_inline(None);
         Ok(())
     }

@@ -345,6 +345,7 @@ impl File {
         a.own_names.clear();
         let reply = reply?;
         self.truncate_inline(&reply.attributes);
+        a.volume.refresh_delegated(&reply.attributes);
         Ok(reply.attributes)
     }
 

@@ -257,6 +257,7 @@ impl Volume {
         path: impl Into<Place>,
     ) -> Result<Attributes, Error> {
         let (source, path) = (source.into(), path.into());
+        self.changes_by_call(&source);
         let request = LinkRequest {
             who: (*self.who).clone(),
             source: source.target(false)?,
@@ -274,8 +275,10 @@ impl Volume {
             who: (*self.who).clone(),
             target: path.target(false)?,
         };
-        self.meta(&format!("remove {path}"), &request, Repeat::Unsafe)
-            .await
+        let what = format!("remove {path}");
+        let removed: Removed = self.meta(&what, &request, Repeat::Unsafe).await?;
+        self.removed_by_call(removed.file);
+        Ok(removed)
     }
 
     /// Removes an empty directory.
@@ -285,12 +288,10 @@ impl Volume {
             who: (*self.who).clone(),
             target: path.target(false)?,
         };
-        self.meta(
-            &format!("remove directory {path}"),
-            &request,
-            Repeat::Unsafe,
-        )
-        .await
+        let what = format!("remove directory {path}");
+        let removed: Removed = self.meta(&what, &request, Repeat::Unsafe).await?;
+        self.removed_by_call(removed.file);
+        Ok(removed)
     }
 
     /// Renames; an existing target is replaced.
@@ -328,6 +329,8 @@ impl Volume {
         no_replace: bool,
         exchange: bool,
     ) -> Result<Renamed, Error> {
+        self.changes_by_call(&from);
+        self.changes_by_call(&to);
         let request = RenameRequest {
             who: (*self.who).clone(),
             source: from.target(false)?,
@@ -346,6 +349,7 @@ impl Volume {
         changes: &Changes,
     ) -> Result<Attributes, Error> {
         let path = path.into();
+        self.changes_by_call(&path);
         let request = SetAttributesRequest {
             who: (*self.who).clone(),
             target: path.target(!changes.no_follow)?,
@@ -378,6 +382,7 @@ impl Volume {
     }
 
     async fn truncate_unattached(&self, path: &Place, size: u64) -> Result<Attributes, Error> {
+        self.changes_by_call(path);
         let request = TruncateRequest {
             who: (*self.who).clone(),
             target: path.target(true)?,
@@ -435,6 +440,7 @@ impl Volume {
         mode: XattrMode,
     ) -> Result<(), Error> {
         let (path, name) = (path.into(), name.as_ref());
+        self.changes_by_call(&path);
         let request = SetXattrRequest {
             who: (*self.who).clone(),
             target: path.target(true)?,
@@ -470,6 +476,7 @@ impl Volume {
         name: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
         let (path, name) = (path.into(), name.as_ref());
+        self.changes_by_call(&path);
         let request = RemoveXattrRequest {
             who: (*self.who).clone(),
             target: path.target(true)?,

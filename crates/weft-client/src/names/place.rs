@@ -40,6 +40,14 @@ impl Place {
         }
     }
 
+    /// The id, if it is named by it.
+    pub(crate) fn id(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Id(id) => Some(id),
+            Kind::Path(_) | Kind::Under(..) => None,
+        }
+    }
+
     /// The same place, which messages call by this path: an id says nothing to a user.
     #[must_use]
     pub fn shown_as(mut self, path: impl Into<Bytes>) -> Place {

@@ -1,7 +1,7 @@
 //! Delegated directories and the changes in them that the service does not know yet.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -24,6 +24,7 @@ pub struct Refused {
 }
 
 pub(crate) type OnRefused = Box<dyn Fn(&[Refused]) + Send + Sync>;
+pub(crate) type OnUnleased = Box<dyn Fn(u64) + Send + Sync>;
 
 /// Delegated directories of a client and their unreported changes.
 #[derive(Default)]
@@ -33,7 +34,10 @@ pub(crate) struct DelegatedNames {
     reporting: tokio::sync::Mutex<()>,
     /// Unreported changes, to be read without the lock.
     unreported: AtomicU64,
+    /// Whether a directory is held, likewise.
+    held: AtomicBool,
     refused: OnceLock<OnRefused>,
+    unleased: OnceLock<OnUnleased>,
 }
 
 impl DelegatedNames {
@@ -43,12 +47,25 @@ impl DelegatedNames {
         let value = work(&mut table);
         self.unreported
             .store(table.noted - table.reported, Ordering::Release);
+        self.held.store(table.has_held(), Ordering::Release);
         value
     }
 
     /// Sets the callback for refused changes, once.
     pub(crate) fn set_on_refused(&self, call: OnRefused) {
         let _ = self.refused.set(call);
+    }
+
+    /// Sets the callback for directories that are not leased, once.
+    pub(crate) fn set_on_unleased(&self, call: OnUnleased) {
+        let _ = self.unleased.set(call);
+    }
+
+    /// A directory that this client made is not leased.
+    pub(crate) fn report_unleased(&self, directory: u64) {
+        if let Some(call) = self.unleased.get() {
+            call(directory);
+        }
     }
 
     /// Calls it, if there are any.
@@ -63,6 +80,11 @@ impl DelegatedNames {
     /// Whether there are unreported changes.
     pub(crate) fn has_unreported(&self) -> bool {
         self.unreported.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether a directory is held.
+    pub(crate) fn has_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
     }
 
     /// Held while a batch is reported: one at a time.

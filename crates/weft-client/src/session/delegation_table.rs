@@ -3,32 +3,86 @@
 //!
 //! Invariants:
 //! 1. Changes are reported in the order in which they were made, each in one batch.
-//! 2. No batch makes a file and removes it.
+//! 2. No batch makes a file and changes it again, or makes a directory and changes names in it: the
+//!    service applies a batch to what was there before.
 //! 3. A file counts as attached from the moment when a batch takes its making, unless it was closed
 //!    before.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use weft_proto::delegation::{ChangeNamesRequest, DelegateReply, NameChange, NameChanged, NewFile};
 use weft_proto::limits::NAMES_AHEAD_MAX;
-use weft_proto::meta::{Attributes, Layout};
+use weft_proto::meta::{Attributes, Credentials, Layout, SetAttributesRequest};
 
+use super::made_files::{MadeFile, MadeFiles, merge};
 use crate::Error;
 use crate::limits::{
     CHANGE_COUNT_WINDOW, CHANGES_WORTH_DELEGATION, COUNTED_DIRECTORIES_MAX, DELEGATION_BACKOFF,
-    DELEGATION_IDLE_TIMEOUT, DELEGATIONS_MAX, REPORT_BYTES_MAX, UNREPORTED_CHANGES_MAX,
+    DELEGATION_IDLE_TIMEOUT, DELEGATIONS_MAX, REPORT_BYTES_MAX, REPORT_DELAY,
+    UNREPORTED_CHANGES_MAX,
 };
 
-/// Takes the service's answer about a file that was stored in a delegated directory.
-pub(crate) type StoreWaiter = oneshot::Sender<Result<Attributes, Error>>;
+/// Waits for a change of a file in a delegated directory.
+pub(crate) struct ChangeWaiter {
+    /// Told when the change outlives this process.
+    pub(crate) handed_over: Option<oneshot::Sender<()>>,
+    /// Takes the service's answer.
+    pub(crate) answer: oneshot::Sender<Result<Attributes, Error>>,
+}
+
+/// The other side of a [`ChangeWaiter`].
+pub(crate) struct ChangeProgress {
+    pub(crate) handed_over: oneshot::Receiver<()>,
+    pub(crate) answer: oneshot::Receiver<Result<Attributes, Error>>,
+}
+
+impl ChangeWaiter {
+    fn new() -> (ChangeWaiter, ChangeProgress) {
+        let (handed_over, is_handed_over) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
+        let waiter = ChangeWaiter {
+            handed_over: Some(handed_over),
+            answer,
+        };
+        let progress = ChangeProgress {
+            handed_over: is_handed_over,
+            answer: answered,
+        };
+        (waiter, progress)
+    }
+}
 
 /// A change that waits for its report.
 pub(crate) struct QueuedChange {
+    /// Its number among all changes.
+    number: u64,
+    noted: Instant,
     pub(crate) change: NameChange,
-    pub(crate) waiter: Option<StoreWaiter>,
+    pub(crate) waiter: Option<ChangeWaiter>,
+}
+
+impl QueuedChange {
+    /// A file that is being written, and none of whose bytes are known yet: with them, it is one
+    /// change.
+    fn is_in_progress(&self, now: Instant) -> bool {
+        let made = self.change.made.as_ref();
+        let is_written = made.is_some_and(|made| made.writing && made.data.is_none());
+        is_written && self.waiter.is_none() && now - self.noted < REPORT_DELAY
+    }
+}
+
+/// What is to be reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// All of the first so many changes, at least.
+    All(u64),
+    /// What is complete: not files that are being written, for a moment, nor what follows from them.
+    Complete,
 }
 
 /// Changes that are reported together.
@@ -44,6 +98,14 @@ impl ChangeBatch {
             changes: self.changes.iter().map(|q| q.change.clone()).collect(),
             given_back: self.given_back.clone(),
         }
+    }
+
+    /// Those who wait until the batch outlives this process.
+    pub(crate) fn take_handed_over(&mut self) -> Vec<oneshot::Sender<()>> {
+        let waiters = self.changes.iter_mut().filter_map(|q| q.waiter.as_mut());
+        waiters
+            .filter_map(|waiter| waiter.handed_over.take())
+            .collect()
     }
 
     /// The files that it makes and that stay attached, and whether for writing.
@@ -64,10 +126,16 @@ impl ChangeBatch {
     }
 }
 
+/// Ids for new files, each with its layout.
+type NewIds = Arc<Mutex<VecDeque<(u64, Layout)>>>;
+
 /// A delegated directory: ids for new files, and when it was last used.
 struct Delegation {
-    ids: VecDeque<(u64, Layout)>,
+    /// Shared with the directories that were made in it, whose files get the same layouts.
+    ids: NewIds,
     used: Instant,
+    /// The time of the last change of a name in it.
+    changed: i64,
 }
 
 /// See the module.
@@ -76,6 +144,9 @@ pub(crate) struct DelegationTable {
     held: HashMap<u64, Delegation>,
     queue: VecDeque<QueuedChange>,
     given_back: Vec<u64>,
+    /// The number of the last directory among them.
+    last_given_back: u64,
+    made_files: MadeFiles,
     /// Changes, and directories given back, so far.
     pub(crate) noted: u64,
     /// Those of them that were reported.
@@ -98,7 +169,7 @@ impl DelegationTable {
             .shunned
             .get(&directory)
             .is_some_and(|until| *until > now)
-            || self.held.len() >= DELEGATIONS_MAX
+            || !self.may_hold_more()
         {
             return false;
         }
@@ -119,15 +190,54 @@ impl DelegationTable {
     pub(crate) fn may_change(&self, directory: u64, make: bool) -> bool {
         let held = self.held.get(&directory);
         self.queue.len() < UNREPORTED_CHANGES_MAX
-            && held.is_some_and(|held| !make || !held.ids.is_empty())
+            && held.is_some_and(|held| !make || !held.ids.lock().is_empty())
+    }
+
+    pub(crate) fn has_held(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// The service has answered that this directory may be held.
     pub(crate) fn hold(&mut self, directory: u64, reply: DelegateReply) {
         self.counted.remove(&directory);
-        let ids = (reply.first..).zip(reply.layouts).collect();
         let used = Instant::now();
-        self.held.insert(directory, Delegation { ids, used });
+        let ids = NewIds::default();
+        let held = self.held.entry(directory);
+        let held = held.or_insert(Delegation {
+            ids,
+            used,
+            changed: 0,
+        });
+        held.used = used;
+        held.ids.lock().extend((reply.first..).zip(reply.layouts));
+    }
+
+    /// This client has made a directory in one that it holds: it holds that, too. False if it holds
+    /// too many.
+    pub(crate) fn hold_new(&mut self, parent: u64, directory: u64) -> bool {
+        let Some(parent) = self.held.get(&parent) else {
+            return false;
+        };
+        let new = Delegation {
+            ids: parent.ids.clone(),
+            used: Instant::now(),
+            changed: 0,
+        };
+        self.held.insert(directory, new);
+        true
+    }
+
+    /// Whether one more directory may be held.
+    pub(crate) fn may_hold_more(&self) -> bool {
+        self.held.len() < DELEGATIONS_MAX
+    }
+
+    /// A directory was removed.
+    pub(crate) fn removed(&mut self, directory: u64) {
+        self.made_files.remove(directory);
+        if self.held.remove(&directory).is_some() {
+            self.made_files.remove_of(directory);
+        }
     }
 
     /// This directory is not to be asked for again soon.
@@ -146,26 +256,94 @@ impl DelegationTable {
         }
         let held = self.held.get_mut(&directory)?;
         held.used = Instant::now();
-        held.ids.pop_front()
+        held.ids.lock().pop_front()
     }
 
     /// Notes a change. True if the changes must be reported at once, because there are many.
     pub(crate) fn note(&mut self, change: NameChange) -> bool {
         if let Some(held) = self.held.get_mut(&change.directory) {
             held.used = Instant::now();
+            if change.made.is_some() || change.set.is_none() {
+                held.changed = held.changed.max(change.time);
+            }
         }
         self.noted += 1;
         self.queue.push_back(QueuedChange {
+            number: self.noted,
+            noted: Instant::now(),
             change,
             waiter: None,
         });
         self.queue.len() == NAMES_AHEAD_MAX
     }
 
-    fn made(&mut self, file: u64) -> Option<(&mut NewFile, &mut Option<StoreWaiter>)> {
+    fn made(&mut self, file: u64) -> Option<(&mut NewFile, &mut Option<ChangeWaiter>)> {
         let queued = self.queue.iter_mut().rev();
         let mut of_file = queued.filter(|queued| queued.change.file == file);
-        of_file.find_map(|QueuedChange { change, waiter }| Some((change.made.as_mut()?, waiter)))
+        of_file.find_map(|queued| Some((queued.change.made.as_mut()?, &mut queued.waiter)))
+    }
+
+    /// This client has made a file in a directory that it holds.
+    pub(crate) fn note_made(&mut self, file: MadeFile) {
+        if self.held.contains_key(&file.directory) {
+            self.made_files.add(file);
+        }
+    }
+
+    /// Changes attributes of a file that no other client knows of, and returns them. `None` where
+    /// only the service can decide.
+    pub(crate) fn set_attributes(
+        &mut self,
+        file: u64,
+        changes: SetAttributesRequest,
+        who: &Credentials,
+        now: i64,
+    ) -> Option<Attributes> {
+        if self.queue.len() >= UNREPORTED_CHANGES_MAX {
+            return None;
+        }
+        let made = self.made_files.get_mut(file)?;
+        let set = made.set(changes, who, now)?;
+        let attributes = made.attributes.clone();
+        let change = NameChange {
+            who: who.clone(),
+            directory: made.directory,
+            name: made.name.clone(),
+            file,
+            time: now,
+            made: None,
+            set: Some(Box::new(set)),
+            set_time: now,
+            directory_time: 0,
+        };
+        let queued = self.queue.iter_mut().rev().find(|q| q.change.file == file);
+        match queued {
+            // One entry for all that is done to the file.
+            Some(QueuedChange {
+                change: earlier, ..
+            }) if earlier.who == *who => {
+                let set = change.set.unwrap_or_default();
+                match &mut earlier.set {
+                    Some(earlier) => merge(earlier, &set),
+                    none => *none = Some(set),
+                }
+                earlier.set_time = now;
+            }
+            _ => {
+                self.note(change);
+            }
+        }
+        Some(attributes)
+    }
+
+    /// Other clients may come to know of a file that this client made, or the service changes it.
+    pub(crate) fn is_known_elsewhere(&mut self, file: u64) {
+        self.made_files.remove(file);
+    }
+
+    /// As [`DelegationTable::is_known_elsewhere`], of all files that this client made.
+    pub(crate) fn all_are_known_elsewhere(&mut self) {
+        self.made_files.clear();
     }
 
     /// Closes a file that the service does not know yet; false if it knows it.
@@ -184,20 +362,56 @@ impl DelegationTable {
         file: u64,
         data: Bytes,
         modified: i64,
-    ) -> Option<oneshot::Receiver<Result<Attributes, Error>>> {
+    ) -> Option<ChangeProgress> {
+        let length = data.len() as u64;
         let (made, waiter) = self.made(file)?;
         made.data = Some(data);
         made.modified = modified;
-        let (answer, answered) = oneshot::channel();
-        *waiter = Some(answer);
-        Some(answered)
+        let (waiting, progress) = ChangeWaiter::new();
+        *waiter = Some(waiting);
+        if let Some(made) = self.made_files.get_mut(file) {
+            made.stored(length, modified);
+        }
+        Some(progress)
+    }
+
+    /// The bytes of a new file that the service does not know yet will be in its cells. `None`: the
+    /// service knows it, or has its bytes.
+    pub(crate) fn spill(&mut self, file: u64) -> Option<ChangeProgress> {
+        let (made, waiter) = self.made(file).filter(|(made, _)| made.data.is_none())?;
+        made.spilled = true;
+        let (waiting, progress) = ChangeWaiter::new();
+        *waiter = Some(waiting);
+        self.spilled(file);
+        Some(progress)
+    }
+
+    /// The bytes of a file that this client made are in its cells.
+    pub(crate) fn spilled(&mut self, file: u64) {
+        if let Some(made) = self.made_files.get_mut(file) {
+            (made.attributes.inline, made.attributes.size_exact) = (false, false);
+        }
+    }
+
+    /// The service has answered what the attributes of a file are now.
+    pub(crate) fn refresh(&mut self, attributes: &Attributes) {
+        if let Some(made) = self.made_files.get_mut(attributes.id) {
+            made.attributes.clone_from(attributes);
+        }
+    }
+
+    /// The attributes of a file that no other client knows of, as the service will have them.
+    pub(crate) fn made_attributes(&mut self, file: u64) -> Option<Attributes> {
+        Some(self.made_files.get_mut(file)?.attributes.clone())
     }
 
     /// Ends a delegation.
     pub(crate) fn give_back(&mut self, directory: u64) {
         self.held.remove(&directory);
+        self.made_files.remove_of(directory);
         self.generation += 1;
         self.noted += 1;
+        self.last_given_back = self.noted;
         self.given_back.push(directory);
     }
 
@@ -228,23 +442,60 @@ impl DelegationTable {
     pub(crate) fn forget(&mut self) {
         self.generation += 1;
         self.held.clear();
+        self.made_files.clear();
     }
 
-    /// The next batch to report.
-    pub(crate) fn take(&mut self) -> Option<ChangeBatch> {
+    /// The next batch to report; `None`: nothing is due.
+    pub(crate) fn take(&mut self, due: Due) -> Option<ChangeBatch> {
+        if let Due::All(until) = due {
+            let queued = self.queue.front().is_some_and(|q| q.number <= until);
+            let given_back = !self.given_back.is_empty() && self.last_given_back <= until;
+            if !queued && !given_back {
+                return None;
+            }
+        }
         let mut batch = ChangeBatch::default();
         let (mut made, mut bytes) = (HashSet::new(), 0);
-        while let Some(QueuedChange { change, .. }) = self.queue.front() {
+        let (mut later, mut later_names) = (HashSet::new(), HashSet::new());
+        let (mut not_made, now) = (HashSet::new(), Instant::now());
+        let mut left = VecDeque::new();
+        while let Some(mut queued) = self.queue.pop_front() {
+            let name = (queued.change.directory, queued.change.name.clone());
+            if due == Due::Complete
+                && (queued.is_in_progress(now)
+                    || later.contains(&queued.change.file)
+                    || not_made.contains(&queued.change.directory)
+                    || later_names.contains(&name))
+            {
+                // What is done to the file, to its directory itself or with the name comes later.
+                later.extend([queued.change.file, queued.change.directory]);
+                later_names.insert(name);
+                if queued.change.made.is_some() {
+                    not_made.insert(queued.change.file);
+                }
+                left.push_back(queued);
+                continue;
+            }
+            let change = &mut queued.change;
+            if let Some(held) = self.held.get(&change.directory) {
+                change.directory_time = held.changed;
+            }
             let data = change.made.as_ref().and_then(|made| made.data.as_ref());
             bytes += data.map_or(0, Bytes::len);
-            let removes_made = change.made.is_none() && made.contains(&change.file);
+            let uses_made = made.contains(&change.directory)
+                || change.made.is_none() && made.contains(&change.file);
             let full = batch.changes.len() == NAMES_AHEAD_MAX || bytes > REPORT_BYTES_MAX;
-            if !batch.changes.is_empty() && (full || removes_made) {
+            if !batch.changes.is_empty() && (full || uses_made) {
+                left.push_back(queued);
                 break;
             }
-            made.insert(change.file);
-            batch.changes.extend(self.queue.pop_front());
+            if change.made.is_some() {
+                made.insert(change.file);
+            }
+            batch.changes.push(queued);
         }
+        left.append(&mut self.queue);
+        self.queue = left;
         if self.queue.is_empty() {
             // Not before everything that was done in them.
             batch.given_back = std::mem::take(&mut self.given_back);
@@ -313,23 +564,23 @@ mod tests {
     fn batches_keep_the_order_and_never_create_and_remove_the_same_file() {
         let mut table = DelegationTable::default();
         table.hold(7, lent(100, 9));
-        table.note(change(7, 100, true));
-        table.note(change(7, 50, false));
-        table.note(change(7, 100, false));
-        table.note(change(7, 101, true));
+        table.note(named("a", change(7, 100, true)));
+        table.note(named("b", change(7, 50, false)));
+        table.note(named("a", change(7, 100, false)));
+        table.note(named("c", change(7, 101, true)));
         table.end(7);
         assert!(
             table.close(101) && !table.close(50),
             "the table closes only files that it created"
         );
-        let first = table.take().unwrap();
+        let first = table.take(Due::All(u64::MAX)).unwrap();
         assert_eq!(files(&first), [100, 50]);
         assert_eq!(first.attached().collect::<Vec<_>>(), [(100, true)]);
         assert!(
             first.given_back.is_empty(),
             "the delegation has unreported changes"
         );
-        let second = table.take().unwrap();
+        let second = table.take(Due::All(u64::MAX)).unwrap();
         assert_eq!(
             (files(&second), &second.given_back[..]),
             (vec![100, 101], &[7][..])
@@ -339,24 +590,136 @@ mod tests {
             0,
             "the file was closed before the report"
         );
-        assert!(table.take().is_none() && !table.close(100));
+        assert!(table.take(Due::All(u64::MAX)).is_none() && !table.close(100));
         assert_eq!(table.noted, 5);
+    }
+
+    fn named(name: &'static str, change: NameChange) -> NameChange {
+        NameChange {
+            name: Bytes::from_static(name.as_bytes()),
+            ..change
+        }
+    }
+
+    fn made_file(directory: u64, id: u64) -> MadeFile {
+        MadeFile {
+            directory,
+            name: Bytes::from_static(b"f"),
+            attributes: Attributes {
+                id,
+                ..Attributes::default()
+            },
+        }
+    }
+
+    fn mode(bits: u32) -> SetAttributesRequest {
+        SetAttributesRequest {
+            mode: Some(bits),
+            ..SetAttributesRequest::default()
+        }
+    }
+
+    #[test]
+    fn what_is_done_to_a_new_file_is_one_change() {
+        let mut table = DelegationTable::default();
+        table.hold(7, lent(100, 9));
+        table.note(change(7, 100, true));
+        table.note_made(made_file(7, 100));
+        let who = Credentials::default();
+        assert!(table.set_attributes(100, mode(0o600), &who, 5).is_some());
+        let progress = table.store(100, Bytes::from_static(b"bytes"), 6).unwrap();
+        let attributes = table.set_attributes(100, mode(0o640), &who, 7).unwrap();
+        assert_eq!((attributes.mode, attributes.size), (0o640, 5));
+        let mut batch = table.take(Due::Complete).unwrap();
+        let [one] = &batch.changes[..] else {
+            panic!("one change")
+        };
+        assert!(one.change.made.as_ref().unwrap().data.is_some());
+        assert_eq!(one.change.set.as_ref().unwrap().mode, Some(0o640));
+        assert_eq!(one.change.set_time, 7);
+        for waiter in batch.take_handed_over() {
+            waiter.send(()).unwrap();
+        }
+        assert_eq!({ progress.handed_over }.try_recv(), Ok(()));
+        // It is reported, and still known to nobody else.
+        assert!(table.set_attributes(100, mode(0o400), &who, 8).is_some());
+        let batch = table.take(Due::Complete).unwrap();
+        assert!(batch.changes[0].change.made.is_none());
+        table.is_known_elsewhere(100);
+        assert!(table.set_attributes(100, mode(0), &who, 9).is_none());
+        let other = Credentials {
+            uid: 5,
+            ..Credentials::default()
+        };
+        table.note_made(made_file(7, 101));
+        assert!(table.set_attributes(101, mode(0), &other, 9).is_none());
+        table.give_back(7);
+        assert!(table.set_attributes(101, mode(0), &who, 9).is_none());
+    }
+
+    #[test]
+    fn files_in_progress_wait_with_what_depends_on_them_and_no_time_goes_back() {
+        let mut table = DelegationTable::default();
+        table.hold(7, lent(100, 9));
+        let at = |time, change| NameChange { time, ..change };
+        table.note(at(1, named("open", change(7, 100, true))));
+        table.note(at(2, named("closed", change(7, 101, true))));
+        assert!(table.close(101));
+        table.note(at(3, named("gone", change(7, 50, false))));
+        table.note_made(made_file(7, 7));
+        assert!(
+            table
+                .set_attributes(7, mode(0o700), &Credentials::default(), 4)
+                .is_some(),
+            "the directory itself was made here, too"
+        );
+        table.note(at(5, named("open", change(7, 100, false))));
+        let batch = table.take(Due::Complete).unwrap();
+        assert_eq!(files(&batch), [101, 50]);
+        assert_eq!(batch.changes[0].change.directory_time, 5);
+        assert!(table.take(Due::Complete).is_none(), "the rest waits");
+        let batch = table.take(Due::All(table.noted)).unwrap();
+        assert_eq!(files(&batch), [100, 7]);
+        let batch = table.take(Due::All(table.noted)).unwrap();
+        assert_eq!(files(&batch), [100], "a batch never makes and removes");
+        table.note(named("late", change(7, 102, true)));
+        table.queue[0].noted = Instant::now() - REPORT_DELAY;
+        assert!(table.take(Due::Complete).is_some(), "it waited long enough");
+    }
+
+    #[test]
+    fn a_new_directory_is_held_with_the_ids_of_its_parent_and_made_first() {
+        let mut table = DelegationTable::default();
+        table.hold(7, lent(100, 3));
+        let directory = table.next(7).unwrap().0;
+        table.note(change(7, directory, true));
+        assert!(table.hold_new(7, directory) && !table.hold_new(99, 5));
+        assert_eq!(table.next(directory).unwrap().0, 101);
+        table.note(change(directory, 101, true));
+        table.hold(7, lent(200, 1));
+        assert_eq!(table.next(directory).unwrap().0, 102);
+        assert_eq!(table.next(directory).unwrap().0, 200, "refilled for both");
+        let first = table.take(Due::All(2)).unwrap();
+        assert_eq!(files(&first), [directory]);
+        assert_eq!(files(&table.take(Due::All(2)).unwrap()), [101]);
+        table.removed(directory);
+        assert!(!table.may_change(directory, false) && table.may_change(7, false));
     }
 
     #[test]
     fn batches_and_the_queue_are_bounded() {
         let mut table = DelegationTable::default();
-        table.hold(7, lent(0, 5000));
+        table.hold(9999, lent(0, 5000));
         let mut many = 0;
-        while let Some((id, _)) = table.next(7) {
-            many += u32::from(table.note(change(7, id, true)));
+        while let Some((id, _)) = table.next(9999) {
+            many += u32::from(table.note(change(9999, id, true)));
             if id < 40 {
                 let data = Bytes::from(vec![0; 16 << 10]);
                 assert!(table.store(id, data, 1).is_some());
             }
         }
         assert_eq!((table.queue.len(), many), (UNREPORTED_CHANGES_MAX, 1));
-        let batches: Vec<_> = std::iter::from_fn(|| table.take()).collect();
+        let batches: Vec<_> = std::iter::from_fn(|| table.take(Due::All(u64::MAX))).collect();
         assert!(batches.iter().all(|b| b.changes.len() <= NAMES_AHEAD_MAX));
         assert_eq!(
             files(&batches[0]).len(),
@@ -377,7 +740,7 @@ mod tests {
         table.hold(8, lent(9, 9));
         table.held.get_mut(&7).unwrap().used -= DELEGATION_IDLE_TIMEOUT;
         assert!(table.give_back_idle());
-        assert_eq!(table.take().unwrap().given_back, [7]);
+        assert_eq!(table.take(Due::All(u64::MAX)).unwrap().given_back, [7]);
         assert!(table.may_change(8, true));
     }
 }

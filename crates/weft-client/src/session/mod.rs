@@ -12,15 +12,19 @@ mod delegation_table;
 mod detaches;
 mod ended;
 mod locks;
+mod made_files;
 mod naming_pays;
 mod unsynced;
 
 pub(crate) use attached::AttachedFiles;
 pub(crate) use delegated_names::DelegatedNames;
 pub use delegated_names::Refused;
-pub(crate) use delegation_table::{ChangeBatch, DelegationTable, QueuedChange};
+pub(crate) use delegation_table::{
+    ChangeBatch, ChangeProgress, DelegationTable, Due, QueuedChange,
+};
 pub(crate) use detaches::DetachQueue;
 pub(crate) use ended::{EndedOperations, TakenAlong};
 pub(crate) use locks::{FileLocks, LocksHeld};
+pub(crate) use made_files::MadeFile;
 pub(crate) use naming_pays::{Naming, NamingPays};
 pub(crate) use unsynced::{Unsynced, on};

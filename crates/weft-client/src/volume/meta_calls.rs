@@ -61,6 +61,31 @@ impl Volume {
         }
     }
 
+    /// As [`Volume::meta_now`], of a call that may be repeated; `handed_over` is called as soon as
+    /// the request outlives this process ([`Connection::call_handed_over`]).
+    pub(crate) async fn meta_handed_over<C: Call>(
+        &self,
+        what: &str,
+        request: &C,
+        handed_over: impl Fn(),
+    ) -> Result<C::Reply, Error> {
+        let mut retry = Retry::once(Repeat::Safe);
+        loop {
+            let result = match self.meta_connection().await {
+                Ok((connection, _)) => connection.call_handed_over(request, &handed_over).await,
+                Err(e) => Err(e),
+            };
+            match result {
+                Ok((reply, stamp)) => {
+                    self.shared.unsynced.note_names(&stamp);
+                    return Ok(reply);
+                }
+                Err(e) if retry.after_loss(&e) => {}
+                Err(e) => return Err(Error::of_call(what, e)),
+            }
+        }
+    }
+
     /// As [`Volume::meta`], of a call that ends attachments if its answer is `done`. Until then
     /// every new connection asserts them, so that a repetition ends these and not others of the
     /// same files.

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::limits::DELEGATIONS_MAX;
+use crate::limits::{DELEGATIONS_MAX, NEW_DELEGATIONS_MAX};
 
 /// The holder of each directory.
 pub(crate) type Holders = Arc<HashMap<u64, u64>>;
@@ -44,6 +44,18 @@ impl Delegations {
         if holder.is_some_and(|holder| holder != client)
             || (holder.is_none() && table.holders.len() >= DELEGATIONS_MAX)
         {
+            return false;
+        }
+        Arc::make_mut(&mut table.holders).insert(directory, client);
+        self.count.store(table.holders.len(), Ordering::Release);
+        true
+    }
+
+    /// Delegates a directory to the client that makes it: no other client knows it yet, and its maker
+    /// has used it already. Returns whether it did.
+    pub(crate) fn grant_new(&self, client: u64, directory: u64) -> bool {
+        let mut table = self.table.lock();
+        if table.holders.len() >= NEW_DELEGATIONS_MAX {
             return false;
         }
         Arc::make_mut(&mut table.holders).insert(directory, client);

@@ -47,6 +47,11 @@ impl Leases {
         granted
     }
 
+    /// Whether a client has the lease of a directory.
+    pub fn holds(&self, client: u64, directory: u64) -> bool {
+        self.0.lock().holders.get(&directory) == Some(&client)
+    }
+
     /// Ends a lease without a notification: the directory was removed, or the client never got the
     /// lease.
     pub fn end(&self, directory: u64) {

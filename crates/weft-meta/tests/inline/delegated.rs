@@ -11,6 +11,10 @@ crate::on_both_engines! {
     changes_reported_twice_are_applied_once
     a_refused_change_does_not_stop_the_others
     no_other_client_reads_a_delegated_directory
+    attributes_set_after_a_file_was_made_are_those_of_the_calls
+    a_new_directory_is_delegated_to_its_maker
+    a_directory_that_is_not_made_is_not_delegated
+    times_of_a_directory_follow_its_last_change
 }
 
 fn directory(v: &mut Volume, path: &str) -> u64 {
@@ -36,6 +40,7 @@ fn made(delegation: &DelegateReply, directory: u64, name: &str, number: usize) -
             layout: delegation.layouts[number].clone(),
             ..NewFile::default()
         }),
+        ..NameChange::default()
     }
 }
 
@@ -92,6 +97,146 @@ fn changes_reported_twice_are_applied_once(v: &mut Volume) {
     }
     let attributes = v.stat(0, "/d").unwrap();
     assert_eq!((attributes.size, attributes.changed), (1, 5000));
+}
+
+fn set(change: &NameChange, time: i64, request: SetAttributesRequest) -> NameChange {
+    NameChange {
+        set: Some(Box::new(request)),
+        set_time: time,
+        ..change.clone()
+    }
+}
+
+fn times(accessed: i64, modified: i64) -> SetAttributesRequest {
+    let time = |nanos| Some(TimeUpdate { now: false, nanos });
+    SetAttributesRequest {
+        mode: Some(0o640),
+        uid: Some(7),
+        gid: Some(8),
+        accessed: time(accessed),
+        modified: time(modified),
+        ..SetAttributesRequest::default()
+    }
+}
+
+fn attributes_set_after_a_file_was_made_are_those_of_the_calls(v: &mut Volume) {
+    let d = directory(v, "/d");
+    let delegation = delegate(v, 1, d).unwrap();
+    let mut new = set(&made(&delegation, d, "a", 0), 7000, times(10, 20));
+    let file = new.made.as_mut().unwrap();
+    (file.data, file.modified) = (Some(b"bytes"[..].into()), 6000);
+    let mut written_later = set(&made(&delegation, d, "b", 1), 7000, times(10, 20));
+    let file = written_later.made.as_mut().unwrap();
+    (file.data, file.modified) = (Some(b"bytes"[..].into()), 8000);
+    let mut in_cells = made(&delegation, d, "c", 2);
+    let file = in_cells.made.as_mut().unwrap();
+    (file.spilled, file.writing) = (true, true);
+    for _ in 0..2 {
+        let changes = [new.clone(), written_later.clone(), in_cells.clone()];
+        let done = report(v, 1, &changes);
+        assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");
+    }
+    let first = v.stat(0, "/d/a").unwrap();
+    assert_eq!(
+        (first.mode, first.uid, first.gid, first.size),
+        (0o640, 7, 8, 5)
+    );
+    assert_eq!(
+        (first.accessed, first.modified, first.changed),
+        (10, 20, 7000)
+    );
+    let second = v.stat(0, "/d/b").unwrap();
+    assert_eq!((second.modified, second.changed), (8000, 8000));
+    let third = v.stat(0, "/d/c").unwrap();
+    assert!(
+        !third.inline && !third.size_exact,
+        "its bytes are on their way"
+    );
+    // A change of its own, of a file that is there.
+    let changes = SetAttributesRequest {
+        mode: Some(0o600),
+        ..SetAttributesRequest::default()
+    };
+    let later = NameChange {
+        made: None,
+        ..set(&new, 9000, changes)
+    };
+    let gone = NameChange {
+        file: later.file + 1,
+        ..later.clone()
+    };
+    let done = report(v, 1, &[later.clone(), later, gone]);
+    assert_eq!(code(&done[2]), Some(Code::Stale));
+    let first = v.stat(0, "/d/a").unwrap();
+    assert_eq!(
+        (first.mode, first.changed, first.modified),
+        (0o600, 9000, 20)
+    );
+}
+
+fn new_directory(delegation: &DelegateReply, directory: u64, name: &str, n: usize) -> NameChange {
+    let mut change = made(delegation, directory, name, n);
+    change.made.as_mut().unwrap().kind = FileKind::Directory as i32;
+    change
+}
+
+fn a_new_directory_is_delegated_to_its_maker(v: &mut Volume) {
+    let d = directory(v, "/d");
+    let delegation = delegate(v, 1, d).unwrap();
+    let sub = new_directory(&delegation, d, "sub", 0);
+    let done = report(v, 1, std::slice::from_ref(&sub));
+    assert!(done[0].refused.is_none() && !done[0].unleased, "{done:?}");
+    let inner = made(&delegation, sub.file, "f", 1);
+    let deep = new_directory(&delegation, sub.file, "deep", 2);
+    let done = report(v, 1, &[inner, deep.clone(), sub.clone()]);
+    assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");
+    v.meta.delegations().end(1, &[d]);
+    let by_other = |path: &str| {
+        let request = StatRequest {
+            who: who(0),
+            target: at(path),
+        };
+        v.meta.by(2).stat(&request)
+    };
+    assert_eq!(by_other("/d").unwrap().attributes.links, 3);
+    assert!(matches!(
+        by_other("/d/sub/f"),
+        Err(MetaError::Delegated { directories }) if directories == [sub.file]
+    ));
+    v.meta.delegations().end(1, &[sub.file]);
+    let found = by_other("/d/sub").unwrap().attributes;
+    assert_eq!((found.links, found.size, found.mode), (3, 2, 0o755 & 0o666));
+    assert!(v.meta.leases().holds(1, sub.file) && v.meta.leases().holds(1, deep.file));
+}
+
+fn a_directory_that_is_not_made_is_not_delegated(v: &mut Volume) {
+    let d = directory(v, "/d");
+    v.create(0, "/d/taken", 0o644).unwrap();
+    let delegation = delegate(v, 1, d).unwrap();
+    let taken = new_directory(&delegation, d, "taken", 0);
+    let within = made(&delegation, taken.file, "f", 1);
+    let done = report(v, 1, &[taken.clone(), within]);
+    assert_eq!(code(&done[0]), Some(Code::Exists));
+    assert!(done[1].refused.is_some());
+    assert!(!v.meta.leases().holds(1, taken.file));
+    // Whoever gets the id later is not in the way of a delegation that is not there.
+    v.meta.delegations().recall(&[taken.file]);
+    assert!(v.meta.delegations().recalled_from(1).is_empty());
+}
+
+fn times_of_a_directory_follow_its_last_change(v: &mut Volume) {
+    let d = directory(v, "/d");
+    let delegation = delegate(v, 1, d).unwrap();
+    let at = |time, directory_time, change| NameChange {
+        time,
+        directory_time,
+        ..change
+    };
+    report(v, 1, &[at(5000, 0, made(&delegation, d, "late", 0))]);
+    report(v, 1, &[at(4000, 5000, made(&delegation, d, "early", 1))]);
+    let attributes = v.stat(0, "/d").unwrap();
+    assert_eq!((attributes.modified, attributes.changed), (5000, 5000));
+    assert_eq!(v.stat(0, "/d/early").unwrap().changed, 4000);
 }
 
 fn a_refused_change_does_not_stop_the_others(v: &mut Volume) {

@@ -33,6 +33,7 @@ pub struct Connection {
     server: Option<u32>,
     incarnation: u64,
     wire: Wire,
+    local: bool,
 }
 
 /// Closes the queue, and with it the stream, of a connection whose handshake is cancelled or fails.
@@ -110,6 +111,7 @@ impl Connection {
         pool: BufferPool,
         counters: Arc<Counters>,
     ) -> Result<(Connection, String), ConnectError> {
+        let over_local = local.is_some();
         let queue = SendQueue::new(counters.clone());
         let mut handshaking = Handshaking(Some(queue.clone()));
         let (writer, close_grace) = (queue.clone(), env.timing.silence);
@@ -145,6 +147,7 @@ impl Connection {
             server: welcome.server,
             incarnation: welcome.incarnation,
             wire,
+            local: over_local,
         };
         Ok((connection, local))
     }
@@ -188,8 +191,30 @@ impl Connection {
             .map_err(|e| self.calls.protocol_error(&e.to_string()))
     }
 
+    /// As [`Connection::call_stamped`]; calls `handed_over` as soon as the whole request is in the
+    /// receive queue of the server's socket. There it outlives this process. Only over a local
+    /// socket: what the kernel sends over a network can be lost when a process is killed.
+    pub async fn call_handed_over<C: Call>(
+        &self,
+        request: &C,
+        handed_over: impl FnOnce(),
+    ) -> Result<(C::Reply, Stamp), CallError> {
+        let mut call = self.request(request).await?;
+        if self.local && self.calls.queue().written().await {
+            handed_over();
+        }
+        let frame = self.last_frame(&mut call).await?;
+        frame
+            .stamped()
+            .map_err(|e| self.calls.protocol_error(&e.to_string()))
+    }
+
     async fn only_frame<C: Call>(&self, request: &C) -> Result<Frame, CallError> {
         let mut call = self.request(request).await?;
+        self.last_frame(&mut call).await
+    }
+
+    async fn last_frame(&self, call: &mut OpenCall) -> Result<Frame, CallError> {
         let frame = call.next().await?;
         if !frame.header.flags.has(Flags::LAST) {
             return Err(self

@@ -55,6 +55,8 @@ struct SharedQueue {
     state: Mutex<QueueState>,
     wake: Notify,
     ended: Notify,
+    /// All frames were written.
+    drained: Notify,
     bulk_budget: Semaphore,
     counters: Arc<Counters>,
 }
@@ -104,6 +106,7 @@ impl SendQueue {
             state: Mutex::default(),
             wake: Notify::new(),
             ended: Notify::new(),
+            drained: Notify::new(),
             bulk_budget: Semaphore::new(BULK_BYTES_MAX),
             counters,
         }))
@@ -148,8 +151,12 @@ impl SendQueue {
         let mut state = self.state();
         let unfinished = !state.lanes.is_empty() || state.closed.is_some();
         let ended = state.give_back(writer);
+        let drained = state.is_drained();
         drop(state);
         drop(ended);
+        if drained {
+            self.0.drained.notify_waiters();
+        }
         if unfinished || !matches!(written, Poll::Ready(Ok(()))) {
             self.0.wake.notify_one();
         }
@@ -218,6 +225,28 @@ impl SendQueue {
                 return reason.clone();
             }
             ended.await;
+        }
+    }
+
+    /// Waits until everything that was queued is written to the stream; false if it never will be,
+    /// because the queue is closed.
+    pub(crate) async fn written(&self) -> bool {
+        loop {
+            // Registered before the check, so that a write in between wakes it.
+            let (drained, ended) = (self.0.drained.notified(), self.0.ended.notified());
+            {
+                let state = self.state();
+                if state.is_drained() {
+                    return true;
+                }
+                if state.closed.is_some() {
+                    return false;
+                }
+            }
+            tokio::select! {
+                () = drained => {}
+                () = ended => {}
+            }
         }
     }
 
@@ -290,8 +319,14 @@ impl SendQueue {
             if written.is_err() {
                 return (writer.into_stream(), written);
             }
-            // Dropped after the lock is released.
-            let _ended = self.state().give_back(writer);
+            let mut state = self.state();
+            let ended = state.give_back(writer);
+            let drained = state.is_drained();
+            drop(state);
+            drop(ended);
+            if drained {
+                self.0.drained.notify_waiters();
+            }
         }
     }
 }
@@ -322,6 +357,11 @@ impl Drop for WriterEnd<'_> {
 }
 
 impl QueueState {
+    /// Whether all frames were written.
+    fn is_drained(&self) -> bool {
+        self.lanes.is_empty() && self.idle.as_ref().is_some_and(StreamWriter::is_idle)
+    }
+
     /// Puts the writer back; returns it if the writing task has ended, to be dropped without the
     /// lock.
     fn give_back(&mut self, writer: StreamWriter) -> Option<StreamWriter> {

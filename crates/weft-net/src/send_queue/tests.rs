@@ -206,3 +206,32 @@ async fn many_senders_and_the_writer_lose_no_wake_up() {
     let payload: usize = 8 * (0..500).map(|i| i % 7 * 1000).sum::<usize>();
     assert_eq!(bytes.len(), payload + 8 * 500 * HEADER_BYTES);
 }
+
+#[tokio::test]
+async fn queued_frames_count_as_written_once_the_stream_has_taken_them() {
+    let queue = queue();
+    let (ours, mut theirs) = tokio::io::duplex(4096);
+    let writer = queue.clone();
+    let task = tokio::spawn(async move {
+        writer
+            .write_to(Box::new(ours), Duration::from_secs(5))
+            .await;
+    });
+    tokio::task::yield_now().await;
+    queue
+        .urgent(frame(Kind::Write, 1, 60 << 10), None, SendMode::Direct)
+        .unwrap();
+    assert!(
+        queue.written().now_or_never().is_none(),
+        "the stream takes 4 KiB at a time"
+    );
+    let mut bytes = vec![0; HEADER_BYTES + (60 << 10)];
+    let (_, written) = tokio::join!(theirs.read_exact(&mut bytes), queue.written());
+    assert!(written);
+    drop(theirs);
+    queue
+        .urgent(frame(Kind::Write, 2, 0), None, SendMode::Queued)
+        .unwrap();
+    assert!(!queue.written().await, "the peer is gone");
+    task.await.unwrap();
+}

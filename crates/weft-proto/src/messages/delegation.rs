@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::error::Failure;
-use crate::meta::{Attributes, Credentials, Layout};
+use crate::meta::{Attributes, Credentials, FileKind, Layout, SetAttributesRequest};
 
 /// Ask for the delegation of a directory, until the service recalls it.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
@@ -31,7 +31,7 @@ pub struct DelegateReply {
     pub layouts: Vec<Layout>,
 }
 
-/// A regular file that was created in a delegated directory.
+/// A regular file or a directory that was created in a delegated directory.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NewFile {
     /// Permission bits that its creator requested.
@@ -40,7 +40,7 @@ pub struct NewFile {
     /// Bits that `mode` loses.
     #[prost(uint32, tag = "2")]
     pub umask: u32,
-    /// Its layout.
+    /// The layout of a regular file.
     #[prost(message, required, tag = "3")]
     pub layout: Layout,
     /// The client has it attached for reading.
@@ -55,9 +55,17 @@ pub struct NewFile {
     /// Time of the last write, in nanoseconds since the epoch.
     #[prost(int64, tag = "7")]
     pub modified: i64,
+    /// Its bytes lie in its cells from the beginning.
+    #[prost(bool, tag = "8")]
+    pub spilled: bool,
+    /// What it is: a directory, which is delegated to the client from the beginning, and leased; or
+    /// a regular file.
+    #[prost(enumeration = "FileKind", tag = "9")]
+    pub kind: i32,
 }
 
-/// A name that was created or removed in a delegated directory.
+/// A name that was created or removed in a delegated directory, or attributes that were set of a
+/// file that was created there.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NameChange {
     /// On whose behalf.
@@ -75,9 +83,20 @@ pub struct NameChange {
     /// When, in nanoseconds since the epoch.
     #[prost(int64, tag = "5")]
     pub time: i64,
-    /// The file that was created; absent: the name was removed.
+    /// The file that was created; absent, and `set` too: the name was removed.
     #[prost(message, optional, tag = "6")]
     pub made: Option<NewFile>,
+    /// Attributes of the file that were set, after it was created; without the caller and the
+    /// target.
+    #[prost(message, optional, boxed, tag = "7")]
+    pub set: Option<Box<SetAttributesRequest>>,
+    /// When they were set, in nanoseconds since the epoch.
+    #[prost(int64, tag = "8")]
+    pub set_time: i64,
+    /// The time of the latest change of a name in the directory, if that is later than `time`:
+    /// changes need not be reported in the order in which they were made.
+    #[prost(int64, tag = "9")]
+    pub directory_time: i64,
 }
 
 /// Report changes in delegated directories, in order.
@@ -100,6 +119,10 @@ pub struct NameChanged {
     /// The attributes of a file that came with its content.
     #[prost(message, optional, tag = "2")]
     pub attributes: Option<Attributes>,
+    /// A directory that was created is not leased: others may make names in it without notice once
+    /// it is no longer delegated.
+    #[prost(bool, tag = "3")]
+    pub unleased: bool,
 }
 
 /// The result of each change.

@@ -5,7 +5,7 @@ use weft_proto::delegation::{
     ChangeNamesReply, ChangeNamesRequest, DelegateReply, DelegateRequest, NameChange, NameChanged,
     NewFile,
 };
-use weft_proto::meta::{Attributes, Credentials, Layout};
+use weft_proto::meta::{Attributes, Credentials, FileKind, Layout, SetAttributesRequest};
 use weft_proto::{Code, Failure};
 
 use super::cases::Golden;
@@ -27,6 +27,8 @@ fn created() -> NameChange {
         writing: true,
         data: Some(Bytes::from_static(b"x")),
         modified: 3,
+        spilled: true,
+        kind: FileKind::Directory as i32,
     };
     NameChange {
         who: Credentials::default(),
@@ -35,6 +37,12 @@ fn created() -> NameChange {
         file: 301,
         time: 2,
         made: Some(made),
+        set: Some(Box::new(SetAttributesRequest {
+            mode: Some(0o600),
+            ..SetAttributesRequest::default()
+        })),
+        set_time: 4,
+        directory_time: 5,
     }
 }
 
@@ -62,6 +70,7 @@ pub fn messages(golden: &mut Golden) {
                     ..Failure::default()
                 }),
                 attributes: Some(Attributes::default()),
+                unleased: true,
             }],
         },
     );

@@ -88,12 +88,7 @@ impl MetaService {
         }
         let frees = matches!(
             kind,
-            Kind::Unlink
-                | Kind::Rename
-                | Kind::Report
-                | Kind::StoreInline
-                | Kind::Detach
-                | Kind::ChangeNames
+            Kind::Unlink | Kind::Rename | Kind::Report | Kind::StoreInline | Kind::Detach
         );
         if result.is_ok() && frees {
             self.new_intents.notify_one();

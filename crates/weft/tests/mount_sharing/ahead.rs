@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::mount_support::{Mounted, kill, wait_until, weft_ok};
 
-fn calls(mount: &Path, kind: &str) -> u64 {
+pub fn calls(mount: &Path, kind: &str) -> u64 {
     let mut text = vec![0; 16 << 10];
     let length = rustix::fs::getxattr(mount, "user.weft.counts", &mut text[..]).unwrap();
     let text = std::str::from_utf8(&text[..length]).unwrap();
@@ -19,7 +19,7 @@ fn calls(mount: &Path, kind: &str) -> u64 {
     count.map_or(0, |count| count.parse().unwrap())
 }
 
-fn live(m: &Mounted) {
+pub fn live(m: &Mounted) {
     // The watch is live from its second request on.
     wait_until("the watch is live", || calls(&m.path, "Watch") > 1);
 }

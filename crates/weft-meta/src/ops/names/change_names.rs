@@ -1,4 +1,5 @@
-//! ChangeNames: a client reports the changes of names that it made in its delegated directories.
+//! ChangeNames: a client reports the changes of names that it made in its delegated directories, and
+//! the attributes that it set of files that it made there.
 //!
 //! All changes are one transaction. If one of them is refused, each runs in a separate transaction,
 //! so that the others take effect. A change names its file, so repeating it changes nothing: the
@@ -8,16 +9,17 @@ use weft_proto::delegation::{
     ChangeNamesReply, ChangeNamesRequest, NameChange, NameChanged, NewFile,
 };
 use weft_proto::limits::{INLINE_MAX, NAMES_AHEAD_MAX};
-use weft_proto::meta::{FileKind, Target};
+use weft_proto::meta::{FileKind, SetAttributesRequest, Target};
 use weft_proto::{Failure, meta};
 
 use super::new_inode::{new_inode, writable};
-use crate::access::{WRITE, need, need_removable};
+use crate::access::{STICKY, WRITE, need, need_removable};
 use crate::error::{MetaError, text};
 use crate::open::{OpenFiles, SizeBefore};
+use crate::ops::attributes::apply;
 use crate::paths::{Nameless, Slot, slot};
-use crate::records::record::LayoutRecord;
-use crate::records::{Node, attributes};
+use crate::records::record::{InodeRecord, LayoutRecord};
+use crate::records::{Node, attributes, keys};
 use crate::tx::{Tx, Volume};
 
 pub(crate) fn change_names(
@@ -44,12 +46,16 @@ pub(crate) fn change_names(
     Ok(ChangeNamesReply { done })
 }
 
+fn is_directory(made: &NewFile) -> bool {
+    made.kind == FileKind::Directory as i32
+}
+
 fn change_one(volume: &Volume, client: u64, change: &NameChange) -> NameChanged {
     match change_all(volume, client, std::slice::from_ref(change)) {
         Ok(mut done) => done.pop().unwrap_or_default(),
         Err(error) => NameChanged {
             refused: Some(Failure::new(error.code(), error.to_string())),
-            attributes: None,
+            ..NameChanged::default()
         },
     }
 }
@@ -59,22 +65,31 @@ fn change_all(
     client: u64,
     changes: &[NameChange],
 ) -> Result<Vec<NameChanged>, MetaError> {
-    let (_, done) = volume.transact_then(
+    let directories = || {
+        changes
+            .iter()
+            .filter(|c| c.made.as_ref().is_some_and(is_directory))
+    };
+    let result = volume.transact_then(
         |tx| {
             // No client attaches or detaches from here to the commit.
             tx.open_files();
             let mut made = Vec::new();
             let mut done = Vec::with_capacity(changes.len());
             for change in changes {
-                done.push(match &change.made {
-                    Some(file) => {
-                        let (new, answer) = make_file(tx, change, file)?;
+                done.push(match (&change.made, &change.set) {
+                    (Some(file), _) if is_directory(file) => {
+                        make_directory(volume, tx, client, change, file)?
+                    }
+                    (Some(file), _) => {
+                        let (new, answer) = make_file(volume, tx, change, file)?;
                         if new {
                             made.push((change.file, file.reading, file.writing));
                         }
                         answer
                     }
-                    None => remove_name(tx, change)?,
+                    (None, Some(set)) => set_attributes(volume, tx, change, set)?,
+                    (None, None) => remove_name(tx, change)?,
                 });
             }
             Ok((made, done))
@@ -84,8 +99,23 @@ fn change_all(
                 attach_made(open, client, *file, (*reading, *writing));
             }
         },
-    )?;
-    Ok(done)
+    );
+    if result.is_err() {
+        for change in directories() {
+            withdraw(volume, client, change.file)?;
+        }
+    }
+    result.map(|(_, done)| done)
+}
+
+/// Takes back what was granted of a directory that was not made.
+fn withdraw(volume: &Volume, client: u64, directory: u64) -> Result<(), MetaError> {
+    let inode = volume.read(|reader| keys::inode(reader, directory))?;
+    if inode.is_none() {
+        volume.state().delegations().end(client, &[directory]);
+        volume.state().leases().end(directory);
+    }
+    Ok(())
 }
 
 fn attach_made(open: &mut OpenFiles, client: u64, file: u64, (reading, writing): (bool, bool)) {
@@ -113,8 +143,14 @@ fn find(tx: &Tx<'_, '_>, change: &NameChange) -> Result<Box<Slot>, MetaError> {
     Ok(slot)
 }
 
+/// The time of a directory after a change of a name in it.
+fn directory_time(change: &NameChange) -> i64 {
+    change.time.max(change.directory_time)
+}
+
 /// Makes a file; false where it exists already.
 fn make_file(
+    volume: &Volume,
     tx: &mut Tx<'_, '_>,
     change: &NameChange,
     file: &NewFile,
@@ -134,7 +170,7 @@ fn make_file(
         reason,
     };
     let data = file.data.as_ref();
-    if data.is_some_and(|data| data.len() > INLINE_MAX) {
+    if data.is_some_and(|data| data.len() > INLINE_MAX || file.spilled) {
         return Err(invalid("at most 16 KiB can lie with a file's metadata"));
     }
     if weft_layout::Layout::try_from(&file.layout).is_err() {
@@ -152,11 +188,15 @@ fn make_file(
         change.time,
     );
     inode.layout = Some(LayoutRecord::from(&file.layout));
-    inode.inline = true;
+    inode.inline = !file.spilled;
+    inode.size_exact = !file.spilled || !file.writing;
     if let Some(data) = data {
         tx.put_content(change.file, data);
         inode.size = data.len() as u64;
         inode.note_write(file.modified);
+    }
+    if let Some(set) = &change.set {
+        inode = after_set(volume, change, &inode, set)?;
     }
     let node = Node {
         id: change.file,
@@ -167,10 +207,102 @@ fn make_file(
         slot.directory(),
         slot.name(),
         (node.id, node.inode.kind),
-        change.time,
+        directory_time(change),
     );
     tx.create(node.id, node.inode)?;
     Ok((true, changed(answer)))
+}
+
+/// Makes a directory, which is delegated to the client.
+fn make_directory(
+    volume: &Volume,
+    tx: &mut Tx<'_, '_>,
+    client: u64,
+    change: &NameChange,
+    file: &NewFile,
+) -> Result<NameChanged, MetaError> {
+    let slot = find(tx, change)?;
+    let path = &change.name;
+    if let Some(found) = slot.found() {
+        return if found.id == change.file {
+            Ok(changed(None))
+        } else {
+            Err(MetaError::Exists { path: text(path) })
+        };
+    }
+    writable(&change.who, slot.directory(), path)?;
+    if !tx.is_free_id(change.file)? {
+        return Err(MetaError::Invalid {
+            path: text(path),
+            reason: "its id was not allocated, or is in use",
+        });
+    }
+    let parent = slot.directory();
+    let mode = (file.mode & (0o777 | STICKY), file.umask);
+    let kind = FileKind::Directory;
+    let mut inode = new_inode(&change.who, parent, kind, mode, change.time);
+    inode
+        .layout_options
+        .clone_from(&parent.inode.layout_options);
+    if let Some(set) = &change.set {
+        inode = after_set(volume, change, &inode, set)?;
+    }
+    let entry = (change.file, inode.kind);
+    tx.add_entry(parent, slot.name(), entry, directory_time(change));
+    tx.change(parent.id, &parent.inode).links += 1;
+    tx.create(change.file, inode)?;
+    // No other client can know it before the commit.
+    if !volume.state().delegations().grant_new(client, change.file) {
+        return Err(MetaError::Invalid {
+            path: text(path),
+            reason: "too many directories are delegated",
+        });
+    }
+    Ok(NameChanged {
+        unleased: !volume.state().leases().grant(client, change.file),
+        ..NameChanged::default()
+    })
+}
+
+/// Sets attributes of a file, if the name still names it.
+fn set_attributes(
+    volume: &Volume,
+    tx: &mut Tx<'_, '_>,
+    change: &NameChange,
+    set: &SetAttributesRequest,
+) -> Result<NameChanged, MetaError> {
+    let slot = find(tx, change)?;
+    let found = slot.found().filter(|node| node.id == change.file);
+    let Node { id, inode } = found.ok_or(MetaError::Stale { id: change.file })?;
+    // Earlier changes of this transaction count.
+    let inode = tx.change(*id, inode);
+    *inode = after_set(volume, change, inode, set)?;
+    Ok(changed(None))
+}
+
+/// The inode after attributes were set. Bytes that were written later keep their time.
+fn after_set(
+    volume: &Volume,
+    change: &NameChange,
+    inode: &InodeRecord,
+    set: &SetAttributesRequest,
+) -> Result<InodeRecord, MetaError> {
+    let request = SetAttributesRequest {
+        who: change.who.clone(),
+        target: Target {
+            at: change.directory,
+            path: change.name.clone(),
+            follow: false,
+        },
+        layout: None,
+        policy: None,
+        ..set.clone()
+    };
+    let mut after = apply(volume, change.file, inode, &request, change.set_time)?;
+    if after.written > after.modified_set {
+        after.note_write(after.written);
+    }
+    Ok(after)
 }
 
 /// Removes a name, if it still names this file.
@@ -188,14 +320,14 @@ fn remove_name(tx: &mut Tx<'_, '_>, change: &NameChange) -> Result<NameChanged, 
     if node.inode.is_directory() {
         return Err(MetaError::IsDirectory { path: text(path) });
     }
-    tx.remove_entry(slot.directory(), slot.name(), change.time);
+    tx.remove_entry(slot.directory(), slot.name(), directory_time(change));
     tx.unlink(node, change.time)?;
     Ok(changed(None))
 }
 
 fn changed(attributes: Option<meta::Attributes>) -> NameChanged {
     NameChanged {
-        refused: None,
         attributes,
+        ..NameChanged::default()
     }
 }

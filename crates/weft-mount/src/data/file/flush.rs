@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use weft_client::{Error, File};
+use weft_client::{Error, File, InlineTask};
 use weft_layout::ViewOffset;
 
 use super::file_data::{FileData, message_name};
 use crate::data::extents::Batch;
 use crate::data::state::{InlineStep, Transfer};
-use crate::inline_task::InlineTask;
 use crate::limits::INLINE_SEND_MAX;
 use crate::outage::CallFailure;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use weft_client::{Attributes, Closed, File};
 use weft_layout::OFFSET_MAX;
+use weft_proto::limits::INLINE_MAX;
 
 use crate::data::buffer_chain::BufferChain;
 use crate::data::clock::Moment;
@@ -88,6 +89,12 @@ impl OpenData {
     /// nothing about them.
     pub fn may_be_inline(&self) -> bool {
         self.is_inline() || self.file.inline_data().is_some()
+    }
+
+    /// Whether the bytes lie in cells, or will once they are sent.
+    pub fn needs_cells(&self) -> bool {
+        let state = self.data.state();
+        state.is_in_cells() || state.known_end().is_some_and(|end| end > INLINE_MAX as u64)
     }
 
     /// Compares the service's latest attributes with what is cached; drops what another client has

@@ -50,10 +50,6 @@ impl FileSystem {
             }
             self.resize(caller, id, handle, size).await?;
         }
-        if change.accessed.is_some() || change.modified.is_some() {
-            // A write that reaches the servers later would set the time again.
-            self.flush_all(id).await?;
-        }
         let changes = Changes {
             mode: change.mode,
             uid: change.uid,
@@ -78,10 +74,27 @@ impl FileSystem {
             // An earlier read would be reported later, and change the time again.
             self.volume.forget_access(id).await;
         }
+        self.set_by_call(caller, id, change, &changes).await
+    }
+
+    async fn set_by_call(
+        &self,
+        caller: Caller,
+        id: u64,
+        change: &Changed,
+        changes: &Changes,
+    ) -> Result<Entry, FsError> {
         let volume = self.on(caller);
+        if let Some(entry) = self.change_delegated(&volume, id, changes).await? {
+            return Ok(entry);
+        }
+        if change.accessed.is_some() || change.modified.is_some() {
+            // A write that reaches the servers later would set the time again.
+            self.flush_all(id).await?;
+        }
         let asked = self.metadata.now();
         let attributes = self
-            .call(|| volume.set_attributes(self.metadata.place(id), &changes))
+            .call(|| volume.set_attributes(self.metadata.place(id), changes))
             .await?;
         if changes.accessed.is_some() {
             self.metadata.nodes().forget_access(id);

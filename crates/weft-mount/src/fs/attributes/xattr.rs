@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use weft_client::{Place, XattrMode};
+use weft_client::{Changes, Place, XattrMode};
 use weft_proto::Code;
 use weft_proto::meta::ROOT;
 
@@ -33,11 +33,34 @@ const COPIED: [&[u8]; 2] = [b"user.weft.array", b"user.weft.import"];
 /// Access control lists.
 const ACL: &[u8] = b"system.posix_acl_";
 
+/// The access control list that decides beside the permission bits.
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+
 /// The name spaces that a file's attributes cover when they say that it has none.
 const NAME_SPACES: [&[u8]; 3] = [ACL, b"security.", b"user."];
 
 /// Whether an attribute that is set must exist already.
 pub use weft_client::XattrMode as SetMode;
+
+/// The permission bits that say all that an access control list says, if it names nobody.
+fn bits_of_acl(list: &[u8]) -> Option<u32> {
+    const VERSION: u32 = 2;
+    const TAGS: [u16; 3] = [0x01, 0x04, 0x20];
+    let (version, entries) = list.split_first_chunk()?;
+    let (entries, rest) = entries.as_chunks::<8>();
+    if u32::from_le_bytes(*version) != VERSION || entries.len() != TAGS.len() || !rest.is_empty() {
+        return None;
+    }
+    let mut bits = 0;
+    for ([tag, tag_high, allowed, allowed_high, ..], expected) in entries.iter().zip(TAGS) {
+        let allowed = u16::from_le_bytes([*allowed, *allowed_high]);
+        if u16::from_le_bytes([*tag, *tag_high]) != expected || allowed > 7 {
+            return None;
+        }
+        bits = bits << 3 | u32::from(allowed);
+    }
+    Some(bits)
+}
 
 fn no_acl() -> FsError {
     FsError::refused("the service has no access control lists", Errno::OPNOTSUPP)
@@ -139,6 +162,24 @@ impl FileSystem {
             ));
         }
         let volume = self.on(caller);
+        if name == ACCESS_ACL
+            && mode == XattrMode::Either
+            && let Some(bits) = bits_of_acl(&value)
+        {
+            let changes = Changes {
+                mode: Some(bits),
+                no_follow: true,
+                ..Changes::default()
+            };
+            if self
+                .change_delegated(&volume, id, &changes)
+                .await?
+                .is_some()
+            {
+                self.metadata.attributes_changed(id);
+                return Ok(());
+            }
+        }
         self.call(|| volume.set_xattr_with(Place::of(id), name, value.clone(), mode))
             .await?;
         self.extended(id, name);
@@ -183,5 +224,34 @@ impl FileSystem {
             .await?;
         self.extended(id, name);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[(u16, u16)]) -> Vec<u8> {
+        let mut list = 2u32.to_le_bytes().to_vec();
+        for (tag, allowed) in entries {
+            list.extend(tag.to_le_bytes());
+            list.extend(allowed.to_le_bytes());
+            list.extend(u32::MAX.to_le_bytes());
+        }
+        list
+    }
+
+    #[test]
+    fn a_list_that_names_nobody_says_what_permission_bits_say() {
+        let plain = [(0x01, 6), (0x04, 4), (0x20, 0)];
+        assert_eq!(bits_of_acl(&list(&plain)), Some(0o640));
+        let named = [(0x01, 6), (0x02, 7), (0x04, 4), (0x10, 7), (0x20, 0)];
+        assert_eq!(bits_of_acl(&list(&named)), None);
+        assert_eq!(bits_of_acl(&list(&[(0x01, 8), (0x04, 4), (0x20, 0)])), None);
+        assert_eq!(bits_of_acl(&list(&plain)[..20]), None);
+        let mut newer = list(&plain);
+        newer[0] = 3;
+        assert_eq!(bits_of_acl(&newer), None);
+        assert_eq!(bits_of_acl(b""), None);
     }
 }

@@ -99,6 +99,21 @@ impl OpenFiles {
         files.get(&id).is_some_and(maps)
     }
 
+    /// Whether an open that writes this file may send bytes to its cells.
+    pub(in crate::fs) fn writes_cells(&self, id: u64) -> bool {
+        let files = self.0.lock();
+        let cells = |h: &Arc<Handle>| h.write && h.data().needs_cells();
+        let cells = |file: &FileHandles| file.handles.iter().any(cells);
+        files.get(&id).is_some_and(cells)
+    }
+
+    /// The size of a file that only this mount has written, if it is open for writing.
+    pub(in crate::fs) fn written_end(&self, id: u64) -> Option<u64> {
+        let files = self.0.lock();
+        let mut writers = files.get(&id)?.handles.iter().filter(|h| h.write);
+        writers.find_map(|h| h.data().known_end())
+    }
+
     /// Notes that a file was written at this time.
     pub(in crate::fs) fn wrote(&self, id: u64, time: i64) {
         if let Some(file) = self.0.lock().get_mut(&id) {

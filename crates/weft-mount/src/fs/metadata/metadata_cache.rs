@@ -129,6 +129,11 @@ impl MetadataCache {
         }
     }
 
+    /// Other clients may make names in a directory without notice.
+    pub(in crate::fs) fn names_uncertain(&self, directory: u64) {
+        self.complete.forget(directory);
+    }
+
     /// The cache above forgets so many lookups of a node.
     pub(in crate::fs) fn forgotten(&self, id: u64, lookups: u64) {
         if self.nodes.forgotten(id, lookups) {

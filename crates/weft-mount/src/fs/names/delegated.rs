@@ -1,5 +1,5 @@
 //! Unreported changes: names made and removed in directories that the service has delegated to this
-//! mount, before the service learns of them.
+//! mount, and attributes set of files made there, before the service learns of them.
 //!
 //! Only changes that certainly succeed are made here. A file is made if its name is known to be
 //! absent, in a directory whose attributes are known and which gives a new file nothing but what
@@ -9,10 +9,10 @@
 
 use std::sync::Arc;
 
-use weft_client::{File, FileKind, NewMode, Refused, Volume};
+use weft_client::{Attributes, Changes, File, FileKind, NewMode, Refused, Volume};
 
 use crate::fs::metadata::{Answer, AskedAt};
-use crate::fs::{Caller, FileSystem};
+use crate::fs::{Caller, Entry, FileSystem, FsError};
 
 /// The mode bit of a directory that decides the group of a new file.
 const SET_GROUP: u32 = 0o2000;
@@ -27,6 +27,12 @@ impl FileSystem {
         self.volume.on_refused(move |refused| {
             if let Some(fs) = fs.upgrade() {
                 fs.refused(refused);
+            }
+        });
+        let fs = Arc::downgrade(self);
+        self.volume.on_unleased(move |directory| {
+            if let Some(fs) = fs.upgrade() {
+                fs.metadata.names_uncertain(directory);
             }
         });
     }
@@ -63,19 +69,88 @@ impl FileSystem {
         (mode, umask): (u32, u32),
         access: (bool, bool),
     ) -> Option<File> {
-        let plain = |directory: &Answer| directory.bare && directory.attr.mode & SET_GROUP == 0;
-        if mode & SPECIAL != 0
-            || !self.metadata.is_absent(parent, name)
-            || !self.known(parent).as_ref().is_some_and(plain)
-            || !self.is_delegated(parent, true).await
-            // Changes may have arrived while the service was asked.
-            || !self.metadata.is_absent(parent, name)
-        {
+        if mode & SPECIAL != 0 || !self.may_make(parent, name).await {
             return None;
         }
         let mode = NewMode { bits: mode, umask };
         let shown = self.metadata.under(parent, name).to_string();
         volume.create_delegated((parent, name), &shown, mode, access)
+    }
+
+    /// Makes a directory in a delegated directory, if that certainly succeeds.
+    pub(super) async fn make_directory_delegated(
+        &self,
+        volume: &Volume,
+        (parent, name): (u64, &[u8]),
+        mode: NewMode,
+    ) -> Option<Attributes> {
+        if mode.bits & SPECIAL != 0 || !self.may_make(parent, name).await {
+            return None;
+        }
+        volume.make_directory_delegated((parent, name), mode)
+    }
+
+    /// Whether a new name in this directory would certainly be made, with the mode and the group
+    /// that its maker asks for.
+    async fn may_make(&self, parent: u64, name: &[u8]) -> bool {
+        let plain = |directory: &Answer| directory.bare && directory.attr.mode & SET_GROUP == 0;
+        self.metadata.is_absent(parent, name)
+            && self.known(parent).as_ref().is_some_and(plain)
+            && self.is_delegated(parent, true).await
+            // Changes may have arrived while the service was asked.
+            && self.metadata.is_absent(parent, name)
+    }
+
+    /// Sets attributes of a file that this mount has made in a delegated directory, if that
+    /// certainly succeeds: no other client knows the file.
+    pub(in crate::fs) async fn change_delegated(
+        &self,
+        volume: &Volume,
+        id: u64,
+        changes: &Changes,
+    ) -> Result<Option<Entry>, FsError> {
+        if self.options.durable || !self.metadata.is_live() || self.files.writes_through(id) {
+            return Ok(None);
+        }
+        let times = changes.accessed.is_some() || changes.modified.is_some();
+        if times && self.files.writes_cells(id) {
+            // The servers note when bytes arrive, which would set the time again.
+            self.flush_all(id).await?;
+        }
+        let asked = self.metadata.now();
+        let known = self.known(id);
+        let Some(attributes) = volume.set_delegated(id, changes) else {
+            return Ok(None);
+        };
+        if changes.accessed.is_some() {
+            self.metadata.nodes().forget_access(id);
+        }
+        if changes.modified.is_some() {
+            self.files.time_set(id);
+        }
+        let size = self.files.written_end(id);
+        let is_directory = attributes.kind == FileKind::Directory as i32;
+        let mut answer = if let Some(known) = known.filter(|_| is_directory) {
+            // Its names are counted here.
+            let mut answer = Answer::exact(&attributes);
+            (answer.attr.size, answer.attr.links) = (known.attr.size, known.attr.links);
+            if changes.modified.is_none() {
+                answer.attr.modified = known.attr.modified;
+            }
+            answer
+        } else if is_directory {
+            return Ok(Some(self.attributes(id).await?));
+        } else if let Some(size) = size.filter(|_| !attributes.size_exact) {
+            // Only this mount has written it.
+            let mut answer = Answer::exact(&attributes);
+            answer.attr.size = size;
+            answer
+        } else {
+            self.complete(attributes).await?
+        };
+        self.cover(&mut answer.attr);
+        let asked = self.metadata.touched_to(asked, &answer, false);
+        Ok(Some(self.metadata.reported(asked, &answer)))
     }
 
     /// Removes a name in a delegated directory, if that certainly succeeds.

@@ -73,6 +73,18 @@ impl FileSystem {
         let place = self.metadata.under(parent, name);
         let bits = mode & 0o7777;
         let mode = NewMode { bits, umask };
+        let asked = self.metadata.now();
+        if let Some(attributes) = self
+            .make_directory_delegated(&volume, (parent, name), mode)
+            .await
+        {
+            self.metadata.name_may_exist(parent, name);
+            let answer = Answer::exact(&attributes);
+            self.metadata.entered(asked, parent, &answer.attr);
+            let entry = self.metadata.entry(asked, &answer, (parent, name));
+            self.metadata.directory_made(asked, answer.attr.id);
+            return Ok(entry);
+        }
         let lease = self.metadata.is_live();
         self.metadata.name_may_exist(parent, name);
         let asked = self.metadata.now();

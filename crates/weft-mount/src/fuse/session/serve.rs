@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use weft_client::InlineTask;
 use weft_net::LogLimit;
 
 use super::abandon::{self, abandoned};
@@ -25,7 +26,6 @@ use crate::fuse::device::abi::{
 use crate::fuse::device::{Buffers, Device, Incoming, Reader};
 use crate::fuse::mount::{Appearance, LiveFlags, MountError, attach, mounted_on};
 use crate::fuse::requests::{Reply, carry_out};
-use crate::inline_task::InlineTask;
 
 /// The parameters of a mount.
 pub struct Mount {

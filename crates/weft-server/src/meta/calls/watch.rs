@@ -5,11 +5,15 @@ use weft_meta::{Invalidations, MetaError};
 use weft_net::Served;
 use weft_proto::Failure;
 use weft_proto::coord::{WatchReply, WatchRequest};
-use weft_proto::delegation::ChangeNamesRequest;
+use weft_proto::delegation::{ChangeNamesRequest, NameChange};
 
 use crate::failure;
 use crate::limits::{DELEGATION_TRIES, RECALL_TIMEOUT, WATCH_TIMEOUT};
 use crate::meta::MetaService;
+
+fn is_removal(change: &NameChange) -> bool {
+    change.made.is_none() && change.set.is_none()
+}
 
 impl MetaService {
     pub(in crate::meta) async fn watch(&self, call: Served) {
@@ -55,8 +59,16 @@ impl MetaService {
         let namespace = self.namespace.by(client);
         let change = |request: &ChangeNamesRequest| {
             let reply = namespace.change_names(client, request)?;
-            namespace.delegations().end(client, &request.given_back);
-            self.watchers.holder_answered();
+            if !request.given_back.is_empty() {
+                namespace.delegations().end(client, &request.given_back);
+                self.watchers.holder_answered();
+            }
+            if request.changes.iter().any(is_removal) {
+                self.new_intents.notify_one();
+                if self.namespace.limits_growth() {
+                    self.freed.notify_one();
+                }
+            }
             Ok(reply)
         };
         self.answer(call, change).await;

@@ -29,13 +29,16 @@ enum TaskState {
 }
 
 /// The first poll of a future, and its waker.
-pub(crate) struct InlineTask {
+///
+/// Cost: no task of the runtime is made, and no other thread wakes, for a future that never waits.
+pub struct InlineTask {
     runtime: Handle,
     state: Mutex<TaskState>,
 }
 
 impl InlineTask {
-    pub(crate) fn new(runtime: &Handle) -> Arc<InlineTask> {
+    /// A place for one future, which goes on in `runtime`.
+    pub fn new(runtime: &Handle) -> Arc<InlineTask> {
         Arc::new(InlineTask {
             runtime: runtime.clone(),
             state: Mutex::default(),
@@ -44,13 +47,13 @@ impl InlineTask {
 
     /// The waker; the future, or a future inside it, may be polled with it before
     /// [`InlineTask::run`].
-    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
+    pub fn waker(self: &Arc<Self>) -> Waker {
         Waker::from(self.clone())
     }
 
     /// Polls `future` here, inside the runtime's context; if it has to wait, it becomes a task when
     /// it is woken.
-    pub(crate) fn run(&self, mut future: Future, waker: &Waker) {
+    pub fn run(&self, mut future: Future, waker: &Waker) {
         if future
             .as_mut()
             .poll(&mut Context::from_waker(waker))
