@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weft_proto::limits::ATTACH_AHEAD_MAX;
+
 // Outages: calls to a service that does not answer.
 
 /// The pause before the first repetition of a failed call; it doubles from there.
@@ -90,6 +92,17 @@ pub(crate) const SPACE_VALID: Duration = Duration::from_millis(500);
 /// for a page that is being read.
 pub(crate) const INVALIDATION_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Small files that stay attached after they were closed.
+pub(crate) const KEPT_FILES_MAX: usize = 1 << 14;
+/// Bytes of them all.
+pub(crate) const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Small files that are attached ahead of a program that opens one after the other.
+pub(crate) const AHEAD_FILES_MAX: u32 = ATTACH_AHEAD_MAX;
+/// Between two opens in a directory of which the second is one of a series.
+pub(crate) const AHEAD_OPENS_WINDOW: Duration = Duration::from_millis(500);
+/// Directories in which opens are counted.
+pub(crate) const OPENED_DIRECTORIES_MAX: usize = 1024;
+
 // The file system: operations.
 
 /// Pages of a listing that an open directory keeps whole.
@@ -107,6 +120,9 @@ pub(crate) const LOCK_CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 pub(crate) const LAYOUT_CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// How often a change of layout is tried again within [`LAYOUT_CLOSE_GRACE`].
 pub(crate) const LAYOUT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes up to which a copy reads and writes: the servers' sizes, holes and a copy for each range
+/// are four messages to each server, one after the other.
+pub(crate) const COPIED_HERE_MAX: u64 = 256 << 10;
 /// Bytes that a copy by reading and writing moves at a time.
 pub(crate) const COPY_STEP: usize = 4 << 20;
 /// Bytes that one copy request moves before it reports progress; the kernel asks for the rest.

@@ -1,11 +1,15 @@
-//! Leases: directories all of whose names one client knows, because it made them. A change by
-//! another client is answered only after the holder was notified.
+//! Leases: directories all of whose names one client knows, because it made them, and small files
+//! whose bytes clients keep. A change by another client is answered only after the holders were
+//! notified.
 //!
 //! A client that has made a directory decides locally that a name does not exist there, which saves
 //! a request for each name that it makes. When another client makes a name, the lease ends with
 //! that change, and that client is answered after the holder acknowledged the change with the
 //! cursor of its next watch. So a lease costs others one delay for each directory, and nothing
 //! where clients do not share.
+//!
+//! A small file may be leased to any number of clients. Each opens it again without asking, and who
+//! changes it is answered when none of them does so any more: close-to-open holds.
 //!
 //! In memory only: a service that restarts has no leases, and clients drop their caches when they
 //! notice the restart.
@@ -15,7 +19,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::change::Change;
-use crate::limits::LEASES_MAX;
+use crate::limits::{FILE_LEASES_MAX, LEASES_MAX};
 
 /// All leases, and the changes that their holders must acknowledge.
 #[derive(Debug, Default)]
@@ -24,6 +28,8 @@ pub struct Leases(Mutex<LeaseTable>);
 #[derive(Debug, Default)]
 struct LeaseTable {
     holders: HashMap<u64, u64>,
+    /// Those of small files.
+    files: HashMap<u64, Vec<u64>>,
     recalls: Vec<Recall>,
 }
 
@@ -47,6 +53,38 @@ impl Leases {
         granted
     }
 
+    /// Grants a client the lease of a file; the caller then reads the file: a change from here on
+    /// ends the lease. Returns whether it did.
+    pub(crate) fn grant_file(&self, client: u64, file: u64) -> bool {
+        let mut table = self.0.lock();
+        if table.files.len() >= FILE_LEASES_MAX {
+            return false;
+        }
+        let holders = table.files.entry(file).or_default();
+        if !holders.contains(&client) {
+            holders.push(client);
+        }
+        true
+    }
+
+    /// A client does not keep a file any more.
+    pub(crate) fn end_file(&self, client: u64, file: u64) {
+        let mut table = self.0.lock();
+        if let Some(holders) = table.files.get_mut(&file) {
+            holders.retain(|holder| *holder != client);
+            if holders.is_empty() {
+                table.files.remove(&file);
+            }
+        }
+    }
+
+    /// Whether a client has the lease of a file.
+    pub fn holds_file(&self, client: u64, file: u64) -> bool {
+        let table = self.0.lock();
+        let holders = table.files.get(&file);
+        holders.is_some_and(|holders| holders.contains(&client))
+    }
+
     /// Whether a client has the lease of a directory.
     pub fn holds(&self, client: u64, directory: u64) -> bool {
         self.0.lock().holders.get(&directory) == Some(&client)
@@ -62,23 +100,30 @@ impl Leases {
     /// the last change.
     pub(crate) fn changed(&self, origin: u64, changes: &[Change], number: u64) {
         let mut table = self.0.lock();
-        if table.holders.is_empty() {
+        let table = &mut *table;
+        if table.holders.is_empty() && table.files.is_empty() {
             return;
         }
+        let recall = |holder| Recall {
+            holder,
+            by: origin,
+            change: number,
+        };
         for change in changes {
-            let Change::Entry(entry) = change else {
-                continue;
-            };
-            let Some(holder) = table.holders.get(&entry.parent).copied() else {
-                continue;
-            };
-            if holder != origin {
-                table.holders.remove(&entry.parent);
-                table.recalls.push(Recall {
-                    holder,
-                    by: origin,
-                    change: number,
-                });
+            match change {
+                Change::Entry(entry) => {
+                    let holder = table.holders.get(&entry.parent).copied();
+                    if let Some(holder) = holder.filter(|holder| *holder != origin) {
+                        table.holders.remove(&entry.parent);
+                        table.recalls.push(recall(holder));
+                    }
+                }
+                Change::File(file) => {
+                    // The one that changes it knows: it asks again when it opens the file.
+                    let holders = table.files.remove(file).unwrap_or_default();
+                    let others = holders.into_iter().filter(|holder| *holder != origin);
+                    table.recalls.extend(others.map(recall));
+                }
             }
         }
     }
@@ -106,6 +151,7 @@ impl Leases {
         let silent = table.recalls.iter().filter(|recall| recall.by == client);
         let silent: Vec<u64> = silent.map(|recall| recall.holder).collect();
         table.holders.retain(|_, holder| !silent.contains(holder));
+        table.retain_file_holders(|holder| !silent.contains(&holder));
         table
             .recalls
             .retain(|recall| !silent.contains(&recall.holder));
@@ -116,9 +162,19 @@ impl Leases {
     pub fn client_ended(&self, client: u64) -> bool {
         let mut table = self.0.lock();
         table.holders.retain(|_, holder| *holder != client);
+        table.retain_file_holders(|holder| holder != client);
         let before = table.recalls.len();
         table.recalls.retain(|recall| recall.holder != client);
         before != table.recalls.len()
+    }
+}
+
+impl LeaseTable {
+    fn retain_file_holders(&mut self, keep: impl Fn(u64) -> bool) {
+        self.files.retain(|_, holders| {
+            holders.retain(|holder| keep(*holder));
+            !holders.is_empty()
+        });
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) fn detach(
         if !detach_idle(volume, client, &last)? {
             report(volume, client, &last)?;
         }
+        if !write && !volume.state().open_files().is_holder(client, file) {
+            volume.state().leases().end_file(client, file);
+        }
     }
     Ok(DetachReply {})
 }

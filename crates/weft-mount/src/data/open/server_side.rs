@@ -2,10 +2,10 @@
 //! copy; and what another mount may have written.
 
 use weft_layout::{FileOffset, ViewOffset};
-use weft_proto::limits::INLINE_MAX;
 
 use super::open_data::OpenData;
 use crate::data::error::DataError;
+use crate::limits::COPIED_HERE_MAX;
 
 impl OpenData {
     /// Clears bytes and frees their space; the file keeps its size.
@@ -47,8 +47,8 @@ impl OpenData {
     }
 
     /// Copies bytes of another open file to this one, as far as that one reaches; returns how many.
-    /// The servers copy, except small files whose bytes lie with their metadata: then the result is
-    /// `None`, and the caller reads and writes.
+    /// The servers copy, except small files, which cost fewer calls to read and write: then the
+    /// result is `None`, and the caller does that.
     ///
     /// # Durability
     /// As of a write that has reached the servers.
@@ -59,7 +59,8 @@ impl OpenData {
         offset: u64,
         length: u64,
     ) -> Result<Option<u64>, DataError> {
-        if length <= INLINE_MAX as u64 {
+        let left = from.known_end().map(|end| end.saturating_sub(from_offset));
+        if length.min(left.unwrap_or(length)) <= COPIED_HERE_MAX {
             return Ok(None);
         }
         // First: a file that has outgrown the inline size moves to the cells with this.

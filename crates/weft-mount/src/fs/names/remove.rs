@@ -32,6 +32,7 @@ impl FileSystem {
         let place = self.metadata.under(parent, name);
         let asked = self.metadata.now();
         let removed = self.call(|| volume.unlink(&place)).await?;
+        self.forget_kept(removed.file).await;
         self.removed(asked, (parent, name), &removed);
         Ok(())
     }
@@ -90,6 +91,7 @@ impl FileSystem {
         self.metadata.touched(to);
         self.metadata.touched(renamed.file);
         self.metadata.nodes().unnamed(renamed.other);
+        self.forget_kept(renamed.other).await;
         self.metadata.touched(renamed.other);
         self.metadata.touched(from);
         if flags & libc::RENAME_EXCHANGE == 0 && renamed.file != 0 {
