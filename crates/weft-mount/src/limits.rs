@@ -58,6 +58,8 @@ pub(crate) const SIZE_QUERIES_MAX: u32 = 4;
 pub(crate) const READ_AHEAD_WINDOWS: usize = 8;
 /// Bytes of one read-ahead request; requests end at multiples of it.
 pub(crate) const READ_AHEAD_PIECE: u64 = 1 << 20;
+/// Bytes of a file that its first read fetches whole.
+pub(crate) const WHOLE_FILE_MAX: u64 = 256 << 10;
 /// Streams followed per open; beyond them the least recently used one is dropped.
 pub(crate) const STREAMS_PER_OPEN: usize = 8;
 /// Reads of a stream that may arrive out of order.

@@ -122,6 +122,7 @@ pub struct Listing {
     place: Place,
     after: Bytes,
     done: bool,
+    parent: u64,
 }
 
 impl Listing {
@@ -144,7 +145,13 @@ impl Listing {
         if let Some(last) = reply.entries.last() {
             self.after = last.name.clone();
         }
+        self.parent = reply.directory.parent;
         Ok(reply.entries)
+    }
+
+    /// The id of the directory's parent as of the last page; 0: it is the root, or was removed.
+    pub fn parent(&self) -> u64 {
+        self.parent
     }
 
     /// Whether a further page may have entries.
@@ -178,6 +185,7 @@ impl Volume {
             place: place.into(),
             after,
             done: false,
+            parent: 0,
         }
     }
 

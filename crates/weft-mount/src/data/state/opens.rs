@@ -95,6 +95,7 @@ impl Opens {
         &mut self,
         open: u64,
         range: &Range<u64>,
+        end: Option<u64>,
     ) -> Option<(Vec<Arc<PrefetchedRange>>, Advice)> {
         let open = self.open.get_mut(&open)?;
         let ready = open
@@ -102,7 +103,7 @@ impl Opens {
             .values()
             .filter(|bytes| bytes.start() < range.end && bytes.end() > range.start);
         let ready: Vec<_> = ready.cloned().collect();
-        let advice = open.streams.read(range);
+        let advice = open.streams.read(range, end);
         open.prefetched.retain(|_, bytes| {
             Some(bytes.stream()) != advice.forgotten
                 && (bytes.stream() != advice.stream || bytes.end() > advice.read_to)

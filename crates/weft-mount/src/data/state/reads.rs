@@ -71,7 +71,8 @@ impl FileState {
         if !self.content.is_in_cells() {
             return None;
         }
-        self.opens.read(open, range)
+        let end = self.exact_end();
+        self.opens.read(open, range, end)
     }
 
     /// The part of a range that is worth reading ahead for an open; `None` if there is none.

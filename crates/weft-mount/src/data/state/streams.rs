@@ -5,7 +5,7 @@
 //! one open may be interleaved. The kernel sends the requests of its own read-ahead in parallel, so
 //! they arrive in any order: a read may be early within what an established stream has read ahead.
 
-use crate::limits::{EARLY_READS_MAX, READ_AHEAD_PIECE, STREAMS_PER_OPEN};
+use crate::limits::{EARLY_READS_MAX, READ_AHEAD_PIECE, STREAMS_PER_OPEN, WHOLE_FILE_MAX};
 use std::ops::Range;
 
 /// The streams of an open file.
@@ -56,9 +56,10 @@ impl Streams {
         }
     }
 
-    /// A read is about to happen.
-    pub(super) fn read(&mut self, range: &Range<u64>) -> Advice {
+    /// A read is about to happen, of a file that ends at `end`, if that is known.
+    pub(super) fn read(&mut self, range: &Range<u64>, end: Option<u64>) -> Advice {
         self.clock += 1;
+        let first = self.clock == 1;
         let mut forgotten = None;
         let i = self
             .followed
@@ -71,10 +72,16 @@ impl Streams {
         let limit = self.limit;
         let stream = &mut self.followed[i];
         stream.used = self.clock;
-        let fetch = if stream.advance(range) {
-            stream.fetch(limit)
-        } else {
-            Vec::new()
+        let small = end.filter(|end| first && limit > 0 && *end <= WHOLE_FILE_MAX);
+        if let Some(end) = small.filter(|end| *end > range.end) {
+            // The kernel may have some of its pages: then it asks for the others one by one.
+            stream.fetched_to = end;
+            stream.established = true;
+        }
+        let fetch = match (stream.advance(range), small) {
+            (_, Some(end)) if end > range.end => std::iter::once(range.end..end).collect(),
+            (true, _) => stream.fetch(limit),
+            (false, _) => Vec::new(),
         };
         Advice {
             stream: stream.name,
@@ -159,7 +166,7 @@ mod tests {
     const K: u64 = 1 << 10;
 
     fn read(streams: &mut Streams, at: u64, length: u64) -> Advice {
-        streams.read(&(at..at + length))
+        streams.read(&(at..at + length), None)
     }
 
     #[test]
@@ -182,6 +189,27 @@ mod tests {
             most = most.max(fetched - at);
         }
         assert!((8 << 20..=9 << 20).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn a_small_file_is_fetched_whole_with_its_first_read() {
+        let mut streams = Streams::new(8 << 20);
+        let end = Some(50 * K);
+        let advice = streams.read(&(8 * K..12 * K), end);
+        assert_eq!(
+            (advice.fetch.len(), advice.fetch[0].clone()),
+            (1, 12 * K..50 * K)
+        );
+        for at in [28, 12, 48] {
+            let advice = streams.read(&(at * K..(at + 2) * K), end);
+            let beyond = advice.fetch.iter().all(|range| range.start >= 50 * K);
+            assert!(advice.stream == 1 && beyond, "{at}: {advice:?}");
+        }
+        let mut streams = Streams::new(8 << 20);
+        let advice = streams.read(&(0..4 * K), Some(WHOLE_FILE_MAX + 1));
+        assert_eq!(advice.fetch, []);
+        let advice = Streams::new(0).read(&(0..4 * K), end);
+        assert_eq!(advice.fetch, [], "without a window");
     }
 
     #[test]

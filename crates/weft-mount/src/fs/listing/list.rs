@@ -129,16 +129,9 @@ impl FileSystem {
             Some(parent) => parent,
             None if is_view(directory.id) => directory.id,
             None => {
-                let place = Place::of(directory.id);
-                let attributes = self
-                    .call(|| directory.volume.known_attributes(&place))
-                    .await?;
-                // The root is its own parent, and so is a removed directory.
-                if attributes.parent == 0 {
-                    directory.id
-                } else {
-                    attributes.parent
-                }
+                // It comes with the first names, which are asked for next.
+                self.page(directory, listing, 0).await?;
+                listing.parent().unwrap_or(directory.id)
             }
         };
         listing.set_parent(parent);
@@ -170,13 +163,15 @@ impl FileSystem {
         let asked = self.metadata.now();
         let (after, until) = listing.bounds(segment);
         let place = Place::of(directory.id);
-        let (mut found, more) = self
+        let (mut found, more, parent) = self
             .call(|| async {
                 let mut pages = directory.volume.list_after(&place, after.clone());
                 let found = pages.page().await?;
-                Ok((found, pages.has_more()))
+                Ok((found, pages.has_more(), pages.parent()))
             })
             .await?;
+        // The root is its own parent, and so is a removed directory.
+        listing.set_parent(if parent == 0 { directory.id } else { parent });
         let count = found.len();
         found.retain(|e| until.as_ref().is_none_or(|last| e.name <= *last));
         // The segment ends where the next one begins, or before.
