@@ -27,8 +27,7 @@ pub(crate) const FILE_LEASES_MAX: usize = 1 << 20;
 /// Delegations at a time; beyond them none is granted.
 pub(crate) const DELEGATIONS_MAX: usize = 4096;
 
-/// Delegations at a time, with those of directories that their holders made: refusing one undoes what
-/// a program was told, so a client that asks for that many more is not ours.
+/// Delegations at a time, with those of directories that their holders made and use already.
 pub(crate) const NEW_DELEGATIONS_MAX: usize = 1 << 16;
 
 /// Locks that all clients together may hold.

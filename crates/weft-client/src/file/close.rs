@@ -84,6 +84,7 @@ impl File {
         };
         let mut ending = Detach::new(&a.volume, vec![(a.id, a.write)]);
         let (mut retries, mut unknown) = (0, None);
+        let asked = a.volume.set_here();
         let reply = loop {
             let done = |reply: &ReportReply| !reply.size_wanted;
             let reported = a.volume.meta_ending(&what, &request, &mut ending, done);
@@ -120,7 +121,7 @@ impl File {
         }
         lost?;
         if let Some(attributes) = reply.attributes.as_ref().filter(|a| a.size_exact) {
-            a.volume.refresh_delegated(attributes);
+            a.volume.refresh_delegated(attributes, asked);
         }
         let alone = reply.alone;
         let closed = |attributes| Closed { attributes, alone };

@@ -30,11 +30,14 @@ use weft_proto::{Code, Failure};
 
 use super::Asked;
 use crate::limits::{FIRST_IDS, IDLE_CHECK_INTERVAL, REPORT_DELAY, REPORT_TIMEOUT};
-use crate::session::{
-    ChangeBatch, ChangeProgress, DelegationTable, Due, MadeFile, QueuedChange, Refused,
-};
+use crate::session::{ChangeBatch, DelegationTable, Due, MadeFile, QueuedChange, Refused};
 use crate::volume::{Backoff, Repeat};
 use crate::{Attributes, Changes, Error, File, InlineTask, NewMode, Place, Store, Volume};
+
+/// The service answered, but not to what was asked.
+fn unsaid() -> Failure {
+    Failure::new(Code::Internal, "the service did not say")
+}
 
 impl Volume {
     /// Sets what is called for changes that were acknowledged and failed; once.
@@ -114,6 +117,7 @@ impl Volume {
                 directory,
                 name: change.name.clone(),
                 attributes: attributes.clone(),
+                set_here: 0,
             };
             let many = table.note(change);
             table.note_made(file);
@@ -165,6 +169,7 @@ impl Volume {
                 directory,
                 name: change.name.clone(),
                 attributes: attributes.clone(),
+                set_here: 0,
             };
             let many = table.note(change);
             table.note_made(file);
@@ -294,7 +299,12 @@ impl Volume {
         {
             return Some(Ok(attributes));
         }
-        progress.answer.await.ok()
+        let stored = |answer: Result<Option<Attributes>, Error>| {
+            let attributes = answer?;
+            let unsaid = || Error::of_call("store a file", CallError::Failed(unsaid()));
+            attributes.ok_or_else(unsaid)
+        };
+        progress.answer.await.ok().map(stored)
     }
 
     /// Reports what is complete. Returns when a change outlives this process, true, or is answered.
@@ -306,17 +316,20 @@ impl Volume {
 
     /// Has the bytes of a new file that the service does not know yet lie in its cells from the
     /// beginning. False if the service knows it. When it returns, the file outlives this process.
-    pub(crate) async fn spill_delegated(&self, file: u64) -> bool {
+    pub(crate) async fn spill_delegated(&self, file: u64) -> Result<bool, Error> {
         let delegated = &self.shared.delegated;
         if !delegated.has_unreported() {
-            return false;
+            return Ok(false);
         }
-        let Some(ChangeProgress { handed_over, .. }) = delegated.with(|table| table.spill(file))
-        else {
-            return false;
+        let Some(progress) = delegated.with(|table| table.spill(file)) else {
+            return Ok(false);
         };
-        self.hand_over(handed_over).await;
-        true
+        if !self.hand_over(progress.handed_over).await
+            && let Ok(answer) = progress.answer.await
+        {
+            answer?;
+        }
+        Ok(true)
     }
 
     /// Before a call that changes what this names, or lets other clients know of it.
@@ -330,11 +343,22 @@ impl Volume {
         }
     }
 
-    /// The service has answered what the attributes of a file are now.
-    pub(crate) fn refresh_delegated(&self, attributes: &Attributes) {
+    /// This moment, before a call whose answer has attributes of a file.
+    pub(crate) fn set_here(&self) -> u64 {
         let delegated = &self.shared.delegated;
         if delegated.has_held() {
-            delegated.with(|table| table.refresh(attributes));
+            delegated.with(|table| table.set_here)
+        } else {
+            0
+        }
+    }
+
+    /// The service has answered what the attributes of a file are; it was asked at the moment
+    /// `asked`, of [`Volume::set_here`].
+    pub(crate) fn refresh_delegated(&self, attributes: &Attributes, asked: u64) {
+        let delegated = &self.shared.delegated;
+        if delegated.has_held() {
+            delegated.with(|table| table.refresh(attributes, asked));
         }
     }
 
@@ -424,10 +448,7 @@ impl Volume {
         let what = "report changed names";
         let waiters = batch.take_handed_over();
         let (done, lost) = match self.call_until_timeout(what, &batch, waiters).await {
-            Ok(reply) => (
-                reply.done,
-                Failure::new(Code::Internal, "the service did not say"),
-            ),
+            Ok(reply) => (reply.done, unsaid()),
             Err(error) => (Vec::new(), Failure::new(error.code(), error.to_string())),
         };
         let mut refused = Vec::new();
@@ -436,11 +457,18 @@ impl Volume {
                 refused: Some(lost.clone()),
                 ..NameChanged::default()
             });
-            if outcome.unleased {
+            if outcome.undelegated {
+                self.shared
+                    .delegated
+                    .with(|table| table.undelegated(change.file));
+            }
+            if outcome.unleased || outcome.undelegated {
                 self.shared.delegated.report_unleased(change.file);
             }
             if let Some(failure) = &outcome.refused {
-                self.removed_by_call(change.file);
+                if change.made.is_some() {
+                    self.removed_by_call(change.file);
+                }
                 if let Some(write) = attached.get(&change.file) {
                     self.shared.note_detached(change.file, *write);
                 }
@@ -456,7 +484,7 @@ impl Volume {
                 let failed = |failure| Error::of_call(what, CallError::Failed(failure));
                 let stored = match outcome.refused {
                     Some(failure) => Err(failed(failure)),
-                    None => outcome.attributes.ok_or_else(|| failed(lost.clone())),
+                    None => Ok(outcome.attributes),
                 };
                 // A caller that was cancelled does not need it.
                 let _ = waiter.answer.send(stored);

@@ -97,10 +97,11 @@ impl File {
             set,
         };
         let what = format!("store {}", a.path);
+        let asked = a.volume.set_here();
         match a.volume.meta(&what, &request, Repeat::Safe).await {
             Ok(reply) => {
                 self.set_inline(Some(data));
-                a.volume.refresh_delegated(&reply.attributes);
+                a.volume.refresh_delegated(&reply.attributes, asked);
                 if store.close {
                     a.note_closed();
                 }
@@ -126,7 +127,7 @@ impl File {
         if self.inline_data().is_none() {
             return Ok(());
         }
-        if !a.volume.spill_delegated(a.id).await {
+        if !a.volume.spill_delegated(a.id).await? {
             let what = format!("move {} to its cells", a.path);
             let request = SpillRequest { file: a.id };
             a.volume.meta(&what, &request, Repeat::Safe).await?;

@@ -357,11 +357,12 @@ impl File {
             attached: a.write,
             grow,
         };
+        let asked = a.volume.set_here();
         let reply = a.volume.meta(what, &request, Repeat::Safe).await;
         a.own_names.clear();
         let reply = reply?;
         self.truncate_inline(&reply.attributes);
-        a.volume.refresh_delegated(&reply.attributes);
+        a.volume.refresh_delegated(&reply.attributes, asked);
         Ok(reply.attributes)
     }
 

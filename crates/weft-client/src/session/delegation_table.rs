@@ -32,13 +32,13 @@ pub(crate) struct ChangeWaiter {
     /// Told when the change outlives this process.
     pub(crate) handed_over: Option<oneshot::Sender<()>>,
     /// Takes the service's answer.
-    pub(crate) answer: oneshot::Sender<Result<Attributes, Error>>,
+    pub(crate) answer: oneshot::Sender<Result<Option<Attributes>, Error>>,
 }
 
 /// The other side of a [`ChangeWaiter`].
 pub(crate) struct ChangeProgress {
     pub(crate) handed_over: oneshot::Receiver<()>,
-    pub(crate) answer: oneshot::Receiver<Result<Attributes, Error>>,
+    pub(crate) answer: oneshot::Receiver<Result<Option<Attributes>, Error>>,
 }
 
 impl ChangeWaiter {
@@ -144,6 +144,8 @@ pub(crate) struct DelegationTable {
     held: HashMap<u64, Delegation>,
     queue: VecDeque<QueuedChange>,
     given_back: Vec<u64>,
+    /// Changes of attributes of files made here.
+    pub(crate) set_here: u64,
     /// The number of the last directory among them.
     last_given_back: u64,
     made_files: MadeFiles,
@@ -232,6 +234,12 @@ impl DelegationTable {
         self.held.len() < DELEGATIONS_MAX
     }
 
+    /// A directory that this client made is not delegated to it.
+    pub(crate) fn undelegated(&mut self, directory: u64) {
+        self.held.remove(&directory);
+        self.made_files.remove_of(directory);
+    }
+
     /// A directory was removed.
     pub(crate) fn removed(&mut self, directory: u64) {
         self.made_files.remove(directory);
@@ -303,7 +311,10 @@ impl DelegationTable {
             return None;
         }
         let made = self.made_files.get_mut(file)?;
+        let modified_time = if changes.modified.is_some() { now } else { 0 };
         let set = made.set(changes, who, now)?;
+        self.set_here += 1;
+        made.set_here = self.set_here;
         let attributes = made.attributes.clone();
         let change = NameChange {
             who: who.clone(),
@@ -315,19 +326,24 @@ impl DelegationTable {
             set: Some(Box::new(set)),
             set_time: now,
             directory_time: 0,
+            modified_time,
         };
-        let queued = self.queue.iter_mut().rev().find(|q| q.change.file == file);
+        // Not before what was done in a directory meanwhile.
+        let mut queued = self.queue.iter_mut().rev();
+        let queued = queued.find(|q| q.change.file == file || q.change.directory == file);
+        let queued = queued.filter(|q| q.change.file == file && q.change.who == *who);
         match queued {
             // One entry for all that is done to the file.
             Some(QueuedChange {
                 change: earlier, ..
-            }) if earlier.who == *who => {
+            }) => {
                 let set = change.set.unwrap_or_default();
                 match &mut earlier.set {
                     Some(earlier) => merge(earlier, &set),
                     none => *none = Some(set),
                 }
                 earlier.set_time = now;
+                earlier.modified_time = change.modified_time.max(earlier.modified_time);
             }
             _ => {
                 self.note(change);
@@ -394,9 +410,14 @@ impl DelegationTable {
     }
 
     /// The service has answered what the attributes of a file are now.
-    pub(crate) fn refresh(&mut self, attributes: &Attributes) {
-        if let Some(made) = self.made_files.get_mut(attributes.id) {
+    /// The call began when `set_here` changes of attributes had been made here.
+    pub(crate) fn refresh(&mut self, attributes: &Attributes, set_here: u64) {
+        let made = self.made_files.get_mut(attributes.id);
+        if let Some(made) = made.filter(|made| made.set_here <= set_here) {
             made.attributes.clone_from(attributes);
+        } else {
+            // The answer may be older than what was set here.
+            self.made_files.remove(attributes.id);
         }
     }
 
@@ -457,22 +478,21 @@ impl DelegationTable {
         let mut batch = ChangeBatch::default();
         let (mut made, mut bytes) = (HashSet::new(), 0);
         let (mut later, mut later_names) = (HashSet::new(), HashSet::new());
-        let (mut not_made, now) = (HashSet::new(), Instant::now());
+        let (mut incomplete, now) = (HashSet::new(), Instant::now());
         let mut left = VecDeque::new();
         while let Some(mut queued) = self.queue.pop_front() {
             let name = (queued.change.directory, queued.change.name.clone());
             if due == Due::Complete
                 && (queued.is_in_progress(now)
                     || later.contains(&queued.change.file)
-                    || not_made.contains(&queued.change.directory)
+                    || incomplete.contains(&queued.change.directory)
                     || later_names.contains(&name))
             {
-                // What is done to the file, to its directory itself or with the name comes later.
+                // What is done to the file or in it, to its directory itself or with the name comes
+                // later.
                 later.extend([queued.change.file, queued.change.directory]);
                 later_names.insert(name);
-                if queued.change.made.is_some() {
-                    not_made.insert(queued.change.file);
-                }
+                incomplete.insert(queued.change.file);
                 left.push_back(queued);
                 continue;
             }
@@ -609,6 +629,7 @@ mod tests {
                 id,
                 ..Attributes::default()
             },
+            set_here: 0,
         }
     }
 
@@ -685,6 +706,68 @@ mod tests {
         table.note(named("late", change(7, 102, true)));
         table.queue[0].noted = Instant::now() - REPORT_DELAY;
         assert!(table.take(Due::Complete).is_some(), "it waited long enough");
+    }
+
+    #[test]
+    fn attributes_of_a_directory_follow_the_names_that_were_made_in_it_before() {
+        let mut table = DelegationTable::default();
+        table.hold(7, lent(100, 9));
+        let who = Credentials::default();
+        table.note(named("d", change(7, 100, true)));
+        table.note_made(made_file(7, 100));
+        table.hold_new(7, 100);
+        assert!(table.set_attributes(100, mode(0o700), &who, 1).is_some());
+        table.note(named("f", change(100, 101, true)));
+        assert!(table.set_attributes(100, mode(0o555), &who, 2).is_some());
+        assert!(table.close(101));
+        let all: Vec<ChangeBatch> = std::iter::from_fn(|| table.take(Due::All(u64::MAX))).collect();
+        let all: Vec<&NameChange> = all
+            .iter()
+            .flat_map(|b| &b.changes)
+            .map(|q| &q.change)
+            .collect();
+        let modes: Vec<Option<u32>> = all.iter().map(|c| c.set.as_ref()?.mode).collect();
+        assert_eq!(modes, [Some(0o700), None, Some(0o555)]);
+        // What is incomplete holds up what is set of its directory, and names made after that.
+        table.note(named("open", change(100, 102, true)));
+        assert!(table.set_attributes(100, mode(0o700), &who, 3).is_some());
+        table.note(named("later", change(100, 103, true)));
+        assert!(table.close(103) && table.take(Due::Complete).is_none());
+    }
+
+    #[test]
+    fn an_answer_from_before_a_change_does_not_undo_it() {
+        let mut table = DelegationTable::default();
+        table.hold(7, lent(100, 9));
+        let who = Credentials::default();
+        let times = SetAttributesRequest {
+            modified: Some(weft_proto::meta::TimeUpdate {
+                now: false,
+                nanos: 9,
+            }),
+            ..SetAttributesRequest::default()
+        };
+        for id in [100, 101] {
+            table.note(change(7, id, true));
+            table.note_made(made_file(7, id));
+        }
+        let answer = |id| Attributes {
+            id,
+            size: 5,
+            ..Attributes::default()
+        };
+        let asked = table.set_here;
+        assert!(table.set_attributes(100, times, &who, 50).is_some());
+        table.refresh(&answer(100), asked);
+        assert!(
+            table.made_attributes(100).is_none(),
+            "only the service knows"
+        );
+        table.refresh(&answer(101), table.set_here);
+        assert_eq!(table.made_attributes(101).unwrap().size, 5);
+        assert!(table.set_attributes(101, mode(1), &who, 60).is_some());
+        let last = table.queue.back().unwrap();
+        assert_eq!((last.change.set_time, last.change.modified_time), (60, 0));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) struct MadeFile {
     pub(crate) directory: u64,
     pub(crate) name: Bytes,
     pub(crate) attributes: Attributes,
+    /// How many changes of attributes had been made here at its last one.
+    pub(crate) set_here: u64,
 }
 
 impl MadeFile {
@@ -133,6 +135,7 @@ mod tests {
                 mode: 0o600,
                 ..Attributes::default()
             },
+            set_here: 0,
         }
     }
 

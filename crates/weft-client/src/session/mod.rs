@@ -19,9 +19,7 @@ mod unsynced;
 pub(crate) use attached::AttachedFiles;
 pub(crate) use delegated_names::DelegatedNames;
 pub use delegated_names::Refused;
-pub(crate) use delegation_table::{
-    ChangeBatch, ChangeProgress, DelegationTable, Due, QueuedChange,
-};
+pub(crate) use delegation_table::{ChangeBatch, DelegationTable, Due, QueuedChange};
 pub(crate) use detaches::DetachQueue;
 pub(crate) use ended::{EndedOperations, TakenAlong};
 pub(crate) use locks::{FileLocks, LocksHeld};

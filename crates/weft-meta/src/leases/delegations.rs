@@ -72,6 +72,19 @@ impl Delegations {
         Some(self.table.lock().holders.clone())
     }
 
+    /// Whether a directory is delegated to this client.
+    pub fn holds(&self, client: u64, directory: u64) -> bool {
+        self.table.lock().holders.get(&directory) == Some(&client)
+    }
+
+    /// All delegated directories.
+    pub fn all(&self) -> Vec<u64> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        self.table.lock().holders.keys().copied().collect()
+    }
+
     /// Recalls these directories from their holders.
     pub fn recall(&self, directories: &[u64]) {
         let mut table = self.table.lock();

@@ -33,6 +33,17 @@ struct LeaseTable {
     recalls: Vec<Recall>,
 }
 
+/// What a client was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileLease {
+    /// The lease, which it did not have.
+    New,
+    /// It had the lease.
+    Held,
+    /// Nothing: there are too many.
+    Refused,
+}
+
 /// A holder must acknowledge the changes up to this one.
 #[derive(Clone, Copy, Debug)]
 struct Recall {
@@ -54,17 +65,18 @@ impl Leases {
     }
 
     /// Grants a client the lease of a file; the caller then reads the file: a change from here on
-    /// ends the lease. Returns whether it did.
-    pub(crate) fn grant_file(&self, client: u64, file: u64) -> bool {
+    /// ends the lease.
+    pub(crate) fn grant_file(&self, client: u64, file: u64) -> FileLease {
         let mut table = self.0.lock();
         if table.files.len() >= FILE_LEASES_MAX {
-            return false;
+            return FileLease::Refused;
         }
         let holders = table.files.entry(file).or_default();
-        if !holders.contains(&client) {
-            holders.push(client);
+        if holders.contains(&client) {
+            return FileLease::Held;
         }
-        true
+        holders.push(client);
+        FileLease::New
     }
 
     /// A client does not keep a file any more.
@@ -119,10 +131,14 @@ impl Leases {
                     }
                 }
                 Change::File(file) => {
-                    // The one that changes it knows: it asks again when it opens the file.
-                    let holders = table.files.remove(file).unwrap_or_default();
-                    let others = holders.into_iter().filter(|holder| *holder != origin);
+                    let Some(holders) = table.files.get_mut(file) else {
+                        continue;
+                    };
+                    let others = holders.extract_if(.., |holder| *holder != origin);
                     table.recalls.extend(others.map(recall));
+                    if holders.is_empty() {
+                        table.files.remove(file);
+                    }
                 }
             }
         }

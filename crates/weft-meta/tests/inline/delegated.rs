@@ -103,6 +103,7 @@ fn set(change: &NameChange, time: i64, request: SetAttributesRequest) -> NameCha
     NameChange {
         set: Some(Box::new(request)),
         set_time: time,
+        modified_time: time,
         ..change.clone()
     }
 }
@@ -152,6 +153,14 @@ fn attributes_set_after_a_file_was_made_are_those_of_the_calls(v: &mut Volume) {
         !third.inline && !third.size_exact,
         "its bytes are on their way"
     );
+    // The time was set before the bytes were written, and the mode after that.
+    let mut between = set(&made(&delegation, d, "e", 3), 9000, times(10, 20));
+    between.modified_time = 7000;
+    let file = between.made.as_mut().unwrap();
+    (file.data, file.modified) = (Some(b"bytes"[..].into()), 8000);
+    report(v, 1, &[between]);
+    let between = v.stat(0, "/d/e").unwrap();
+    assert_eq!((between.modified, between.changed), (8000, 9000));
     // A change of its own, of a file that is there.
     let changes = SetAttributesRequest {
         mode: Some(0o600),
@@ -190,6 +199,7 @@ fn a_new_directory_is_delegated_to_its_maker(v: &mut Volume) {
     let deep = new_directory(&delegation, sub.file, "deep", 2);
     let done = report(v, 1, &[inner, deep.clone(), sub.clone()]);
     assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");
+    assert!(done.iter().all(|done| !done.undelegated && !done.unleased));
     v.meta.delegations().end(1, &[d]);
     let by_other = |path: &str| {
         let request = StatRequest {

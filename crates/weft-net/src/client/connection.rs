@@ -200,10 +200,25 @@ impl Connection {
         handed_over: impl FnOnce(),
     ) -> Result<(C::Reply, Stamp), CallError> {
         let mut call = self.request(request).await?;
-        if self.local && self.calls.queue().written().await {
-            handed_over();
-        }
-        let frame = self.last_frame(&mut call).await?;
+        let mut answer = pin!(self.last_frame(&mut call));
+        let written = async {
+            if self.local {
+                self.calls.queue().written().await
+            } else {
+                false
+            }
+        };
+        let frame = tokio::select! {
+            biased;
+            is_written = written => {
+                if is_written {
+                    handed_over();
+                }
+                answer.await?
+            }
+            // Other frames may keep the queue from ever being empty.
+            frame = &mut answer => frame?,
+        };
         frame
             .stamped()
             .map_err(|e| self.calls.protocol_error(&e.to_string()))

@@ -97,6 +97,9 @@ pub struct NameChange {
     /// changes need not be reported in the order in which they were made.
     #[prost(int64, tag = "9")]
     pub directory_time: i64,
+    /// When the time of modification among them was set, if it was.
+    #[prost(int64, tag = "10")]
+    pub modified_time: i64,
 }
 
 /// Report changes in delegated directories, in order.
@@ -123,6 +126,9 @@ pub struct NameChanged {
     /// it is no longer delegated.
     #[prost(bool, tag = "3")]
     pub unleased: bool,
+    /// A directory that was created is not delegated to the client.
+    #[prost(bool, tag = "4")]
+    pub undelegated: bool,
 }
 
 /// The result of each change.

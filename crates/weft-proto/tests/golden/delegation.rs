@@ -43,6 +43,7 @@ fn created() -> NameChange {
         })),
         set_time: 4,
         directory_time: 5,
+        modified_time: 6,
     }
 }
 
@@ -71,6 +72,7 @@ pub fn messages(golden: &mut Golden) {
                 }),
                 attributes: Some(Attributes::default()),
                 unleased: true,
+                undelegated: true,
             }],
         },
     );

@@ -91,7 +91,7 @@ impl MetaService {
             Kind::RepairNamespace => self.repair_namespace(call).await,
             Kind::AdoptFile => self.adopt_file(call).await,
             Kind::NamesOf => self.names_of(call).await,
-            Kind::SetQuota => self.answer(call, |r| n.set_quota(r)).await,
+            Kind::SetQuota => self.set_quota(call).await,
             Kind::ListQuotas => self.answer(call, |r| n.list_quotas(r)).await,
             Kind::QuotasOf => self.answer(call, |r| n.quotas_of(r)).await,
             Kind::StoreInline => self.store_inline(call).await,

@@ -105,6 +105,22 @@ fn a_new_tree_costs_few_calls_and_other_mounts_see_all_of_it() {
     for file in &files {
         file.check(&m.file("tree"));
     }
+    // A directory that was filled before its time was set, as `cp -a` and `tar` do.
+    let nested = m.file("tree/nested");
+    fs::create_dir_all(nested.join("a/b")).unwrap();
+    fs::write(nested.join("a/f"), b"f").unwrap();
+    for (path, seconds) in [("a/b", 1), ("a", 2), ("", 3)] {
+        let time = UNIX_EPOCH + Duration::from_secs(seconds);
+        let directory = fs::File::open(nested.join(path)).unwrap();
+        directory.set_modified(time).unwrap();
+    }
+    for (path, seconds) in [("a/b", 1), ("a", 2), ("", 3)] {
+        let time = UNIX_EPOCH + Duration::from_secs(seconds);
+        for tree in [other.join("tree/nested"), nested.clone()] {
+            let found = fs::metadata(tree.join(path)).unwrap();
+            assert_eq!(found.modified().unwrap(), time, "{path}");
+        }
+    }
     // What is set by path, and of directories.
     let directory = m.file("tree").join("d000");
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o711)).unwrap();

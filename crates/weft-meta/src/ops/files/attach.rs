@@ -19,6 +19,7 @@ use weft_proto::meta::{
 
 use crate::access::{READ, SEARCH, WRITE, need};
 use crate::error::{MetaError, text};
+use crate::leases::FileLease;
 use crate::open::SizeBefore;
 use crate::ops::names::{new_inode, place, writable};
 use crate::paths::{End, LastLink, Slot, not_found, resolve, walk};
@@ -105,13 +106,22 @@ fn attach_existing(
     check(request, &found)?;
     let keeps = request.keep.is_some() && request.read && !request.write;
     // Before it is read: a change from here on ends the lease.
-    let leased = keeps && volume.state().leases().grant_file(client, found.id);
-    let attached = attach_found(volume, client, request, &found, leased)?;
-    let kept = attached.as_ref().is_some_and(|a| a.reply.kept.is_some());
-    if leased && !kept {
-        volume.state().leases().end_file(client, found.id);
+    let leases = volume.state().leases();
+    let lease = if keeps {
+        leases.grant_file(client, found.id)
+    } else {
+        FileLease::Refused
+    };
+    let attached = attach_found(volume, client, request, &found, lease);
+    let kept = |attached: &Option<Attached>| {
+        attached
+            .as_ref()
+            .is_some_and(|attached| attached.reply.kept.is_some())
+    };
+    if lease == FileLease::New && !attached.as_ref().is_ok_and(kept) {
+        leases.end_file(client, found.id);
     }
-    Ok(attached)
+    attached
 }
 
 /// Attaches what was found, if it is still there and that needs no transaction.
@@ -120,7 +130,7 @@ fn attach_found(
     client: u64,
     request: &AttachRequest,
     found: &Node,
-    leased: bool,
+    lease: FileLease,
 ) -> Result<Option<Attached>, MetaError> {
     let mut open = volume.state().open_files();
     let writers =
@@ -147,6 +157,9 @@ fn attach_found(
     } else {
         open.attach_reader(client, node.id);
     }
+    // It may have ended meanwhile, by a change or by the end of another attachment.
+    let leased =
+        lease != FileLease::Refused && volume.state().leases().holds_file(client, found.id);
     drop(open);
     // Who has an empty file open is in the way of a new layout.
     let is_kept = leased && data.as_ref().is_some_and(|data| !data.is_empty());
@@ -177,7 +190,8 @@ fn attach_ahead(volume: &Volume, client: u64, request: &AttachRequest) -> Vec<Sm
         if bytes >= ATTACH_AHEAD_BYTES {
             break;
         }
-        if !volume.state().leases().grant_file(client, id) {
+        let lease = volume.state().leases().grant_file(client, id);
+        if lease == FileLease::Refused {
             break;
         }
         let small = attach_small(volume, client, request, id);
@@ -188,7 +202,7 @@ fn attach_ahead(volume: &Volume, client: u64, request: &AttachRequest) -> Vec<Sm
                 attributes,
                 inline,
             });
-        } else {
+        } else if lease == FileLease::New {
             volume.state().leases().end_file(client, id);
         }
     }
@@ -243,6 +257,8 @@ fn attach_small(
         Ok(data.map(|data| (attributes(&node), data)))
     })?;
     let small = small.filter(|(_, data)| !data.is_empty());
+    // It may have ended meanwhile, by a change or by the end of another attachment.
+    let small = small.filter(|_| volume.state().leases().holds_file(client, id));
     if small.is_some() {
         open.attach_reader(client, id);
     }

@@ -32,9 +32,12 @@ pub(crate) fn detach(
         if !detach_idle(volume, client, &last)? {
             report(volume, client, &last)?;
         }
-        if !write && !volume.state().open_files().is_holder(client, file) {
+        // Under the lock of the open files: an attach does not come in between.
+        let open = volume.state().open_files();
+        if !open.is_holder(client, file) {
             volume.state().leases().end_file(client, file);
         }
+        drop(open);
     }
     Ok(DetachReply {})
 }

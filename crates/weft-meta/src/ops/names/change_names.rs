@@ -225,7 +225,12 @@ fn make_directory(
     let path = &change.name;
     if let Some(found) = slot.found() {
         return if found.id == change.file {
-            Ok(changed(None))
+            // It is repeated.
+            Ok(NameChanged {
+                unleased: !volume.state().leases().holds(client, found.id),
+                undelegated: !volume.state().delegations().holds(client, found.id),
+                ..NameChanged::default()
+            })
         } else {
             Err(MetaError::Exists { path: text(path) })
         };
@@ -251,14 +256,13 @@ fn make_directory(
     tx.add_entry(parent, slot.name(), entry, directory_time(change));
     tx.change(parent.id, &parent.inode).links += 1;
     tx.create(change.file, inode)?;
-    // No other client can know it before the commit.
-    if !volume.state().delegations().grant_new(client, change.file) {
-        return Err(MetaError::Invalid {
-            path: text(path),
-            reason: "too many directories are delegated",
-        });
-    }
+    // No other client can know it before the commit. A quota must refuse a change before a program
+    // sees it succeed.
+    let may_delegate = !volume.state().growth().may_refuse();
+    let delegations = volume.state().delegations();
+    let delegated = may_delegate && delegations.grant_new(client, change.file);
     Ok(NameChanged {
+        undelegated: !delegated,
         unleased: !volume.state().leases().grant(client, change.file),
         ..NameChanged::default()
     })
@@ -299,6 +303,9 @@ fn after_set(
         ..set.clone()
     };
     let mut after = apply(volume, change.file, inode, &request, change.set_time)?;
+    if set.modified.is_some() {
+        after.modified_set = change.modified_time;
+    }
     if after.written > after.modified_set {
         after.note_write(after.written);
     }

@@ -131,6 +131,7 @@ impl FileSystem {
         {
             let file = handle.file().clone();
             self.keep(Kept { asked, file }).await;
+            self.volume.closed_kept();
             self.files.remove(&handle);
             return;
         }

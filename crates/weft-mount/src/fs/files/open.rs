@@ -93,8 +93,13 @@ impl FileSystem {
 
     /// Keeps a file attached.
     pub(super) async fn keep(&self, kept: Kept) {
+        let (asked, id) = (kept.asked, kept.file.id());
         for file in self.kept.keep(kept) {
             self.let_go(file).await;
+        }
+        // A change that was logged before it was here.
+        if self.metadata.file_overtaken(asked.metadata, id) {
+            self.forget_kept(id).await;
         }
     }
 
@@ -229,10 +234,11 @@ impl FileSystem {
         }
         let attributes = file.attributes();
         let exact = attributes.size_exact || file.created();
-        let answer = Answer {
+        let mut answer = Answer {
             exact,
             ..Answer::exact(attributes)
         };
+        self.metadata.nodes().cover(&mut answer.attr);
         self.metadata.learn(asked.metadata, &answer);
         // An attachment for writing makes the size inexact: the kernel drops its attributes, unless
         // they are true. Its pages stay true if no other client may write.

@@ -32,8 +32,8 @@ impl FileSystem {
         let place = self.metadata.under(parent, name);
         let asked = self.metadata.now();
         let removed = self.call(|| volume.unlink(&place)).await?;
-        self.forget_kept(removed.file).await;
         self.removed(asked, (parent, name), &removed);
+        self.forget_kept(removed.file).await;
         Ok(())
     }
 
@@ -91,8 +91,8 @@ impl FileSystem {
         self.metadata.touched(to);
         self.metadata.touched(renamed.file);
         self.metadata.nodes().unnamed(renamed.other);
-        self.forget_kept(renamed.other).await;
         self.metadata.touched(renamed.other);
+        self.forget_kept(renamed.other).await;
         self.metadata.touched(from);
         if flags & libc::RENAME_EXCHANGE == 0 && renamed.file != 0 {
             self.metadata.name_removed(asked, from, from_name);

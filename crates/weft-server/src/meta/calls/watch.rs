@@ -6,10 +6,12 @@ use weft_net::Served;
 use weft_proto::Failure;
 use weft_proto::coord::{WatchReply, WatchRequest};
 use weft_proto::delegation::{ChangeNamesRequest, NameChange};
+use weft_proto::quota::SetQuotaRequest;
 
 use crate::failure;
 use crate::limits::{DELEGATION_TRIES, RECALL_TIMEOUT, WATCH_TIMEOUT};
 use crate::meta::MetaService;
+use crate::meta::answer::Durability;
 
 fn is_removal(change: &NameChange) -> bool {
     change.made.is_none() && change.set.is_none()
@@ -74,6 +76,24 @@ impl MetaService {
         self.answer(call, change).await;
     }
 
+    /// Sets a quota, then takes all directories back from their holders: from the answer on, a change
+    /// that the quota refuses fails before a program sees it succeed.
+    pub(in crate::meta) async fn set_quota(&self, call: Served) {
+        let started = Instant::now();
+        let request = match call.request::<SetQuotaRequest>() {
+            Ok(request) => request,
+            Err(e) => return call.reply.fail(&failure::of_frame(&e)),
+        };
+        let namespace = self.namespace.by(call.peer.client);
+        let set = namespace.set_quota(&request);
+        let result = set.map(|reply| (reply, Durability::Soon));
+        let result = result.map_err(|error| failure::of_meta(&error));
+        if result.is_ok() {
+            self.recall(&self.namespace.delegations().all()).await;
+        }
+        self.finish::<SetQuotaRequest>(call, started, result).await;
+    }
+
     /// A client is gone: ends its leases and delegations.
     pub(in crate::meta) fn end_leases(&self, client: u64) {
         self.namespace.leases().client_ended(client);
@@ -95,6 +115,12 @@ impl MetaService {
         if *tries > DELEGATION_TRIES {
             return Err(failure::of_meta(&error));
         }
+        self.recall(directories).await;
+        Ok(())
+    }
+
+    /// Returns when these directories are not delegated any more.
+    async fn recall(&self, directories: &[u64]) {
         let delegations = self.namespace.delegations();
         delegations.recall(directories);
         self.watchers.wake();
@@ -112,7 +138,6 @@ impl MetaService {
                 delegations.revoke_holders(directories);
             }
         }
-        Ok(())
     }
 
     /// Returns when the holders of leases have acknowledged the changes of this client.
