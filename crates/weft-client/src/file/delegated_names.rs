@@ -131,7 +131,6 @@ impl Volume {
             inline: Some(Bytes::new()),
             sole: writing,
             shared: false,
-            kept: None,
         };
         self.opened(shown, reply, writing, true, Asked::default())
             .ok()

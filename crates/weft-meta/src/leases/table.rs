@@ -1,15 +1,11 @@
-//! Leases: directories all of whose names one client knows, because it made them, and small files
-//! whose bytes clients keep. A change by another client is answered only after the holders were
-//! notified.
+//! Leases: directories all of whose names one client knows, because it made them. A change by
+//! another client is answered only after the holder was notified.
 //!
 //! A client that has made a directory decides locally that a name does not exist there, which saves
 //! a request for each name that it makes. When another client makes a name, the lease ends with
 //! that change, and that client is answered after the holder acknowledged the change with the
 //! cursor of its next watch. So a lease costs others one delay for each directory, and nothing
 //! where clients do not share.
-//!
-//! A small file may be leased to any number of clients. Each opens it again without asking, and who
-//! changes it is answered when none of them does so any more: close-to-open holds.
 //!
 //! In memory only: a service that restarts has no leases, and clients drop their caches when they
 //! notice the restart.
@@ -19,7 +15,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::change::Change;
-use crate::limits::{FILE_LEASES_MAX, LEASES_MAX};
+use crate::limits::LEASES_MAX;
 
 /// All leases, and the changes that their holders must acknowledge.
 #[derive(Debug, Default)]
@@ -28,20 +24,7 @@ pub struct Leases(Mutex<LeaseTable>);
 #[derive(Debug, Default)]
 struct LeaseTable {
     holders: HashMap<u64, u64>,
-    /// Those of small files.
-    files: HashMap<u64, Vec<u64>>,
     recalls: Vec<Recall>,
-}
-
-/// What a client was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileLease {
-    /// The lease, which it did not have.
-    New,
-    /// It had the lease.
-    Held,
-    /// Nothing: there are too many.
-    Refused,
 }
 
 /// A holder must acknowledge the changes up to this one.
@@ -64,39 +47,6 @@ impl Leases {
         granted
     }
 
-    /// Grants a client the lease of a file; the caller then reads the file: a change from here on
-    /// ends the lease.
-    pub(crate) fn grant_file(&self, client: u64, file: u64) -> FileLease {
-        let mut table = self.0.lock();
-        if table.files.len() >= FILE_LEASES_MAX {
-            return FileLease::Refused;
-        }
-        let holders = table.files.entry(file).or_default();
-        if holders.contains(&client) {
-            return FileLease::Held;
-        }
-        holders.push(client);
-        FileLease::New
-    }
-
-    /// A client does not keep a file any more.
-    pub(crate) fn end_file(&self, client: u64, file: u64) {
-        let mut table = self.0.lock();
-        if let Some(holders) = table.files.get_mut(&file) {
-            holders.retain(|holder| *holder != client);
-            if holders.is_empty() {
-                table.files.remove(&file);
-            }
-        }
-    }
-
-    /// Whether a client has the lease of a file.
-    pub fn holds_file(&self, client: u64, file: u64) -> bool {
-        let table = self.0.lock();
-        let holders = table.files.get(&file);
-        holders.is_some_and(|holders| holders.contains(&client))
-    }
-
     /// Whether a client has the lease of a directory.
     pub fn holds(&self, client: u64, directory: u64) -> bool {
         self.0.lock().holders.get(&directory) == Some(&client)
@@ -112,34 +62,23 @@ impl Leases {
     /// the last change.
     pub(crate) fn changed(&self, origin: u64, changes: &[Change], number: u64) {
         let mut table = self.0.lock();
-        let table = &mut *table;
-        if table.holders.is_empty() && table.files.is_empty() {
+        if table.holders.is_empty() {
             return;
         }
-        let recall = |holder| Recall {
-            holder,
-            by: origin,
-            change: number,
-        };
         for change in changes {
-            match change {
-                Change::Entry(entry) => {
-                    let holder = table.holders.get(&entry.parent).copied();
-                    if let Some(holder) = holder.filter(|holder| *holder != origin) {
-                        table.holders.remove(&entry.parent);
-                        table.recalls.push(recall(holder));
-                    }
-                }
-                Change::File(file) => {
-                    let Some(holders) = table.files.get_mut(file) else {
-                        continue;
-                    };
-                    let others = holders.extract_if(.., |holder| *holder != origin);
-                    table.recalls.extend(others.map(recall));
-                    if holders.is_empty() {
-                        table.files.remove(file);
-                    }
-                }
+            let Change::Entry(entry) = change else {
+                continue;
+            };
+            let Some(holder) = table.holders.get(&entry.parent).copied() else {
+                continue;
+            };
+            if holder != origin {
+                table.holders.remove(&entry.parent);
+                table.recalls.push(Recall {
+                    holder,
+                    by: origin,
+                    change: number,
+                });
             }
         }
     }
@@ -167,7 +106,6 @@ impl Leases {
         let silent = table.recalls.iter().filter(|recall| recall.by == client);
         let silent: Vec<u64> = silent.map(|recall| recall.holder).collect();
         table.holders.retain(|_, holder| !silent.contains(holder));
-        table.retain_file_holders(|holder| !silent.contains(&holder));
         table
             .recalls
             .retain(|recall| !silent.contains(&recall.holder));
@@ -178,19 +116,9 @@ impl Leases {
     pub fn client_ended(&self, client: u64) -> bool {
         let mut table = self.0.lock();
         table.holders.retain(|_, holder| *holder != client);
-        table.retain_file_holders(|holder| holder != client);
         let before = table.recalls.len();
         table.recalls.retain(|recall| recall.holder != client);
         before != table.recalls.len()
-    }
-}
-
-impl LeaseTable {
-    fn retain_file_holders(&mut self, keep: impl Fn(u64) -> bool) {
-        self.files.retain(|_, holders| {
-            holders.retain(|holder| keep(*holder));
-            !holders.is_empty()
-        });
     }
 }
 

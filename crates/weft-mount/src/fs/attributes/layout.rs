@@ -53,7 +53,6 @@ impl FileSystem {
             ..Changes::default()
         };
         let volume = self.on(caller);
-        self.forget_kept(id).await;
         let set = || async {
             match volume
                 .set_attributes(self.metadata.place(id), &changes)

@@ -175,7 +175,6 @@ impl FileSystem {
         self.left(asked, parent, time);
         self.metadata.name_removed(asked, parent, name);
         self.metadata.touched(attr.id);
-        self.forget_kept(attr.id).await;
         true
     }
 
