@@ -92,7 +92,7 @@ pub(crate) const FIRST_IDS: u32 = 64;
 /// The most unreported changes; beyond them every change goes to the service at once.
 pub(crate) const UNREPORTED_CHANGES_MAX: usize = 4 * NAMES_AHEAD_MAX;
 
-/// The most files that were made in delegated directories and whose attributes are known here.
+/// The most files made in delegated directories whose attributes a client keeps.
 pub(crate) const MADE_FILES_MAX: usize = 1 << 14;
 
 /// Bytes of new files in one report.

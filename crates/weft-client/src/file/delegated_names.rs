@@ -8,7 +8,7 @@
 //! Invariants:
 //! 1. No call to the metadata service overtakes an earlier change ([`Volume::catch_up`] begins
 //!    every call), so whatever the service answers to this client covers it.
-//! 2. Changes are reported in order, until the service has answered or is away for as long as it
+//! 2. Changes are reported, each after those that it depends on, until the service has answered or is away for as long as it
 //!    takes to call it dead ([`REPORT_TIMEOUT`]); then, and where it refuses a change,
 //!    [`Volume::on_refused`] is called.
 //! 3. A directory is given back after everything that was done in it.
@@ -30,13 +30,24 @@ use weft_proto::{Code, Failure};
 
 use super::Asked;
 use crate::limits::{FIRST_IDS, IDLE_CHECK_INTERVAL, REPORT_DELAY, REPORT_TIMEOUT};
-use crate::session::{ChangeBatch, DelegationTable, Due, MadeFile, QueuedChange, Refused};
+use crate::session::{ChangeBatch, ChangeProgress, DelegationTable, Due, Refused};
 use crate::volume::{Backoff, Repeat};
 use crate::{Attributes, Changes, Error, File, InlineTask, NewMode, Place, Store, Volume};
 
 /// The service answered, but not to what was asked.
 fn unsaid() -> Failure {
     Failure::new(Code::Internal, "the service did not say")
+}
+
+/// A new file as a report tells of it.
+fn new_file(kind: FileKind, mode: NewMode, layout: &Layout) -> NewFile {
+    NewFile {
+        mode: mode.bits,
+        umask: mode.umask,
+        layout: layout.clone(),
+        kind: kind as i32,
+        ..NewFile::default()
+    }
 }
 
 impl Volume {
@@ -101,26 +112,13 @@ impl Volume {
         let (many, attributes) = self.shared.delegated.with(|table| {
             let (id, layout) = table.next(directory)?;
             let new = NewFile {
-                mode: mode.bits,
-                umask: mode.umask,
-                layout: layout.clone(),
                 reading,
                 writing,
-                data: None,
-                modified: 0,
-                spilled: false,
-                kind: FileKind::Regular as i32,
+                ..new_file(FileKind::Regular, mode, &layout)
             };
             let change = self.name_change(directory, name, (id, time), Some(new));
             let attributes = self.new_attributes(id, mode, time, layout);
-            let file = MadeFile {
-                directory,
-                name: change.name.clone(),
-                attributes: attributes.clone(),
-                set_here: 0,
-            };
-            let many = table.note(change);
-            table.note_made(file);
+            let many = table.note_made(change, attributes.clone());
             Some((many, attributes))
         })?;
         self.schedule_report(many);
@@ -149,13 +147,7 @@ impl Volume {
                 return None;
             }
             let (id, layout) = table.next(directory)?;
-            let new = NewFile {
-                mode: mode.bits,
-                umask: mode.umask,
-                layout: layout.clone(),
-                kind: FileKind::Directory as i32,
-                ..NewFile::default()
-            };
+            let new = new_file(FileKind::Directory, mode, &layout);
             let change = self.name_change(directory, name, (id, time), Some(new));
             let attributes = Attributes {
                 kind: FileKind::Directory as i32,
@@ -164,14 +156,7 @@ impl Volume {
                 inline: false,
                 ..self.new_attributes(id, mode, time, layout)
             };
-            let file = MadeFile {
-                directory,
-                name: change.name.clone(),
-                attributes: attributes.clone(),
-                set_here: 0,
-            };
-            let many = table.note(change);
-            table.note_made(file);
+            let many = table.note_made(change, attributes.clone());
             table.hold_new(directory, id);
             Some((many, attributes))
         })?;
@@ -292,25 +277,23 @@ impl Volume {
         if !plain || !delegated.has_unreported() {
             return None;
         }
-        let progress = delegated.with(|table| table.store(file, data.clone(), store.modified))?;
-        if self.hand_over(progress.handed_over).await
+        let mut progress =
+            delegated.with(|table| table.store(file, data.clone(), store.modified))?;
+        if self.hand_over(&mut progress).await
             && let Some(attributes) = delegated.with(|table| table.made_attributes(file))
         {
             return Some(Ok(attributes));
         }
-        let stored = |answer: Result<Option<Attributes>, Error>| {
-            let attributes = answer?;
-            let unsaid = || Error::of_call("store a file", CallError::Failed(unsaid()));
-            attributes.ok_or_else(unsaid)
-        };
-        progress.answer.await.ok().map(stored)
+        let stored = progress.answer().await?;
+        let unsaid = || Error::of_call("store a file", CallError::Failed(unsaid()));
+        Some(stored.and_then(|attributes| attributes.ok_or_else(unsaid)))
     }
 
     /// Reports what is complete. Returns when a change outlives this process, true, or is answered.
-    async fn hand_over(&self, handed_over: oneshot::Receiver<()>) -> bool {
-        // It ends with the report.
+    async fn hand_over(&self, progress: &mut ChangeProgress) -> bool {
+        // The wait ends with the report.
         drop(self.begin_report(Due::Complete));
-        handed_over.await.is_ok()
+        progress.is_handed_over().await
     }
 
     /// Has the bytes of a new file that the service does not know yet lie in its cells from the
@@ -320,11 +303,11 @@ impl Volume {
         if !delegated.has_unreported() {
             return Ok(false);
         }
-        let Some(progress) = delegated.with(|table| table.spill(file)) else {
+        let Some(mut progress) = delegated.with(|table| table.spill(file)) else {
             return Ok(false);
         };
-        if !self.hand_over(progress.handed_over).await
-            && let Ok(answer) = progress.answer.await
+        if !self.hand_over(&mut progress).await
+            && let Some(answer) = progress.answer().await
         {
             answer?;
         }
@@ -342,18 +325,19 @@ impl Volume {
         }
     }
 
-    /// This moment, before a call whose answer has attributes of a file.
+    /// How many attributes of new files were changed here so far: taken before a call whose answer
+    /// has attributes of a file.
     pub(crate) fn set_here(&self) -> u64 {
         let delegated = &self.shared.delegated;
         if delegated.has_held() {
-            delegated.with(|table| table.set_here)
+            delegated.with(|table| table.set_here())
         } else {
             0
         }
     }
 
-    /// The service has answered what the attributes of a file are; it was asked at the moment
-    /// `asked`, of [`Volume::set_here`].
+    /// The service has answered what the attributes of a file are; `asked` is
+    /// [`Volume::set_here`] from before the call.
     pub(crate) fn refresh_delegated(&self, attributes: &Attributes, asked: u64) {
         let delegated = &self.shared.delegated;
         if delegated.has_held() {
@@ -451,7 +435,8 @@ impl Volume {
             Err(error) => (Vec::new(), Failure::new(error.code(), error.to_string())),
         };
         let mut refused = Vec::new();
-        for (QueuedChange { change, waiter, .. }, outcome) in batch.outcomes(done) {
+        for (queued, outcome) in batch.outcomes(done) {
+            let change = &queued.change;
             let outcome = outcome.unwrap_or_else(|| NameChanged {
                 refused: Some(lost.clone()),
                 ..NameChanged::default()
@@ -473,21 +458,17 @@ impl Volume {
                 }
                 refused.push(Refused {
                     directory: change.directory,
-                    name: change.name,
+                    name: change.name.clone(),
                     file: change.file,
                     reason: failure.message.clone(),
                     errno: failure.errno,
                 });
             }
-            if let Some(waiter) = waiter {
-                let failed = |failure| Error::of_call(what, CallError::Failed(failure));
-                let stored = match outcome.refused {
-                    Some(failure) => Err(failed(failure)),
-                    None => Ok(outcome.attributes),
-                };
-                // A caller that was cancelled does not need it.
-                let _ = waiter.answer.send(stored);
-            }
+            let failed = |failure| Error::of_call(what, CallError::Failed(failure));
+            queued.answered(match outcome.refused {
+                Some(failure) => Err(failed(failure)),
+                None => Ok(outcome.attributes),
+            });
         }
         self.shared.delegated.report_refused(&refused);
     }

@@ -2,7 +2,9 @@
 //! pure.
 //!
 //! Invariants:
-//! 1. Changes are reported in the order in which they were made, each in one batch.
+//! 1. Each change is reported in one batch, after all earlier ones of the same file, of the same
+//!    name and of its directory itself. Before a call ([`Due::All`]) all are reported in the order
+//!    in which they were made.
 //! 2. No batch makes a file and changes it again, or makes a directory and changes names in it: the
 //!    service applies a batch to what was there before.
 //! 3. A file counts as attached from the moment when a batch takes its making, unless it was closed
@@ -27,18 +29,32 @@ use crate::limits::{
     UNREPORTED_CHANGES_MAX,
 };
 
+/// The service's answer to a change; attributes, if it came with content.
+type Answer = Result<Option<Attributes>, Error>;
+
 /// Waits for a change of a file in a delegated directory.
-pub(crate) struct ChangeWaiter {
+struct ChangeWaiter {
     /// Told when the change outlives this process.
-    pub(crate) handed_over: Option<oneshot::Sender<()>>,
-    /// Takes the service's answer.
-    pub(crate) answer: oneshot::Sender<Result<Option<Attributes>, Error>>,
+    handed_over: Option<oneshot::Sender<()>>,
+    answer: oneshot::Sender<Answer>,
 }
 
 /// The other side of a [`ChangeWaiter`].
 pub(crate) struct ChangeProgress {
-    pub(crate) handed_over: oneshot::Receiver<()>,
-    pub(crate) answer: oneshot::Receiver<Result<Option<Attributes>, Error>>,
+    handed_over: oneshot::Receiver<()>,
+    answer: oneshot::Receiver<Answer>,
+}
+
+impl ChangeProgress {
+    /// Waits until the change outlives this process, true, or is answered.
+    pub(crate) async fn is_handed_over(&mut self) -> bool {
+        (&mut self.handed_over).await.is_ok()
+    }
+
+    /// The service's answer; `None`: another change of the file took its place.
+    pub(crate) async fn answer(self) -> Option<Answer> {
+        self.answer.await.ok()
+    }
 }
 
 impl ChangeWaiter {
@@ -63,10 +79,18 @@ pub(crate) struct QueuedChange {
     number: u64,
     noted: Instant,
     pub(crate) change: NameChange,
-    pub(crate) waiter: Option<ChangeWaiter>,
+    waiter: Option<ChangeWaiter>,
 }
 
 impl QueuedChange {
+    /// The service has answered the change.
+    pub(crate) fn answered(self, answer: Answer) {
+        if let Some(waiter) = self.waiter {
+            // A caller that was cancelled does not need it.
+            let _ = waiter.answer.send(answer);
+        }
+    }
+
     /// A file that is being written, and none of whose bytes are known yet: with them, it is one
     /// change.
     fn is_in_progress(&self, now: Instant) -> bool {
@@ -100,7 +124,7 @@ impl ChangeBatch {
         }
     }
 
-    /// Those who wait until the batch outlives this process.
+    /// The waiters that are told when the batch outlives this process.
     pub(crate) fn take_handed_over(&mut self) -> Vec<oneshot::Sender<()>> {
         let waiters = self.changes.iter_mut().filter_map(|q| q.waiter.as_mut());
         waiters
@@ -144,11 +168,11 @@ pub(crate) struct DelegationTable {
     held: HashMap<u64, Delegation>,
     queue: VecDeque<QueuedChange>,
     given_back: Vec<u64>,
-    /// Changes of attributes of files made here.
-    pub(crate) set_here: u64,
     /// The number of the last directory among them.
     last_given_back: u64,
     made_files: MadeFiles,
+    /// Changes of attributes of them.
+    set_here: u64,
     /// Changes, and directories given back, so far.
     pub(crate) noted: u64,
     /// Those of them that were reported.
@@ -291,11 +315,17 @@ impl DelegationTable {
         of_file.find_map(|queued| Some((queued.change.made.as_mut()?, &mut queued.waiter)))
     }
 
-    /// This client has made a file in a directory that it holds.
-    pub(crate) fn note_made(&mut self, file: MadeFile) {
-        if self.held.contains_key(&file.directory) {
-            self.made_files.add(file);
-        }
+    /// As [`DelegationTable::note`], of a file or directory that this client has made in a directory
+    /// that it holds.
+    pub(crate) fn note_made(&mut self, change: NameChange, attributes: Attributes) -> bool {
+        let file = MadeFile::new(change.directory, change.name.clone(), attributes);
+        self.made_files.add(file);
+        self.note(change)
+    }
+
+    /// How many changes of attributes were made here so far.
+    pub(crate) fn set_here(&self) -> u64 {
+        self.set_here
     }
 
     /// Changes attributes of a file that no other client knows of, and returns them. `None` where
@@ -312,14 +342,14 @@ impl DelegationTable {
         }
         let made = self.made_files.get_mut(file)?;
         let modified_time = if changes.modified.is_some() { now } else { 0 };
-        let set = made.set(changes, who, now)?;
+        let set = made.set(changes, who, now, self.set_here + 1)?;
         self.set_here += 1;
-        made.set_here = self.set_here;
-        let attributes = made.attributes.clone();
+        let attributes = made.attributes().clone();
+        let (directory, name) = made.place();
         let change = NameChange {
             who: who.clone(),
-            directory: made.directory,
-            name: made.name.clone(),
+            directory,
+            name,
             file,
             time: now,
             made: None,
@@ -405,17 +435,15 @@ impl DelegationTable {
     /// The bytes of a file that this client made are in its cells.
     pub(crate) fn spilled(&mut self, file: u64) {
         if let Some(made) = self.made_files.get_mut(file) {
-            (made.attributes.inline, made.attributes.size_exact) = (false, false);
+            made.spilled();
         }
     }
 
-    /// The service has answered what the attributes of a file are now.
-    /// The call began when `set_here` changes of attributes had been made here.
+    /// The service has answered what the attributes of a file are; the call began when `set_here`
+    /// changes of attributes had been made here.
     pub(crate) fn refresh(&mut self, attributes: &Attributes, set_here: u64) {
         let made = self.made_files.get_mut(attributes.id);
-        if let Some(made) = made.filter(|made| made.set_here <= set_here) {
-            made.attributes.clone_from(attributes);
-        } else {
+        if made.is_some_and(|made| !made.refresh(attributes, set_here)) {
             // The answer may be older than what was set here.
             self.made_files.remove(attributes.id);
         }
@@ -423,7 +451,7 @@ impl DelegationTable {
 
     /// The attributes of a file that no other client knows of, as the service will have them.
     pub(crate) fn made_attributes(&mut self, file: u64) -> Option<Attributes> {
-        Some(self.made_files.get_mut(file)?.attributes.clone())
+        Some(self.made_files.get_mut(file)?.attributes().clone())
     }
 
     /// Ends a delegation.
@@ -621,15 +649,10 @@ mod tests {
         }
     }
 
-    fn made_file(directory: u64, id: u64) -> MadeFile {
-        MadeFile {
-            directory,
-            name: Bytes::from_static(b"f"),
-            attributes: Attributes {
-                id,
-                ..Attributes::default()
-            },
-            set_here: 0,
+    fn with_id(id: u64) -> Attributes {
+        Attributes {
+            id,
+            ..Attributes::default()
         }
     }
 
@@ -644,11 +667,10 @@ mod tests {
     fn what_is_done_to_a_new_file_is_one_change() {
         let mut table = DelegationTable::default();
         table.hold(7, lent(100, 9));
-        table.note(change(7, 100, true));
-        table.note_made(made_file(7, 100));
+        table.note_made(change(7, 100, true), with_id(100));
         let who = Credentials::default();
         assert!(table.set_attributes(100, mode(0o600), &who, 5).is_some());
-        let progress = table.store(100, Bytes::from_static(b"bytes"), 6).unwrap();
+        let mut progress = table.store(100, Bytes::from_static(b"bytes"), 6).unwrap();
         let attributes = table.set_attributes(100, mode(0o640), &who, 7).unwrap();
         assert_eq!((attributes.mode, attributes.size), (0o640, 5));
         let mut batch = table.take(Due::Complete).unwrap();
@@ -661,7 +683,7 @@ mod tests {
         for waiter in batch.take_handed_over() {
             waiter.send(()).unwrap();
         }
-        assert_eq!({ progress.handed_over }.try_recv(), Ok(()));
+        assert_eq!(progress.handed_over.try_recv(), Ok(()));
         // It is reported, and still known to nobody else.
         assert!(table.set_attributes(100, mode(0o400), &who, 8).is_some());
         let batch = table.take(Due::Complete).unwrap();
@@ -672,7 +694,7 @@ mod tests {
             uid: 5,
             ..Credentials::default()
         };
-        table.note_made(made_file(7, 101));
+        table.note_made(change(7, 101, true), with_id(101));
         assert!(table.set_attributes(101, mode(0), &other, 9).is_none());
         table.give_back(7);
         assert!(table.set_attributes(101, mode(0), &who, 9).is_none());
@@ -687,7 +709,8 @@ mod tests {
         table.note(at(2, named("closed", change(7, 101, true))));
         assert!(table.close(101));
         table.note(at(3, named("gone", change(7, 50, false))));
-        table.note_made(made_file(7, 7));
+        let itself = MadeFile::new(1, Bytes::from_static(b"seven"), with_id(7));
+        table.made_files.add(itself);
         assert!(
             table
                 .set_attributes(7, mode(0o700), &Credentials::default(), 4)
@@ -713,8 +736,7 @@ mod tests {
         let mut table = DelegationTable::default();
         table.hold(7, lent(100, 9));
         let who = Credentials::default();
-        table.note(named("d", change(7, 100, true)));
-        table.note_made(made_file(7, 100));
+        table.note_made(named("d", change(7, 100, true)), with_id(100));
         table.hold_new(7, 100);
         assert!(table.set_attributes(100, mode(0o700), &who, 1).is_some());
         table.note(named("f", change(100, 101, true)));
@@ -748,22 +770,21 @@ mod tests {
             ..SetAttributesRequest::default()
         };
         for id in [100, 101] {
-            table.note(change(7, id, true));
-            table.note_made(made_file(7, id));
+            table.note_made(change(7, id, true), with_id(id));
         }
         let answer = |id| Attributes {
             id,
             size: 5,
             ..Attributes::default()
         };
-        let asked = table.set_here;
+        let asked = table.set_here();
         assert!(table.set_attributes(100, times, &who, 50).is_some());
         table.refresh(&answer(100), asked);
         assert!(
             table.made_attributes(100).is_none(),
             "only the service knows"
         );
-        table.refresh(&answer(101), table.set_here);
+        table.refresh(&answer(101), table.set_here());
         assert_eq!(table.made_attributes(101).unwrap().size, 5);
         assert!(table.set_attributes(101, mode(1), &who, 60).is_some());
         let last = table.queue.back().unwrap();

@@ -18,14 +18,48 @@ const SPECIAL: u32 = 0o7000;
 
 /// A file that this client made.
 pub(crate) struct MadeFile {
-    pub(crate) directory: u64,
-    pub(crate) name: Bytes,
-    pub(crate) attributes: Attributes,
+    directory: u64,
+    name: Bytes,
+    attributes: Attributes,
     /// How many changes of attributes had been made here at its last one.
-    pub(crate) set_here: u64,
+    set_here: u64,
 }
 
 impl MadeFile {
+    /// A file with these attributes, of this name in this directory.
+    pub(crate) fn new(directory: u64, name: Bytes, attributes: Attributes) -> MadeFile {
+        MadeFile {
+            directory,
+            name,
+            attributes,
+            set_here: 0,
+        }
+    }
+
+    /// Its directory and its name there.
+    pub(crate) fn place(&self) -> (u64, Bytes) {
+        (self.directory, self.name.clone())
+    }
+
+    pub(crate) fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// Its bytes are in its cells: only the servers know how many.
+    pub(crate) fn spilled(&mut self) {
+        (self.attributes.inline, self.attributes.size_exact) = (false, false);
+    }
+
+    /// Takes the service's answer to a call that began when `set_here` changes of attributes had
+    /// been made here; false if one was made since.
+    pub(crate) fn refresh(&mut self, attributes: &Attributes, set_here: u64) -> bool {
+        let is_current = self.set_here <= set_here;
+        if is_current {
+            self.attributes.clone_from(attributes);
+        }
+        is_current
+    }
+
     /// All its bytes were stored, last written at `modified`.
     pub(crate) fn stored(&mut self, length: u64, modified: i64) {
         let attributes = &mut self.attributes;
@@ -36,13 +70,14 @@ impl MadeFile {
         attributes.changed = attributes.changed.max(modified);
     }
 
-    /// Changes attributes on behalf of `who`, and returns what the service is to set; `None` where
-    /// the service might decide otherwise.
+    /// Changes attributes on behalf of `who`, as the change with the number `set_here`, and returns
+    /// what the service is to set; `None` where the service might decide otherwise.
     pub(crate) fn set(
         &mut self,
         changes: SetAttributesRequest,
         who: &Credentials,
         now: i64,
+        set_here: u64,
     ) -> Option<SetAttributesRequest> {
         let attributes = &mut self.attributes;
         let is_root = who.uid == 0;
@@ -69,6 +104,7 @@ impl MadeFile {
             (attributes.modified, attributes.modified_set) = (modified, now);
         }
         attributes.changed = now;
+        self.set_here = set_here;
         let update = |nanos| TimeUpdate { now: false, nanos };
         Some(SetAttributesRequest {
             accessed: accessed.map(update),
@@ -125,18 +161,14 @@ mod tests {
     use super::*;
 
     fn file(uid: u32) -> MadeFile {
-        MadeFile {
-            directory: 7,
-            name: Bytes::from_static(b"f"),
-            attributes: Attributes {
-                id: 100,
-                uid,
-                gid: uid,
-                mode: 0o600,
-                ..Attributes::default()
-            },
-            set_here: 0,
-        }
+        let attributes = Attributes {
+            id: 100,
+            uid,
+            gid: uid,
+            mode: 0o600,
+            ..Attributes::default()
+        };
+        MadeFile::new(7, Bytes::from_static(b"f"), attributes)
     }
 
     fn who(uid: u32) -> Credentials {
@@ -151,7 +183,7 @@ mod tests {
     fn only_changes_that_the_service_would_make_are_made() {
         let change = |uid, changes: SetAttributesRequest| {
             let mut file = file(5);
-            let set = file.set(changes, &who(uid), 9).is_some();
+            let set = file.set(changes, &who(uid), 9, 1).is_some();
             assert_eq!(file.attributes.changed == 9, set);
             set
         };
@@ -187,7 +219,7 @@ mod tests {
             }),
             ..SetAttributesRequest::default()
         };
-        let set = file.set(changes, &who(5), 20).unwrap();
+        let set = file.set(changes, &who(5), 20, 1).unwrap();
         assert_eq!(set.modified.unwrap().nanos, 1);
         file.stored(10, 15);
         assert_eq!(file.attributes.modified, 1, "it was written before");

@@ -148,15 +148,7 @@ impl SendQueue {
         writer.begin(&self.0.counters);
         // This waker wakes nothing: the writing task writes the rest.
         let written = writer.poll_write(&mut Context::from_waker(Waker::noop()));
-        let mut state = self.state();
-        let unfinished = !state.lanes.is_empty() || state.closed.is_some();
-        let ended = state.give_back(writer);
-        let drained = state.is_drained();
-        drop(state);
-        drop(ended);
-        if drained {
-            self.0.drained.notify_waiters();
-        }
+        let unfinished = self.put_back(writer);
         if unfinished || !matches!(written, Poll::Ready(Ok(()))) {
             self.0.wake.notify_one();
         }
@@ -254,6 +246,21 @@ impl SendQueue {
         self.0.state.lock()
     }
 
+    /// Puts the writer back after it has written; whether there is more to write, or to end.
+    fn put_back(&self, writer: StreamWriter) -> bool {
+        let mut state = self.state();
+        let unfinished = !state.lanes.is_empty() || state.closed.is_some();
+        let ended = state.give_back(writer);
+        let drained = state.is_drained();
+        // A stream is dropped without the lock.
+        drop(state);
+        drop(ended);
+        if drained {
+            self.0.drained.notify_waiters();
+        }
+        unfinished
+    }
+
     /// Takes the writer with the frames to be written next.
     fn take(&self) -> NextBatch {
         let mut guard = self.state();
@@ -319,14 +326,7 @@ impl SendQueue {
             if written.is_err() {
                 return (writer.into_stream(), written);
             }
-            let mut state = self.state();
-            let ended = state.give_back(writer);
-            let drained = state.is_drained();
-            drop(state);
-            drop(ended);
-            if drained {
-                self.0.drained.notify_waiters();
-            }
+            self.put_back(writer);
         }
     }
 }

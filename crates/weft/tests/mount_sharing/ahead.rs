@@ -184,6 +184,37 @@ fn quota(m: &Mounted, words: &[&str]) {
 }
 
 #[test]
+fn a_quota_takes_delegated_directories_back_before_it_is_answered() {
+    let Some(m) = Mounted::new() else { return };
+    live(&m);
+    let directory = m.file("d");
+    fs::create_dir(&directory).unwrap();
+    let create = |number: usize| fs::File::create_new(directory.join(format!("f{number}")));
+    for number in 0..20 {
+        create(number).unwrap();
+    }
+    let before = calls(&m.path, "Attach");
+    fs::create_dir(directory.join("inner")).unwrap();
+    create(20).unwrap();
+    assert_eq!(
+        calls(&m.path, "Attach"),
+        before,
+        "the directory is delegated"
+    );
+    quota(&m, &["set", "--user", "0", "--files", "5"]);
+    for number in 30..40 {
+        let error = create(number).unwrap_err().raw_os_error();
+        assert_eq!(error, Some(Errno::DQUOT.raw_os_error()));
+        let inner = directory.join("inner").join(format!("f{number}"));
+        let error = fs::File::create_new(inner).unwrap_err().raw_os_error();
+        assert_eq!(error, Some(Errno::DQUOT.raw_os_error()));
+    }
+    let opened = fs::File::open(&directory).unwrap();
+    opened.sync_all().unwrap();
+    assert_eq!(names(&directory).len(), 22, "what was made before is there");
+}
+
+#[test]
 fn a_name_refused_after_its_creation_disappears_and_fails_the_next_sync() {
     let Some(m) = Mounted::new() else { return };
     live(&m);

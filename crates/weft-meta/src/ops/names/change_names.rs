@@ -12,8 +12,8 @@ use weft_proto::limits::{INLINE_MAX, NAMES_AHEAD_MAX};
 use weft_proto::meta::{FileKind, SetAttributesRequest, Target};
 use weft_proto::{Failure, meta};
 
-use super::new_inode::{new_inode, writable};
-use crate::access::{STICKY, WRITE, need, need_removable};
+use super::new_inode::{new_directory, new_inode, writable};
+use crate::access::{WRITE, need, need_removable};
 use crate::error::{MetaError, text};
 use crate::open::{OpenFiles, SizeBefore};
 use crate::ops::attributes::apply;
@@ -243,12 +243,7 @@ fn make_directory(
         });
     }
     let parent = slot.directory();
-    let mode = (file.mode & (0o777 | STICKY), file.umask);
-    let kind = FileKind::Directory;
-    let mut inode = new_inode(&change.who, parent, kind, mode, change.time);
-    inode
-        .layout_options
-        .clone_from(&parent.inode.layout_options);
+    let mut inode = new_directory(&change.who, parent, (file.mode, file.umask), change.time);
     if let Some(set) = &change.set {
         inode = after_set(volume, change, &inode, set)?;
     }

@@ -2,8 +2,7 @@
 
 use weft_proto::meta::{FileKind, MakeDirectoryRequest, StatReply};
 
-use super::new_inode::{free_slot, new_inode, place};
-use crate::access::STICKY;
+use super::new_inode::{free_slot, new_directory, place};
 use crate::error::MetaError;
 use crate::tx::Volume;
 
@@ -14,19 +13,8 @@ pub(crate) fn make_directory(
 ) -> Result<StatReply, MetaError> {
     volume.transact(|tx| {
         let slot = free_slot(tx, &request.who, &request.target, FileKind::Directory)?;
-        // As on Linux, set-id bits come from the parent and not from the caller.
-        let mode = request.mode & (0o777 | STICKY);
-        let kind = FileKind::Directory;
-        let mut inode = new_inode(
-            &request.who,
-            slot.directory(),
-            kind,
-            (mode, request.umask),
-            now,
-        );
-        inode
-            .layout_options
-            .clone_from(&slot.directory().inode.layout_options);
+        let mode = (request.mode, request.umask);
+        let inode = new_directory(&request.who, slot.directory(), mode, now);
         let id = tx.next_id()?;
         let reply = place(tx, &slot, id, inode, now)?;
         tx.change(slot.directory().id, &slot.directory().inode)

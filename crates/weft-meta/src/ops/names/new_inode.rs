@@ -3,7 +3,7 @@
 
 use weft_proto::meta::{Credentials, FileKind, StatReply, Target};
 
-use crate::access::{GROUP_EXEC, MODE, SETGID, WRITE, in_group, is_root, need};
+use crate::access::{GROUP_EXEC, MODE, SETGID, STICKY, WRITE, in_group, is_root, need};
 use crate::error::{MetaError, text};
 use crate::paths::{Nameless, Slot, not_found, slot};
 use crate::records::record::InodeRecord;
@@ -95,6 +95,22 @@ pub(crate) fn new_inode(
     if matches!(kind, FileKind::Directory | FileKind::Regular) {
         inode.policy.clone_from(&directory.inode.policy);
     }
+    inode
+}
+
+/// The inode of a new directory; its files get the layouts that those of `parent` get.
+pub(super) fn new_directory(
+    who: &Credentials,
+    parent: &Node,
+    (mode, umask): (u32, u32),
+    now: i64,
+) -> InodeRecord {
+    // As on Linux, set-id bits come from the parent and not from the caller.
+    let mode = (mode & (0o777 | STICKY), umask);
+    let mut inode = new_inode(who, parent, FileKind::Directory, mode, now);
+    inode
+        .layout_options
+        .clone_from(&parent.inode.layout_options);
     inode
 }
 

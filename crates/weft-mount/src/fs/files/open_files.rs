@@ -21,6 +21,14 @@ struct FileHandles {
     written: Option<i64>,
 }
 
+impl FileHandles {
+    /// The end as far as an open for writing knows.
+    fn written_end(&self) -> Option<u64> {
+        let mut writers = self.handles.iter().filter(|h| h.write);
+        writers.find_map(|h| h.data().known_end())
+    }
+}
+
 impl OpenFiles {
     pub(in crate::fs) fn add(
         &self,
@@ -109,9 +117,7 @@ impl OpenFiles {
 
     /// The size of a file that only this mount has written, if it is open for writing.
     pub(in crate::fs) fn written_end(&self, id: u64) -> Option<u64> {
-        let files = self.0.lock();
-        let mut writers = files.get(&id)?.handles.iter().filter(|h| h.write);
-        writers.find_map(|h| h.data().known_end())
+        self.0.lock().get(&id)?.written_end()
     }
 
     /// Notes that a file was written at this time.
@@ -134,8 +140,7 @@ impl OpenFiles {
         let Some(file) = files.get(&attr.id) else {
             return;
         };
-        let mut writers = file.handles.iter().filter(|h| h.write);
-        if let Some(end) = writers.find_map(|h| h.data().known_end()) {
+        if let Some(end) = file.written_end() {
             attr.size = attr.size.max(end);
         }
         if let Some(written) = file.written {
