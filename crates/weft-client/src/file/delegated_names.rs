@@ -292,7 +292,8 @@ impl Volume {
     /// Reports what is complete. Returns when a change outlives this process, true, or is answered.
     async fn hand_over(&self, progress: &mut ChangeProgress) -> bool {
         // The wait ends with the report.
-        drop(self.begin_report(Due::Complete));
+        let noted = self.shared.delegated.with(|table| table.noted);
+        drop(self.begin_report(Due::Complete(noted)));
         progress.is_handed_over().await
     }
 
@@ -387,11 +388,11 @@ impl Volume {
         self.shared.runtime.spawn(async move {
             let delegated = &volume.shared.delegated;
             loop {
-                let noted = delegated.with(|table| table.noted);
                 tokio::time::sleep(REPORT_DELAY).await;
-                volume.report(Due::Complete).await;
+                let noted = delegated.with(|table| table.noted);
+                volume.report(Due::Complete(noted)).await;
                 let quiet = delegated.with(|table| {
-                    let more = table.noted != noted || table.noted != table.reported;
+                    let more = table.noted != table.reported;
                     table.report_scheduled = more;
                     !more
                 });

@@ -105,8 +105,9 @@ impl QueuedChange {
 pub(crate) enum Due {
     /// All of the first so many changes, at least.
     All(u64),
-    /// What is complete: not files that are being written, for a moment, nor what follows from them.
-    Complete,
+    /// What is complete of the first so many: not files that are being written, for a moment, nor
+    /// what follows from them. Later ones are gathered for the next report.
+    Complete(u64),
 }
 
 /// Changes that are reported together.
@@ -509,8 +510,12 @@ impl DelegationTable {
         let (mut incomplete, now) = (HashSet::new(), Instant::now());
         let mut left = VecDeque::new();
         while let Some(mut queued) = self.queue.pop_front() {
+            if matches!(due, Due::Complete(until) if queued.number > until) {
+                left.push_back(queued);
+                break;
+            }
             let name = (queued.change.directory, queued.change.name.clone());
-            if due == Due::Complete
+            if matches!(due, Due::Complete(_))
                 && (queued.is_in_progress(now)
                     || later.contains(&queued.change.file)
                     || incomplete.contains(&queued.change.directory)
@@ -673,7 +678,7 @@ mod tests {
         let mut progress = table.store(100, Bytes::from_static(b"bytes"), 6).unwrap();
         let attributes = table.set_attributes(100, mode(0o640), &who, 7).unwrap();
         assert_eq!((attributes.mode, attributes.size), (0o640, 5));
-        let mut batch = table.take(Due::Complete).unwrap();
+        let mut batch = table.take(Due::Complete(u64::MAX)).unwrap();
         let [one] = &batch.changes[..] else {
             panic!("one change")
         };
@@ -686,7 +691,7 @@ mod tests {
         assert_eq!(progress.handed_over.try_recv(), Ok(()));
         // It is reported, and still known to nobody else.
         assert!(table.set_attributes(100, mode(0o400), &who, 8).is_some());
-        let batch = table.take(Due::Complete).unwrap();
+        let batch = table.take(Due::Complete(u64::MAX)).unwrap();
         assert!(batch.changes[0].change.made.is_none());
         table.is_known_elsewhere(100);
         assert!(table.set_attributes(100, mode(0), &who, 9).is_none());
@@ -718,17 +723,36 @@ mod tests {
             "the directory itself was made here, too"
         );
         table.note(at(5, named("open", change(7, 100, false))));
-        let batch = table.take(Due::Complete).unwrap();
+        let batch = table.take(Due::Complete(u64::MAX)).unwrap();
         assert_eq!(files(&batch), [101, 50]);
         assert_eq!(batch.changes[0].change.directory_time, 5);
-        assert!(table.take(Due::Complete).is_none(), "the rest waits");
+        assert!(
+            table.take(Due::Complete(u64::MAX)).is_none(),
+            "the rest waits"
+        );
         let batch = table.take(Due::All(table.noted)).unwrap();
         assert_eq!(files(&batch), [100, 7]);
         let batch = table.take(Due::All(table.noted)).unwrap();
         assert_eq!(files(&batch), [100], "a batch never makes and removes");
         table.note(named("late", change(7, 102, true)));
         table.queue[0].noted = Instant::now() - REPORT_DELAY;
-        assert!(table.take(Due::Complete).is_some(), "it waited long enough");
+        assert!(
+            table.take(Due::Complete(u64::MAX)).is_some(),
+            "it waited long enough"
+        );
+    }
+
+    #[test]
+    fn a_report_takes_nothing_that_was_done_after_it_began() {
+        let mut table = DelegationTable::default();
+        table.hold(7, lent(100, 9));
+        for id in 50..53 {
+            table.note(named("gone", change(7, id, false)));
+        }
+        let until = table.noted - 1;
+        assert_eq!(files(&table.take(Due::Complete(until)).unwrap()), [50, 51]);
+        assert!(table.take(Due::Complete(until)).is_none());
+        assert_eq!(files(&table.take(Due::Complete(until + 1)).unwrap()), [52]);
     }
 
     #[test]
@@ -754,7 +778,7 @@ mod tests {
         table.note(named("open", change(100, 102, true)));
         assert!(table.set_attributes(100, mode(0o700), &who, 3).is_some());
         table.note(named("later", change(100, 103, true)));
-        assert!(table.close(103) && table.take(Due::Complete).is_none());
+        assert!(table.close(103) && table.take(Due::Complete(u64::MAX)).is_none());
     }
 
     #[test]

@@ -184,6 +184,29 @@ fn quota(m: &Mounted, words: &[&str]) {
 }
 
 #[test]
+fn names_that_are_removed_one_after_the_other_are_reported_together() {
+    let Some(m) = Mounted::new() else { return };
+    live(&m);
+    let directory = m.file("d");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..3000 {
+        fs::File::create_new(directory.join(format!("f{number}"))).unwrap();
+    }
+    let (before, begun) = (calls(&m.path, "ChangeNames"), Instant::now());
+    for number in 0..3000 {
+        fs::remove_file(directory.join(format!("f{number}"))).unwrap();
+    }
+    let reports = calls(&m.path, "ChangeNames") - before;
+    // One every four milliseconds, and one for each 256.
+    let most = begun.elapsed().as_millis() as u64 / 4 + 3000 / 256 + 10;
+    assert!(
+        reports <= most,
+        "{reports} reports, at most {most} expected"
+    );
+    assert!(names(&directory).is_empty());
+}
+
+#[test]
 fn a_quota_takes_delegated_directories_back_before_it_is_answered() {
     let Some(m) = Mounted::new() else { return };
     live(&m);
