@@ -122,6 +122,7 @@ fn bench(name: &str, kv: &Arc<dyn OrderedKv>, count: u64) {
             umask: 0,
         }),
         inline: false,
+        keep: None,
     };
     let mut ids = Vec::with_capacity(count as usize);
     timed("create (attach for writing)", count, |number| {

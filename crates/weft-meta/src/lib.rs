@@ -56,3 +56,4 @@ pub use ops::{
 };
 pub use quota::{GrowingFile, GrowingFiles, Payer, Used};
 pub use records::record;
+pub use tx::SERVICE;

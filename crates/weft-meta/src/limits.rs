@@ -21,6 +21,9 @@ pub(crate) const INVALIDATION_BYTES: usize = 24;
 /// Leases at a time; beyond them none is granted.
 pub(crate) const LEASES_MAX: usize = 1 << 18;
 
+/// Small files that are leased; beyond them a client asks whenever it opens one.
+pub(crate) const FILE_LEASES_MAX: usize = 1 << 20;
+
 /// Delegations at a time; beyond them none is granted.
 pub(crate) const DELEGATIONS_MAX: usize = 4096;
 

@@ -3,6 +3,8 @@
 
 #[path = "inline/delegated.rs"]
 mod delegated;
+#[path = "inline/kept.rs"]
+mod kept;
 use crate::common;
 
 use common::{Volume, at, attaching, by_id, creating, who};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weft_proto::limits::ATTACH_AHEAD_MAX;
+
 // Outages: calls to a service that does not answer.
 
 /// The pause before the first repetition of a failed call; it doubles from there.
@@ -91,6 +93,17 @@ pub(crate) const SPACE_VALID: Duration = Duration::from_millis(500);
 /// How long a holder of notifications may delay the acknowledgement of changes: the kernel may wait
 /// for a page that is being read.
 pub(crate) const INVALIDATION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Small files that stay attached after they were closed.
+pub(crate) const KEPT_FILES_MAX: usize = 1 << 14;
+/// Bytes of them all.
+pub(crate) const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Small files that are attached ahead of a program that opens one after the other.
+pub(crate) const AHEAD_FILES_MAX: u32 = ATTACH_AHEAD_MAX;
+/// Between two opens in a directory of which the second is one of a series.
+pub(crate) const AHEAD_OPENS_WINDOW: Duration = Duration::from_millis(500);
+/// Directories in which opens are counted.
+pub(crate) const OPENED_DIRECTORIES_MAX: usize = 1024;
 
 // The file system: operations.
 

@@ -63,6 +63,12 @@ pub const DETACH_MAX: usize = 4096;
 pub const NAMES_AHEAD_MAX: usize = 256;
 /// Ids for new files that come with one delegated directory.
 pub const IDS_AHEAD_MAX: u32 = 1024;
+
+/// Small files that one attach may attach in addition.
+pub const ATTACH_AHEAD_MAX: u32 = 64;
+
+/// The most bytes of them all.
+pub const ATTACH_AHEAD_BYTES: usize = 256 << 10;
 /// Locks that one client may hold, so that it can report them in one message after a restart of the
 /// service.
 pub const LOCKS_MAX: usize = 8192;

@@ -8,6 +8,8 @@ mod appends;
 mod closes;
 #[path = "mount_sharing/files_ahead.rs"]
 mod files_ahead;
+#[path = "mount_sharing/kept_files.rs"]
+mod kept_files;
 #[path = "mount_sharing/killed.rs"]
 mod killed;
 mod mount_support;

@@ -1,8 +1,9 @@
 //! Attach: one request that turns a path into everything needed to access data.
 
 use weft_layout::Layout;
-use weft_proto::meta::{AttachReply, Credentials, Target};
+use weft_proto::meta::{AttachReply, Credentials, KeptSmall, SmallFile, Target};
 use weft_proto::prost::Message;
+use weft_proto::text::escape;
 use weft_proto::{Code, Retry};
 
 use super::Asked;
@@ -65,7 +66,13 @@ impl Volume {
             let has_data = crate::names::is_regular(&reply.attributes);
             if !has_data || self.shared.note_attached_over(run, id, write) {
                 attaching.answered();
+                let ahead = reply
+                    .kept
+                    .as_mut()
+                    .map(|kept| std::mem::take(&mut kept.ahead));
+                let epoch = reply.epoch;
                 let file = self.opened(&path.to_string(), reply, write, true, asked)?;
+                self.opened_ahead(&file, ahead.unwrap_or_default(), epoch, run);
                 if !file.attributes().size_exact && file.must_be_unwritten() {
                     // It counts as inexact while it is attached for writing.
                     if file.size().await? > 0 {
@@ -86,6 +93,32 @@ impl Volume {
             request.who = Credentials::default();
             repeat = Repeat::Safe;
         }
+    }
+
+    /// The small files that came with an answer.
+    fn opened_ahead(&self, file: &File, ahead: Vec<SmallFile>, epoch: u64, run: u64) {
+        let folder = file
+            .path()
+            .rsplit_once('/')
+            .map_or("", |(folder, _)| folder);
+        let open = |small: SmallFile| {
+            let path = format!("{folder}/{}", escape(&small.name));
+            let id = small.attributes.id;
+            let reply = AttachReply {
+                attributes: small.attributes,
+                epoch,
+                inline: Some(small.inline),
+                kept: Some(KeptSmall::default()),
+                ..AttachReply::default()
+            };
+            // Otherwise the attachment does not exist to the service any more.
+            if !self.shared.note_attached_over(run, id, false) {
+                return None;
+            }
+            self.opened(&path, reply, false, true, Asked::default())
+                .ok()
+        };
+        *file.0.ahead.lock() = ahead.into_iter().filter_map(open).collect();
     }
 
     /// Takes over an attachment that another process handed over with [`File::hand_over`]. No

@@ -129,6 +129,7 @@ impl Volume {
             inline: Some(Bytes::new()),
             sole: writing,
             shared: false,
+            kept: None,
         };
         self.opened(shown, reply, writing, true, Asked::default())
             .ok()

@@ -18,16 +18,29 @@ impl Volume {
     pub(crate) fn detach_later(&self, file: u64, write: bool) {
         let schedule = self.shared.detaches.lock().add(file, write);
         if schedule {
-            let volume = self.clone();
-            self.shared.runtime.spawn(async move {
-                loop {
-                    tokio::time::sleep(DETACH_DELAY).await;
-                    if !volume.report_detached().await {
-                        return;
-                    }
-                }
-            });
+            self.report_soon();
         }
+    }
+
+    /// A file that was read is closed, and stays attached: the service is told soon that it was
+    /// read.
+    pub fn closed_kept(&self) {
+        let schedule = self.shared.detaches.lock().hasten_accesses();
+        if schedule {
+            self.report_soon();
+        }
+    }
+
+    fn report_soon(&self) {
+        let volume = self.clone();
+        self.shared.runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(DETACH_DELAY).await;
+                if !volume.report_detached().await {
+                    return;
+                }
+            }
+        });
     }
 
     /// A file, directory or link was read at this time; the service is told soon, with the

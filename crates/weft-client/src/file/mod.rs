@@ -68,6 +68,8 @@ pub(crate) struct Attachment {
     /// What the servers are asked for: of a file in a checkpoint another than `id`.
     pub(crate) cells: Cells,
     reply: AttachReply,
+    /// Small files that were attached with it.
+    ahead: parking_lot::Mutex<Vec<File>>,
     /// All bytes, while they lie with the metadata.
     pub(crate) inline: Mutex<Option<Bytes>>,
     write: bool,
@@ -151,6 +153,7 @@ impl File {
             id: reply.attributes.id,
             cells: Cells::of(&reply.attributes),
             reply,
+            ahead: parking_lot::Mutex::default(),
             inline,
             write,
             owner,
@@ -243,6 +246,18 @@ impl File {
         self.0.reply.sole
     }
 
+    /// Whether it is small and leased to this client: see
+    /// [`Access::keep_small`](crate::Access::keep_small).
+    pub fn is_kept(&self) -> bool {
+        self.0.reply.kept.is_some()
+    }
+
+    /// The small files that were attached together with it; once. Each is kept, and an attachment of
+    /// its own.
+    pub fn take_ahead(&self) -> Vec<File> {
+        std::mem::take(&mut *self.0.ahead.lock())
+    }
+
     /// Refuses what only an attachment for writing may do.
     pub(crate) fn needs_write(&self, doing: &str) -> Result<(), Error> {
         if self.0.write {
@@ -259,6 +274,7 @@ impl File {
         let mut out = vec![u8::from(self.0.write) | asked.on_the_wire() << 1];
         let mut reply = AttachReply {
             inline: self.inline_data(),
+            kept: None,
             ..self.0.reply.clone()
         };
         if let Some(plugin) = self.policy().filter(|policy| policy.is_plugin()) {

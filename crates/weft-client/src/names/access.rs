@@ -1,7 +1,8 @@
 //! What an attachment is for, and what a creator asks of a layout.
 
+use bytes::Bytes;
 use weft_layout::Storage;
-use weft_proto::meta::{AttachRequest, Create, Credentials, LayoutOptions};
+use weft_proto::meta::{AttachRequest, Create, Credentials, KeepSmall, LayoutOptions};
 use weft_proto::storage_to_wire;
 
 use super::place::Place;
@@ -20,6 +21,7 @@ pub struct Access {
     create: Option<Create>,
     nofollow: bool,
     inline: bool,
+    keep: Option<KeepSmall>,
     pub(crate) cautious: bool,
     pub(crate) policy: Option<Policy>,
 }
@@ -141,6 +143,21 @@ impl Access {
         self
     }
 
+    /// The caller, who follows a [`Watch`](crate::Watch), keeps small files that it reads: it may
+    /// open them again, or read [`File::inline_data`](crate::File::inline_data), until the watch
+    /// reports that the file was changed ([`File::is_kept`](crate::File::is_kept)). With a
+    /// directory, up to `files` that follow a name there are attached, too:
+    /// [`File::take_ahead`](crate::File::take_ahead).
+    #[must_use]
+    pub fn keep_small(mut self, directory: u64, after: &[u8], files: u32) -> Access {
+        self.keep = Some(KeepSmall {
+            directory,
+            after: Bytes::copy_from_slice(after),
+            files,
+        });
+        self
+    }
+
     /// Fail if the path ends in a symbolic link.
     #[must_use]
     pub fn no_follow(mut self) -> Access {
@@ -160,6 +177,7 @@ impl Access {
             write: self.write,
             create: self.create,
             inline: self.inline,
+            keep: self.keep,
         })
     }
 }

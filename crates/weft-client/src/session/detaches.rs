@@ -43,6 +43,11 @@ impl UnreportedDetaches {
         !std::mem::replace(&mut self.access_scheduled, true)
     }
 
+    /// Accesses are to be reported soon; whether the caller must start a task that does.
+    pub(crate) fn hasten_accesses(&mut self) -> bool {
+        self.has_accesses() && !std::mem::replace(&mut self.scheduled, true)
+    }
+
     /// The task that reports accesses begins; whether there are any.
     pub(crate) fn begin_accesses(&mut self) -> bool {
         self.access_scheduled = false;

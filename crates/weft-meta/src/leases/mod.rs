@@ -15,5 +15,6 @@ mod watched;
 pub(crate) use change::{Change, entry_change};
 pub use delegations::Delegations;
 pub use log::{ChangeLog, Invalidations};
+pub(crate) use table::FileLease;
 pub use table::Leases;
 pub(crate) use watched::Watched;

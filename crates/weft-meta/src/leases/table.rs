@@ -1,11 +1,15 @@
-//! Leases: directories all of whose names one client knows, because it made them. A change by
-//! another client is answered only after the holder was notified.
+//! Leases: directories all of whose names one client knows, because it made them, and small files
+//! whose bytes clients keep. A change by another client is answered only after the holders were
+//! notified.
 //!
 //! A client that has made a directory decides locally that a name does not exist there, which saves
 //! a request for each name that it makes. When another client makes a name, the lease ends with
 //! that change, and that client is answered after the holder acknowledged the change with the
 //! cursor of its next watch. So a lease costs others one delay for each directory, and nothing
 //! where clients do not share.
+//!
+//! A small file may be leased to any number of clients. Each opens it again without asking, and who
+//! changes it is answered when none of them does so any more: close-to-open holds.
 //!
 //! In memory only: a service that restarts has no leases, and clients drop their caches when they
 //! notice the restart.
@@ -15,7 +19,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::change::Change;
-use crate::limits::LEASES_MAX;
+use crate::limits::{FILE_LEASES_MAX, LEASES_MAX};
 
 /// All leases, and the changes that their holders must acknowledge.
 #[derive(Debug, Default)]
@@ -24,12 +28,27 @@ pub struct Leases(Mutex<LeaseTable>);
 #[derive(Debug, Default)]
 struct LeaseTable {
     holders: HashMap<u64, u64>,
+    /// Those of small files.
+    files: HashMap<u64, Vec<u64>>,
     recalls: Vec<Recall>,
 }
 
-/// A holder must acknowledge the changes up to this one.
+/// What a client was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileLease {
+    /// The lease, which it did not have.
+    New,
+    /// It had the lease.
+    Held,
+    /// Nothing: there are too many.
+    Refused,
+}
+
+/// A holder must acknowledge the changes up to this one: its lease of this directory or file has
+/// ended.
 #[derive(Clone, Copy, Debug)]
 struct Recall {
+    leased: u64,
     holder: u64,
     by: u64,
     change: u64,
@@ -47,6 +66,39 @@ impl Leases {
         granted
     }
 
+    /// Grants a client the lease of a file; the caller then reads the file: a change from here on
+    /// ends the lease.
+    pub(crate) fn grant_file(&self, client: u64, file: u64) -> FileLease {
+        let mut table = self.0.lock();
+        if table.files.len() >= FILE_LEASES_MAX {
+            return FileLease::Refused;
+        }
+        let holders = table.files.entry(file).or_default();
+        if holders.contains(&client) {
+            return FileLease::Held;
+        }
+        holders.push(client);
+        FileLease::New
+    }
+
+    /// A client does not keep a file any more.
+    pub(crate) fn end_file(&self, client: u64, file: u64) {
+        let mut table = self.0.lock();
+        if let Some(holders) = table.files.get_mut(&file) {
+            holders.retain(|holder| *holder != client);
+            if holders.is_empty() {
+                table.files.remove(&file);
+            }
+        }
+    }
+
+    /// Whether a client has the lease of a file.
+    pub fn holds_file(&self, client: u64, file: u64) -> bool {
+        let table = self.0.lock();
+        let holders = table.files.get(&file);
+        holders.is_some_and(|holders| holders.contains(&client))
+    }
+
     /// Whether a client has the lease of a directory.
     pub fn holds(&self, client: u64, directory: u64) -> bool {
         self.0.lock().holders.get(&directory) == Some(&client)
@@ -58,27 +110,20 @@ impl Leases {
         self.0.lock().holders.remove(&directory);
     }
 
-    /// Ends the leases of the directories in which `origin` made these changes; `number` is that of
-    /// the last change.
+    /// Ends the leases of what `origin` has changed; `number` is that of the last change. Where
+    /// another change has ended a lease and the holder has not acknowledged that one yet, `origin`
+    /// waits for it, too.
     pub(crate) fn changed(&self, origin: u64, changes: &[Change], number: u64) {
         let mut table = self.0.lock();
-        if table.holders.is_empty() {
-            return;
-        }
         for change in changes {
-            let Change::Entry(entry) = change else {
-                continue;
+            let leased = match change {
+                Change::Entry(entry) => entry.parent,
+                Change::File(file) => *file,
             };
-            let Some(holder) = table.holders.get(&entry.parent).copied() else {
-                continue;
-            };
-            if holder != origin {
-                table.holders.remove(&entry.parent);
-                table.recalls.push(Recall {
-                    holder,
-                    by: origin,
-                    change: number,
-                });
+            table.wait_for_earlier(origin, leased);
+            match change {
+                Change::Entry(_) => table.recall_directory(origin, leased, number),
+                Change::File(_) => table.recall_file(origin, leased, number),
             }
         }
     }
@@ -106,6 +151,7 @@ impl Leases {
         let silent = table.recalls.iter().filter(|recall| recall.by == client);
         let silent: Vec<u64> = silent.map(|recall| recall.holder).collect();
         table.holders.retain(|_, holder| !silent.contains(holder));
+        table.retain_file_holders(|holder| !silent.contains(&holder));
         table
             .recalls
             .retain(|recall| !silent.contains(&recall.holder));
@@ -116,9 +162,64 @@ impl Leases {
     pub fn client_ended(&self, client: u64) -> bool {
         let mut table = self.0.lock();
         table.holders.retain(|_, holder| *holder != client);
+        table.retain_file_holders(|holder| holder != client);
         let before = table.recalls.len();
         table.recalls.retain(|recall| recall.holder != client);
         before != table.recalls.len()
+    }
+}
+
+impl LeaseTable {
+    fn recall_directory(&mut self, by: u64, leased: u64, change: u64) {
+        let holder = self.holders.get(&leased).copied();
+        if let Some(holder) = holder.filter(|holder| *holder != by) {
+            self.holders.remove(&leased);
+            self.recalls.push(Recall {
+                leased,
+                holder,
+                by,
+                change,
+            });
+        }
+    }
+
+    fn recall_file(&mut self, by: u64, leased: u64, change: u64) {
+        let Some(holders) = self.files.get_mut(&leased) else {
+            return;
+        };
+        let others = holders.extract_if(.., |holder| *holder != by);
+        self.recalls.extend(others.map(|holder| Recall {
+            leased,
+            holder,
+            by,
+            change,
+        }));
+        if holders.is_empty() {
+            self.files.remove(&leased);
+        }
+    }
+
+    /// Holders whose lease others have ended may not know that yet.
+    fn wait_for_earlier(&mut self, by: u64, leased: u64) {
+        let (own, others): (Vec<Recall>, Vec<Recall>) = self
+            .recalls
+            .iter()
+            .filter(|recall| recall.leased == leased && recall.holder != by)
+            .partition(|recall| recall.by == by);
+        let mut awaited: Vec<u64> = own.iter().map(|recall| recall.holder).collect();
+        for earlier in others {
+            if !awaited.contains(&earlier.holder) {
+                awaited.push(earlier.holder);
+                self.recalls.push(Recall { by, ..earlier });
+            }
+        }
+    }
+
+    fn retain_file_holders(&mut self, keep: impl Fn(u64) -> bool) {
+        self.files.retain(|_, holders| {
+            holders.retain(|holder| keep(*holder));
+            !holders.is_empty()
+        });
     }
 }
 
@@ -154,6 +255,29 @@ mod tests {
         assert!(leases.acknowledge(1, 9) && !leases.are_recalled_by(2));
         leases.changed(2, &entry(50), 10);
         assert!(!leases.are_recalled_by(2), "the lease has ended");
+    }
+
+    #[test]
+    fn a_change_waits_for_a_holder_whose_lease_an_earlier_change_has_ended() {
+        let leases = Leases::default();
+        assert_eq!(leases.grant_file(1, 50), FileLease::New);
+        assert_eq!(leases.grant_file(2, 50), FileLease::New);
+        // The service moves its bytes, then client 2 changes them.
+        leases.changed(0, &[Change::File(50)], 7);
+        leases.changed(2, &[Change::File(50)], 8);
+        leases.changed(2, &[Change::File(50)], 9);
+        assert_eq!(leases.0.lock().recalls.len(), 3);
+        assert!(leases.are_recalled_by(2), "client 1 may still believe it");
+        leases.acknowledge(2, 7);
+        assert!(leases.are_recalled_by(2), "its own lease is not in the way");
+        leases.acknowledge(1, 7);
+        assert!(!leases.are_recalled_by(2) && !leases.are_recalled_by(0));
+        assert!(leases.grant(1, 60));
+        leases.changed(2, &entry(60), 10);
+        leases.changed(3, &entry(60), 11);
+        assert!(leases.are_recalled_by(3), "client 1 may not know the name");
+        leases.acknowledge(1, 10);
+        assert!(!leases.are_recalled_by(3));
     }
 
     #[test]

@@ -22,4 +22,5 @@ mod volume;
 mod withdraw;
 
 pub(crate) use transaction::Tx;
+pub use volume::SERVICE;
 pub(crate) use volume::Volume;

@@ -11,11 +11,14 @@ use crate::leases::Watched;
 use crate::open::OpenFiles;
 use crate::state::VolumeState;
 
+/// The origin of changes that the service makes by itself.
+pub const SERVICE: u64 = 0;
+
 /// An open volume as one client uses it. Cheap to clone; clones share the state.
 #[derive(Clone)]
 pub(crate) struct Volume {
     state: Arc<VolumeState>,
-    /// The client whose changes the log names as the origin; 0: no client.
+    /// The client whose changes the log names as the origin, or [`SERVICE`].
     origin: u64,
 }
 
@@ -24,7 +27,7 @@ impl Volume {
     pub(crate) fn new(state: VolumeState) -> Volume {
         Volume {
             state: Arc::new(state),
-            origin: 0,
+            origin: SERVICE,
         }
     }
 

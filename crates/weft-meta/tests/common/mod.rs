@@ -333,6 +333,7 @@ pub fn creating(uid: u32, path: &str, mode: u32, exclusive: bool) -> AttachReque
             umask: 0,
         }),
         inline: false,
+        keep: None,
     }
 }
 
@@ -344,6 +345,7 @@ pub fn attaching(uid: u32, path: &str, read: bool, write: bool) -> AttachRequest
         write,
         create: None,
         inline: false,
+        keep: None,
     }
 }
 

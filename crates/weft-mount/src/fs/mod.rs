@@ -64,7 +64,7 @@ pub use upper_cache::{AccessTimes, FileCopies, UpperCache};
 use attributes::{AclSupport, SpaceCache};
 use caller::Callers;
 use error::is_transient;
-use files::{Handle, OpenFiles};
+use files::{Handle, KeptFiles, OpenFiles};
 use handle_table::HandleTable;
 use listing::OpenDirectory;
 use metadata::MetadataCache;
@@ -81,6 +81,7 @@ pub struct FileSystem {
     metadata: MetadataCache,
     namespace: NamespaceSync,
     files: OpenFiles,
+    kept: KeptFiles,
     handles: HandleTable<Handle>,
     directories: HandleTable<OpenDirectory>,
     views: ViewNodes,
@@ -101,6 +102,7 @@ impl FileSystem {
             data,
             namespace: NamespaceSync::default(),
             files: OpenFiles::default(),
+            kept: KeptFiles::default(),
             handles: HandleTable::default(),
             directories: HandleTable::default(),
             views: ViewNodes::default(),
@@ -132,6 +134,7 @@ impl FileSystem {
         for handle in self.handles.drain() {
             self.close(handle).await;
         }
+        self.forget_all_kept().await;
         self.data.shut_down().await;
         self.volume.report_detaches().await;
         self.volume.catch_up().await;

@@ -18,13 +18,19 @@ impl FileSystem {
                 Notification::Some { files, entries } => {
                     let names = entries.iter().map(|e| (e.parent, &e.name[..]));
                     self.metadata.changed(files.iter().copied(), names);
+                    for id in files {
+                        self.forget_kept(id).await;
+                    }
                     // Other clients may wait until nothing old is cached here: the next request of
                     // the watch acknowledges it.
                     if let Some(upper) = self.metadata.upper() {
                         let _ = timeout(INVALIDATION_TIMEOUT, upper.invalidations_sent()).await;
                     }
                 }
-                Notification::Everything => self.metadata.everything_changed(watch.is_live()),
+                Notification::Everything => {
+                    self.metadata.everything_changed(watch.is_live());
+                    self.forget_all_kept().await;
+                }
             }
         }
     }

@@ -5,13 +5,14 @@ use weft_proto::Kind;
 use weft_proto::meta::{
     AcceptRollbackReply, AcceptRollbackRequest, Accessed, AttachReply, AttachRequest, Attributes,
     ConnectedClient, Create, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply,
-    GetXattrRequest, HeartbeatReply, HeartbeatRequest, LayoutOptions, LinkRequest,
-    ListClientsReply, ListClientsRequest, ListReply, ListRequest, ListXattrReply, ListXattrRequest,
-    MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest, ReadLinkReply,
-    ReadLinkRequest, ReassertReply, ReassertRequest, RemoveDirectoryRequest, RemoveXattrRequest,
-    RenameReply, RenameRequest, ReportReply, ReportRequest, Server, ServerMapReply,
-    ServerMapRequest, ServerState, SetAttributesRequest, SetXattrRequest, StatRequest, Target,
-    TimeUpdate, TruncateRequest, UnlinkReply, UnlinkRequest, XattrDone,
+    GetXattrRequest, HeartbeatReply, HeartbeatRequest, KeepSmall, KeptSmall, LayoutOptions,
+    LinkRequest, ListClientsReply, ListClientsRequest, ListReply, ListRequest, ListXattrReply,
+    ListXattrRequest, MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest,
+    ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest, RemoveDirectoryRequest,
+    RemoveXattrRequest, RenameReply, RenameRequest, ReportReply, ReportRequest, Server,
+    ServerMapReply, ServerMapRequest, ServerState, SetAttributesRequest, SetXattrRequest,
+    SmallFile, StatRequest, Target, TimeUpdate, TruncateRequest, UnlinkReply, UnlinkRequest,
+    XattrDone,
 };
 
 use super::cases::Golden;
@@ -67,6 +68,7 @@ fn open_files(golden: &mut Golden) {
                 umask: 0o22,
             }),
             inline: true,
+            keep: None,
         },
         &AttachReply {
             attributes: attributes(),
@@ -82,6 +84,26 @@ fn open_files(golden: &mut Golden) {
         ..AttachReply::default()
     };
     golden.message(Kind::Attach, "SharedAttachReply", &shared);
+    let keeping = AttachRequest {
+        keep: Some(KeepSmall {
+            directory: 5,
+            after: Bytes::from_static(b"n"),
+            files: 64,
+        }),
+        ..AttachRequest::default()
+    };
+    golden.message(Kind::Attach, "KeepingAttachRequest", &keeping);
+    let kept = AttachReply {
+        kept: Some(KeptSmall {
+            ahead: vec![SmallFile {
+                name: Bytes::from_static(b"o"),
+                attributes: Attributes::default(),
+                inline: Bytes::from_static(b"in"),
+            }],
+        }),
+        ..AttachReply::default()
+    };
+    golden.message(Kind::Attach, "KeptAttachReply", &kept);
     let named = ReassertRequest {
         application: "job 7".to_owned(),
         ..ReassertRequest::default()

@@ -7,16 +7,24 @@
 //! The answer for an inline file has its bytes, unless the client cannot handle that or another
 //! client may be writing it: then [`MetaError::Inline`] says that it must be spilled first.
 
-use bytes::Bytes;
-use weft_kv::Reader;
-use weft_proto::meta::{AttachReply, AttachRequest, Create, FileKind};
+use std::ops::{Bound, ControlFlow};
 
-use crate::access::{READ, WRITE, need};
+use bytes::Bytes;
+use weft_kv::{Reader, prefix_end};
+use weft_proto::limits::{ATTACH_AHEAD_BYTES, ATTACH_AHEAD_MAX};
+use weft_proto::meta::{
+    AttachReply, AttachRequest, Attributes, Create, Credentials, FileKind, KeepSmall, KeptSmall,
+    SmallFile,
+};
+
+use crate::access::{READ, SEARCH, WRITE, need};
 use crate::error::{MetaError, text};
+use crate::leases::FileLease;
 use crate::open::SizeBefore;
 use crate::ops::names::{new_inode, place, writable};
 use crate::paths::{End, LastLink, Slot, not_found, resolve, walk};
-use crate::records::keys::{self, content};
+use crate::records::keys::{self, ENTRIES, content};
+use crate::records::record::EntryRecord;
 use crate::records::{Node, attributes};
 use crate::servers::placement;
 use crate::tx::{Tx, Volume};
@@ -38,8 +46,11 @@ pub(crate) fn attach(
 ) -> Result<Attached, MetaError> {
     // A create mostly finds the name free: then one walk, inside the transaction, is cheaper.
     if request.create.is_none()
-        && let Some(attached) = attach_existing(volume, client, request)?
+        && let Some(mut attached) = attach_existing(volume, client, request)?
     {
+        if let Some(kept) = &mut attached.reply.kept {
+            kept.ahead = attach_ahead(volume, client, request);
+        }
         return Ok(attached);
     }
     let epoch = volume.state().servers().epoch();
@@ -68,6 +79,7 @@ pub(crate) fn attach(
                     inline: data,
                     sole: request.write && exact && writers == Writers::None,
                     shared: false,
+                    kept: None,
                 };
                 let committed = created || spilled || changed;
                 Ok((Attached { reply, committed }, exact))
@@ -92,6 +104,34 @@ fn attach_existing(
 ) -> Result<Option<Attached>, MetaError> {
     let found = volume.read(|reader| resolve(reader, &request.who, &request.target))?;
     check(request, &found)?;
+    let keeps = request.keep.is_some() && request.read && !request.write;
+    // Before it is read: a change from here on ends the lease.
+    let leases = volume.state().leases();
+    let lease = if keeps {
+        leases.grant_file(client, found.id)
+    } else {
+        FileLease::Refused
+    };
+    let attached = attach_found(volume, client, request, &found, lease);
+    let kept = |attached: &Option<Attached>| {
+        attached
+            .as_ref()
+            .is_some_and(|attached| attached.reply.kept.is_some())
+    };
+    if lease == FileLease::New && !attached.as_ref().is_ok_and(kept) {
+        leases.end_file(client, found.id);
+    }
+    attached
+}
+
+/// Attaches what was found, if it is still there and that needs no transaction.
+fn attach_found(
+    volume: &Volume,
+    client: u64,
+    request: &AttachRequest,
+    found: &Node,
+    lease: FileLease,
+) -> Result<Option<Attached>, MetaError> {
     let mut open = volume.state().open_files();
     let writers =
         Writers::of(volume.state().grace().may_hold(found.id) || open.has_writer(found.id));
@@ -117,7 +157,12 @@ fn attach_existing(
     } else {
         open.attach_reader(client, node.id);
     }
+    // It may have ended meanwhile, by a change or by the end of another attachment.
+    let leased =
+        lease != FileLease::Refused && volume.state().leases().holds_file(client, found.id);
     drop(open);
+    // Who has an empty file open is in the way of a new layout.
+    let is_kept = leased && data.as_ref().is_some_and(|data| !data.is_empty());
     let reply = AttachReply {
         attributes: attributes(&node),
         epoch: volume.state().servers().epoch(),
@@ -125,11 +170,99 @@ fn attach_existing(
         inline: data,
         sole: request.write && exact && writers == Writers::None,
         shared: false,
+        kept: is_kept.then(KeptSmall::default),
     };
     Ok(Some(Attached {
         reply,
         committed: false,
     }))
+}
+
+/// Attaches small files that the client will probably read next; those that cannot be are left out.
+fn attach_ahead(volume: &Volume, client: u64, request: &AttachRequest) -> Vec<SmallFile> {
+    let mut ahead = Vec::new();
+    let Some(keep) = request.keep.as_ref().filter(|keep| keep.directory != 0) else {
+        return ahead;
+    };
+    let named = volume.read(|reader| following(reader, &request.who, keep));
+    let mut bytes = 0;
+    for (name, id) in named.unwrap_or_default() {
+        if bytes >= ATTACH_AHEAD_BYTES {
+            break;
+        }
+        let lease = volume.state().leases().grant_file(client, id);
+        if lease == FileLease::Refused {
+            break;
+        }
+        let small = attach_small(volume, client, request, id);
+        if let Ok(Some((attributes, inline))) = small {
+            bytes += inline.len();
+            ahead.push(SmallFile {
+                name,
+                attributes,
+                inline,
+            });
+        } else if lease == FileLease::New {
+            volume.state().leases().end_file(client, id);
+        }
+    }
+    ahead
+}
+
+/// Regular files that follow a name in a directory which the caller may search.
+fn following(
+    reader: &dyn Reader,
+    who: &Credentials,
+    keep: &KeepSmall,
+) -> Result<Vec<(Bytes, u64)>, MetaError> {
+    let mut found = Vec::new();
+    let Some(directory) = keys::inode(reader, keep.directory)? else {
+        return Ok(found);
+    };
+    need(who, &directory, SEARCH, &keep.after)?;
+    let most = keep.files.min(ATTACH_AHEAD_MAX) as usize;
+    let mut visit = |key: &[u8], value: &[u8]| {
+        let regular = |entry: &EntryRecord| entry.kind == FileKind::Regular as i32;
+        if let Some(entry) = keys::entry_in(keep.directory, value).ok().filter(regular) {
+            found.push((Bytes::copy_from_slice(&key[8..]), entry.id));
+        }
+        if found.len() < most {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    };
+    let start = keys::with_name(keep.directory, &keep.after);
+    let end = prefix_end(&keep.directory.to_be_bytes());
+    let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    reader.scan(ENTRIES, Bound::Excluded(&start), end, &mut visit)?;
+    Ok(found)
+}
+
+/// Attaches a file for reading, if it is small, has bytes, and is of no special policy.
+fn attach_small(
+    volume: &Volume,
+    client: u64,
+    request: &AttachRequest,
+    id: u64,
+) -> Result<Option<(Attributes, Bytes)>, MetaError> {
+    let mut open = volume.state().open_files();
+    let small = volume.read(|reader| {
+        let Some(inode) = keys::inode(reader, id)?.filter(|inode| inode.policy.is_empty()) else {
+            return Ok(None);
+        };
+        let node = Node { id, inode };
+        check(request, &node)?;
+        let data = inline(reader, &node, request, Writers::None)?;
+        Ok(data.map(|data| (attributes(&node), data)))
+    })?;
+    let small = small.filter(|(_, data)| !data.is_empty());
+    // It may have ended meanwhile, by a change or by the end of another attachment.
+    let small = small.filter(|_| volume.state().leases().holds_file(client, id));
+    if small.is_some() {
+        open.attach_reader(client, id);
+    }
+    Ok(small)
 }
 
 fn find_or_create(

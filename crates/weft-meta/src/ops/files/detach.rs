@@ -32,6 +32,12 @@ pub(crate) fn detach(
         if !detach_idle(volume, client, &last)? {
             report(volume, client, &last)?;
         }
+        // Under the lock of the open files: an attach does not come in between.
+        let open = volume.state().open_files();
+        if !open.is_holder(client, file) {
+            volume.state().leases().end_file(client, file);
+        }
+        drop(open);
     }
     Ok(DetachReply {})
 }

@@ -143,6 +143,17 @@ impl OpenData {
         }
     }
 
+    /// Ends an open that only read, and leaves the file attached. False, and nothing is done, if a
+    /// failure is still to be reported to it. No message.
+    pub fn release(&self) -> bool {
+        let mut state = self.data.state();
+        if state.failures() > 0 || self.closed.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        state.remove_open(self.open);
+        true
+    }
+
     /// Flushes, reports size and time, detaches. The open is closed also when it fails. A second
     /// call does nothing.
     ///

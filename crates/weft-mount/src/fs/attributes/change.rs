@@ -92,6 +92,8 @@ impl FileSystem {
             // A write that reaches the servers later would set the time again.
             self.flush_all(id).await?;
         }
+        // The lease ends with the change, before its answer arrives.
+        self.forget_kept(id).await;
         let asked = self.metadata.now();
         let attributes = self
             .call(|| volume.set_attributes(self.metadata.place(id), changes))
@@ -123,6 +125,7 @@ impl FileSystem {
         } else {
             self.flush_all(id).await?;
             let volume = self.on(caller);
+            self.forget_kept(id).await;
             let truncate = async {
                 let truncate = || volume.truncate(self.metadata.place(id), size);
                 self.call(truncate).await.map(drop)

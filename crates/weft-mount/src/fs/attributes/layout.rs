@@ -53,6 +53,7 @@ impl FileSystem {
             ..Changes::default()
         };
         let volume = self.on(caller);
+        self.forget_kept(id).await;
         let set = || async {
             match volume
                 .set_attributes(self.metadata.place(id), &changes)

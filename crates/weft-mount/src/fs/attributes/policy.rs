@@ -41,6 +41,7 @@ impl FileSystem {
             ..Changes::default()
         };
         let (volume, place) = (self.on(caller), self.metadata.place(id));
+        self.forget_kept(id).await;
         self.call(|| volume.set_attributes(place.clone(), &changes))
             .await?;
         // New files in it have another policy from now on.

@@ -180,6 +180,7 @@ impl FileSystem {
                 return Ok(());
             }
         }
+        self.forget_kept(id).await;
         self.call(|| volume.set_xattr_with(Place::of(id), name, value.clone(), mode))
             .await?;
         self.extended(id, name);
@@ -220,6 +221,7 @@ impl FileSystem {
         if name == CAPABILITY {
             return self.drop_capability(id).await;
         }
+        self.forget_kept(id).await;
         self.call(|| volume.remove_xattr(Place::of(id), name))
             .await?;
         self.extended(id, name);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weft_client::Attributes;
 
 use super::handle::Handle;
+use super::kept_files::Kept;
 use crate::data::DataError;
 use crate::fs::metadata::{Answer, AskedAt};
 use crate::fs::view_ids::is_view;
@@ -124,6 +125,16 @@ impl FileSystem {
     pub(in crate::fs) async fn close(&self, handle: Arc<Handle>) {
         self.unlock_open(&handle).await;
         let _at_rest = handle.in_flight.write().await;
+        if let Some(asked) = handle.keeps
+            && !self.metadata.file_overtaken(asked.metadata, handle.id)
+            && handle.data().release()
+        {
+            let file = handle.file().clone();
+            self.keep(Kept { asked, file }).await;
+            self.volume.closed_kept();
+            self.files.remove(&handle);
+            return;
+        }
         let asked = self.metadata.now();
         let result = handle.data().close().await;
         match &result {

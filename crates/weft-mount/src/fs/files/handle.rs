@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use tokio::sync::RwLock;
 use weft_client::File;
 
+use super::kept_files::AttachMoment;
 use super::pages::Pages;
 use crate::data::OpenData;
 use crate::fs::error::FsError;
@@ -55,6 +56,8 @@ pub(in crate::fs) struct Handle {
     pub(super) opening: Mutex<Option<Content>>,
     /// Losses of names that were reported to its program.
     name_losses: AtomicU64,
+    /// The file may stay attached after this open, as it was asked for at this moment.
+    pub(super) keeps: Option<AttachMoment>,
 }
 
 impl Handle {
@@ -65,6 +68,7 @@ impl Handle {
         past: DirectOpens,
         (opening, pages): (Option<Content>, Arc<Pages>),
         name_losses: u64,
+        keeps: Option<AttachMoment>,
     ) -> Handle {
         Handle {
             id: file.id(),
@@ -84,6 +88,7 @@ impl Handle {
             stripped: AtomicBool::new(false),
             opening: Mutex::new(opening),
             name_losses: AtomicU64::new(name_losses),
+            keeps,
         }
     }
 

@@ -4,6 +4,7 @@
 //!   file.
 //! - `pages`: changes of a file past the kernel's pages, beside those pages.
 //! - `open`, `io`, `close`: the life of an open. `allocate`, `copy`: fallocate, seek and copies.
+//! - `kept_files`: small files that stay attached after their last close.
 //! - `privileges`: set-id bits and capabilities that a change of bytes takes away.
 
 mod allocate;
@@ -11,6 +12,7 @@ mod close;
 mod copy;
 mod handle;
 mod io;
+mod kept_files;
 mod modes;
 mod open;
 mod open_files;
@@ -20,6 +22,7 @@ mod privileges;
 pub use modes::{Opened, WriteHow, WriteWay};
 
 pub(super) use handle::Handle;
+pub(super) use kept_files::KeptFiles;
 pub(super) use modes::{access, writes};
 pub(super) use open_files::OpenFiles;
 pub(super) use privileges::CAPABILITY;

@@ -1,23 +1,16 @@
 //! Opens and creates files.
 
 use rustix::io::Errno;
-use weft_client::{File, Policy};
+use weft_client::{Access, File, Policy};
 
 use super::handle::{DirectOpens, Handle};
+use super::kept_files::{AttachMoment, Kept};
 use super::modes::{Opened, access, writes};
-use crate::data::Moment;
 use crate::fs::clock::now_nanos;
-use crate::fs::metadata::{Answer, AskedAt};
+use crate::fs::metadata::Answer;
 use crate::fs::upper_cache::UpperCache;
 use crate::fs::view_ids::{is_view, refuse_in_views};
 use crate::fs::{Caller, Entry, FileSystem, FsError};
-
-/// The moment before a file is attached, for the metadata cache and the data cache.
-#[derive(Clone, Copy)]
-struct AttachMoment {
-    metadata: AskedAt,
-    data: Moment,
-}
 
 /// Whether an open bypasses the kernel's pages, if it `gains` by that: not if programs could not
 /// map the file then.
@@ -37,12 +30,25 @@ impl FileSystem {
         if is_view(id) {
             return self.open_view(caller, id, flags).await;
         }
-        let access = access(flags).inline();
+        let keeps = self.keeps_small(flags);
+        if keeps && let Some(opened) = self.open_kept(id, flags).await? {
+            return Ok(opened);
+        }
+        let mut access = access(flags).inline();
+        if keeps {
+            access = self.ask_to_keep(access, id);
+        } else {
+            // A writer that is not alone knows less.
+            self.forget_kept(id).await;
+        }
         let volume = self.on(caller);
         let place = self.metadata.place(id);
         let mut opened = loop {
             let asked = self.attach_moment();
             let file = self.call(|| volume.attach(&place, access.clone())).await?;
+            for file in file.take_ahead() {
+                self.keep(Kept { asked, file }).await;
+            }
             if let Some(opened) = self.adopt(asked, file, flags).await? {
                 break opened;
             }
@@ -57,6 +63,70 @@ impl FileSystem {
             }
         }
         Ok(opened)
+    }
+
+    /// Whether an open may use a file that is kept, or keep one.
+    fn keeps_small(&self, flags: i32) -> bool {
+        let only_reads = flags & (libc::O_ACCMODE | libc::O_TRUNC | libc::O_DIRECT) == 0;
+        only_reads && !self.options.strict && self.metadata.is_live()
+    }
+
+    /// Opens a file that is kept, if it was not changed since. No message.
+    async fn open_kept(&self, id: u64, flags: i32) -> Result<Option<Opened>, FsError> {
+        let Some(Kept { asked, file }) = self.kept.take(id) else {
+            return Ok(None);
+        };
+        if self.metadata.file_overtaken(asked.metadata, id) {
+            file.close_deferred().await?;
+            return Ok(None);
+        }
+        // Its attributes are from before it was read here.
+        let nodes = self.metadata.nodes();
+        if let Some(last) = nodes.last(id) {
+            nodes.accessed(id, last.accessed);
+        }
+        self.adopt(asked, file, flags).await
+    }
+
+    fn ask_to_keep(&self, access: Access, id: u64) -> Access {
+        let Some((directory, name)) = self.metadata.nodes().name(id) else {
+            return access.keep_small(0, b"", 0);
+        };
+        let ahead = self.kept.worth_ahead(directory);
+        access.keep_small(if ahead == 0 { 0 } else { directory }, &name, ahead)
+    }
+
+    /// Keeps a file attached.
+    pub(super) async fn keep(&self, kept: Kept) {
+        let (asked, id) = (kept.asked, kept.file.id());
+        for file in self.kept.keep(kept) {
+            self.let_go(file).await;
+        }
+        // A change that was logged before it was here.
+        if self.metadata.file_overtaken(asked.metadata, id) {
+            self.forget_kept(id).await;
+        }
+    }
+
+    /// A file was changed or lost its name: it does not stay attached.
+    pub(in crate::fs) async fn forget_kept(&self, id: u64) {
+        if let Some(kept) = self.kept.take(id) {
+            self.let_go(kept.file).await;
+        }
+    }
+
+    /// No file stays attached.
+    pub(in crate::fs) async fn forget_all_kept(&self) {
+        for file in self.kept.take_all() {
+            self.let_go(file).await;
+        }
+    }
+
+    async fn let_go(&self, file: File) {
+        // It only reads: the service is told later.
+        if let Err(error) = file.close_deferred().await {
+            tracing::debug!(%error, "cannot close a file");
+        }
     }
 
     async fn empty(&self, handle: &Handle, from: Option<Caller>) -> Result<(), FsError> {
@@ -169,10 +239,11 @@ impl FileSystem {
         }
         let attributes = file.attributes();
         let exact = attributes.size_exact || file.created();
-        let answer = Answer {
+        let mut answer = Answer {
             exact,
             ..Answer::exact(attributes)
         };
+        self.metadata.nodes().cover(&mut answer.attr);
         self.metadata.learn(asked.metadata, &answer);
         // An attachment for writing makes the size inexact: the kernel drops its attributes, unless
         // they are true. Its pages stay true if no other client may write.
@@ -211,6 +282,7 @@ impl FileSystem {
         let unseen = keep_pages && flags & (libc::O_TRUNC | libc::O_DIRECT) == 0;
         let presumed = counts && !write && unseen && self.accessed(id);
         let name_losses = self.volume.name_losses();
+        let keeps = self.keeps_small(flags) && file.is_kept() && file.policy().is_none();
         let handle = self.files.add(id, |pages| {
             let opening = (open_cache_policy.opening, pages);
             Handle::new(
@@ -220,6 +292,7 @@ impl FileSystem {
                 past,
                 opening,
                 name_losses,
+                keeps.then_some(asked),
             )
         });
         handle.set_atime_pending(presumed);

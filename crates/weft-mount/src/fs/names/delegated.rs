@@ -175,6 +175,7 @@ impl FileSystem {
         self.left(asked, parent, time);
         self.metadata.name_removed(asked, parent, name);
         self.metadata.touched(attr.id);
+        self.forget_kept(attr.id).await;
         true
     }
 

@@ -33,6 +33,7 @@ impl FileSystem {
         let asked = self.metadata.now();
         let removed = self.call(|| volume.unlink(&place)).await?;
         self.removed(asked, (parent, name), &removed);
+        self.forget_kept(removed.file).await;
         Ok(())
     }
 
@@ -91,6 +92,7 @@ impl FileSystem {
         self.metadata.touched(renamed.file);
         self.metadata.nodes().unnamed(renamed.other);
         self.metadata.touched(renamed.other);
+        self.forget_kept(renamed.other).await;
         self.metadata.touched(from);
         if flags & libc::RENAME_EXCHANGE == 0 && renamed.file != 0 {
             self.metadata.name_removed(asked, from, from_name);

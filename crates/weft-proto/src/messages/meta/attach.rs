@@ -46,6 +46,48 @@ pub struct AttachRequest {
     /// file that such a client creates begins inline.
     #[prost(bool, tag = "6")]
     pub inline: bool,
+    /// The client keeps small files that it only reads.
+    #[prost(message, optional, tag = "7")]
+    pub keep: Option<KeepSmall>,
+}
+
+/// A client that watches keeps small files attached, after they are closed, and opens them again
+/// without a request. It asks for the lease of the file that it attaches, and of others that it will
+/// probably read next.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct KeepSmall {
+    /// A directory; 0: no others.
+    #[prost(uint64, tag = "1")]
+    pub directory: u64,
+    /// The others follow this name in it.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub after: Bytes,
+    /// At most so many, and [`ATTACH_AHEAD_MAX`](crate::limits::ATTACH_AHEAD_MAX).
+    #[prost(uint32, tag = "3")]
+    pub files: u32,
+}
+
+/// The files of a [`KeepSmall`]: leased to the client until one of them is changed. Whoever changes
+/// one is answered after the client has acknowledged the change with its next `Watch`.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct KeptSmall {
+    /// Files that are attached for reading in addition.
+    #[prost(message, repeated, tag = "1")]
+    pub ahead: Vec<SmallFile>,
+}
+
+/// A small file that was attached for reading.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SmallFile {
+    /// Its name in the directory.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub name: Bytes,
+    /// Its attributes with layout.
+    #[prost(message, required, tag = "2")]
+    pub attributes: Attributes,
+    /// All its bytes.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub inline: Bytes,
 }
 
 /// What a client needs to access a file's data.
@@ -72,6 +114,9 @@ pub struct AttachReply {
     /// must have a claim.
     #[prost(bool, tag = "6")]
     pub shared: bool,
+    /// The file is small and leased to the client.
+    #[prost(message, optional, tag = "7")]
+    pub kept: Option<KeptSmall>,
 }
 
 /// Report a writer's size and time; with `detach`, close the file.

@@ -11,8 +11,8 @@ mod target;
 mod xattr;
 
 pub use attach::{
-    Accessed, AttachReply, AttachRequest, Create, DetachReply, DetachRequest, ReassertReply,
-    ReassertRequest, ReportReply, ReportRequest,
+    Accessed, AttachReply, AttachRequest, Create, DetachReply, DetachRequest, KeepSmall, KeptSmall,
+    ReassertReply, ReassertRequest, ReportReply, ReportRequest, SmallFile,
 };
 pub use attributes::{
     Attributes, FileKind, Layout, LayoutOptions, SetAttributesRequest, StatReply, StatRequest,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use weft_meta::{Attached, MetaError, Spill, SpillEnd};
+use weft_meta::{Attached, MetaError, SERVICE, Spill, SpillEnd};
 use weft_net::Served;
 use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineRequest};
 use weft_proto::meta::AttachRequest;
@@ -141,7 +141,12 @@ impl MetaService {
             // Limited first: clients write to the cells as soon as any reply says that the bytes
             // are there.
             service.limit_attached(file).await;
-            service.run_spill(file).await
+            let spilled = service.run_spill(file).await;
+            // Where the bytes were kept, nobody reads them from there any more: what is written to
+            // the cells next is announced to no one.
+            service.notify_watchers();
+            service.wait_for_leases(SERVICE).await;
+            spilled
         });
         let spilled = spilled.await;
         spilled.unwrap_or_else(|_| {

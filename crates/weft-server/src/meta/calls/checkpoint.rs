@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use weft_layout::ServerId;
-use weft_meta::{Intent, MetaError, Namespace};
+use weft_meta::{Intent, MetaError, Namespace, SERVICE};
 use weft_net::Served;
 use weft_proto::checkpoint::{
     MakeCheckpointReply, MakeCheckpointRequest, RemoveCheckpointReply, RemoveCheckpointRequest,
@@ -135,6 +135,8 @@ impl MetaService {
             Ok(Err(failure)) => Err(failure),
             Err(_) => return,
         };
+        self.wait_for_leases(call.peer.client).await;
+        self.wait_for_leases(SERVICE).await;
         match answer {
             Ok(reply) => call.reply.done(&reply),
             Err(failure) => call.reply.fail(&failure),

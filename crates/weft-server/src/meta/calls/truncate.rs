@@ -52,6 +52,7 @@ impl MetaService {
                 }
             }
         };
+        self.wait_for_leases(call.peer.client).await;
         match result {
             Ok(reply) => call.reply.done_at(&reply, &self.stamp()),
             Err(failure) => call.reply.fail(&failure),
