@@ -316,6 +316,17 @@ impl Volume {
         Ok(true)
     }
 
+    /// Returns when what was set of a file that this client made outlives this process.
+    pub async fn hand_over_attributes(&self, file: u64) {
+        let delegated = &self.shared.delegated;
+        if !delegated.has_unreported() || !delegated.with(|table| table.is_only_here(file)) {
+            return;
+        }
+        let noted = delegated.with(|table| table.noted);
+        // A report that panicked ends the wait, too.
+        let _ = self.begin_report(Due::Complete(noted)).await;
+    }
+
     /// Before a call that changes what this names, or lets other clients know of it.
     pub(crate) fn changes_by_call(&self, place: &Place) {
         let delegated = &self.shared.delegated;
@@ -429,6 +440,8 @@ impl Volume {
     }
 
     async fn report_batch(&self, mut batch: ChangeBatch) {
+        // A file that is attached would outlive its name, and be deleted by a further transaction.
+        self.end_attachments_of(&batch.removed()).await;
         let attached: HashMap<u64, bool> = batch.attached().collect();
         let what = "report changed names";
         let waiters = batch.take_handed_over();
@@ -487,6 +500,7 @@ impl Volume {
         let waiters = parking_lot::Mutex::new(waiters);
         loop {
             let handed_over = || {
+                self.shared.delegated.with(DelegationTable::left);
                 for waiter in std::mem::take(&mut *waiters.lock()) {
                     // A caller that was cancelled does not need it.
                     let _ = waiter.send(());
@@ -494,7 +508,10 @@ impl Volume {
             };
             match self.meta_handed_over(what, &request, handed_over).await {
                 Err(error) if backoff.again(&error).await => {}
-                result => return result,
+                result => {
+                    self.shared.delegated.with(DelegationTable::left);
+                    return result;
+                }
             }
         }
     }

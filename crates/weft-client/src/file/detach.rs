@@ -9,6 +9,8 @@
 //! without an attachment, such as directories, are reported after a second. They may be lost with
 //! the connection or with this process.
 
+use std::collections::HashSet;
+
 use crate::limits::{ACCESS_DELAY, DETACH_DELAY};
 use crate::volume::Detach;
 use crate::{Error, Volume};
@@ -93,6 +95,23 @@ impl Volume {
     pub(crate) async fn tell_ended_writers(&self) {
         if self.shared.detaches.lock().has_writers() {
             self.report_detaches().await;
+        }
+    }
+
+    /// Reports ended attachments of these files, all of which the service knows, before what is
+    /// not reported of their names.
+    pub(crate) async fn end_attachments_of(&self, files: &HashSet<u64>) {
+        let Some(request) = self.shared.detaches.lock().take_of(files) else {
+            return;
+        };
+        let reading = request.reading.iter().map(|file| (*file, false));
+        let mut ending = Detach::new(self, reading.collect());
+        let what = "end attachments of removed files";
+        let reported: Result<_, Error> = self
+            .meta_ending_now(what, &request, &mut ending, |_| true)
+            .await;
+        if let Err(error) = reported {
+            tracing::debug!(%error, "attachments end with the connection");
         }
     }
 

@@ -461,9 +461,10 @@ impl File {
     }
 
     /// As [`File::note_write`], after the chunks of the write were taken out of the names that the
-    /// attachment keeps.
-    pub(crate) fn note_forgotten_write(&self, end: Option<u64>) {
-        self.note_write_at(end, self.0.volume.shared.env.clock.now());
+    /// attachment keeps. `time`: when it was; `None`: now.
+    pub(crate) fn note_forgotten_write(&self, end: Option<u64>, time: Option<i64>) {
+        let now = || self.0.volume.shared.env.clock.now();
+        self.note_write_at(end, time.unwrap_or_else(now));
     }
 
     /// How far the file is known to reach at least: as it was when it was attached, and by what was

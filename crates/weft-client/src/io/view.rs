@@ -17,6 +17,8 @@ pub struct OpenView {
     pub(crate) fork: String,
     /// 0: the file as it is.
     pub(crate) checkpoint: u64,
+    /// What the servers note as the time of writes; 0: when they arrive.
+    pub(crate) written: i64,
     position: AtomicU64,
 }
 
@@ -52,8 +54,18 @@ impl OpenView {
             file,
             map,
             fork: fork.to_owned(),
+            written: 0,
             position: AtomicU64::new(0),
         }
+    }
+
+    /// Writes through this view count as of this time, in nanoseconds since the epoch, and not as
+    /// of their arrival: for bytes that were written before the file's time of modification was
+    /// set. For plain files, and calls that are not cautious.
+    #[must_use]
+    pub fn written_at(mut self, time: i64) -> OpenView {
+        self.written = time;
+        self
     }
 
     /// The file below.

@@ -268,7 +268,9 @@ impl OpenView {
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
         let known = canonical && moved.is_ok();
         self.file.0.own_names.changed(own);
-        self.file.note_forgotten_write(known.then(|| request.end()));
+        let time = Some(self.written).filter(|time| *time != 0);
+        let end = known.then(|| request.end());
+        self.file.note_forgotten_write(end, time);
         moved
     }
 
@@ -335,6 +337,7 @@ impl OpenView {
                 ended: along.operations(),
                 ..claim
             }),
+            written: 0,
         };
         let gather = Gather::new(pieces, &write.source);
         let sent = send_frames(&connection, &call, gather).await;
@@ -367,6 +370,7 @@ impl OpenView {
                 sync: write.durability == Durability::Power,
                 ordered: write.ordered,
                 claim: None,
+                written: self.written,
             };
             let gather = Gather::new(pieces.clone(), &write.source);
             async move { send_frames(&connection, &call, gather).await }

@@ -133,6 +133,13 @@ impl ChangeBatch {
             .collect()
     }
 
+    /// The files whose names it removes.
+    pub(crate) fn removed(&self) -> HashSet<u64> {
+        let changes = self.changes.iter().map(|queued| &queued.change);
+        let removals = changes.filter(|change| change.made.is_none() && change.set.is_none());
+        removals.map(|change| change.file).collect()
+    }
+
     /// The files that it makes and that stay attached, and whether for writing.
     pub(crate) fn attached(&self) -> impl Iterator<Item = (u64, bool)> {
         self.changes.iter().filter_map(|queued| {
@@ -178,6 +185,8 @@ pub(crate) struct DelegationTable {
     pub(crate) noted: u64,
     /// Those of them that were reported.
     pub(crate) reported: u64,
+    /// Files in the report that is on its way, until it outlives this process.
+    leaving: HashSet<u64>,
     /// Changes whenever the answer to a request for a delegation may be outdated when it comes.
     pub(crate) generation: u64,
     shunned: HashMap<u64, Instant>,
@@ -495,6 +504,17 @@ impl DelegationTable {
         self.made_files.clear();
     }
 
+    /// Whether a change of a file would be lost with this process.
+    pub(crate) fn is_only_here(&self, file: u64) -> bool {
+        let queued = self.queue.iter().any(|q| q.change.file == file);
+        queued || self.leaving.contains(&file)
+    }
+
+    /// The report that is on its way outlives this process, or is answered.
+    pub(crate) fn left(&mut self) {
+        self.leaving.clear();
+    }
+
     /// The next batch to report; `None`: nothing is due.
     pub(crate) fn take(&mut self, due: Due) -> Option<ChangeBatch> {
         if let Due::All(until) = due {
@@ -553,6 +573,7 @@ impl DelegationTable {
             // Not before everything that was done in them.
             batch.given_back = std::mem::take(&mut self.given_back);
         }
+        self.leaving = batch.changes.iter().map(|q| q.change.file).collect();
         let some = !batch.changes.is_empty() || !batch.given_back.is_empty();
         some.then_some(batch)
     }
@@ -753,6 +774,22 @@ mod tests {
         assert_eq!(files(&table.take(Due::Complete(until)).unwrap()), [50, 51]);
         assert!(table.take(Due::Complete(until)).is_none());
         assert_eq!(files(&table.take(Due::Complete(until + 1)).unwrap()), [52]);
+    }
+
+    #[test]
+    fn a_change_is_only_here_until_its_report_has_left() {
+        let mut table = DelegationTable::default();
+        table.hold(7, lent(100, 9));
+        table.note_made(named("f", change(7, 100, true)), with_id(100));
+        assert!(table.is_only_here(100) && !table.is_only_here(101));
+        let progress = table.spill(100);
+        assert!(progress.is_some() && table.take(Due::Complete(u64::MAX)).is_some());
+        assert!(table.is_only_here(100), "it is on its way");
+        table.left();
+        assert!(!table.is_only_here(100));
+        let who = Credentials::default();
+        assert!(table.set_attributes(100, mode(0o600), &who, 5).is_some());
+        assert!(table.is_only_here(100), "a later change");
     }
 
     #[test]

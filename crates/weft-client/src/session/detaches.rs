@@ -1,6 +1,6 @@
 //! Ended attachments and accesses that are not reported to the service yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use parking_lot::{Mutex, MutexGuard};
 use weft_proto::limits::DETACH_MAX;
@@ -90,6 +90,19 @@ impl UnreportedDetaches {
         })
     }
 
+    /// The ended attachments for reading of these files.
+    pub(crate) fn take_of(&mut self, files: &HashSet<u64>) -> Option<DetachRequest> {
+        if files.is_empty() {
+            return None;
+        }
+        let of = self.reading.extract_if(.., |file| files.contains(file));
+        let reading: Vec<u64> = of.take(DETACH_MAX).collect();
+        (!reading.is_empty()).then(|| DetachRequest {
+            reading,
+            ..DetachRequest::default()
+        })
+    }
+
     fn take_accessed(&mut self) -> Vec<Accessed> {
         let all = self.accessed.iter().take(DETACH_MAX);
         let batch = all.map(|(file, time)| Accessed {
@@ -119,6 +132,20 @@ impl DetachQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attachments_of_some_files_are_taken_before_the_others() {
+        let mut waiting = UnreportedDetaches {
+            reading: vec![1, 2, 3, 2],
+            writing: vec![2],
+            ..UnreportedDetaches::default()
+        };
+        assert!(waiting.take_of(&HashSet::new()).is_none());
+        assert!(waiting.take_of(&HashSet::from([9])).is_none());
+        let taken = waiting.take_of(&HashSet::from([2, 3])).unwrap();
+        assert_eq!((taken.reading, taken.writing), (vec![2, 3, 2], vec![]));
+        assert_eq!(waiting.take(true).unwrap().reading, [1]);
+    }
 
     #[test]
     fn reports_are_split_at_the_limit_of_the_service_and_none_is_lost() {

@@ -97,6 +97,17 @@ impl Volume {
         done: impl Fn(&C::Reply) -> bool,
     ) -> Result<C::Reply, Error> {
         self.catch_up().await;
+        self.meta_ending_now(what, request, ending, done).await
+    }
+
+    /// As [`Volume::meta_ending`], of attachments that no unreported change makes.
+    pub(crate) async fn meta_ending_now<C: Call>(
+        &self,
+        what: &str,
+        request: &C,
+        ending: &mut Detach,
+        done: impl Fn(&C::Reply) -> bool,
+    ) -> Result<C::Reply, Error> {
         let mut retry = Retry::times(ENDING_RETRIES, Repeat::Safe);
         loop {
             ending.sent();

@@ -50,6 +50,7 @@ fn data(golden: &mut Golden) {
             bytes: 1_000_000,
             sync: true,
             ordered: true,
+            written: 1_700_000_000_000_000_000,
             ..WriteRequest::default()
         },
         &WriteReply {

@@ -174,6 +174,46 @@ fn attributes_set_ahead_survive_a_sync_and_a_restart_of_the_service() {
 }
 
 #[test]
+fn a_time_that_was_set_before_the_bytes_left_survives_a_sync_and_a_kill() {
+    let Some(m) = Mounted::new() else { return };
+    live(&m);
+    let directory = m.file("d");
+    fs::create_dir(&directory).unwrap();
+    let (old, long) = (
+        UNIX_EPOCH + Duration::from_secs(1_000_000_000),
+        vec![7; 200_000],
+    );
+    let write = |name: &str| {
+        let mut file = fs::File::create_new(directory.join(name)).unwrap();
+        std::io::Write::write_all(&mut file, &long).unwrap();
+        file.set_modified(old).unwrap();
+        file
+    };
+    let modified = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    let open = [write("synced"), write("written on"), write("closed")];
+    open[0].sync_all().unwrap();
+    // A later write sets the time again.
+    std::os::unix::fs::FileExt::write_all_at(&open[1], b"more", 0).unwrap();
+    open[1].sync_all().unwrap();
+    let [synced, on, closed] = open;
+    drop(closed);
+    let other = m.further("other", "").join("d");
+    assert_eq!(modified(&other.join("closed")), old);
+    assert_eq!(modified(&other.join("synced")), old);
+    assert!(modified(&other.join("written on")) > old);
+    kill(m.process());
+    wait_until("the mount is dead", || rustix::fs::statfs(&m.path).is_err());
+    drop((synced, on));
+    m.mount("");
+    for path in ["synced", "closed"] {
+        let path = directory.join(path);
+        assert_eq!(modified(&path), old, "{}", path.display());
+        assert_eq!(fs::read(&path).unwrap(), long);
+    }
+    assert!(modified(&directory.join("written on")) > old);
+}
+
+#[test]
 fn programs_that_write_at_once_report_each_file_as_a_whole() {
     let Some(m) = Mounted::new() else { return };
     live(&m);

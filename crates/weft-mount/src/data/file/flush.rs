@@ -25,7 +25,7 @@ impl FileData {
                 let sent = Box::pin(self.clone().send(via, transfer));
                 inline.run(sent, &inline.waker());
             } else {
-                runtime.spawn(self.clone().send(via, transfer));
+                self.spawn(via, transfer);
             }
         }
         self.wait_until(|state| state.is_flushed_to(target)).await;
@@ -49,8 +49,7 @@ impl FileData {
     /// Starts to send what is whole or due.
     pub(in crate::data) fn start(self: &Arc<Self>) {
         for (via, transfer) in self.take_transfers() {
-            let runtime = self.resources().runtime();
-            runtime.spawn(self.clone().send(via, transfer));
+            self.spawn(via, transfer);
         }
     }
 
@@ -74,10 +73,37 @@ impl FileData {
         self.state().take_transfers(file_dirty)
     }
 
+    /// Sends one transfer after the other, as long as there are any; others at the same time.
     async fn send(self: Arc<Self>, via: File, transfer: Transfer) {
-        let (batch, result) = match transfer {
-            Transfer::Cells { batch, durable } => {
-                let result = self.send_to_cells(&via, &batch, durable).await;
+        let mut next = Some((via, transfer));
+        while let Some((via, transfer)) = next.take() {
+            let (batch, result) = self.send_one(&via, transfer).await;
+            let failure = result.err().map(|failure| (message_name(&via), failure));
+            self.state().end_transfer(&batch, failure);
+            self.notify_progress();
+            let mut more = self.take_transfers().into_iter();
+            next = more.next();
+            more.for_each(|(via, transfer)| self.spawn(via, transfer));
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, via: File, transfer: Transfer) {
+        let runtime = self.resources().runtime();
+        runtime.spawn(self.clone().send(via, transfer));
+    }
+
+    async fn send_one(
+        self: &Arc<Self>,
+        via: &File,
+        transfer: Transfer,
+    ) -> (Batch, Result<(), CallFailure>) {
+        match transfer {
+            Transfer::Cells {
+                batch,
+                durable,
+                written,
+            } => {
+                let result = self.send_to_cells(via, &batch, durable, written).await;
                 (batch, result)
             }
             Transfer::Inline(InlineStep::Store {
@@ -85,27 +111,23 @@ impl FileData {
                 content,
                 written,
             }) => {
-                let result = match self.store_inline(&via, &content, written).await {
+                let result = match self.store_inline(via, &content, written).await {
                     Ok(true) => Ok(()),
                     // It has moved to the cells meanwhile, which need what changed.
-                    Ok(false) => self.send_to_cells(&via, &batch, false).await,
+                    Ok(false) => self.send_to_cells(via, &batch, false, None).await,
                     Err(failure) => Err(failure),
                 };
                 (batch, result)
             }
             Transfer::Inline(InlineStep::Refresh) => {
-                let result = self.refresh_content(&via).await;
+                let result = self.refresh_content(via).await;
                 (self.drop_unless(&result), result)
             }
             Transfer::Inline(InlineStep::Move) => {
-                let result = self.move_to_cells(&via).await;
+                let result = self.move_to_cells(via).await;
                 (self.drop_unless(&result), result)
             }
-        };
-        let failure = result.err().map(|failure| (message_name(&via), failure));
-        self.state().end_transfer(&batch, failure);
-        self.notify_progress();
-        self.start();
+        }
     }
 
     /// Takes all dirty bytes if content that is unknown, or cannot be moved, cannot be written
@@ -124,9 +146,11 @@ impl FileData {
         via: &File,
         batch: &Batch,
         durable: bool,
+        written: Option<i64>,
     ) -> Result<(), CallFailure> {
         let outages = self.resources().outages();
-        let sent = outages.retry(|| send_batch(via, batch, durable)).await;
+        let transfer = || send_batch(via, batch, durable, written);
+        let sent = outages.retry(transfer).await;
         if !durable {
             // Now that it has arrived: a sync in flight may have missed it.
             self.state().note_unsynced();
@@ -136,9 +160,14 @@ impl FileData {
 }
 
 /// Turns a batch into requests: one to each server, however many runs it has.
-async fn send_batch(via: &File, batch: &Batch, durable: bool) -> Result<(), Error> {
+async fn send_batch(
+    via: &File,
+    batch: &Batch,
+    durable: bool,
+    written: Option<i64>,
+) -> Result<(), Error> {
     via.spill().await?;
-    let view = via.canonical()?;
+    let view = via.canonical()?.written_at(written.unwrap_or(0));
     match batch.runs.as_slice() {
         [run] if !durable => {
             view.write_parts(ViewOffset(run.offset), &run.buffers)

@@ -1,7 +1,7 @@
 //! Writes, appends and truncations.
 
 use bytes::Bytes;
-use weft_layout::{OFFSET_MAX, ViewOffset};
+use weft_layout::{OFFSET_MAX, Storage, ViewOffset};
 
 use super::open_data::OpenData;
 use crate::data::error::DataError;
@@ -82,6 +82,12 @@ impl OpenData {
             self.file().append_offset(length, floor)
         };
         Ok(data.resources().outages().retry(reserve).await?)
+    }
+
+    /// The file's time of modification is being set by hand, before what was written here is sent:
+    /// those bytes will not change it. False where they must be sent first; then nothing is done.
+    pub fn set_time_first(&self) -> bool {
+        self.file().layout().storage() == Storage::Plain && self.data().state().set_time()
     }
 
     /// Sets the size; what was written beyond it is dropped.

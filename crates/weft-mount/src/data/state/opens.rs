@@ -18,6 +18,8 @@ pub(super) struct Opens {
     /// When any open last wrote, in nanoseconds since the epoch; 0: never. A time that is set by
     /// hand afterwards must win, whenever the bytes are sent.
     written: i64,
+    /// When the time of modification was last set by hand, with bytes still unsent; 0: never.
+    time_set: i64,
 }
 
 struct Open {
@@ -58,6 +60,16 @@ impl Opens {
 
     pub(super) fn written(&self) -> i64 {
         self.written
+    }
+
+    /// The file's time of modification is being set by hand.
+    pub(super) fn set_time(&mut self) {
+        self.time_set = now();
+    }
+
+    /// When any open last wrote, if the time of modification was set since.
+    pub(super) fn written_before_set(&self) -> Option<i64> {
+        (self.written != 0 && self.written <= self.time_set).then_some(self.written)
     }
 
     pub(super) fn reported(&mut self, open: u64) -> Option<&mut Reported> {

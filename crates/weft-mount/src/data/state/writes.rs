@@ -20,6 +20,8 @@ pub(in crate::data) enum Transfer {
         batch: Batch,
         /// They survive power loss on arrival.
         durable: bool,
+        /// They count as written then, and not when they arrive.
+        written: Option<i64>,
     },
     Inline(InlineStep),
 }
@@ -45,7 +47,8 @@ impl Transfer {
             Transfer::Cells { batch, .. } | Transfer::Inline(InlineStep::Store { batch, .. }) => {
                 batch.bytes()
             }
-            Transfer::Inline(InlineStep::Move | InlineStep::Refresh) => u64::MAX,
+            Transfer::Inline(InlineStep::Move) => 0,
+            Transfer::Inline(InlineStep::Refresh) => u64::MAX,
         }
     }
 }
@@ -113,6 +116,16 @@ impl FileState {
         self.durability.end_durable_sends();
     }
 
+    /// The time of modification is being set by hand: from now on bytes that were written before
+    /// tell the servers when that was. False while older bytes are on their way.
+    pub(in crate::data) fn set_time(&mut self) -> bool {
+        let at_rest = self.write_back.is_idle();
+        if at_rest {
+            self.opens.set_time();
+        }
+        at_rest
+    }
+
     /// A sync begins; returns whether there is anything to sync.
     pub(in crate::data) fn take_unsynced(&mut self) -> bool {
         self.durability.take_unsynced()
@@ -175,7 +188,12 @@ impl FileState {
                 if !durable {
                     self.durability.note_unsynced();
                 }
-                Some(Transfer::Cells { batch, durable })
+                let written = self.opens.written_before_set();
+                Some(Transfer::Cells {
+                    batch,
+                    durable,
+                    written,
+                })
             }
         }
     }

@@ -20,7 +20,11 @@ impl FileSystem {
         }
         let handle = self.handles.get(handle)?;
         let flushed = if handle.write {
-            self.settle(&handle, handle.data().flush()).await
+            let flushed = self.settle(&handle, handle.data().flush()).await;
+            if !handle.data().is_inline() {
+                self.volume.hand_over_attributes(handle.id).await;
+            }
+            flushed
         } else {
             Ok(())
         };

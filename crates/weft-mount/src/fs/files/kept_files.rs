@@ -80,24 +80,45 @@ impl KeptTable {
     }
 }
 
-/// How often files of a directory were attached of late.
+/// How many files were attached of late, one soon after the other.
+#[derive(Clone, Copy, Default)]
+struct Series {
+    last: Option<Instant>,
+    count: u32,
+}
+
+impl Series {
+    /// Counts an attach; returns how many there were in this series.
+    fn attached(&mut self, now: Instant, window: Duration) -> u32 {
+        if self.last.is_none_or(|last| now - last > window) {
+            self.count = 0;
+        }
+        (self.last, self.count) = (Some(now), self.count.saturating_add(1));
+        self.count
+    }
+}
+
+/// Series of attaches.
 #[derive(Default)]
-struct OpenedDirectories(HashMap<u64, (Instant, u32)>);
+struct OpenedDirectories {
+    by_directory: HashMap<u64, Series>,
+    all: Series,
+}
 
 impl OpenedDirectories {
     fn opened(&mut self, directory: u64, window: Duration) -> u32 {
         let now = Instant::now();
-        if self.0.len() >= OPENED_DIRECTORIES_MAX {
-            self.0.clear();
+        if self.by_directory.len() >= OPENED_DIRECTORIES_MAX {
+            self.by_directory.clear();
         }
-        let (last, count) = self.0.entry(directory).or_insert((now, 0));
-        if now - *last > window {
-            *count = 0;
-        }
-        (*last, *count) = (now, *count + 1);
-        // The first may be the only one; after the second there are probably more.
-        match *count {
-            1 => 0,
+        let series = self.by_directory.entry(directory).or_default();
+        let here = series.attached(now, window);
+        let all = self.all.attached(now, window);
+        // The first may be the only one, unless a program goes through many directories; after the
+        // second there are probably more.
+        match here {
+            1 if all <= AHEAD_FILES_MAX => 0,
+            1 => AHEAD_FILES_MAX / 4,
             2 => AHEAD_FILES_MAX / 8,
             _ => AHEAD_FILES_MAX,
         }
@@ -147,6 +168,7 @@ mod tests {
         for directory in 0..3 * OPENED_DIRECTORIES_MAX as u64 {
             opened.opened(directory, window);
         }
-        assert!(opened.0.len() <= OPENED_DIRECTORIES_MAX);
+        assert!(opened.by_directory.len() <= OPENED_DIRECTORIES_MAX);
+        assert_eq!(opened.opened(9, window), most / 4, "many directories");
     }
 }

@@ -112,9 +112,13 @@ impl FileSystem {
         if self.options.durable || !self.metadata.is_live() || self.files.writes_through(id) {
             return Ok(None);
         }
-        let times = changes.accessed.is_some() || changes.modified.is_some();
-        if times && self.files.writes_cells(id) {
-            // The servers note when bytes arrive, which would set the time again.
+        // The servers note when bytes arrive, which would set the time again.
+        let first = || {
+            self.files
+                .any(id)
+                .is_some_and(|open| open.data().set_time_first())
+        };
+        if changes.modified.is_some() && self.files.writes_cells(id) && !first() {
             self.flush_all(id).await?;
         }
         let asked = self.metadata.now();
@@ -169,13 +173,14 @@ impl FileSystem {
         {
             return false;
         }
+        // Its attachment ends before the removal is reported: the file can go at once.
+        self.forget_kept(attr.id).await;
         let Some(time) = self.on(caller).remove_delegated(parent, name, attr.id) else {
             return false;
         };
         self.left(asked, parent, time);
         self.metadata.name_removed(asked, parent, name);
         self.metadata.touched(attr.id);
-        self.forget_kept(attr.id).await;
         true
     }
 

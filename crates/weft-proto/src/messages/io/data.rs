@@ -56,6 +56,10 @@ pub struct WriteRequest {
     /// are staged, and take effect with a later call.
     #[prost(message, optional, tag = "6")]
     pub claim: Option<Claim>,
+    /// When the bytes were written, in nanoseconds since the epoch, where that counts and not when
+    /// they arrive: the file's time of modification has been set since. 0: when they arrive.
+    #[prost(int64, tag = "7")]
+    pub written: i64,
 }
 
 /// The bytes survive the death of the server's process, unless they are staged only.

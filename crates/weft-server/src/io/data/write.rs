@@ -11,7 +11,7 @@ use weft_net::Served;
 use weft_proto::io::{WriteReply, WriteRequest};
 use weft_proto::session::Role;
 use weft_proto::{Failure, Kind};
-use weft_store::StoreError;
+use weft_store::{StoreError, Timestamp};
 
 use super::scatter::Scatterer;
 use crate::failure;
@@ -97,7 +97,10 @@ impl IoService {
         call: &mut Served,
     ) -> Result<(), Failure> {
         let mut scatterer = Scatterer::new(job, request.chunk, request.ordered)?;
-        let now = self.now();
+        let modified = match request.written {
+            0 => self.now(),
+            written => Timestamp(written),
+        };
         let callers = Callers::of([call.reply.caller()]);
         // In stream order later bytes win, so no frame may overtake another.
         let depth = if request.ordered { 1 } else { WRITE_DEPTH };
@@ -132,7 +135,7 @@ impl IoService {
             in_flight.push(async move {
                 let started = Instant::now();
                 StoredFrame {
-                    result: store.write_summed(writes, sums, now).await,
+                    result: store.write_summed(writes, sums, modified).await,
                     took: started.elapsed(),
                     bytes: len,
                 }
