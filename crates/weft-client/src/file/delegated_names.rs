@@ -8,9 +8,9 @@
 //! Invariants:
 //! 1. No call to the metadata service overtakes an earlier change ([`Volume::catch_up`] begins
 //!    every call), so whatever the service answers to this client covers it.
-//! 2. Changes are reported, each after those that it depends on, until the service has answered or is away for as long as it
-//!    takes to call it dead ([`REPORT_TIMEOUT`]); then, and where it refuses a change,
-//!    [`Volume::on_refused`] is called.
+//! 2. Changes are reported, each after those that it depends on, until the service has answered or
+//!    is away for as long as it takes to call it dead ([`REPORT_TIMEOUT`]); then, and where it
+//!    refuses a change, [`Volume::on_refused`] is called.
 //! 3. A directory is given back after everything that was done in it.
 //!
 //! A client that dies loses its unreported changes: those of the last [`REPORT_DELAY`]. Files that

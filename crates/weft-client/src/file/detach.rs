@@ -11,6 +11,8 @@
 
 use std::collections::HashSet;
 
+use weft_proto::meta::DetachRequest;
+
 use crate::limits::{ACCESS_DELAY, DETACH_DELAY};
 use crate::volume::Detach;
 use crate::{Error, Volume};
@@ -98,21 +100,25 @@ impl Volume {
         }
     }
 
+    async fn report_ended(&self, request: DetachRequest) {
+        let reading = request.reading.iter().map(|file| (*file, false));
+        let writing = request.writing.iter().map(|file| (*file, true));
+        let mut ending = Detach::new(self, reading.chain(writing).collect());
+        let reported: Result<_, Error> = self
+            .meta_ending_now("end attachments", &request, &mut ending, |_| true)
+            .await;
+        if let Err(error) = reported {
+            tracing::debug!(%error, "attachments end with the connection");
+        }
+    }
+
     /// Reports ended attachments of these files, all of which the service knows, before what is
     /// not reported of their names.
     pub(crate) async fn end_attachments_of(&self, files: &HashSet<u64>) {
         let Some(request) = self.shared.detaches.lock().take_of(files) else {
             return;
         };
-        let reading = request.reading.iter().map(|file| (*file, false));
-        let mut ending = Detach::new(self, reading.collect());
-        let what = "end attachments of removed files";
-        let reported: Result<_, Error> = self
-            .meta_ending_now(what, &request, &mut ending, |_| true)
-            .await;
-        if let Err(error) = reported {
-            tracing::debug!(%error, "attachments end with the connection");
-        }
+        self.report_ended(request).await;
     }
 
     /// One call; false if there was nothing to report.
@@ -129,16 +135,8 @@ impl Volume {
         let Some(request) = detaches.lock().take(reporting.is_some()) else {
             return false;
         };
-        let reading = request.reading.iter().map(|file| (*file, false));
-        let writing = request.writing.iter().map(|file| (*file, true));
-        let mut ending = Detach::new(self, reading.chain(writing).collect());
-        let what = "end attachments";
-        let reported: Result<_, Error> = self
-            .meta_ending(what, &request, &mut ending, |_| true)
-            .await;
-        if let Err(error) = reported {
-            tracing::debug!(%error, "attachments end with the connection");
-        }
+        self.catch_up().await;
+        self.report_ended(request).await;
         true
     }
 }

@@ -252,8 +252,8 @@ impl File {
         self.0.reply.kept.is_some()
     }
 
-    /// The small files that were attached together with it; once. Each is kept, and an attachment of
-    /// its own.
+    /// The small files that were attached together with it; once. Each is kept, and an attachment
+    /// of its own.
     pub fn take_ahead(&self) -> Vec<File> {
         std::mem::take(&mut *self.0.ahead.lock())
     }

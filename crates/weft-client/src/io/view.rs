@@ -18,7 +18,7 @@ pub struct OpenView {
     /// 0: the file as it is.
     pub(crate) checkpoint: u64,
     /// What the servers note as the time of writes; 0: when they arrive.
-    pub(crate) written: i64,
+    written: i64,
     position: AtomicU64,
 }
 
@@ -57,6 +57,11 @@ impl OpenView {
             written: 0,
             position: AtomicU64::new(0),
         }
+    }
+
+    /// What [`OpenView::written_at`] has set.
+    pub(super) fn time_written(&self) -> Option<i64> {
+        Some(self.written).filter(|time| *time != 0)
     }
 
     /// Writes through this view count as of this time, in nanoseconds since the epoch, and not as

@@ -268,9 +268,8 @@ impl OpenView {
         let canonical = *self.map.view() == View::canonical() && self.fork == "data";
         let known = canonical && moved.is_ok();
         self.file.0.own_names.changed(own);
-        let time = Some(self.written).filter(|time| *time != 0);
         let end = known.then(|| request.end());
-        self.file.note_forgotten_write(end, time);
+        self.file.note_forgotten_write(end, self.time_written());
         moved
     }
 
@@ -370,7 +369,7 @@ impl OpenView {
                 sync: write.durability == Durability::Power,
                 ordered: write.ordered,
                 claim: None,
-                written: self.written,
+                written: self.time_written().unwrap_or(0),
             };
             let gather = Gather::new(pieces.clone(), &write.source);
             async move { send_frames(&connection, &call, gather).await }

@@ -325,8 +325,8 @@ impl DelegationTable {
         of_file.find_map(|queued| Some((queued.change.made.as_mut()?, &mut queued.waiter)))
     }
 
-    /// As [`DelegationTable::note`], of a file or directory that this client has made in a directory
-    /// that it holds.
+    /// As [`DelegationTable::note`], of a file or directory that this client has made in a
+    /// directory that it holds.
     pub(crate) fn note_made(&mut self, change: NameChange, attributes: Attributes) -> bool {
         let file = MadeFile::new(change.directory, change.name.clone(), attributes);
         self.made_files.add(file);

@@ -51,8 +51,8 @@ impl Delegations {
         true
     }
 
-    /// Delegates a directory to the client that makes it: no other client knows it yet, and its maker
-    /// has used it already. Returns whether it did.
+    /// Delegates a directory to the client that makes it: no other client knows it yet, and its
+    /// maker has used it already. Returns whether it did.
     pub(crate) fn grant_new(&self, client: u64, directory: u64) -> bool {
         let mut table = self.table.lock();
         if table.holders.len() >= NEW_DELEGATIONS_MAX {

@@ -1,5 +1,5 @@
-//! ChangeNames: a client reports the changes of names that it made in its delegated directories, and
-//! the attributes that it set of files that it made there.
+//! ChangeNames: a client reports the changes of names that it made in its delegated directories,
+//! and the attributes that it set of files that it made there.
 //!
 //! All changes are one transaction. If one of them is refused, each runs in a separate transaction,
 //! so that the others take effect. A change names its file, so repeating it changes nothing: the

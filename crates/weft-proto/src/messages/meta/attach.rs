@@ -52,8 +52,8 @@ pub struct AttachRequest {
 }
 
 /// A client that watches keeps small files attached, after they are closed, and opens them again
-/// without a request. It asks for the lease of the file that it attaches, and of others that it will
-/// probably read next.
+/// without a request. It asks for the lease of the file that it attaches, and of others that it
+/// will probably read next.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct KeepSmall {
     /// A directory; 0: no others.

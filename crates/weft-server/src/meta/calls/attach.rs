@@ -142,8 +142,8 @@ impl MetaService {
             // are there.
             service.limit_attached(file).await;
             let spilled = service.run_spill(file).await;
-            // Where the bytes were kept, nobody reads them from there any more: what is written to
-            // the cells next is announced to no one.
+            // No client keeps the bytes any more when this returns: writes to the cells end no
+            // leases.
             service.notify_watchers();
             service.wait_for_leases(SERVICE).await;
             spilled

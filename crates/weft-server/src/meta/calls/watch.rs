@@ -76,8 +76,8 @@ impl MetaService {
         self.answer(call, change).await;
     }
 
-    /// Sets a quota, then takes all directories back from their holders: from the answer on, a change
-    /// that the quota refuses fails before a program sees it succeed.
+    /// Sets a quota, then takes all directories back from their holders: from the answer on, a
+    /// change that the quota refuses fails before a program sees it succeed.
     pub(in crate::meta) async fn set_quota(&self, call: Served) {
         let started = Instant::now();
         let request = match call.request::<SetQuotaRequest>() {
