@@ -76,6 +76,10 @@ pub(crate) const DELEGATION_BACKOFF: Duration = Duration::from_secs(2);
 /// So many changes within [`CHANGE_COUNT_WINDOW`] make a directory worth asking for.
 pub(crate) const CHANGES_WORTH_DELEGATION: u32 = 4;
 
+/// Changes that delegations have saved are counted up to this: a directory is asked for at its
+/// first change while as many as [`CHANGES_WORTH_DELEGATION`] are left.
+pub(crate) const SAVED_CHANGES_MAX: u32 = 32;
+
 /// See [`CHANGES_WORTH_DELEGATION`].
 pub(crate) const CHANGE_COUNT_WINDOW: Duration = Duration::from_secs(1);
 

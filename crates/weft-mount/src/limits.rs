@@ -62,6 +62,10 @@ pub(crate) const READ_AHEAD_PIECE: u64 = 1 << 20;
 pub(crate) const WHOLE_FILE_MAX: u64 = 256 << 10;
 /// Streams followed per open; beyond them the least recently used one is dropped.
 pub(crate) const STREAMS_PER_OPEN: usize = 8;
+/// Bytes between two reads of a stream that skips.
+pub(crate) const STRIDE_GAP_MAX: u64 = 64 << 10;
+/// Gaps of the same size that establish such a stream.
+pub(crate) const STRIDES_ESTABLISHED: u32 = 3;
 /// Reads of a stream that may arrive out of order.
 pub(crate) const EARLY_READS_MAX: usize = 32;
 
@@ -137,6 +141,13 @@ pub(crate) const IDLE_BUFFERS_MAX: usize = 32;
 /// Bytes: the data of a shorter write, or of one that fills less than half of its buffer, is
 /// copied, so that a write holds at most twice its size.
 pub(crate) const ZERO_COPY_WRITE_MIN: usize = 512 << 10;
+/// Entries of the submission queue of a ring.
+pub(crate) const RING_ENTRIES: u32 = 64;
+/// Requests that a ring's queue can hand over at first. Each costs the bytes of the largest request
+/// once such a request has come.
+pub(crate) const RING_SLOTS: usize = 16;
+/// Requests that may wait in the mount for each queue; more wait in the kernel.
+pub(crate) const RING_SLOTS_MAX: usize = 4096;
 /// Pages of the largest request that buffers are sized for; the kernel's limit is mostly lower.
 pub(crate) const REQUEST_PAGES_MAX: u32 = 1024;
 /// Background requests (read-ahead, releases) that the kernel may have in flight.

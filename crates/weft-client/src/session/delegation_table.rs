@@ -25,7 +25,7 @@ use super::made_files::{MadeFile, MadeFiles, merge};
 use crate::Error;
 use crate::limits::{
     CHANGE_COUNT_WINDOW, CHANGES_WORTH_DELEGATION, COUNTED_DIRECTORIES_MAX, DELEGATION_BACKOFF,
-    DELEGATION_IDLE_TIMEOUT, DELEGATIONS_MAX, REPORT_BYTES_MAX, REPORT_DELAY,
+    DELEGATION_IDLE_TIMEOUT, DELEGATIONS_MAX, REPORT_BYTES_MAX, REPORT_DELAY, SAVED_CHANGES_MAX,
     UNREPORTED_CHANGES_MAX,
 };
 
@@ -170,6 +170,31 @@ struct Delegation {
     changed: i64,
 }
 
+/// What delegations have saved lately: a program that works through many directories, such as
+/// `rm -r`, need not show in each of them that it is busy.
+#[derive(Default)]
+struct Savings {
+    /// Changes made under delegations, less what their grants cost.
+    changes: u32,
+    noted: Option<Instant>,
+}
+
+impl Savings {
+    fn note_change(&mut self, now: Instant) {
+        self.changes = (self.current(now) + 1).min(SAVED_CHANGES_MAX);
+        self.noted = Some(now);
+    }
+
+    fn note_grant(&mut self) {
+        self.changes = self.changes.saturating_sub(CHANGES_WORTH_DELEGATION);
+    }
+
+    fn current(&self, now: Instant) -> u32 {
+        let recent = self.noted.is_some_and(|at| now - at < CHANGE_COUNT_WINDOW);
+        if recent { self.changes } else { 0 }
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct DelegationTable {
@@ -191,6 +216,7 @@ pub(crate) struct DelegationTable {
     pub(crate) generation: u64,
     shunned: HashMap<u64, Instant>,
     counted: HashMap<u64, (Instant, u32)>,
+    savings: Savings,
     /// A task will report soon.
     pub(crate) report_scheduled: bool,
     /// A task looks for idle delegations.
@@ -218,7 +244,7 @@ impl DelegationTable {
             (*since, *count) = (now, 0);
         }
         *count += 1;
-        *count >= CHANGES_WORTH_DELEGATION
+        *count >= CHANGES_WORTH_DELEGATION || self.savings.current(now) >= CHANGES_WORTH_DELEGATION
     }
 
     /// Whether names in this directory may be changed here; with `make`, whether there is an id
@@ -236,6 +262,7 @@ impl DelegationTable {
     /// The service has answered that this directory may be held.
     pub(crate) fn hold(&mut self, directory: u64, reply: DelegateReply) {
         self.counted.remove(&directory);
+        self.savings.note_grant();
         let used = Instant::now();
         let ids = NewIds::default();
         let held = self.held.entry(directory);
@@ -305,6 +332,7 @@ impl DelegationTable {
     pub(crate) fn note(&mut self, change: NameChange) -> bool {
         if let Some(held) = self.held.get_mut(&change.directory) {
             held.used = Instant::now();
+            self.savings.note_change(held.used);
             if change.made.is_some() || change.set.is_none() {
                 held.changed = held.changed.max(change.time);
             }
@@ -621,6 +649,23 @@ mod tests {
         assert!(
             table.counted.len() <= COUNTED_DIRECTORIES_MAX
                 && table.shunned.len() <= COUNTED_DIRECTORIES_MAX
+        );
+    }
+
+    #[test]
+    fn delegations_that_pay_are_asked_for_at_the_first_change() {
+        let mut table = DelegationTable::default();
+        table.hold(7, lent(100, 20));
+        for id in 100..108 {
+            table.note(change(7, id, true));
+        }
+        assert!(table.is_worth(8), "eight changes were saved");
+        table.hold(8, lent(200, 1));
+        assert!(table.is_worth(9), "four of them are left");
+        table.hold(9, lent(300, 1));
+        assert!(
+            !table.is_worth(10),
+            "none is left: two directories had no use of it"
         );
     }
 

@@ -6,9 +6,10 @@
 //! write's bytes from its one buffer, so each byte is copied once more. The rest of the interface
 //! is a table of structures and a loop.
 //!
-//! Each reader thread has a descriptor of `/dev/fuse` and never waits: it polls a request once, and
-//! a request that does not finish then (cached data does) continues as a task. The number of
-//! requests in flight is not limited here.
+//! Requests come by `/dev/fuse`, of which each reader thread has a descriptor, or if the mount is
+//! asked to, through io_uring, with a thread on each processor. Such a thread never waits: it polls
+//! a request once, and a request that does not finish then (cached data does) continues as a task.
+//! The number of requests in flight is not limited here.
 //!
 //! From below: `device/` (bytes to and from the kernel), `mount/` (attach, detach and look up
 //! mounts), `requests/` (one request becomes one call), `session/` (threads, interrupts,

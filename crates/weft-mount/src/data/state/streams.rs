@@ -4,8 +4,13 @@
 //! A read that begins where an earlier one ended belongs to the same *stream*; several streams of
 //! one open may be interleaved. The kernel sends the requests of its own read-ahead in parallel, so
 //! they arrive in any order: a read may be early within what an established stream has read ahead.
+//! Reads of equal length at equal distances are a stream, too, of which everything in between is
+//! read ahead as well: processes that share a file read its records in turn.
 
-use crate::limits::{EARLY_READS_MAX, READ_AHEAD_PIECE, STREAMS_PER_OPEN, WHOLE_FILE_MAX};
+use crate::limits::{
+    EARLY_READS_MAX, READ_AHEAD_PIECE, STREAMS_PER_OPEN, STRIDE_GAP_MAX, STRIDES_ESTABLISHED,
+    WHOLE_FILE_MAX,
+};
 use std::ops::Range;
 
 /// The streams of an open file.
@@ -30,6 +35,18 @@ struct Stream {
     reads: u64,
     established: bool,
     used: u64,
+    stride: Stride,
+}
+
+/// The distances between the latest reads of a stream.
+#[derive(Debug, Default)]
+struct Stride {
+    /// From the end of a read to the start of the next.
+    gap: u64,
+    /// Bytes of the latest read.
+    length: u64,
+    /// Gaps of this size, one after the other.
+    gaps: u32,
 }
 
 /// What follows from a read.
@@ -65,6 +82,7 @@ impl Streams {
             .followed
             .iter()
             .position(|s| s.has(range))
+            .or_else(|| self.followed.iter().position(|s| s.may_skip_to(range)))
             .unwrap_or_else(|| {
                 forgotten = self.begin(range);
                 self.followed.len() - 1
@@ -106,6 +124,7 @@ impl Streams {
             reads: 0,
             established: false,
             used: self.clock,
+            stride: Stride::default(),
         });
         forgotten
     }
@@ -117,8 +136,34 @@ impl Stream {
             || (self.established && range.start > self.next && range.start < self.fetched_to)
     }
 
+    /// Whether a read may follow the latest one at a distance.
+    fn may_skip_to(&self, range: &Range<u64>) -> bool {
+        let gap = range.start.checked_sub(self.next);
+        let near = gap.is_some_and(|gap| (1..=STRIDE_GAP_MAX).contains(&gap));
+        near && self.early.is_empty() && range.end - range.start == self.stride.length
+    }
+
+    /// Takes a read at a distance; returns whether as many came before it at the same one.
+    fn skip_to(&mut self, range: &Range<u64>) -> bool {
+        let gap = range.start - self.next;
+        let same = self.stride.gap == gap;
+        self.stride.gaps = if same { self.stride.gaps + 1 } else { 1 };
+        self.stride.gap = gap;
+        self.stride.gaps >= STRIDES_ESTABLISHED
+    }
+
     /// Takes a read; returns whether it advanced an established stream.
     fn advance(&mut self, range: &Range<u64>) -> bool {
+        if self.may_skip_to(range) {
+            let strided = self.skip_to(range);
+            if strided || !self.established {
+                self.reads += 1;
+                self.next = range.end;
+                self.established |= strided;
+                return self.established;
+            }
+        }
+        self.stride.length = range.end - range.start;
         if range.start != self.next {
             if self.early.len() == EARLY_READS_MAX {
                 // A read before these never came: the program skips.
@@ -218,6 +263,37 @@ mod tests {
         for i in 0..1000 {
             let at = (i * 7_368_787 % 100_003) * 4 * K + 1;
             assert_eq!(read(&mut streams, at, 4 * K).fetch, []);
+        }
+    }
+
+    #[test]
+    fn records_at_equal_distances_are_read_ahead_with_what_lies_between() {
+        let mut streams = Streams::new(8 << 20);
+        let (mut fetched, mut most) = (0, 0);
+        for n in 0..4096 {
+            let at = (4 * n + 1) * 4 * K;
+            let advice = read(&mut streams, at, 4 * K);
+            assert_eq!((advice.stream, advice.read_to), (1, at + 4 * K));
+            assert!(n > u64::from(STRIDES_ESTABLISHED) || fetched == 0);
+            for range in advice.fetch {
+                assert!(range.start == fetched || fetched == 0);
+                fetched = range.end;
+            }
+            most = most.max(fetched.saturating_sub(at));
+        }
+        assert!((8 << 20..=9 << 20).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn records_far_apart_or_at_changing_distances_cause_no_read_ahead() {
+        let mut streams = Streams::new(8 << 20);
+        for n in 0..100 {
+            let far = n * (STRIDE_GAP_MAX + 8 * K);
+            assert_eq!(read(&mut streams, far, 4 * K).fetch, []);
+        }
+        let mut streams = Streams::new(8 << 20);
+        for n in 0..100 {
+            assert_eq!(read(&mut streams, n * (n + 3) * 4 * K + 1, 4 * K).fetch, []);
         }
     }
 

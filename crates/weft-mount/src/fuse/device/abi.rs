@@ -73,6 +73,7 @@ pub(in crate::fuse) mod init {
     pub(in crate::fuse) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub(in crate::fuse) const INIT_EXT: u64 = 1 << 30;
     pub(in crate::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(in crate::fuse) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// What SETATTR changes.
@@ -121,6 +122,25 @@ pub(in crate::fuse) const NOTIFY_INC_EPOCH: i32 = 8;
 /// The first minor version with [`NOTIFY_INC_EPOCH`].
 pub(in crate::fuse) const MINOR_EPOCH: u32 = 44;
 
+/// Commands of a ring.
+pub(in crate::fuse) mod ring {
+    /// Hands a slot to the kernel, with its first request to come.
+    pub(in crate::fuse) const REGISTER: u32 = 1;
+    /// Answers the request in a slot, and hands the slot back.
+    pub(in crate::fuse) const COMMIT_AND_FETCH: u32 = 2;
+}
+
+/// The header of a slot of a ring, `fuse_uring_req_header`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub(in crate::fuse) struct RingHeader {
+    /// [`InHeader`], and for the answer [`OutHeader`].
+    pub(in crate::fuse) in_out: [u8; 128],
+    /// The fixed argument of the request.
+    pub(in crate::fuse) op_in: [u8; 128],
+    pub(in crate::fuse) slot: RingSlot,
+}
+
 macro_rules! incoming {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
@@ -137,6 +157,10 @@ incoming! {
     }
     /// Begins every reply and notification.
     OutHeader { len: u32, error: i32, unique: u64, }
+    /// The rest of [`RingHeader`], `fuse_uring_ent_in_out`.
+    RingSlot { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64, }
+    /// The argument of a command in a ring, `fuse_uring_cmd_req`.
+    RingCommand { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6], }
     /// INIT.
     InitIn { major: u32, minor: u32, max_readahead: u32, flags: u32, }
     /// INIT's answer.
@@ -233,6 +257,15 @@ incoming! {
     InvalEntryOut { parent: u64, namelen: u32, flags: u32, }
 }
 
+impl OutHeader {
+    /// The header of an answer; `None` if its length does not fit.
+    pub(super) fn of(unique: u64, error: i32, body: &[&[u8]]) -> Option<OutHeader> {
+        let length = size_of::<OutHeader>() + body.iter().map(|b| b.len()).sum::<usize>();
+        let len = u32::try_from(length).ok()?;
+        Some(OutHeader { len, error, unique })
+    }
+}
+
 /// Bytes that come before the data of a WRITE.
 pub(in crate::fuse) const WRITE_HEAD: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
@@ -255,5 +288,7 @@ mod tests {
         assert_eq!(size_of::<LkIn>(), 48);
         assert_eq!(size_of::<Dirent>(), 24);
         assert_eq!(WRITE_HEAD, 80);
+        assert_eq!(size_of::<RingHeader>(), 288);
+        assert_eq!(size_of::<RingCommand>(), 24);
     }
 }

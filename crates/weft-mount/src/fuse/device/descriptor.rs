@@ -15,23 +15,14 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::abi::{InHeader, OutHeader, WRITE_HEAD, WriteIn, opcode};
+use super::abi::{InHeader, OutHeader, WRITE_HEAD, opcode};
 use super::buffers::{Buffer, Buffers};
+use super::incoming::Incoming;
 use crate::limits::ZERO_COPY_WRITE_MIN;
 
 /// A descriptor of the mount. A reply goes through the descriptor that its request came from.
 #[derive(Debug)]
 pub(in crate::fuse) struct Device(File);
-
-/// A request: its header and the bytes behind it.
-#[derive(Debug)]
-pub(in crate::fuse) struct Incoming {
-    pub(in crate::fuse) header: InHeader,
-    /// Everything behind the header; for a WRITE only its fixed part.
-    pub(in crate::fuse) body: Vec<u8>,
-    /// The data of a WRITE.
-    pub(in crate::fuse) data: Bytes,
-}
 
 /// The buffer that one thread reads requests into.
 pub(in crate::fuse) struct Reader {
@@ -129,17 +120,8 @@ impl Device {
         }
     }
 
-    /// Answers a request.
-    pub(in crate::fuse) fn reply(&self, unique: u64, body: &[&[u8]]) {
-        self.send(unique, 0, body);
-    }
-
-    /// Answers a request with an errno.
-    pub(in crate::fuse) fn refuse(&self, unique: u64, errno: i32) {
-        self.send(unique, -errno, &[]);
-    }
-
-    fn send(&self, unique: u64, error: i32, body: &[&[u8]]) {
+    /// Answers a request; `error` is a negative errno, or 0.
+    pub(super) fn answer(&self, unique: u64, error: i32, body: &[&[u8]]) {
         match self.write(unique, error, body) {
             // The request was interrupted and no program waits for it, or the mount has ended.
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
@@ -153,28 +135,10 @@ impl Device {
     }
 
     fn write(&self, unique: u64, error: i32, body: &[&[u8]]) -> Result<(), Errno> {
-        let length = size_of::<OutHeader>() + body.iter().map(|b| b.len()).sum::<usize>();
-        let header = OutHeader {
-            len: u32::try_from(length).map_err(|_| Errno::OVERFLOW)?,
-            error,
-            unique,
-        };
+        let header = OutHeader::of(unique, error, body).ok_or(Errno::OVERFLOW)?;
         let mut slices = Vec::with_capacity(body.len() + 1);
         slices.push(IoSlice::new(header.as_bytes()));
         slices.extend(body.iter().map(|bytes| IoSlice::new(bytes)));
         rustix::io::writev(&self.0, &slices).map(|_| ())
-    }
-}
-
-impl Incoming {
-    /// The fixed part of the body, and the bytes behind it.
-    pub(in crate::fuse) fn argument<T: FromBytes>(&self) -> Option<(T, &[u8])> {
-        T::read_from_prefix(&self.body).ok()
-    }
-
-    /// The fixed part of a WRITE, if its length matches the data.
-    pub(in crate::fuse) fn write(&self) -> Option<WriteIn> {
-        let (argument, _) = self.argument::<WriteIn>()?;
-        (argument.size as usize == self.data.len()).then_some(argument)
     }
 }

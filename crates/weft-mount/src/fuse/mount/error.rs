@@ -88,6 +88,9 @@ pub enum MountError {
         /// Its minor version.
         minor: u32,
     },
+    /// The kernel offers no FUSE over io_uring, which was asked for.
+    #[error("cannot use io_uring: {0}")]
+    NoRings(String),
     /// The device failed after the mount.
     #[error("cannot talk to the kernel: {0}")]
     Device(#[from] io::Error),
@@ -140,6 +143,7 @@ mod tests {
             (MountError::Written(path()), vec!["/mnt/x"]),
             (MountError::Busy(path()), vec!["/mnt/x"]),
             (MountError::Version { major: 7, minor: 9 }, vec!["7.9"]),
+            (MountError::NoRings("bad luck".into()), vec!["bad luck"]),
             (MountError::Device(source()), vec!["no luck"]),
         ];
         for (error, _) in &errors {
@@ -152,6 +156,7 @@ mod tests {
                 | MountError::Written(_)
                 | MountError::Busy(_)
                 | MountError::Version { .. }
+                | MountError::NoRings(_)
                 | MountError::Device(_) => {}
             }
         }

@@ -1,11 +1,12 @@
 //! The first request: both sides state their capabilities.
 
 use std::io;
+use std::sync::Arc;
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::fuse::device::abi::{InitIn, InitOut, MAJOR, MINOR, MINOR_OLDEST, init, opcode};
-use crate::fuse::device::{Buffers, Device, Incoming, Reader};
+use crate::fuse::device::{Answer, Buffers, Device, Incoming, Reader};
 use crate::fuse::mount::MountError;
 use crate::limits::{BACKGROUND_REQUESTS_MAX, REQUEST_PAGES_MAX};
 
@@ -46,9 +47,21 @@ const WANTED: u64 = init::ASYNC_READ
     | init::CACHE_SYMLINKS
     | init::HANDLE_KILLPRIV_V2
     | init::INIT_EXT
-    | init::DIRECT_IO_ALLOW_MMAP;
+    | init::DIRECT_IO_ALLOW_MMAP
+    | init::OVER_IO_URING;
 
 impl Negotiated {
+    /// Whether requests come through rings.
+    pub(super) fn over_io_uring(&self) -> bool {
+        self.flags & init::OVER_IO_URING != 0
+    }
+
+    /// Bytes of the largest request or answer, without headers.
+    pub(super) fn payload_max(&self) -> usize {
+        // The kernel's `FUSE_MIN_READ_BUFFER`.
+        (self.max_write as usize).max(8192)
+    }
+
     /// Whether programs can make shared mappings of a file that is open for direct I/O: from Linux
     /// 6.6 on.
     pub(super) fn maps_past_pages(&self) -> bool {
@@ -76,8 +89,12 @@ pub(super) fn buffers() -> Buffers {
     Buffers::new(buffer_length(kernel_pages_max()))
 }
 
-/// Answers the kernel's first request.
-pub(super) fn handshake(device: &Device, buffers: &Buffers) -> Result<Negotiated, MountError> {
+/// Answers the kernel's first request. `rings`: requests may come through rings.
+pub(super) fn handshake(
+    device: &Arc<Device>,
+    buffers: &Buffers,
+    rings: bool,
+) -> Result<Negotiated, MountError> {
     let mut reader = Reader::new(buffers);
     loop {
         let gone = || {
@@ -87,8 +104,9 @@ pub(super) fn handshake(device: &Device, buffers: &Buffers) -> Result<Negotiated
         };
         let request = device.receive(&mut reader)?.ok_or_else(gone)?;
         let unique = request.header.unique;
+        let reply = Answer::by_device(device.clone(), unique);
         if request.header.opcode != opcode::INIT {
-            device.refuse(unique, libc::EIO);
+            reply.refuse(libc::EIO);
             continue;
         }
         let (wants, flags2) = read(&request).ok_or_else(|| {
@@ -101,19 +119,22 @@ pub(super) fn handshake(device: &Device, buffers: &Buffers) -> Result<Negotiated
                 minor: MINOR,
                 ..InitOut::default()
             };
-            device.reply(unique, &[answer.as_bytes()]);
+            reply.reply(&[answer.as_bytes()]);
             continue;
         }
         if wants.major < MAJOR || wants.minor < MINOR_OLDEST {
-            device.refuse(unique, libc::EPROTO);
+            reply.refuse(libc::EPROTO);
             return Err(MountError::Version {
                 major: wants.major,
                 minor: wants.minor,
             });
         }
-        let offered = u64::from(wants.flags) | u64::from(flags2) << 32;
+        let mut offered = u64::from(wants.flags) | u64::from(flags2) << 32;
+        if !rings {
+            offered &= !init::OVER_IO_URING;
+        }
         let (answer, negotiated) = answer(&wants, offered, kernel_pages_max());
-        device.reply(unique, &[answer.as_bytes()]);
+        reply.reply(&[answer.as_bytes()]);
         return Ok(Negotiated {
             first_request: unique,
             ..negotiated

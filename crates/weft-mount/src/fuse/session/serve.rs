@@ -1,12 +1,9 @@
-//! A mount's threads, and a request from its start to its reply.
+//! A request from its start to its answer.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -15,39 +12,17 @@ use weft_net::LogLimit;
 
 use super::abandon::{self, abandoned};
 use super::attribute_requests::AttributeRequests;
-use super::handshake::{self, Negotiated};
 use super::interrupts::InterruptibleRequests;
-use super::notifications::KernelCache;
 use super::write_order::{OrderedWrite, WriteOrder};
 use crate::fs::{FileSystem, FsError};
 use crate::fuse::device::abi::{
     self, BatchForgetIn, ForgetIn, ForgetOne, InterruptIn, ReadIn, opcode,
 };
-use crate::fuse::device::{Buffers, Device, Incoming, Reader};
-use crate::fuse::mount::{Appearance, LiveFlags, MountError, attach, mounted_on};
+use crate::fuse::device::{Answer, Incoming};
 use crate::fuse::requests::{Reply, carry_out};
 
-/// The parameters of a mount.
-pub struct Mount {
-    /// The mount point.
-    pub path: PathBuf,
-    /// How it appears to the kernel.
-    pub appearance: Appearance,
-    /// Threads that take requests from the kernel.
-    pub threads: usize,
-    /// The kernel's read-ahead in KiB; root only.
-    pub read_ahead_kib: u32,
-}
-
-/// A mounted file system. It ends when it is unmounted, by this process or another.
-pub struct Running {
-    path: PathBuf,
-    negotiated: Negotiated,
-    threads: Vec<JoinHandle<io::Result<()>>>,
-}
-
 /// Shared by all threads and requests.
-struct Session {
+pub(super) struct Session {
     fs: Arc<FileSystem>,
     runtime: Handle,
     requests: InterruptibleRequests,
@@ -57,112 +32,37 @@ struct Session {
     losses: LogLimit,
 }
 
-impl Mount {
-    /// Mounts; requests are carried out on `runtime`.
-    pub fn start(self, fs: Arc<FileSystem>, runtime: &Handle) -> Result<Running, MountError> {
-        let device = Arc::new(attach(&self.path, &self.appearance)?);
-        let buffers = handshake::buffers();
-        let negotiated = handshake::handshake(&device, &buffers)?;
-        let flags = LiveFlags::new(&self.path, self.appearance.flags);
-        let attribute_requests = Arc::<AttributeRequests>::default();
-        let requests = attribute_requests.clone();
-        let kernel = KernelCache::start(device.clone(), &negotiated, flags, requests)?;
-        fs.set_upper_cache(Arc::new(kernel));
-        let session = Arc::new(Session {
+impl Session {
+    /// `first_request`: the number of the kernel's first request.
+    pub(super) fn new(
+        fs: Arc<FileSystem>,
+        runtime: &Handle,
+        attribute_requests: Arc<AttributeRequests>,
+        first_request: u64,
+    ) -> Session {
+        Session {
             fs,
             runtime: runtime.clone(),
             requests: InterruptibleRequests::default(),
             attribute_requests,
-            order: Arc::new(WriteOrder::begin(negotiated.first_request)),
+            order: Arc::new(WriteOrder::begin(first_request)),
             failures: LogLimit::default(),
             losses: LogLimit::default(),
-        });
-        let mut threads = Vec::new();
-        for number in 0..self.threads.max(1) {
-            let device = if number == 0 {
-                device.clone()
-            } else {
-                Arc::new(device.duplicate()?)
-            };
-            let (session, buffers) = (session.clone(), buffers.clone());
-            let thread = std::thread::Builder::new()
-                .name(format!("weft-fuse-{number}"))
-                .spawn(move || serve(&session, &device, &buffers))?;
-            threads.push(thread);
         }
-        set_kernel_read_ahead(&self.path, self.read_ahead_kib);
-        tracing::info!(
-            path = %self.path.display(),
-            source = %self.appearance.source.display(),
-            version = format!("7.{}", negotiated.minor),
-            max_write = negotiated.max_write,
-            flags = format!("{:#x}", negotiated.flags),
-            threads = threads.len(),
-            "mounted"
-        );
-        Ok(Running {
-            path: self.path,
-            negotiated,
-            threads,
-        })
-    }
-}
-
-impl Running {
-    /// The mount point.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
-    /// The outcome of the handshake with the kernel.
-    pub fn negotiated(&self) -> &Negotiated {
-        &self.negotiated
-    }
-
-    /// Waits until it is unmounted.
-    pub fn wait(self) -> io::Result<()> {
-        let mut result = Ok(());
-        for thread in self.threads {
-            let ended = thread
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a thread of the mount panicked")));
-            result = result.and(ended);
-        }
-        result
-    }
-}
-
-/// Raises the kernel's read-ahead, whose default of 128 KiB is too little for several servers. Only
-/// root may do so.
-fn set_kernel_read_ahead(path: &Path, kib: u32) {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let device = mounted_on(path).ok().flatten().map(|m| m.device);
-    let Some(device) = device else { return };
-    let file = format!("/sys/class/bdi/{device}/read_ahead_kb");
-    if let Err(error) = std::fs::write(&file, kib.to_string()) {
-        tracing::warn!(%file, %error, "cannot raise the kernel's read-ahead");
-    }
-}
-
-/// The loop of one thread.
-fn serve(session: &Arc<Session>, device: &Arc<Device>, buffers: &Buffers) -> io::Result<()> {
-    let mut reader = Reader::new(buffers);
-    while let Some(request) = device.receive(&mut reader)? {
-        let unique = request.header.unique;
+    /// Takes a request on the thread that it came to. That thread never waits.
+    pub(super) fn take(self: &Arc<Self>, request: Incoming, answer: Answer) {
         let number = request.header.opcode;
-        let write = session.order.arrived(unique, writes_through(&request));
-        let handled = || handle(session, device, request, write);
+        let write = self
+            .order
+            .arrived(request.header.unique, writes_through(&request));
+        let handled = || handle(self, request, answer, write);
         if catch_unwind(AssertUnwindSafe(handled)).is_err() {
-            // The program gets a reply, and the thread continues with the next request.
+            // The answer was dropped, which refused the request.
             tracing::error!(request = number, "a request panicked");
-            if !matches!(number, opcode::FORGET | opcode::BATCH_FORGET) {
-                device.refuse(unique, libc::EIO);
-            }
         }
     }
-    Ok(())
 }
 
 /// The file that a request writes through the kernel's pages.
@@ -183,17 +83,15 @@ fn reads_written_pages(fs: &FileSystem, request: &Incoming) -> Option<u64> {
     (pages && fs.is_written_through_pages(file)).then_some(file)
 }
 
-fn handle(
-    session: &Arc<Session>,
-    device: &Arc<Device>,
-    request: Incoming,
-    write: Option<OrderedWrite>,
-) {
+fn handle(session: &Arc<Session>, request: Incoming, answer: Answer, write: Option<OrderedWrite>) {
     match request.header.opcode {
-        opcode::FORGET | opcode::BATCH_FORGET => forget(&session.fs, &request),
-        opcode::INTERRUPT => interrupt(session, device, &request),
-        opcode::DESTROY => device.reply(request.header.unique, &[]),
-        _ => begin(session, device, request, write),
+        opcode::FORGET | opcode::BATCH_FORGET => {
+            answer.forgo();
+            forget(&session.fs, &request);
+        }
+        opcode::INTERRUPT => interrupt(session, &request, answer),
+        opcode::DESTROY => answer.reply(&[]),
+        _ => begin(session, request, answer, write),
     }
 }
 
@@ -221,12 +119,14 @@ fn forget(fs: &FileSystem, request: &Incoming) {
 
 /// Refused with `EAGAIN` if the request is not known yet: then the kernel sends the interrupt
 /// again.
-fn interrupt(session: &Session, device: &Device, request: &Incoming) {
+fn interrupt(session: &Session, request: &Incoming, answer: Answer) {
     let known = request
         .argument::<InterruptIn>()
         .is_some_and(|(interrupt, _)| session.requests.interrupt(interrupt.unique));
-    if !known {
-        device.refuse(request.header.unique, libc::EAGAIN);
+    if known {
+        answer.forgo();
+    } else {
+        answer.refuse(libc::EAGAIN);
     }
 }
 
@@ -237,14 +137,16 @@ type Task = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// finishes here; one that waits for a server continues where the server's reply arrives.
 fn begin(
     session: &Arc<Session>,
-    device: &Arc<Device>,
     request: Incoming,
+    mut answer: Answer,
     write: Option<OrderedWrite>,
 ) {
     let unique = request.header.unique;
     let (number, thread) = (request.header.opcode, request.header.pid);
-    let in_flight = (number == opcode::GETATTR)
-        .then(|| session.attribute_requests.begin(request.header.nodeid));
+    answer.hold(
+        (number == opcode::GETATTR)
+            .then(|| session.attribute_requests.begin(request.header.nodeid)),
+    );
     let fs = session.fs.clone();
     let read = reads_written_pages(&fs, &request);
     let order = read.map(|file| (session.order.clone(), file));
@@ -260,21 +162,18 @@ fn begin(
     let inline = InlineTask::new(&session.runtime);
     let waker = inline.waker();
     if let Poll::Ready(outcome) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
-        return reply(session, device, unique, (number, outcome));
+        return reply(session, answer, (number, outcome));
     }
     let interrupted = session.requests.add(unique);
-    let (session, device) = (session.clone(), device.clone());
+    let session = session.clone();
     let rest = async move {
-        let _in_flight = in_flight;
         let mut task = task;
-        let mut unanswered = UnansweredRequest(Some((device.clone(), unique)));
         let outcome = finish(&mut task, interrupted, (number, thread)).await;
         session.requests.remove(unique);
-        unanswered.0 = None;
         if let Some(outcome) = outcome {
-            return reply(&session, &device, unique, (number, outcome));
+            return reply(&session, answer, (number, outcome));
         }
-        device.refuse(unique, libc::EINTR);
+        answer.refuse(libc::EINTR);
         if abandon::runs_to_its_end(number)
             && let Ok(reply) = task.await
         {
@@ -282,18 +181,6 @@ fn begin(
         }
     };
     inline.run(Box::pin(rest), &waker);
-}
-
-/// Refuses a request whose task panics or ends with the runtime: without a reply its program would
-/// wait for ever.
-struct UnansweredRequest(Option<(Arc<Device>, u64)>);
-
-impl Drop for UnansweredRequest {
-    fn drop(&mut self) {
-        if let Some((device, unique)) = self.0.take() {
-            device.refuse(unique, libc::EIO);
-        }
-    }
 }
 
 /// The outcome, or `None` if the request is abandoned.
@@ -312,9 +199,9 @@ async fn finish(
     }
 }
 
-fn reply(session: &Session, device: &Device, unique: u64, (number, outcome): (u32, Outcome)) {
+fn reply(session: &Session, answer: Answer, (number, outcome): (u32, Outcome)) {
     match outcome {
-        Ok(reply) => device.reply(unique, &reply.slices()),
+        Ok(reply) => answer.reply(&reply.slices()),
         Err(error) => {
             if error.is_failure() {
                 // A program that keeps trying must neither rotate reports of losses out of the log
@@ -331,7 +218,7 @@ fn reply(session: &Session, device: &Device, unique: u64, (number, outcome): (u3
             } else {
                 tracing::debug!(request = number, %error, errno = error.errno(), "a request was refused");
             }
-            device.refuse(unique, error.errno());
+            answer.refuse(error.errno());
         }
     }
 }

@@ -23,6 +23,8 @@ Mount options (-o, separated by commas):
   strict                       no caches: reads and writes go to the servers, attributes come from the metadata service; of
                                policies that need names, and of plug-ins, only those in order apply (as seq-1 and seq-2)
   durable                      create, rename and remove return only when the change survives power loss
+  io_uring                     take requests through io_uring (Linux 6.14 and later; root turns the kernel's parameter on):
+                               small calls cost less, reads and writes of megabytes more; see docs/operating.md
   policy=NAME                  consistency policy of files that have none: posix, seq-1, seq-2, for-1, for-2, rel-1, session, nfs
                                or immutable, or a plug-in (default: none; see docs/consistency.md, also for what a mount
                                makes of posix, session and nfs)

@@ -86,6 +86,7 @@ impl Mount {
             appearance: self.options.appearance(source(global)?),
             threads: threads(),
             read_ahead_kib: KERNEL_READ_AHEAD_KIB,
+            io_uring: self.options.io_uring,
         };
         // Set up before mounting: a signal in between would end the process and leave a dead mount.
         let ends = listen_for_signals(&runtime)?;

@@ -29,6 +29,7 @@ pub(crate) struct MountOptions {
     pub(super) remount: bool,
     pub(crate) strict: bool,
     durable: bool,
+    pub(super) io_uring: bool,
     policy: Option<Policy>,
     policies: Policies,
     disk_cache: Option<DiskCacheOptions>,
@@ -100,6 +101,7 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
             "allow_other" => options.others = true,
             "strict" => options.strict = true,
             "durable" => options.durable = true,
+            "io_uring" => options.io_uring = true,
             "policy" => policy = Some(needed()?),
             "chunk_cache" => chunk_cache = Some(needed()?),
             "chunk_cache_size" => {
@@ -217,6 +219,7 @@ impl MountOptions {
         let words = [
             self.strict.then(|| "strict".to_owned()),
             self.durable.then(|| "durable".to_owned()),
+            self.io_uring.then(|| "io_uring".to_owned()),
             self.policy.map(|policy| format!("policy={policy}")),
             seconds("attr_timeout", self.attributes_valid),
             seconds("entry_timeout", self.names_valid),

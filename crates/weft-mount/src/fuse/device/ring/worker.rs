@@ -1,0 +1,259 @@
+//! The thread of one queue.
+
+#![allow(
+    unsafe_code,
+    reason = "submits commands whose memory the ring must not outlive, see `slot`"
+)]
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use io_uring::squeue::Entry128;
+use io_uring::{IoUring, cqueue};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::commands::{self, WAKE};
+use super::queue::{Answered, Queue, SlotAnswer};
+use super::slot::Slot;
+use crate::fuse::device::buffers::Buffers;
+use crate::fuse::device::descriptor::Device;
+use crate::fuse::device::incoming::Incoming;
+use crate::limits::{RING_ENTRIES, RING_SLOTS, RING_SLOTS_MAX};
+
+/// What a queue serves.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) device: Arc<Device>,
+    /// Bytes of a slot.
+    pub(super) length: usize,
+    pub(super) buffers: Buffers,
+    pub(super) ask: Ask,
+}
+
+/// Makes the kernel send a request that is answered at once; an error if the mount has ended.
+pub(super) type Ask = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
+
+/// A queue's ring; it stays on the thread that made it.
+pub(super) struct Worker {
+    // Dropped first: the kernel lets go of the slots.
+    ring: IoUring<Entry128, cqueue::Entry>,
+    /// Its number is that of its processor.
+    number: u16,
+    queue: Arc<Queue>,
+    slots: Vec<Arc<Slot>>,
+    /// Slots that the kernel holds.
+    free: usize,
+    /// Slots that the kernel has given up.
+    lost: usize,
+    /// Completions that are not looked at yet.
+    completed: Vec<cqueue::Entry>,
+    /// The kernel takes no slots, or no more.
+    closed: bool,
+    /// Requests may wait in the kernel although it has free slots.
+    stranded: Arc<AtomicBool>,
+}
+
+impl Worker {
+    /// Makes the ring, on the processor that the queue is for. A processor that is off, or that
+    /// this process may not use, makes no requests worth a thread at its side.
+    pub(super) fn new(number: u16, queue: Arc<Queue>) -> io::Result<Worker> {
+        stay_on(number);
+        let mut builder = IoUring::<Entry128, cqueue::Entry>::builder();
+        builder.setup_cqsize(RING_ENTRIES * 4);
+        builder.setup_single_issuer().setup_defer_taskrun();
+        Ok(Worker {
+            ring: builder.build(RING_ENTRIES)?,
+            number,
+            queue,
+            slots: Vec::new(),
+            free: 0,
+            lost: 0,
+            completed: Vec::new(),
+            closed: false,
+            stranded: Arc::default(),
+        })
+    }
+
+    /// Hands the first slots to the kernel.
+    ///
+    /// # Errors
+    /// The kernel takes no slots: no request will come this way.
+    pub(super) fn register(&mut self, source: &Source) -> io::Result<()> {
+        self.push(&commands::wake(self.queue.descriptor()))?;
+        self.add_slots(source, RING_SLOTS)?;
+        self.ring.submit()?;
+        // A slot that is taken completes with its first request; one that is not, at once.
+        self.completed.extend(self.ring.completion());
+        let refused = self.completed.iter().find(|done| done.result() < 0);
+        self.closed = refused.is_some();
+        refused.map_or(Ok(()), |done| {
+            Err(io::Error::from_raw_os_error(-done.result()))
+        })
+    }
+
+    /// Serves until the queue ends.
+    pub(super) fn serve(
+        mut self,
+        source: &Source,
+        take: &dyn Fn(Incoming, SlotAnswer),
+    ) -> io::Result<()> {
+        let mut answered = Vec::new();
+        loop {
+            let completed = std::mem::take(&mut self.completed);
+            self.make_room(source, &completed)?;
+            for done in &completed {
+                self.complete(source, done, take)?;
+            }
+            answered.clear();
+            self.queue.sleep(&mut answered);
+            for slot in &answered {
+                self.free += 1;
+                let (device, number) = (source.device.number(), slot.number);
+                self.push(&commands::commit(
+                    device,
+                    self.number,
+                    number,
+                    slot.commit_id,
+                ))?;
+            }
+            if answered.iter().any(|slot| slot.held.is_some()) {
+                self.ring.submit()?;
+                for slot in &mut answered {
+                    slot.held = None;
+                }
+            }
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
+                Err(e) => return Err(e),
+            }
+            if !self.queue.wake() {
+                return Ok(());
+            }
+            self.completed = completed;
+            self.completed.clear();
+            self.completed.extend(self.ring.completion());
+            self.note_drawn(&answered);
+        }
+    }
+
+    /// A slot that is handed over takes a request that waits in the kernel along at once. So none
+    /// waits any more if a slot did not.
+    fn note_drawn(&self, handed_over: &[Answered]) {
+        if !self.stranded.load(Ordering::Relaxed) {
+            return;
+        }
+        let is_back = |slot: &Answered| {
+            let number = slot.number as u64;
+            self.completed.iter().any(|done| done.user_data() == number)
+        };
+        if !handed_over.iter().all(is_back) {
+            self.stranded.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds slots if the kernel has few left. Some of its requests may have found none already,
+    /// whose completions are on their way: they stay in the kernel even if new slots come, and each
+    /// answer to another request draws one out.
+    fn make_room(&mut self, source: &Source, completed: &[cqueue::Entry]) -> io::Result<()> {
+        let taken = completed.iter().filter(|done| done.user_data() != WAKE);
+        self.free -= taken.count();
+        let slots = self.slots.len() - self.lost;
+        if self.closed || self.free > slots / 4 || slots >= RING_SLOTS_MAX {
+            return Ok(());
+        }
+        self.add_slots(source, slots.max(RING_SLOTS))?;
+        self.ring.submit()?;
+        if !self.stranded.swap(true, Ordering::Relaxed) {
+            draw_out(self.number, self.stranded.clone(), source.ask.clone());
+        }
+        Ok(())
+    }
+
+    fn complete(
+        &mut self,
+        source: &Source,
+        done: &cqueue::Entry,
+        take: &dyn Fn(Incoming, SlotAnswer),
+    ) -> io::Result<()> {
+        if done.user_data() == WAKE {
+            if !cqueue::more(done.flags()) {
+                self.push(&commands::wake(self.queue.descriptor()))?;
+            }
+            return Ok(());
+        }
+        let number = done.user_data() as usize;
+        if done.result() < 0 {
+            self.lost += 1;
+            let ends = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
+            if ends.contains(&-done.result()) {
+                self.closed = true;
+            } else if !self.closed {
+                let error = io::Error::from_raw_os_error(-done.result());
+                tracing::warn!(%error, "the kernel has given up a slot for requests");
+            }
+            return Ok(());
+        }
+        let slot = self.slots[number].clone();
+        // SAFETY: the slot's command has completed, and its answer is made below.
+        let (incoming, commit_id) = unsafe { slot.request(&source.buffers) }?;
+        let answer = SlotAnswer {
+            queue: self.queue.clone(),
+            slot,
+            answered: Answered {
+                number,
+                commit_id,
+                held: None,
+            },
+        };
+        take(incoming, answer);
+        Ok(())
+    }
+
+    fn add_slots(&mut self, source: &Source, count: usize) -> io::Result<()> {
+        for _ in 0..count {
+            let number = self.slots.len();
+            let slot = Arc::new(Slot::new(source.length));
+            let register = commands::register(source.device.number(), self.number, number, &slot);
+            self.slots.push(slot);
+            self.free += 1;
+            self.push(&register)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, entry: &Entry128) -> io::Result<()> {
+        // SAFETY: an entry's memory is that of a slot, which `slots` keeps until the ring is
+        // dropped, or a descriptor that the queue keeps.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            self.ring.submit()?;
+        }
+        Ok(())
+    }
+}
+
+fn stay_on(processor: u16) {
+    let mut set = CpuSet::new();
+    let processor = usize::from(processor);
+    if processor < CpuSet::MAX_CPU {
+        set.set(processor);
+        let _ = sched_setaffinity(None, &set);
+    }
+}
+
+/// Makes requests on a processor until none waits in the kernel without need.
+fn draw_out(processor: u16, stranded: Arc<AtomicBool>, ask: Ask) {
+    let draw = move || {
+        stay_on(processor);
+        while stranded.load(Ordering::Relaxed) {
+            if ask().is_err() {
+                // The mount has ended.
+                return stranded.store(false, Ordering::Relaxed);
+            }
+            std::thread::yield_now();
+        }
+    };
+    // Without a thread each request of a program on this processor draws one out.
+    let _ = std::thread::Builder::new().spawn(draw);
+}
