@@ -143,6 +143,8 @@ pub(crate) const IDLE_BUFFERS_MAX: usize = 32;
 pub(crate) const ZERO_COPY_WRITE_MIN: usize = 512 << 10;
 /// Entries of the submission queue of a ring.
 pub(crate) const RING_ENTRIES: u32 = 64;
+/// The pause after the kernel has refused a ring's call.
+pub(crate) const RING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Requests that a ring's queue can hand over at first. Each costs the bytes of the largest request
 /// once such a request has come.
 pub(crate) const RING_SLOTS: usize = 16;

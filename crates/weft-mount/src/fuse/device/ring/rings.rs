@@ -28,7 +28,7 @@ struct Thread {
     queue: Arc<Queue>,
     begin: mpsc::Sender<Begin>,
     registered: mpsc::Receiver<io::Result<()>>,
-    handle: JoinHandle<io::Result<()>>,
+    handle: JoinHandle<()>,
 }
 
 /// One ring for each processor that the kernel knows.
@@ -86,8 +86,8 @@ impl Rings {
         }
         for Thread { begin, handle, .. } in self.0 {
             drop(begin);
-            let panicked = |_| Err(io::Error::other("a thread of a ring panicked"));
-            result = result.and(handle.join().unwrap_or_else(panicked));
+            let panicked = |_| io::Error::other("a thread of a ring panicked");
+            result = result.and(handle.join().map_err(panicked));
         }
         result
     }
@@ -104,15 +104,15 @@ fn start(number: u16) -> io::Result<Thread> {
             Ok(worker) => worker,
             Err(e) => {
                 let _ = made.send(Err(e));
-                return Ok(());
+                return;
             }
         };
         let _ = made.send(Ok(()));
         let Ok((source, take)) = begins.recv() else {
-            return Ok(());
+            return;
         };
         let _ = register.send(worker.register(&source));
-        worker.serve(&source, &*take)
+        worker.serve(&source, &*take);
     };
     let thread = std::thread::Builder::new().name(format!("weft-ring-{number}"));
     let handle = thread.spawn(run)?;

@@ -6,7 +6,6 @@
 )]
 
 use std::cell::UnsafeCell;
-use std::io;
 
 use bytes::Bytes;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -24,6 +23,15 @@ pub(super) struct Slot {
     payload: UnsafeCell<Box<[u8]>>,
     /// Header and payload; the kernel reads them when the slot is registered.
     vectors: [libc::iovec; 2],
+}
+
+/// The numbers that an answer must name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RequestNumbers {
+    /// The request's.
+    pub(super) unique: u64,
+    /// The slot's, for this request.
+    pub(super) commit_id: u64,
 }
 
 // SAFETY: the vectors point into the other two fields; those are used by one side at a time, which
@@ -59,27 +67,31 @@ impl Slot {
         &self.vectors
     }
 
-    /// The request in the slot, and the number that its answer must name.
+    /// The request in the slot; `None` if its lengths do not add up.
     ///
     /// # Safety
     /// The slot's last command has completed, and no answer has been given since.
-    pub(super) unsafe fn request(&self, buffers: &Buffers) -> io::Result<(Incoming, u64)> {
+    pub(super) unsafe fn request(&self, buffers: &Buffers) -> (RequestNumbers, Option<Incoming>) {
         // SAFETY: the kernel does not use the slot now, as the caller promises.
         let (slot, payload) = unsafe { (&*self.header.get(), &**self.payload.get()) };
-        let wrong = || io::Error::other("the kernel sent a request whose lengths do not add up");
-        let (header, _) = InHeader::read_from_prefix(&slot.in_out).map_err(|_| wrong())?;
-        let length = slot.slot.payload_sz as usize;
-        let payload = payload.get(..length).ok_or_else(wrong)?;
-        let fixed = (header.len as usize)
-            .checked_sub(size_of::<InHeader>() + length)
-            .and_then(|fixed| slot.op_in.get(..fixed))
-            .ok_or_else(wrong)?;
-        let (body, data) = if header.opcode == opcode::WRITE {
-            (fixed.to_vec(), data(payload, buffers))
-        } else {
-            ([fixed, payload].concat(), Bytes::new())
+        let header = InHeader::read_from_prefix(&slot.in_out).map(|(header, _)| header);
+        let header = header.unwrap_or_default();
+        let numbers = RequestNumbers {
+            unique: header.unique,
+            commit_id: slot.slot.commit_id,
         };
-        Ok((Incoming { header, body, data }, slot.slot.commit_id))
+        let length = slot.slot.payload_sz as usize;
+        let fixed = (header.len as usize).checked_sub(size_of::<InHeader>() + length);
+        let fixed = fixed.and_then(|fixed| slot.op_in.get(..fixed));
+        let incoming = fixed.zip(payload.get(..length)).map(|(fixed, payload)| {
+            let (body, data) = if header.opcode == opcode::WRITE {
+                (fixed.to_vec(), data(payload, buffers))
+            } else {
+                ([fixed, payload].concat(), Bytes::new())
+            };
+            Incoming { header, body, data }
+        });
+        (numbers, incoming)
     }
 
     /// Puts an answer into the slot; false if it does not fit.
@@ -146,19 +158,20 @@ mod tests {
         slot
     }
 
-    fn request(slot: &Slot) -> io::Result<(Incoming, u64)> {
+    fn request(slot: &Slot) -> Option<Incoming> {
         // SAFETY: no kernel knows the slot.
-        unsafe { slot.request(&Buffers::new(1000)) }
+        let (numbers, incoming) = unsafe { slot.request(&Buffers::new(1000)) };
+        assert_eq!((numbers.unique, numbers.commit_id), (6, 9));
+        incoming
     }
 
     #[test]
     fn a_request_is_its_fixed_part_and_what_follows() {
         let slot = filled(opcode::LOOKUP, &[], b"name\0", 45);
-        let (incoming, commit) = request(&slot).unwrap();
-        assert_eq!((&incoming.body[..], commit), (&b"name\0"[..], 9));
+        assert_eq!(request(&slot).unwrap().body, b"name\0");
         let slot = filled(opcode::MKDIR, &[7; 8], b"d\0", 50);
         assert_eq!(
-            request(&slot).unwrap().0.body,
+            request(&slot).unwrap().body,
             [7, 7, 7, 7, 7, 7, 7, 7, b'd', 0]
         );
     }
@@ -170,7 +183,7 @@ mod tests {
             ..WriteIn::default()
         };
         let slot = filled(opcode::WRITE, fixed.as_bytes(), b"abc", 83);
-        let (incoming, _) = request(&slot).unwrap();
+        let incoming = request(&slot).unwrap();
         assert_eq!(
             (&incoming.data[..], incoming.write().unwrap().size),
             (&b"abc"[..], 3)
@@ -178,10 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_do_not_add_up_are_an_error() {
+    fn lengths_that_do_not_add_up_make_no_request() {
         for (fixed, payload, len) in [(8, 1, 49), (8, 2, 40), (8, 1001, 1049), (8, 2, 500)] {
             let slot = filled(opcode::MKDIR, &vec![0; fixed], &vec![0; payload], len);
-            assert_eq!(request(&slot).is_ok(), len == 49, "{fixed} {payload} {len}");
+            assert_eq!(
+                request(&slot).is_some(),
+                len == 49,
+                "{fixed} {payload} {len}"
+            );
         }
     }
 

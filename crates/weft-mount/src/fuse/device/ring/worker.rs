@@ -19,7 +19,7 @@ use super::slot::Slot;
 use crate::fuse::device::buffers::Buffers;
 use crate::fuse::device::descriptor::Device;
 use crate::fuse::device::incoming::Incoming;
-use crate::limits::{RING_ENTRIES, RING_SLOTS, RING_SLOTS_MAX};
+use crate::limits::{RING_ENTRIES, RING_RETRY_INTERVAL, RING_SLOTS, RING_SLOTS_MAX};
 
 /// What a queue serves.
 #[derive(Clone)]
@@ -80,8 +80,8 @@ impl Worker {
     /// # Errors
     /// The kernel takes no slots: no request will come this way.
     pub(super) fn register(&mut self, source: &Source) -> io::Result<()> {
-        self.push(&commands::wake(self.queue.descriptor()))?;
-        self.add_slots(source, RING_SLOTS)?;
+        self.push(&commands::wake(self.queue.descriptor()));
+        self.add_slots(source, RING_SLOTS);
         self.ring.submit()?;
         // A slot that is taken completes with its first request; one that is not, at once.
         self.completed.extend(self.ring.completion());
@@ -93,17 +93,13 @@ impl Worker {
     }
 
     /// Serves until the queue ends.
-    pub(super) fn serve(
-        mut self,
-        source: &Source,
-        take: &dyn Fn(Incoming, SlotAnswer),
-    ) -> io::Result<()> {
+    pub(super) fn serve(mut self, source: &Source, take: &dyn Fn(Incoming, SlotAnswer)) {
         let mut answered = Vec::new();
         loop {
             let completed = std::mem::take(&mut self.completed);
-            self.make_room(source, &completed)?;
+            self.make_room(source, &completed);
             for done in &completed {
-                self.complete(source, done, take)?;
+                self.complete(source, done, take);
             }
             answered.clear();
             self.queue.sleep(&mut answered);
@@ -115,21 +111,17 @@ impl Worker {
                     self.number,
                     number,
                     slot.commit_id,
-                ))?;
+                ));
             }
             if answered.iter().any(|slot| slot.held.is_some()) {
-                self.ring.submit()?;
+                self.enter(0);
                 for slot in &mut answered {
                     slot.held = None;
                 }
             }
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
-                Err(e) => return Err(e),
-            }
+            self.enter(1);
             if !self.queue.wake() {
-                return Ok(());
+                return;
             }
             self.completed = completed;
             self.completed.clear();
@@ -156,19 +148,18 @@ impl Worker {
     /// Adds slots if the kernel has few left. Some of its requests may have found none already,
     /// whose completions are on their way: they stay in the kernel even if new slots come, and each
     /// answer to another request draws one out.
-    fn make_room(&mut self, source: &Source, completed: &[cqueue::Entry]) -> io::Result<()> {
+    fn make_room(&mut self, source: &Source, completed: &[cqueue::Entry]) {
         let taken = completed.iter().filter(|done| done.user_data() != WAKE);
         self.free -= taken.count();
         let slots = self.slots.len() - self.lost;
         if self.closed || self.free > slots / 4 || slots >= RING_SLOTS_MAX {
-            return Ok(());
+            return;
         }
-        self.add_slots(source, slots.max(RING_SLOTS))?;
-        self.ring.submit()?;
+        self.add_slots(source, slots.max(RING_SLOTS));
+        self.enter(0);
         if !self.stranded.swap(true, Ordering::Relaxed) {
             draw_out(self.number, self.stranded.clone(), source.ask.clone());
         }
-        Ok(())
     }
 
     fn complete(
@@ -176,81 +167,106 @@ impl Worker {
         source: &Source,
         done: &cqueue::Entry,
         take: &dyn Fn(Incoming, SlotAnswer),
-    ) -> io::Result<()> {
+    ) {
         if done.user_data() == WAKE {
             if !cqueue::more(done.flags()) {
-                self.push(&commands::wake(self.queue.descriptor()))?;
+                self.push(&commands::wake(self.queue.descriptor()));
             }
-            return Ok(());
+            return;
         }
         let number = done.user_data() as usize;
         if done.result() < 0 {
-            self.lost += 1;
-            let ends = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
-            if ends.contains(&-done.result()) {
-                self.closed = true;
-            } else if !self.closed {
-                let error = io::Error::from_raw_os_error(-done.result());
-                tracing::warn!(%error, "the kernel has given up a slot for requests");
-            }
-            return Ok(());
+            return self.note_lost(&io::Error::from_raw_os_error(-done.result()));
         }
         let slot = self.slots[number].clone();
         // SAFETY: the slot's command has completed, and its answer is made below.
-        let (incoming, commit_id) = unsafe { slot.request(&source.buffers) }?;
+        let (numbers, incoming) = unsafe { slot.request(&source.buffers) };
         let answer = SlotAnswer {
             queue: self.queue.clone(),
             slot,
             answered: Answered {
                 number,
-                commit_id,
+                commit_id: numbers.commit_id,
                 held: None,
             },
         };
-        take(incoming, answer);
-        Ok(())
+        if let Some(incoming) = incoming {
+            take(incoming, answer);
+        } else {
+            tracing::warn!("the kernel sent a request whose lengths do not add up");
+            answer.send(numbers.unique, (-libc::EIO, &[]), None);
+        }
     }
 
-    fn add_slots(&mut self, source: &Source, count: usize) -> io::Result<()> {
+    /// The kernel has given up a slot: all of them if the mount ends.
+    fn note_lost(&mut self, error: &io::Error) {
+        self.lost += 1;
+        let ends = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
+        if error
+            .raw_os_error()
+            .is_some_and(|errno| ends.contains(&errno))
+        {
+            self.closed = true;
+        } else if !self.closed {
+            tracing::warn!(%error, "the kernel has given up a slot for requests");
+        }
+    }
+
+    fn add_slots(&mut self, source: &Source, count: usize) {
         for _ in 0..count {
             let number = self.slots.len();
             let slot = Arc::new(Slot::new(source.length));
             let register = commands::register(source.device.number(), self.number, number, &slot);
             self.slots.push(slot);
             self.free += 1;
-            self.push(&register)?;
+            self.push(&register);
         }
-        Ok(())
     }
 
-    fn push(&mut self, entry: &Entry128) -> io::Result<()> {
+    /// Puts an entry into the submission queue.
+    fn push(&mut self, entry: &Entry128) {
         // SAFETY: an entry's memory is that of a slot, which `slots` keeps until the ring is
         // dropped, or a descriptor that the queue keeps.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            self.ring.submit()?;
+            self.enter(0);
         }
-        Ok(())
+    }
+
+    /// Submits what is queued, and waits for as many completions.
+    fn enter(&self, wanted: usize) {
+        match self.ring.submit_and_wait(wanted) {
+            Ok(_) => {}
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
+            // Without this thread the programs on its processor would wait for ever.
+            Err(error) => {
+                tracing::error!(%error, "a ring does not work; trying again");
+                std::thread::sleep(RING_RETRY_INTERVAL);
+            }
+        }
     }
 }
 
-fn stay_on(processor: u16) {
+/// Whether the thread may run on this processor, from now on only there.
+fn stay_on(processor: u16) -> bool {
     let mut set = CpuSet::new();
     let processor = usize::from(processor);
-    if processor < CpuSet::MAX_CPU {
-        set.set(processor);
-        let _ = sched_setaffinity(None, &set);
+    if processor >= CpuSet::MAX_CPU {
+        return false;
     }
+    set.set(processor);
+    sched_setaffinity(None, &set).is_ok()
 }
 
 /// Makes requests on a processor until none waits in the kernel without need.
 fn draw_out(processor: u16, stranded: Arc<AtomicBool>, ask: Ask) {
     let draw = move || {
-        stay_on(processor);
+        let mut goes_on = stay_on(processor);
         while stranded.load(Ordering::Relaxed) {
-            if ask().is_err() {
-                // The mount has ended.
+            if !goes_on {
+                // The mount has ended, or requests from here would go to another queue.
                 return stranded.store(false, Ordering::Relaxed);
             }
+            goes_on = ask().is_ok();
             std::thread::yield_now();
         }
     };

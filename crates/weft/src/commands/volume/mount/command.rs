@@ -61,6 +61,13 @@ impl Mount {
         log::start("warn,weft=info,weft_mount=info", self.report);
         let path = path::prepare(&self.path)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
+        // A thread that serves a ring stays on its processor; threads that it makes must not.
+        let processors = rustix::thread::sched_getaffinity(None).ok();
+        builder.on_thread_start(move || {
+            if let Some(processors) = &processors {
+                let _ = rustix::thread::sched_setaffinity(None, processors);
+            }
+        });
         let runtime = threads::lasting(builder.thread_name("weft-mount"))?;
         let mut connect = self.options.connect(connect::options(global)?)?;
         let host = rustix::system::uname();
