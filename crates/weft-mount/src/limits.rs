@@ -156,6 +156,8 @@ pub(crate) const REQUEST_PAGES_MAX: u32 = 1024;
 pub(crate) const BACKGROUND_REQUESTS_MAX: u16 = 256;
 /// Buffers in one reply; `writev` takes 1,024, the header among them.
 pub(crate) const REPLY_BUFFERS_MAX: usize = 1000;
+/// Interrupts of unknown requests that are kept.
+pub(crate) const EARLY_INTERRUPTS_MAX: usize = 256;
 /// How often an interrupted request looks whether its program was killed.
 pub(crate) const KILL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a request of a killed program may run on.

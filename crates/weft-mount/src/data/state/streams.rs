@@ -47,6 +47,8 @@ struct Stride {
     length: u64,
     /// Gaps of this size, one after the other.
     gaps: u32,
+    /// Such gaps have established the stream.
+    established: bool,
 }
 
 /// What follows from a read.
@@ -154,11 +156,13 @@ impl Stream {
 
     /// Takes a read; returns whether it advanced an established stream.
     fn advance(&mut self, range: &Range<u64>) -> bool {
-        if self.may_skip_to(range) {
+        // In other established streams, what seems to be skipped is on its way.
+        if self.may_skip_to(range) && (self.stride.established || !self.established) {
             let strided = self.skip_to(range);
             if strided || !self.established {
                 self.reads += 1;
                 self.next = range.end;
+                self.stride.established |= strided;
                 self.established |= strided;
                 return self.established;
             }
@@ -174,6 +178,7 @@ impl Stream {
             self.early.push(range.clone());
             return false;
         }
+        self.stride.gaps = 0;
         self.reads += 1;
         self.next = range.end;
         while let Some(i) = self.early.iter().position(|r| r.start <= self.next) {
@@ -322,6 +327,20 @@ mod tests {
                 assert_eq!((advice.stream, advice.forgotten), (1, None));
             }
             assert_eq!(streams.followed[0].next, base + 512 * K);
+        }
+    }
+
+    #[test]
+    fn early_reads_of_a_stream_are_not_taken_for_records_at_a_distance() {
+        let mut streams = Streams::new(4 << 20);
+        read(&mut streams, 0, 64 * K);
+        read(&mut streams, 64 * K, 64 * K);
+        for pair in 1..100 {
+            for unit in [2 * pair + 1, 2 * pair] {
+                let advice = read(&mut streams, unit * 64 * K, 64 * K);
+                assert_eq!((advice.stream, advice.forgotten), (1, None));
+            }
+            assert_eq!(streams.followed[0].next, (2 * pair + 2) * 64 * K);
         }
     }
 

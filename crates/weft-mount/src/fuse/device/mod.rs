@@ -18,4 +18,4 @@ pub(super) use answer::Answer;
 pub(super) use buffers::Buffers;
 pub(super) use descriptor::{Device, Reader};
 pub(super) use incoming::Incoming;
-pub(super) use ring::{PARAMETER, Rings, is_offered};
+pub(super) use ring::{PARAMETER, Rings, SlotAnswer, is_offered};

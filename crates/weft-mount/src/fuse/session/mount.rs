@@ -12,7 +12,9 @@ use super::handshake::{self, Negotiated};
 use super::notifications::KernelCache;
 use super::serve::Session;
 use crate::fs::{FileSystem, VOLUME_XATTR};
-use crate::fuse::device::{Answer, Buffers, Device, PARAMETER, Reader, Rings, is_offered};
+use crate::fuse::device::{
+    Answer, Buffers, Device, Incoming, PARAMETER, Reader, Rings, SlotAnswer, is_offered,
+};
 use crate::fuse::mount::{Appearance, LiveFlags, MountError, attach, mounted_on};
 
 /// The parameters of a mount.
@@ -158,15 +160,14 @@ fn begin(
         rustix::fs::getxattr(&path, VOLUME_XATTR, &mut value[..])?;
         Ok(())
     };
-    let begun = rings.begin(
-        device,
-        (negotiated.payload_max(), buffers),
-        ask,
-        move |request, slot| {
+    let take = move |requests: Vec<(Incoming, SlotAnswer)>| {
+        let answered = requests.into_iter().map(|(request, slot)| {
             let answer = Answer::by_ring(slot, request.header.unique);
-            session.take(request, answer);
-        },
-    );
+            (request, answer)
+        });
+        session.take(answered);
+    };
+    let begun = rings.begin(device, (negotiated.payload_max(), buffers), ask, take);
     if let Err(error) = &begun {
         tracing::warn!(%error, "the kernel takes no rings: requests come by /dev/fuse");
     }
@@ -192,7 +193,7 @@ fn serve(session: &Arc<Session>, device: &Arc<Device>, buffers: &Buffers) -> io:
     let mut reader = Reader::new(buffers);
     while let Some(request) = device.receive(&mut reader)? {
         let answer = Answer::by_device(device.clone(), request.header.unique);
-        session.take(request, answer);
+        session.take(std::iter::once((request, answer)));
     }
     Ok(())
 }

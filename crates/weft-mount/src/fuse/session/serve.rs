@@ -51,16 +51,21 @@ impl Session {
         }
     }
 
-    /// Takes a request on the thread that it came to. That thread never waits.
-    pub(super) fn take(self: &Arc<Self>, request: Incoming, answer: Answer) {
-        let number = request.header.opcode;
-        let write = self
-            .order
-            .arrived(request.header.unique, writes_through(&request));
-        let handled = || handle(self, request, answer, write);
-        if catch_unwind(AssertUnwindSafe(handled)).is_err() {
-            // The answer was dropped, which refused the request.
-            tracing::error!(request = number, "a request panicked");
+    /// Takes requests on the thread that they came to, in their order. That thread never waits.
+    pub(super) fn take(self: &Arc<Self>, requests: impl Iterator<Item = (Incoming, Answer)>) {
+        // All are registered before the first is carried out, which may wait for another.
+        let arrived = requests.map(|(request, answer)| {
+            let unique = request.header.unique;
+            let write = self.order.arrived(unique, writes_through(&request));
+            (request, answer, write)
+        });
+        for (request, answer, write) in arrived.collect::<Vec<_>>() {
+            let number = request.header.opcode;
+            let handled = || handle(self, request, answer, write);
+            if catch_unwind(AssertUnwindSafe(handled)).is_err() {
+                // The answer was dropped, which refused the request.
+                tracing::error!(request = number, "a request panicked");
+            }
         }
     }
 }
@@ -118,7 +123,7 @@ fn forget(fs: &FileSystem, request: &Incoming) {
 }
 
 /// Refused with `EAGAIN` if the request is not known yet: then the kernel sends the interrupt
-/// again.
+/// again, unless the request came through a ring; so it is kept for the request, too.
 fn interrupt(session: &Session, request: &Incoming, answer: Answer) {
     let known = request
         .argument::<InterruptIn>()

@@ -22,5 +22,5 @@ mod rings;
 mod slot;
 mod worker;
 
-pub(super) use queue::SlotAnswer;
+pub(in crate::fuse) use queue::SlotAnswer;
 pub(in crate::fuse) use rings::{PARAMETER, Rings, is_offered};

@@ -19,8 +19,8 @@ pub(in crate::fuse) fn is_offered() -> Option<bool> {
     Some(matches!(text.trim(), "Y" | "1"))
 }
 
-/// What a thread does with each request.
-type Take = Arc<dyn Fn(Incoming, SlotAnswer) + Send + Sync>;
+/// What a thread does with the requests that came together.
+type Take = Arc<dyn Fn(Vec<(Incoming, SlotAnswer)>) + Send + Sync>;
 type Begin = (Source, Take);
 
 /// A queue's thread, from the ring it makes to the requests it serves.
@@ -48,8 +48,8 @@ impl Rings {
     }
 
     /// Begins to serve, once the kernel has agreed: it holds all requests back until each queue has
-    /// slots of `length` bytes, or one is refused. `take` is called with each request; `ask` makes
-    /// the kernel send one that is answered at once.
+    /// slots of `length` bytes, or one is refused. `take` is called with the requests that came
+    /// together; `ask` makes the kernel send one that is answered at once.
     ///
     /// # Errors
     /// The kernel took the slots of a queue: requests come by `/dev/fuse`.
@@ -58,7 +58,7 @@ impl Rings {
         device: &Arc<Device>,
         (length, buffers): (usize, &Buffers),
         ask: impl Fn() -> io::Result<()> + Send + Sync + 'static,
-        take: impl Fn(Incoming, SlotAnswer) + Send + Sync + 'static,
+        take: impl Fn(Vec<(Incoming, SlotAnswer)>) + Send + Sync + 'static,
     ) -> io::Result<()> {
         let gone = || io::Error::other("a thread of a ring has ended");
         let take: Take = Arc::new(take);
@@ -79,17 +79,28 @@ impl Rings {
     }
 
     /// Ends the threads, after the mount has ended.
-    pub(in crate::fuse) fn end(self) -> io::Result<()> {
+    pub(in crate::fuse) fn end(mut self) -> io::Result<()> {
+        self.end_queues();
         let mut result = Ok(());
-        for thread in &self.0 {
-            thread.queue.end();
-        }
-        for Thread { begin, handle, .. } in self.0 {
+        for Thread { begin, handle, .. } in std::mem::take(&mut self.0) {
             drop(begin);
             let panicked = |_| io::Error::other("a thread of a ring panicked");
             result = result.and(handle.join().map_err(panicked));
         }
         result
+    }
+
+    fn end_queues(&self) {
+        for thread in &self.0 {
+            thread.queue.end();
+        }
+    }
+}
+
+/// A mount that fails on its way leaves no thread behind.
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.end_queues();
     }
 }
 

@@ -92,15 +92,17 @@ impl Worker {
         })
     }
 
-    /// Serves until the queue ends.
-    pub(super) fn serve(mut self, source: &Source, take: &dyn Fn(Incoming, SlotAnswer)) {
+    /// Serves until the queue ends. `take` gets the requests that came together.
+    pub(super) fn serve(mut self, source: &Source, take: &dyn Fn(Vec<(Incoming, SlotAnswer)>)) {
         let mut answered = Vec::new();
         loop {
-            let completed = std::mem::take(&mut self.completed);
+            let mut completed = std::mem::take(&mut self.completed);
             self.make_room(source, &completed);
-            for done in &completed {
-                self.complete(source, done, take);
-            }
+            let requests = completed
+                .drain(..)
+                .filter_map(|done| self.complete(source, &done));
+            take(requests.collect());
+            self.completed = completed;
             answered.clear();
             self.queue.sleep(&mut answered);
             for slot in &answered {
@@ -119,28 +121,31 @@ impl Worker {
                     slot.held = None;
                 }
             }
-            self.enter(1);
+            self.note_drawn(&answered);
+            if self.completed.is_empty() {
+                self.enter(1);
+            }
             if !self.queue.wake() {
                 return;
             }
-            self.completed = completed;
-            self.completed.clear();
             self.completed.extend(self.ring.completion());
-            self.note_drawn(&answered);
         }
     }
 
-    /// A slot that is handed over takes a request that waits in the kernel along at once. So none
-    /// waits any more if a slot did not.
-    fn note_drawn(&self, handed_over: &[Answered]) {
+    /// A slot that is handed over takes a request that waits in the kernel along, within the call
+    /// that hands it over; a later request comes by another. So none waits any more if a slot did
+    /// not take one.
+    fn note_drawn(&mut self, handed_over: &[Answered]) {
         if !self.stranded.load(Ordering::Relaxed) {
             return;
         }
+        self.enter(0);
+        self.completed.extend(self.ring.completion());
         let is_back = |slot: &Answered| {
             let number = slot.number as u64;
             self.completed.iter().any(|done| done.user_data() == number)
         };
-        if !handed_over.iter().all(is_back) {
+        if !handed_over.iter().all(is_back) && self.ring.submission().is_empty() {
             self.stranded.store(false, Ordering::Relaxed);
         }
     }
@@ -152,7 +157,7 @@ impl Worker {
         let taken = completed.iter().filter(|done| done.user_data() != WAKE);
         self.free -= taken.count();
         let slots = self.slots.len() - self.lost;
-        if self.closed || self.free > slots / 4 || slots >= RING_SLOTS_MAX {
+        if self.closed || self.free > slots / 2 || self.slots.len() >= RING_SLOTS_MAX {
             return;
         }
         self.add_slots(source, slots.max(RING_SLOTS));
@@ -166,17 +171,17 @@ impl Worker {
         &mut self,
         source: &Source,
         done: &cqueue::Entry,
-        take: &dyn Fn(Incoming, SlotAnswer),
-    ) {
+    ) -> Option<(Incoming, SlotAnswer)> {
         if done.user_data() == WAKE {
             if !cqueue::more(done.flags()) {
                 self.push(&commands::wake(self.queue.descriptor()));
             }
-            return;
+            return None;
         }
         let number = done.user_data() as usize;
         if done.result() < 0 {
-            return self.note_lost(&io::Error::from_raw_os_error(-done.result()));
+            self.note_lost(&io::Error::from_raw_os_error(-done.result()));
+            return None;
         }
         let slot = self.slots[number].clone();
         // SAFETY: the slot's command has completed, and its answer is made below.
@@ -190,12 +195,12 @@ impl Worker {
                 held: None,
             },
         };
-        if let Some(incoming) = incoming {
-            take(incoming, answer);
-        } else {
+        let Some(incoming) = incoming else {
             tracing::warn!("the kernel sent a request whose lengths do not add up");
             answer.send(numbers.unique, (-libc::EIO, &[]), None);
-        }
+            return None;
+        };
+        Some((incoming, answer))
     }
 
     /// The kernel has given up a slot: all of them if the mount ends.
@@ -207,7 +212,7 @@ impl Worker {
             .is_some_and(|errno| ends.contains(&errno))
         {
             self.closed = true;
-        } else if !self.closed {
+        } else if self.lost == 1 {
             tracing::warn!(%error, "the kernel has given up a slot for requests");
         }
     }
