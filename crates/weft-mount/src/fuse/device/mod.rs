@@ -1,6 +1,5 @@
 //! Bytes to and from the kernel: its structures (`abi`), `/dev/fuse` (`descriptor`) and FUSE over
-//! io_uring (`ring/`), the memory that requests are read into, and the
-//! answer that goes back.
+//! io_uring (`ring/`), the memory that requests are read into, and the answer that goes back.
 //!
 //! Owns the descriptors, the rings and the pool of request buffers. Invariants: a request whose
 //! length differs from its header's is an error; each request is answered once, on the way that it

@@ -161,11 +161,13 @@ fn begin(
         Ok(())
     };
     let take = move |requests: Vec<(Incoming, SlotAnswer)>| {
-        let answered = requests.into_iter().map(|(request, slot)| {
+        let arrived = requests.into_iter().map(|(request, slot)| {
             let answer = Answer::by_ring(slot, request.header.unique);
-            (request, answer)
+            session.arrived(request, answer)
         });
-        session.take(answered);
+        for request in arrived.collect::<Vec<_>>() {
+            session.take(request);
+        }
     };
     let begun = rings.begin(device, (negotiated.payload_max(), buffers), ask, take);
     if let Err(error) = &begun {
@@ -193,7 +195,7 @@ fn serve(session: &Arc<Session>, device: &Arc<Device>, buffers: &Buffers) -> io:
     let mut reader = Reader::new(buffers);
     while let Some(request) = device.receive(&mut reader)? {
         let answer = Answer::by_device(device.clone(), request.header.unique);
-        session.take(std::iter::once((request, answer)));
+        session.take(session.arrived(request, answer));
     }
     Ok(())
 }

@@ -51,23 +51,35 @@ impl Session {
         }
     }
 
-    /// Takes requests on the thread that they came to, in their order. That thread never waits.
-    pub(super) fn take(self: &Arc<Self>, requests: impl Iterator<Item = (Incoming, Answer)>) {
-        // All are registered before the first is carried out, which may wait for another.
-        let arrived = requests.map(|(request, answer)| {
-            let unique = request.header.unique;
-            let write = self.order.arrived(unique, writes_through(&request));
-            (request, answer, write)
-        });
-        for (request, answer, write) in arrived.collect::<Vec<_>>() {
-            let number = request.header.opcode;
-            let handled = || handle(self, request, answer, write);
-            if catch_unwind(AssertUnwindSafe(handled)).is_err() {
-                // The answer was dropped, which refused the request.
-                tracing::error!(request = number, "a request panicked");
-            }
+    /// Registers a request on the thread that it came to: before the next one comes there, and
+    /// before one that came with it is carried out, which may wait for it.
+    pub(super) fn arrived(&self, request: Incoming, answer: Answer) -> Arrived {
+        let unique = request.header.unique;
+        let write = self.order.arrived(unique, writes_through(&request));
+        Arrived {
+            request,
+            answer,
+            write,
         }
     }
+
+    /// Carries a request out, as far as that needs no waiting on this thread.
+    pub(super) fn take(self: &Arc<Self>, arrived: Arrived) {
+        let number = arrived.request.header.opcode;
+        let handled = || handle(self, arrived);
+        if catch_unwind(AssertUnwindSafe(handled)).is_err() {
+            // The answer was dropped, which refused the request.
+            tracing::error!(request = number, "a request panicked");
+        }
+    }
+}
+
+/// A request that is registered.
+pub(super) struct Arrived {
+    request: Incoming,
+    answer: Answer,
+    /// If it writes through the kernel's pages.
+    write: Option<OrderedWrite>,
 }
 
 /// The file that a request writes through the kernel's pages.
@@ -88,7 +100,12 @@ fn reads_written_pages(fs: &FileSystem, request: &Incoming) -> Option<u64> {
     (pages && fs.is_written_through_pages(file)).then_some(file)
 }
 
-fn handle(session: &Arc<Session>, request: Incoming, answer: Answer, write: Option<OrderedWrite>) {
+fn handle(session: &Arc<Session>, arrived: Arrived) {
+    let Arrived {
+        request,
+        answer,
+        write,
+    } = arrived;
     match request.header.opcode {
         opcode::FORGET | opcode::BATCH_FORGET => {
             answer.forgo();

@@ -57,11 +57,12 @@ fn argument(qid: u16, commit_id: u64) -> [u8; 80] {
     bytes
 }
 
-fn with_length(entry: Entry128, length: u32) -> Entry128 {
+fn with_length(mut entry: Entry128, length: u32) -> Entry128 {
+    let bytes = (&raw mut entry).cast::<u8>();
     // SAFETY: the library declares the entry as the kernel's 128 bytes, of which every pattern is
-    // valid.
-    let mut bytes: [u8; 128] = unsafe { std::mem::transmute(entry) };
-    bytes[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&length.to_ne_bytes());
-    // SAFETY: as above.
-    unsafe { std::mem::transmute(bytes) }
+    // valid, and the field lies within them.
+    unsafe {
+        bytes.add(LENGTH_AT).cast::<u32>().write_unaligned(length);
+    }
+    entry
 }

@@ -2,8 +2,7 @@
 //! thread that stays on that processor.
 //!
 //! A program's request wakes the thread on the processor where the program waits; by `/dev/fuse` it
-//! wakes any thread, mostly on another processor. That costs a third of the round trip
-//! (`docs/design/0038-fuse-over-io-uring.md`).
+//! wakes any thread, mostly on another processor (`docs/design/0038-fuse-over-io-uring.md`).
 //!
 //! From below: `slot` (memory for one request and its answer, which kernel and mount hold in turn),
 //! `queue` (answers that wait to be handed to the kernel), `commands`, `worker` (a queue's thread),

@@ -112,8 +112,6 @@ impl SlotAnswer {
                 unique,
                 "an answer is longer than the kernel's request allows"
             );
-            // SAFETY: as above.
-            unsafe { self.slot.answer(unique, -libc::EIO, &[]) };
         }
         self.answered.held = held;
         self.queue.add(self.answered);

@@ -52,7 +52,7 @@ impl Rings {
     /// together; `ask` makes the kernel send one that is answered at once.
     ///
     /// # Errors
-    /// The kernel took the slots of a queue: requests come by `/dev/fuse`.
+    /// The kernel refused the slots of a queue: requests come by `/dev/fuse`.
     pub(in crate::fuse) fn begin(
         &self,
         device: &Arc<Device>,

@@ -94,28 +94,29 @@ impl Slot {
         (numbers, incoming)
     }
 
-    /// Puts an answer into the slot; false if it does not fit.
+    /// Puts an answer into the slot; `EIO`, and false, if it does not fit.
     ///
     /// # Safety
     /// As for [`Slot::request`].
     pub(super) unsafe fn answer(&self, unique: u64, error: i32, body: &[&[u8]]) -> bool {
         // SAFETY: the kernel does not use the slot now, as the caller promises.
         let (slot, payload) = unsafe { (&mut *self.header.get(), &mut **self.payload.get()) };
-        let Some(header) = OutHeader::of(unique, error, body) else {
-            return false;
+        let fits = body.iter().map(|part| part.len()).sum::<usize>() <= payload.len();
+        let (error, body) = if fits {
+            (error, body)
+        } else {
+            (-libc::EIO, &[][..])
         };
         let mut at = 0;
         for part in body {
-            let Some(room) = payload.get_mut(at..at + part.len()) else {
-                return false;
-            };
-            room.copy_from_slice(part);
+            payload[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
+        // A slot is shorter than 4 GiB.
+        let header = OutHeader::of(unique, error, body).unwrap_or_default();
         slot.in_out[..size_of::<OutHeader>()].copy_from_slice(header.as_bytes());
-        // The length is in the header, which is 32 bits long.
         slot.slot.payload_sz = at as u32;
-        true
+        fits
     }
 }
 
