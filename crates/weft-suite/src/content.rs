@@ -6,7 +6,7 @@
 use weft_layout::{Map, PatternError, Piece, Request, ServerSlot, ViewOffset};
 
 use crate::SuiteError;
-use crate::workload::{FileShape, UNIT, Workload};
+use crate::workload::{self, FileShape, UNIT, Workload};
 
 /// A write: its number, and the share of units that are the same in every write.
 #[derive(Clone, Copy)]
@@ -34,13 +34,12 @@ impl Written {
 }
 
 fn mixed(number: u64, cell: u32, word: u64) -> u64 {
-    let mut x = number
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .wrapping_add(u64::from(cell) << 40)
-        .wrapping_add(word);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    workload::mixed(
+        number
+            .wrapping_add(u64::from(cell) << 40)
+            .wrapping_add(word),
+    )
 }
 
 /// Calls `each` with the words that a run of a cell overlaps: bytes of the run, and those of the

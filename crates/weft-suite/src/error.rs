@@ -34,6 +34,14 @@ pub enum SuiteError {
         /// Bytes asked for.
         expected: u64,
     },
+    /// A file has another size than it was made with.
+    #[error("WRONG SIZE: a file of {expected} bytes has {found}; discard the results of this run")]
+    WrongSize {
+        /// What the file system said.
+        found: u64,
+        /// Bytes written.
+        expected: u64,
+    },
     /// What was asked for cannot be measured like this.
     #[error("{0}")]
     Asked(String),

@@ -1,7 +1,8 @@
-//! The papers' experiments, on volumes and on any mounted path.
+//! The papers' experiments, and what users of fio and mdtest measure, on volumes and on any mounted
+//! path.
 //!
-//! A case makes [`Point`]s; a point says what each client moves, as a view and loops of records. A
-//! leader ([`Bench`]) runs them one after the other with worker processes ([`run_worker`]) and
+//! A case makes [`Point`]s; a point says what each client moves, as a view and loops of records,
+//! each of which may be a file of its own. A leader ([`Bench`]) runs them one after the other with worker processes ([`run_worker`]) and
 //! makes [`Row`]s.
 //!
 //! Invariants:
@@ -22,6 +23,7 @@ mod cases;
 mod content;
 mod cpu;
 mod error;
+mod latency;
 mod leader;
 mod link;
 mod place;
@@ -40,8 +42,8 @@ pub use leader::Bench;
 pub use link::LimitedNetwork;
 pub use place::VolumePlace;
 pub use plot::plot;
-pub use point::{Case, Point};
-pub use row::{Interface, Measured, Op, Row};
+pub use point::{Case, Point, SyncRule};
+pub use row::{Interface, Measured, Op, Rates, Row};
 pub use sweep::{Sweep, TargetKind};
 pub use target::Target;
 pub use volume::TemporaryVolume;

@@ -2,10 +2,19 @@
 
 use weft_client::Policy;
 
-use crate::row::Interface;
+use crate::row::{Interface, Op};
 use crate::workload::{FileShape, Workload};
 
-/// An experiment of one of the papers.
+/// Steps of a point whose clients move the bytes of one file.
+pub(crate) const TRANSFERS: &[Op] = &[Op::Write, Op::Read];
+/// One step of them.
+pub(crate) const READ: &[Op] = &[Op::Read];
+/// The other.
+pub(crate) const WRITE: &[Op] = &[Op::Write];
+/// The life of a file, in the order of mdtest's phases.
+pub(crate) const LIFE: &[Op] = &[Op::Create, Op::Stat, Op::Read, Op::Remove];
+
+/// An experiment: one of the papers, or what users of fio and mdtest measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Galley: broadcast, partitioned, interleaved; one call per record against strided calls.
@@ -31,6 +40,10 @@ pub enum Case {
     Addressed,
     /// CAPFS §4.1: consistency policies.
     Policies,
+    /// Small records of one file by plain calls, in order and at random.
+    Small,
+    /// The life of small files.
+    Files,
 }
 
 /// One measurement: the workload of each client, and the interface.
@@ -52,7 +65,9 @@ pub struct Point {
     pub depth: usize,
     /// What each client moves; as many as there are clients.
     pub parts: Vec<Workload>,
-    /// Where clients only read: what they write before, unmeasured.
+    /// What all clients do in each run, one step after the other.
+    pub steps: &'static [Op],
+    /// What they write before the first run, unmeasured.
     pub fill: Option<Vec<Workload>>,
     /// On the local file system beside the volume instead of in it.
     pub local: bool,
@@ -61,11 +76,49 @@ pub struct Point {
     pub exchange: bool,
     /// The consistency policy of the clients.
     pub policy: Option<Policy>,
+    /// When writes are synced.
+    pub sync: SyncRule,
+    /// Servers must not have in memory what is read, as far as this is ours to decide.
+    pub cold: bool,
+}
+
+/// When the writes of a point are synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncRule {
+    /// At the end of a client's part, or not at all, as the sweep says.
+    AsAsked,
+    /// Every write, or every new file, before the next.
+    Each,
+    /// Not at all.
+    Never,
+}
+
+impl Point {
+    /// A point of a case with what most points have, and nothing to do yet.
+    pub(crate) fn of(case: Case) -> Point {
+        Point {
+            case,
+            pattern: String::new(),
+            interface: Interface::Traditional,
+            record: 0,
+            servers: 1,
+            shape: FileShape::default(),
+            depth: 1,
+            parts: Vec::new(),
+            steps: TRANSFERS,
+            fill: None,
+            local: false,
+            exchange: false,
+            policy: None,
+            sync: SyncRule::AsAsked,
+            cold: false,
+        }
+    }
 }
 
 impl Case {
     /// All of them.
-    pub const ALL: [Case; 11] = [
+    pub const ALL: [Case; 13] = [
         Case::Galley,
         Case::Pvfs,
         Case::VestaViews,
@@ -77,6 +130,8 @@ impl Case {
         Case::Order,
         Case::Addressed,
         Case::Policies,
+        Case::Small,
+        Case::Files,
     ];
 
     /// As in rows and on the command line.
@@ -93,6 +148,14 @@ impl Case {
             Case::Order => "order",
             Case::Addressed => "addressed",
             Case::Policies => "policies",
+            Case::Small => "small",
+            Case::Files => "files",
         }
+    }
+
+    /// Whether single calls are timed, and rows tell their rate. The papers' cases tell bandwidth
+    /// only.
+    pub(crate) fn times_calls(self) -> bool {
+        matches!(self, Case::Small | Case::Files)
     }
 }

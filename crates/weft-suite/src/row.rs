@@ -4,14 +4,20 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which way bytes went.
+/// What clients did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
-    /// From the file.
+    /// Read from the file; in the life of files: open, read to the end, close.
     Read,
-    /// Into the file.
+    /// Write into the file.
     Write,
+    /// Create a file, write all its bytes, close it.
+    Create,
+    /// Ask for a file's attributes by its path.
+    Stat,
+    /// Remove a file.
+    Remove,
 }
 
 /// How the application said which bytes.
@@ -29,12 +35,28 @@ pub enum Interface {
 }
 
 impl Op {
+    /// All of them.
+    pub const ALL: [Op; 5] = [Op::Write, Op::Create, Op::Stat, Op::Read, Op::Remove];
+
     /// As in rows.
     pub fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
             Op::Write => "write",
+            Op::Create => "create",
+            Op::Stat => "stat",
+            Op::Remove => "remove",
         }
+    }
+
+    /// Whether it makes new bytes.
+    pub(crate) fn makes_bytes(self) -> bool {
+        matches!(self, Op::Write | Op::Create)
+    }
+
+    /// Whether it changes nothing, so that it can be left out.
+    pub(crate) fn only_looks(self) -> bool {
+        matches!(self, Op::Read | Op::Stat)
     }
 }
 
@@ -54,9 +76,9 @@ impl FromStr for Op {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Op, String> {
-        let all = [Op::Read, Op::Write];
-        let found = all.into_iter().find(|op| op.name() == text);
-        found.ok_or_else(|| format!("{text:?} is neither read nor write"))
+        let found = Op::ALL.into_iter().find(|op| op.name() == text);
+        found
+            .ok_or_else(|| format!("{text:?} is no operation: read, write, create, stat or remove"))
     }
 }
 
@@ -80,7 +102,7 @@ pub struct Row {
     pub case: String,
     /// The access pattern, by name.
     pub pattern: String,
-    /// Which way.
+    /// What was done.
     pub op: Op,
     /// By which calls.
     pub interface: Interface,
@@ -98,9 +120,28 @@ pub struct Row {
     pub mib_per_s: f64,
     /// Requests for data that the clients sent, syncs not counted; none for POSIX calls.
     pub messages: Option<u64>,
+    /// How fast calls were, where a case times them.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<Rates>,
     /// A label that the user gave: the name of its lines in pictures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+}
+
+/// How fast calls were in the median run. An operation is one call of the application on a record,
+/// or all of a step's calls on one file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rates {
+    /// Operations of all clients.
+    pub ops: u64,
+    /// `ops` over the row's `seconds`.
+    pub ops_per_s: f64,
+    /// Microseconds of one operation: the mean of all.
+    pub mean_us: f64,
+    /// As many took longer as did not.
+    pub median_us: f64,
+    /// One in a hundred took longer.
+    pub p99_us: f64,
 }
 
 impl Row {
@@ -121,7 +162,8 @@ impl Row {
 pub struct Measured {
     /// The row.
     pub row: Row,
-    /// The fastest and the slowest run, in MiB/s.
+    /// The slowest and the fastest run: in operations per second where the row has [`Rates`],
+    /// otherwise in MiB/s.
     pub range: (f64, f64),
     /// How busy the machine's processors were in the median run, 0 to 1.
     pub cpu: f64,

@@ -14,7 +14,7 @@ pub struct Sweep {
     pub patterns: Vec<String>,
     /// Sizes of records, in bytes.
     pub records: Vec<u64>,
-    /// Reading, writing.
+    /// Operations.
     pub ops: Vec<Op>,
     /// Interfaces.
     pub interfaces: Vec<Interface>,
@@ -25,6 +25,9 @@ pub struct Sweep {
     pub runs: usize,
     /// A write ends when it is synced.
     pub sync: bool,
+    /// A shell command that is run before each step that only looks at files: it empties the
+    /// caches that the suite cannot reach.
+    pub before_read: Option<String>,
     /// Where points are measured decides what can be.
     pub place: TargetKind,
 }
@@ -52,13 +55,14 @@ impl Default for Sweep {
             scale: 1.0,
             runs: 3,
             sync: true,
+            before_read: None,
             place: TargetKind::Own,
         }
     }
 }
 
 impl Sweep {
-    /// Whether a way is asked for.
+    /// Whether an operation is asked for.
     pub fn wants(&self, op: Op) -> bool {
         self.ops.is_empty() || self.ops.contains(&op)
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::CpuTime;
+use crate::latency::Latencies;
 use crate::place::VolumePlace;
 use crate::row::Op;
 use crate::workload::{FileShape, Workload};
@@ -28,6 +29,18 @@ pub(crate) enum Order {
     End,
 }
 
+/// When what is written must be on stable storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Syncing {
+    /// At no time.
+    Never,
+    /// At the end of the part.
+    AtEnd,
+    /// After each call, or before each file is closed.
+    Each,
+}
+
 /// One part of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
@@ -39,12 +52,20 @@ pub(crate) struct Task {
     pub(crate) seed: u64,
     /// Calls in flight.
     pub(crate) depth: usize,
-    /// A write ends when it is synced.
-    pub(crate) sync: bool,
+    pub(crate) syncing: Syncing,
+    /// Each call is timed.
+    pub(crate) timed: bool,
     /// The calls are collective ones of this group.
     pub(crate) group: Option<Membership>,
     /// The clients exchange their bytes among themselves.
     pub(crate) partners: Option<Partners>,
+}
+
+impl Task {
+    /// Bytes of a file, where each record is one.
+    pub(crate) fn file_bytes(&self) -> usize {
+        self.part.call_bytes().max(1) as usize
+    }
 }
 
 /// A client's place in a group.
@@ -55,7 +76,7 @@ pub(crate) struct Membership {
     pub(crate) member: u32,
 }
 
-/// How a worker reaches the file.
+/// How a worker reaches the file, or the directory of its files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Handle {
@@ -63,6 +84,15 @@ pub(crate) enum Handle {
     Weft(Vec<u8>),
     /// A path.
     Posix(PathBuf),
+    /// A directory in the volume: each record of the part is a file in it.
+    Directory {
+        /// Its path.
+        path: String,
+        /// The servers of new files.
+        servers: Vec<u32>,
+    },
+    /// A directory on a path.
+    PosixDirectory(PathBuf),
 }
 
 /// What a worker tells at a barrier.
@@ -73,6 +103,8 @@ pub(crate) struct Report {
     pub(crate) ended: u64,
     /// Bytes moved.
     pub(crate) moved: u64,
+    /// How long each call took, where the task says so.
+    pub(crate) latencies: Latencies,
     /// Requests for data; none for POSIX calls.
     pub(crate) messages: Option<u64>,
     /// What the machine's processors had done then.

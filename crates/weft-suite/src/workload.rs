@@ -113,6 +113,9 @@ pub struct Workload {
     /// How many of the loops, from the innermost on, one call covers; the others are loops of
     /// calls.
     pub inner: usize,
+    /// Only so many of the calls are made, picked at random and in random order, none twice. The
+    /// same part picks the same calls each time.
+    pub picked: Option<u64>,
 }
 
 impl Workload {
@@ -131,6 +134,7 @@ impl Workload {
             record,
             levels,
             inner: 0,
+            picked: None,
         }
     }
 
@@ -141,9 +145,21 @@ impl Workload {
         Workload { inner, ..self }
     }
 
+    /// So many of its calls, at random.
+    #[must_use]
+    pub(crate) fn pick(self, calls: u64) -> Workload {
+        let picked = Some(calls.min(self.turns()));
+        Workload { picked, ..self }
+    }
+
+    /// Turns of the loops of calls.
+    fn turns(&self) -> u64 {
+        self.levels[self.inner..].iter().map(|l| l.times).product()
+    }
+
     /// Calls.
     pub fn calls(&self) -> u64 {
-        self.levels[self.inner..].iter().map(|l| l.times).product()
+        self.picked.unwrap_or_else(|| self.turns())
     }
 
     /// Bytes of one call.
@@ -167,10 +183,16 @@ impl Workload {
     }
 
     /// Where each call starts in the view, in order.
+    ///
+    /// Cost: O(1) for each call; where calls are picked, all turns are sorted first.
     pub(crate) fn starts(&self) -> impl Iterator<Item = u64> + '_ {
         let outer = &self.levels[self.inner..];
+        let shuffled = match self.picked {
+            Some(_) => shuffled(self.turns(), self.at),
+            None => Vec::new(),
+        };
         (0..self.calls()).map(move |call| {
-            let mut rest = call;
+            let mut rest = shuffled.get(call as usize).copied().unwrap_or(call);
             outer.iter().fold(self.at, |at, level| {
                 let turn = rest % level.times;
                 rest /= level.times;
@@ -180,8 +202,25 @@ impl Workload {
     }
 }
 
+/// The numbers below `count` in an order without any pattern, another one for each `salt`. A
+/// constant step through them would be one that read-ahead finds.
+fn shuffled(count: u64, salt: u64) -> Vec<u64> {
+    let mut numbers: Vec<u64> = (0..count).collect();
+    numbers.sort_by_cached_key(|number| mixed(number.wrapping_add(salt << 32)));
+    numbers
+}
+
+/// Bits that look random, the same for the same number (the finalizer of splitmix64).
+pub(crate) fn mixed(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -201,18 +240,35 @@ mod tests {
                 },
             ],
             inner: 0,
+            picked: None,
         };
         let starts = |part: &Workload| part.starts().collect::<Vec<_>>();
         assert_eq!(starts(&rows), [5, 15, 25, 105, 115, 125]);
         assert_eq!((rows.calls(), rows.call_bytes()), (6, 2));
         let frames = Workload {
             inner: 1,
+            picked: None,
             ..rows.clone()
         };
         assert_eq!(starts(&frames), [5, 105]);
         assert_eq!((frames.calls(), frames.call_bytes()), (2, 6));
-        let whole = rows.whole();
+        let whole = rows.clone().whole();
         assert_eq!(starts(&whole), [5]);
         assert_eq!((whole.calls(), whole.call_bytes()), (1, 12));
+    }
+
+    #[test]
+    fn picked_calls_are_distinct_in_no_order_and_the_same_each_time() {
+        let all = Workload::records(ViewSpec::Canonical, 10, 4, 4, 1000);
+        let some = all.clone().pick(100);
+        let starts: Vec<u64> = some.starts().collect();
+        assert_eq!((some.calls(), some.bytes(), starts.len()), (100, 400, 100));
+        assert_eq!(starts, some.starts().collect::<Vec<_>>());
+        let possible: BTreeSet<u64> = all.starts().collect();
+        let distinct: BTreeSet<u64> = starts.iter().copied().collect();
+        assert!(distinct.len() == 100 && distinct.is_subset(&possible));
+        let ascending = starts.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!((30..70).contains(&ascending), "{starts:?}");
+        assert_eq!(all.clone().pick(5000).calls(), 1000);
     }
 }

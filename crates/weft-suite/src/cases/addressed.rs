@@ -44,7 +44,6 @@ fn point(
         Workload::records(ViewSpec::Canonical, at, record, record, times)
     };
     Point {
-        case: Case::Addressed,
         pattern: pattern.to_owned(),
         interface,
         record,
@@ -59,11 +58,7 @@ fn point(
                 _ => 0,
             },
         },
-        depth: 1,
-        fill: None,
         parts: (0..u64::from(clients)).map(part).collect(),
-        local: false,
-        exchange: false,
-        policy: None,
+        ..Point::of(Case::Addressed)
     }
 }

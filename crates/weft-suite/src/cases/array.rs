@@ -55,11 +55,11 @@ fn point(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> Po
                 },
             ],
             inner: 0,
+            picked: None,
         };
         by(interface, part)
     };
     Point {
-        case: Case::Array,
         pattern: pattern.to_owned(),
         interface,
         record: half * ELEMENT,
@@ -69,11 +69,8 @@ fn point(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> Po
             bsu: 64 << 10,
             ..FileShape::default()
         },
-        depth: 1,
         parts: (0..8).map(block).collect(),
-        fill: None,
-        local: false,
         exchange: pattern == "exchange",
-        policy: None,
+        ..Point::of(Case::Array)
     }
 }

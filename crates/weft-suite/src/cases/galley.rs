@@ -2,7 +2,7 @@
 //! against one strided call of each client.
 
 use super::records::{affordable, by, fill};
-use crate::point::{Case, Point};
+use crate::point::{Case, Point, READ, TRANSFERS};
 use crate::row::Interface;
 use crate::row::Interface::{Collective, Strided, Traditional};
 use crate::sweep::Sweep;
@@ -53,7 +53,6 @@ fn point(
     let parts: Vec<Workload> = (0..several).map(part).collect();
     let broadcast = pattern == "broadcast";
     Point {
-        case: Case::Galley,
         pattern: pattern.to_owned(),
         interface,
         record,
@@ -63,11 +62,9 @@ fn point(
             bsu: BSU,
             ..FileShape::default()
         },
-        depth: 1,
         fill: broadcast.then(|| fill(parts[0].bytes(), clients)),
         parts,
-        local: false,
-        exchange: false,
-        policy: None,
+        steps: if broadcast { READ } else { TRANSFERS },
+        ..Point::of(Case::Galley)
     }
 }

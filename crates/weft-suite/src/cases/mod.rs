@@ -7,12 +7,15 @@
 
 mod addressed;
 mod array;
+mod beside;
+mod files;
 mod galley;
 mod order;
 mod policies;
 mod pvfs;
 mod records;
 mod sfs;
+mod small;
 mod sort;
 mod tile;
 mod vesta_scale;
@@ -22,7 +25,6 @@ use std::collections::BTreeSet;
 
 use crate::error::SuiteError;
 use crate::point::{Case, Point};
-use crate::row::Op;
 use crate::sweep::Sweep;
 
 impl Case {
@@ -40,6 +42,8 @@ impl Case {
             Case::Order => order::PATTERNS,
             Case::Addressed => addressed::PATTERNS,
             Case::Policies => policies::PATTERNS,
+            Case::Small => small::PATTERNS,
+            Case::Files => files::PATTERNS,
         }
     }
 
@@ -57,15 +61,17 @@ impl Case {
             Case::Sfs => sfs::points(sweep),
             Case::Tile => tile::points(sweep),
             Case::Array => array::points(sweep),
-            // Its row is a write's.
-            Case::Sort if !sweep.wants(Op::Write) => Vec::new(),
             Case::Sort => sort::points(sweep),
             Case::Order => order::points(sweep),
             Case::Addressed => addressed::points(sweep),
             Case::Policies => policies::points(sweep),
+            Case::Small => small::points(sweep),
+            Case::Files => files::points(sweep),
         };
-        let (wanted, others): (Vec<Point>, Vec<Point>) =
-            points.into_iter().partition(|point| sweep.allows(point));
+        let (wanted, others): (Vec<Point>, Vec<Point>) = points
+            .into_iter()
+            .filter(|point| point.steps.iter().any(|op| sweep.wants(*op)))
+            .partition(|point| sweep.allows(point));
         if wanted.is_empty() {
             let there = others.iter().map(|p| (p.parts.len(), p.record));
             let there: BTreeSet<_> = there.collect();
@@ -85,7 +91,7 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Interface;
+    use crate::row::{Interface, Op};
     use crate::sweep::TargetKind;
 
     #[test]
@@ -140,6 +146,12 @@ mod tests {
             ..Sweep::default()
         };
         assert!(Case::Sort.points(&reads).is_err(), "the case has no reads");
+        let stats = Sweep {
+            ops: vec![Op::Stat],
+            ..Sweep::default()
+        };
+        assert!(Case::Galley.points(&stats).is_err(), "no files are made");
+        assert!(Case::Files.points(&stats).is_ok());
     }
 
     #[test]

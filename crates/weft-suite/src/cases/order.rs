@@ -46,7 +46,6 @@ fn point(
         Workload::records(ViewSpec::Canonical, at, record, record, times)
     };
     Point {
-        case: Case::Order,
         pattern: pattern.to_owned(),
         interface,
         record,
@@ -56,11 +55,8 @@ fn point(
             bsu: BSU,
             ..FileShape::default()
         },
-        depth: 1,
-        fill: None,
         parts: (0..u64::from(clients)).map(part).collect(),
-        local: false,
-        exchange: false,
         policy: (pattern == "cautious").then_some(Policy::POSIX),
+        ..Point::of(Case::Order)
     }
 }

@@ -4,7 +4,7 @@
 use weft_client::Policy;
 
 use super::records::{affordable, fill};
-use crate::point::{Case, Point};
+use crate::point::{Case, Point, READ, TRANSFERS};
 use crate::row::Interface;
 use crate::row::Interface::Traditional;
 use crate::sweep::Sweep;
@@ -79,7 +79,6 @@ fn point(
         part
     };
     Point {
-        case: Case::Policies,
         pattern: pattern.to_owned(),
         interface,
         record,
@@ -90,11 +89,10 @@ fn point(
             addressed: pattern != "plain",
             same: 0,
         },
-        depth: 1,
+        steps: if again.is_some() { READ } else { TRANSFERS },
         fill: again.map(|_| fill(clients * times * record, clients as u32)),
         parts: (0..clients).map(part).collect(),
-        local: false,
-        exchange: false,
         policy: again.unwrap_or(pattern).parse::<Policy>().ok(),
+        ..Point::of(Case::Policies)
     }
 }

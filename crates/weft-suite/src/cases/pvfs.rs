@@ -110,7 +110,6 @@ struct Single {
 fn single(sweep: &Sweep, of: Single, record: u64, interface: Interface) -> Point {
     let times = affordable(sweep, interface, sweep.scaled(BYTES) / record);
     Point {
-        case: Case::Pvfs,
         pattern: of.pattern.to_owned(),
         interface,
         record,
@@ -120,7 +119,6 @@ fn single(sweep: &Sweep, of: Single, record: u64, interface: Interface) -> Point
             bsu: of.stripe,
             ..FileShape::default()
         },
-        depth: 1,
         parts: vec![Workload::records(
             ViewSpec::Canonical,
             0,
@@ -128,10 +126,7 @@ fn single(sweep: &Sweep, of: Single, record: u64, interface: Interface) -> Point
             record,
             times,
         )],
-        fill: None,
-        local: false,
-        exchange: false,
-        policy: None,
+        ..Point::of(Case::Pvfs)
     }
 }
 
@@ -161,7 +156,6 @@ fn partitioned(
         Workload::records(view, 0, request, request, times)
     };
     Point {
-        case: Case::Pvfs,
         pattern: pattern.to_owned(),
         interface,
         record: group,
@@ -171,11 +165,7 @@ fn partitioned(
             bsu: stripe,
             ..FileShape::default()
         },
-        depth: 1,
         parts: (0..u64::from(clients)).map(part).collect(),
-        fill: None,
-        local: false,
-        exchange: false,
-        policy: None,
+        ..Point::of(Case::Pvfs)
     }
 }

@@ -41,6 +41,7 @@ pub(super) fn fill(bytes: u64, clients: u32) -> Vec<Workload> {
                     times: 1,
                 }],
                 inner: 1,
+                picked: None,
             }
         })
         .collect()

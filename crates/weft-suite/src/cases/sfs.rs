@@ -57,7 +57,6 @@ fn point(
     let part =
         |client: u64| Workload::records(ViewSpec::Canonical, client * own, own, transfer, times);
     Point {
-        case: Case::Sfs,
         pattern: pattern.to_owned(),
         interface,
         record: transfer,
@@ -67,11 +66,7 @@ fn point(
             bsu,
             ..FileShape::default()
         },
-        depth: 1,
         parts: (0..several).map(part).collect(),
-        fill: None,
-        local: false,
-        exchange: false,
-        policy: None,
+        ..Point::of(Case::Sfs)
     }
 }

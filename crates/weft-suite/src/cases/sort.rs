@@ -1,6 +1,6 @@
 //! Vesta §5.6: FastMeshSort on growing numbers of servers.
 
-use crate::point::{Case, Point};
+use crate::point::{Case, Point, WRITE};
 use crate::row::Interface;
 use crate::sweep::Sweep;
 use crate::workload::{FileShape, ViewSpec, Workload};
@@ -20,7 +20,6 @@ pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
                     let records = (sweep.scaled(BYTES) / record / u64::from(clients)).max(1);
                     let part = Workload::records(ViewSpec::Canonical, 0, record, record, records);
                     points.push(Point {
-                        case: Case::Sort,
                         pattern: PATTERNS[0].to_owned(),
                         interface,
                         record,
@@ -30,12 +29,10 @@ pub(super) fn points(sweep: &Sweep) -> Vec<Point> {
                             bsu: 64 << 10,
                             ..FileShape::default()
                         },
-                        depth: 1,
                         parts: vec![part; clients as usize],
-                        fill: None,
-                        local: false,
-                        exchange: false,
-                        policy: None,
+                        // Its row is a write's.
+                        steps: WRITE,
+                        ..Point::of(Case::Sort)
                     });
                 }
             }

@@ -66,10 +66,10 @@ fn point(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> Po
                 Interface::Traditional | Interface::Posix => 0,
                 Interface::Strided | Interface::Collective => 1,
             },
+            picked: None,
         }
     };
     Point {
-        case: Case::Tile,
         pattern: pattern.to_owned(),
         interface,
         record: WIDTH * PIXEL,
@@ -80,11 +80,8 @@ fn point(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> Po
             addressed: policy.is_some(),
             ..FileShape::default()
         },
-        depth: 1,
         parts: (0..SIDE * SIDE).map(tile).collect(),
-        fill: None,
-        local: false,
-        exchange: false,
         policy,
+        ..Point::of(Case::Tile)
     }
 }

@@ -66,7 +66,6 @@ fn point(
         Workload::records(ViewSpec::Canonical, at, record, record, times)
     };
     Point {
-        case: Case::VestaScale,
         pattern: pattern.to_owned(),
         interface,
         record,
@@ -78,9 +77,6 @@ fn point(
         },
         depth: DEPTH.max(servers as usize / clients as usize),
         parts: (0..u64::from(clients)).map(part).collect(),
-        fill: None,
-        local: false,
-        exchange: false,
-        policy: None,
+        ..Point::of(Case::VestaScale)
     }
 }

@@ -86,7 +86,6 @@ fn views(
         Workload::records(view, 0, record, record, times)
     };
     Point {
-        case: Case::VestaViews,
         pattern: pattern.to_owned(),
         interface,
         record,
@@ -96,12 +95,8 @@ fn views(
             bsu,
             ..FileShape::default()
         },
-        depth: 1,
         parts: (0..clients).map(part).collect(),
-        fill: None,
-        local: false,
-        exchange: false,
-        policy: None,
+        ..Point::of(Case::VestaViews)
     }
 }
 
@@ -128,9 +123,9 @@ fn matrix(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> P
         record: ELEMENT,
         levels: vec![level(inner), level(outer)],
         inner: 2,
+        picked: None,
     };
     Point {
-        case: Case::VestaViews,
         pattern: pattern.to_owned(),
         interface,
         record: ELEMENT,
@@ -140,11 +135,7 @@ fn matrix(sweep: &Sweep, pattern: &str, interface: Interface, servers: u32) -> P
             bsu: 64 << 10,
             ..FileShape::default()
         },
-        depth: 1,
         parts: vec![part],
-        fill: None,
-        local: false,
-        exchange: false,
-        policy: None,
+        ..Point::of(Case::VestaViews)
     }
 }

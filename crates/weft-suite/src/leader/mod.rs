@@ -2,6 +2,8 @@
 //! report into rows.
 
 mod bench;
+mod clients;
+mod round;
 mod sort;
 
 pub use self::bench::Bench;

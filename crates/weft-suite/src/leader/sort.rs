@@ -21,7 +21,6 @@ use crate::point::Point;
 use crate::row::{Measured, Op, Row};
 use crate::sweep::{Sweep, TargetKind};
 use crate::target::{BenchFile, OpenTarget};
-use crate::task::Handle;
 use crate::volume::failed;
 use crate::workload::Workload;
 
@@ -49,14 +48,11 @@ pub(crate) async fn point(
         let bytes: u64 = point.parts.iter().map(Workload::bytes).sum();
         fill(&file, round as u64, bytes).await?;
         let mut command = Command::new(program);
-        match &file.handle {
-            Handle::Weft(_) => {
-                on_volume(&mut command, stage.place().as_ref());
-                command.args(["sort", &file.name]);
-            }
-            Handle::Posix(path) => {
-                command.arg("sort-path").arg(path);
-            }
+        if let Some(path) = file.path() {
+            command.arg("sort-path").arg(path);
+        } else {
+            on_volume(&mut command, stage.place().as_ref());
+            command.args(["sort", &file.name]);
         }
         command
             .args(["--record", &point.record.to_string(), "--json"])
@@ -87,6 +83,7 @@ pub(crate) async fn point(
         bytes: sorted.bytes,
         seconds: sorted.seconds,
         mib_per_s: rate(sorted),
+        rates: None,
         messages: (sweep.place != TargetKind::Path).then_some(sorted.requests),
         label: None,
     };
@@ -102,8 +99,8 @@ async fn fill(file: &BenchFile, round: u64, bytes: u64) -> Result<(), SuiteError
     let pieces = (0..bytes)
         .step_by(FILL_BYTES as usize)
         .map(|at| (at, random(round, at, FILL_BYTES.min(bytes - at))));
-    match (&file.handle, &file.file) {
-        (Handle::Posix(path), _) => {
+    match (file.path(), file.attached()) {
+        (Some(path), _) => {
             let filled = File::create(path).and_then(|mut file| {
                 for (_, data) in pieces {
                     file.write_all(&data)?;
@@ -112,14 +109,14 @@ async fn fill(file: &BenchFile, round: u64, bytes: u64) -> Result<(), SuiteError
             });
             filled.map_err(SuiteError::local("cannot fill", path))?;
         }
-        (Handle::Weft(_), Some(attached)) => {
+        (None, Some(attached)) => {
             let view = attached.canonical()?;
             for (at, data) in pieces {
                 view.write_at(ViewOffset(at), data).await?;
             }
             attached.sync().await?;
         }
-        (Handle::Weft(_), None) => {}
+        (None, None) => {}
     }
     Ok(())
 }

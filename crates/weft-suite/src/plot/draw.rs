@@ -8,7 +8,7 @@ use super::panel::{Axis, Panel, size};
 
 type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
-/// Above this ratio of the most to the least the bandwidth is drawn in powers of ten.
+/// Above this ratio of the most to the least the rate is drawn in powers of ten.
 const DECADES: f64 = 50.0;
 
 pub(super) fn panels<B: DrawingBackend>(
@@ -23,7 +23,7 @@ pub(super) fn panels<B: DrawingBackend>(
     root.present()
 }
 
-/// How bandwidth is laid out.
+/// How rates are laid out.
 struct Scale {
     logarithmic: bool,
     from: f64,
@@ -94,7 +94,7 @@ fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel) -> Draw
             Axis::Servers => "servers",
             Axis::Clients => "clients",
         })
-        .y_desc("MiB/s")
+        .y_desc(panel.unit)
         .x_labels(16)
         .x_label_formatter(&|x| label(axis, *x))
         .y_label_formatter(&|y| scale.label(*y))

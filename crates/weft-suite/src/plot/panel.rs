@@ -22,6 +22,8 @@ pub(super) enum Axis {
 pub(super) struct Panel {
     pub(super) title: String,
     pub(super) axis: Axis,
+    /// What is measured along the other axis.
+    pub(super) unit: &'static str,
     /// Name and points of each line, by ascending place on the axis.
     pub(super) lines: Vec<(String, Vec<(f64, f64)>)>,
 }
@@ -88,7 +90,7 @@ impl Panel {
                 .filter(|r| r.op == op)
                 .collect::<Vec<_>>()
         };
-        [Op::Write, Op::Read]
+        Op::ALL
             .into_iter()
             .map(|op| (op, of(op)))
             .filter(|(_, rows)| !rows.is_empty())
@@ -117,7 +119,7 @@ impl Panel {
             }
             name.extend(apart.iter().map(|axis| axis.name(axis.of(row))));
             let name = name.join(", ");
-            let point = (axis.of(row), row.mib_per_s);
+            let point = (axis.of(row), rate(row).0);
             match lines.iter_mut().find(|(line, _)| *line == name) {
                 Some((_, points)) => points.extend([point]),
                 None => lines.push((name, BTreeMap::from([point]))),
@@ -127,11 +129,20 @@ impl Panel {
         Panel {
             title,
             axis,
+            unit: rate(rows[0]).1,
             lines: lines
                 .into_iter()
                 .map(|(name, line)| (name, points(line)))
                 .collect(),
         }
+    }
+}
+
+/// What is drawn of a row: of timed calls their rate, as many of them move no bytes.
+fn rate(row: &Row) -> (f64, &'static str) {
+    match &row.rates {
+        Some(rates) => (rates.ops_per_s, "operations/s"),
+        None => (row.mib_per_s, "MiB/s"),
     }
 }
 
@@ -184,7 +195,7 @@ pub(super) fn size(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Interface;
+    use crate::{Interface, Rates};
 
     fn row(pattern: &str, interface: Interface, record: u64, servers: u32) -> Row {
         Row {
@@ -199,6 +210,7 @@ mod tests {
             seconds: 1.0,
             mib_per_s: record as f64,
             messages: None,
+            rates: None,
             label: None,
         }
     }
@@ -243,6 +255,32 @@ mod tests {
         );
         assert_eq!(names.len(), 4);
         assert_eq!(panels[0].lines[0].1.len(), 3);
+    }
+
+    #[test]
+    fn timed_calls_are_drawn_as_operations_per_second_by_operation() {
+        let life = [Op::Create, Op::Stat, Op::Remove].map(|op| {
+            let rates = Rates {
+                ops: 10,
+                ops_per_s: 500.0,
+                mean_us: 1.0,
+                median_us: 1.0,
+                p99_us: 1.0,
+            };
+            Row {
+                op,
+                rates: Some(rates),
+                mib_per_s: 0.0,
+                ..row("closed", Interface::Posix, 4096, 1)
+            }
+        });
+        let panels = Panel::all(&life);
+        let titles: Vec<&str> = panels.iter().map(|p| p.title.as_str()).collect();
+        assert_eq!(titles, ["galley: create", "galley: stat", "galley: remove"]);
+        for panel in &panels {
+            assert_eq!(panel.unit, "operations/s");
+            assert!((panel.lines[0].1[0].1 - 500.0).abs() < 1e-9);
+        }
     }
 
     #[test]

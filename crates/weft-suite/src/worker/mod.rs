@@ -5,8 +5,11 @@
 //! one task, not the case or the other clients, except as partners of an exchange (`exchange.rs`).
 
 mod exchange;
+mod laps;
 mod posix_file;
+mod posix_files;
 mod run;
 mod weft_file;
+mod weft_files;
 
 pub use self::run::run_worker;

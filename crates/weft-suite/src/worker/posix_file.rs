@@ -8,10 +8,11 @@ use std::path::Path;
 use rustix::fs::{Advice, fadvise};
 use weft_layout::{FileOffset, Grid, Piece};
 
+use super::laps::Laps;
 use crate::content::Calls;
 use crate::error::SuiteError;
 use crate::row::Op;
-use crate::task::Task;
+use crate::task::{Syncing, Task};
 use crate::workload::FileShape;
 
 /// An open file and the runs that the task moves, worked out before the clock runs.
@@ -46,26 +47,39 @@ impl PosixFile {
         Ok(PosixFile { file, runs })
     }
 
-    /// Writes the memory, and syncs if the task says so; bytes moved.
-    pub(crate) fn write(&self, task: &Task, memory: &[u8]) -> Result<u64, SuiteError> {
+    /// Writes the memory, and syncs when the task says so; bytes moved.
+    pub(crate) fn write(
+        &self,
+        task: &Task,
+        memory: &[u8],
+        laps: &mut Laps,
+    ) -> Result<u64, SuiteError> {
+        let sync = || {
+            let done = self.file.sync_data();
+            done.map_err(SuiteError::local("cannot sync", "the benchmark's file"))
+        };
         for run in &self.runs {
             let data = &memory[run.memory..run.memory + run.length];
             let done = self.file.write_all_at(data, run.at);
             done.map_err(SuiteError::local("cannot write", "the benchmark's file"))?;
+            if task.syncing == Syncing::Each {
+                sync()?;
+            }
+            laps.lap();
         }
-        if task.sync {
-            let done = self.file.sync_data();
-            done.map_err(SuiteError::local("cannot sync", "the benchmark's file"))?;
+        if task.syncing == Syncing::AtEnd {
+            sync()?;
         }
         Ok(self.runs.iter().map(|r| r.length as u64).sum())
     }
 
     /// Reads into the memory; bytes moved.
-    pub(crate) fn read(&self, memory: &mut [u8]) -> Result<u64, SuiteError> {
+    pub(crate) fn read(&self, memory: &mut [u8], laps: &mut Laps) -> Result<u64, SuiteError> {
         for run in &self.runs {
             let buffer = &mut memory[run.memory..run.memory + run.length];
             let done = self.file.read_exact_at(buffer, run.at);
             done.map_err(SuiteError::local("cannot read", "the benchmark's file"))?;
+            laps.lap();
         }
         Ok(self.runs.iter().map(|r| r.length as u64).sum())
     }

@@ -2,13 +2,15 @@
 
 use std::net::Ipv4Addr;
 
-use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpListener;
 use weft_client::{ConnectOptions, Volume};
 use weft_crew::Leader;
 
+use super::laps::{Laps, now};
 use super::posix_file::PosixFile;
+use super::posix_files::PosixFiles;
 use super::weft_file::WeftFile;
+use super::weft_files::WeftFiles;
 use crate::content::Calls;
 use crate::cpu::CpuTime;
 use crate::error::SuiteError;
@@ -66,6 +68,8 @@ struct Client {
 enum OpenFile {
     Weft(Box<WeftFile>),
     Posix(PosixFile),
+    WeftFiles(WeftFiles),
+    PosixFiles(PosixFiles),
 }
 
 impl Client {
@@ -75,38 +79,51 @@ impl Client {
         // What a read does not bring must not look right.
         self.memory.resize(bytes, 0xa5);
         let calls = Calls::new(&task.part, task.shape)?;
-        if task.op == Op::Write {
+        if task.op.makes_bytes() {
             calls.make(task.seed, &mut self.memory)?;
         }
+        let volume = self.volume.as_ref();
+        let volume = || volume.ok_or_else(|| SuiteError::part("no volume to measure"));
         Ok(match &task.file {
             Handle::Posix(path) => OpenFile::Posix(PosixFile::open(path, task, &calls)?),
             Handle::Weft(handed) => {
-                let volume = self.volume.as_ref();
-                let volume = volume.ok_or_else(|| SuiteError::part("no volume to measure"))?;
-                let file = WeftFile::open(volume, handed, task, &self.listener).await?;
+                let file = WeftFile::open(volume()?, handed, task, &self.listener).await?;
                 OpenFile::Weft(Box::new(file))
+            }
+            Handle::PosixDirectory(path) => OpenFile::PosixFiles(PosixFiles::of(path, task)),
+            Handle::Directory { path, servers } => {
+                OpenFile::WeftFiles(WeftFiles::of(volume()?, path, servers, task).await?)
             }
         })
     }
 
     async fn run(&mut self, task: &Task, mut ready: OpenFile) -> Result<Report, SuiteError> {
         let before = CpuTime::now();
-        let began = now();
+        let (memory, began) = (&mut self.memory, now());
+        let mut laps = Laps::begin(task.timed);
         let (moved, messages) = match (&mut ready, task.op) {
+            (OpenFile::WeftFiles(files), _) => {
+                let (moved, messages) = files.step(task, memory, &mut laps).await?;
+                (moved, Some(messages))
+            }
+            (OpenFile::PosixFiles(files), _) => (files.step(task, memory, &mut laps)?, None),
             (OpenFile::Weft(file), Op::Write) => {
-                let (moved, messages) = file.write(task, &mut self.memory).await?;
+                let (moved, messages) = file.write(task, memory, &mut laps).await?;
                 (moved, Some(messages))
             }
-            (OpenFile::Weft(file), Op::Read) => {
-                let (moved, messages) = file.read(task, &mut self.memory).await?;
+            (OpenFile::Weft(file), _) => {
+                let (moved, messages) = file.read(task, memory, &mut laps).await?;
                 (moved, Some(messages))
             }
-            (OpenFile::Posix(file), Op::Write) => (file.write(task, &self.memory)?, None),
-            (OpenFile::Posix(file), Op::Read) => (file.read(&mut self.memory)?, None),
+            (OpenFile::Posix(file), Op::Write) => (file.write(task, memory, &mut laps)?, None),
+            (OpenFile::Posix(file), _) => (file.read(memory, &mut laps)?, None),
         };
         let ended = now();
         let cpu = [before, CpuTime::now()];
-        let expected = task.part.bytes();
+        let expected = match task.op {
+            Op::Read | Op::Write | Op::Create => task.part.bytes(),
+            Op::Stat | Op::Remove => 0,
+        };
         if moved != expected {
             return Err(SuiteError::WrongCount { moved, expected });
         }
@@ -117,15 +134,10 @@ impl Client {
             began,
             ended,
             moved,
+            latencies: laps.latencies(),
             messages,
             cpu,
             port: 0,
         })
     }
-}
-
-/// Nanoseconds of a clock that all processes of the machine share.
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }

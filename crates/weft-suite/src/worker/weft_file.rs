@@ -7,14 +7,17 @@ use weft_client::{File, Group, OpenView, Overlaps, Transfer, Volume};
 use weft_layout::{Pattern, ViewOffset};
 
 use super::exchange::Exchange;
+use super::laps::Laps;
 use crate::error::SuiteError;
-use crate::task::Task;
+use crate::task::{Syncing, Task};
 
 /// An attached file with the task's view.
 pub(crate) struct WeftFile {
     volume: Volume,
     file: File,
     view: OpenView,
+    /// Where each call starts.
+    starts: Vec<u64>,
     group: Option<Group>,
     exchange: Option<Exchange>,
 }
@@ -43,6 +46,7 @@ impl WeftFile {
             volume: volume.clone(),
             file,
             view,
+            starts: task.part.starts().collect(),
             group,
             exchange,
         })
@@ -53,25 +57,31 @@ impl WeftFile {
         &mut self,
         task: &Task,
         memory: &mut Vec<u8>,
+        laps: &mut Laps,
     ) -> Result<(u64, u64), SuiteError> {
         let before = self.requests();
         let moved = match &mut self.exchange {
             Some(exchange) => exchange.write(&self.view, memory).await?,
-            None => self.write_calls(task, memory).await?,
+            None => self.write_calls(task, memory, laps).await?,
         };
         let requests = self.requests() - before;
-        if task.sync {
+        if task.syncing == Syncing::AtEnd {
             self.file.sync().await?;
         }
         Ok((moved, requests))
     }
 
-    async fn write_calls(&self, task: &Task, memory: &mut Vec<u8>) -> Result<u64, SuiteError> {
+    async fn write_calls(
+        &self,
+        task: &Task,
+        memory: &mut Vec<u8>,
+        laps: &mut Laps,
+    ) -> Result<u64, SuiteError> {
         let data = Bytes::from(std::mem::take(memory));
         let bytes = task.part.call_bytes() as usize;
         let (pattern, many) = (task.part.pattern(), task.part.inner > 0);
-        let moved = stream::iter(task.part.starts().enumerate())
-            .map(|(call, at)| {
+        let moved = stream::iter(self.starts.iter().enumerate())
+            .map(|(call, &at)| {
                 let data = data.slice(call * bytes..(call + 1) * bytes);
                 let transfer = many.then(|| Transfer::of(pattern.clone()).at(ViewOffset(at)));
                 async move {
@@ -82,12 +92,18 @@ impl WeftFile {
                             Ok(collective.write(&transfer, data).await?.bytes)
                         }
                         (None, Some(transfer)) => self.view.write_with(&transfer, data).await,
+                        (None, None) if task.syncing == Syncing::Each => {
+                            self.view.write_at_synced(ViewOffset(at), data).await
+                        }
                         (None, None) => self.view.write_at(ViewOffset(at), data).await,
                     }
                 }
             })
             .buffer_unordered(task.depth)
-            .try_fold(0, |sum, moved| async move { Ok(sum + moved) })
+            .try_fold(0, |sum, moved| {
+                laps.lap();
+                async move { Ok(sum + moved) }
+            })
             .await?;
         *memory = Vec::from(data);
         Ok(moved)
@@ -98,20 +114,26 @@ impl WeftFile {
         &mut self,
         task: &Task,
         memory: &mut [u8],
+        laps: &mut Laps,
     ) -> Result<(u64, u64), SuiteError> {
         let before = self.requests();
         let moved = match &mut self.exchange {
             Some(exchange) => exchange.read(&self.view, memory).await?,
-            None => self.read_calls(task, memory).await?,
+            None => self.read_calls(task, memory, laps).await?,
         };
         Ok((moved, self.requests() - before))
     }
 
-    async fn read_calls(&self, task: &Task, memory: &mut [u8]) -> Result<u64, SuiteError> {
+    async fn read_calls(
+        &self,
+        task: &Task,
+        memory: &mut [u8],
+        laps: &mut Laps,
+    ) -> Result<u64, SuiteError> {
         let (pattern, many) = (task.part.pattern(), task.part.inner > 0);
         let buffers = memory.chunks_mut(task.part.call_bytes().max(1) as usize);
-        let moved = stream::iter(task.part.starts().zip(buffers))
-            .map(|(at, buffer)| {
+        let moved = stream::iter(self.starts.iter().zip(buffers))
+            .map(|(&at, buffer)| {
                 let transfer = many.then(|| Transfer::of(pattern.clone()).at(ViewOffset(at)));
                 async move {
                     match (&self.group, transfer) {
@@ -126,7 +148,10 @@ impl WeftFile {
                 }
             })
             .buffer_unordered(task.depth)
-            .try_fold(0, |sum, moved| async move { Ok(sum + moved) })
+            .try_fold(0, |sum, moved| {
+                laps.lap();
+                async move { Ok(sum + moved) }
+            })
             .await?;
         Ok(moved)
     }

@@ -11,7 +11,8 @@ use crate::args::Global;
 use crate::remote::connect;
 use crate::terminal::{interrupt, output, progress};
 
-/// Benchmark a volume, or any mounted path, with the experiments of the papers
+/// Benchmark a volume, or any mounted path: the experiments of the papers, small calls and small
+/// files
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -19,11 +20,13 @@ Examples:
   weft bench vesta-scale --pattern in-proportion --servers 1,2,4
   weft --volume /srv/weft bench pvfs --json
   weft bench galley --path /mnt/other --runs 5
+  weft bench small --path /mnt/a --path /mnt/b --pattern interleaved,local-interleaved
+  weft bench files --path /mnt/a --clients 1,2 --before-read 'sync; echo 3 > /proc/sys/vm/drop_caches'
   weft bench vesta-scale --pattern in-proportion --link 10MiB --json > rows.json
   weft bench plot rows.json -o rows.svg
 
 Without --volume, WEFT_VOLUME or --path, a temporary volume is started and removed afterwards. Every byte read is checked.
-docs/benchmarks.md describes each case and what its paper found.")]
+docs/benchmarks.md describes each case and what its paper found, and how to compare file systems.")]
 pub(crate) struct Bench {
     #[command(subcommand)]
     command: BenchCommand,
@@ -54,6 +57,10 @@ enum BenchCommand {
     Addressed(CaseArgs),
     /// CAPFS: what the consistency policies of a shared file cost
     Policies(CaseArgs),
+    /// Small records by plain calls: interleaved, in order, at random, synced one by one, not cached
+    Small(CaseArgs),
+    /// The life of small files: create and write, stat, open and read, remove
+    Files(CaseArgs),
     /// Plot results as SVG or PNG
     Plot(Plot),
 }
@@ -72,7 +79,7 @@ struct CaseArgs {
     /// List of record sizes, or of what the case varies instead
     #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = size::parse)]
     record: Vec<u64>,
-    /// Measure only reads or only writes: read or write
+    /// Measure only this operation: read, write, create, stat or remove
     #[arg(long, value_name = "OP")]
     op: Option<Op>,
     /// List of interfaces: traditional, strided or collective
@@ -88,10 +95,14 @@ struct CaseArgs {
     /// Measure writes until they are acknowledged, not until they are synced
     #[arg(long)]
     no_sync: bool,
-    /// Benchmark this directory, on any file system, with POSIX calls
+    /// Benchmark this directory, on any file system, with POSIX calls; given again: the same
+    /// directory in another mount, and what is written through one mount is read through the next
     #[arg(long, value_name = "DIR")]
-    path: Option<PathBuf>,
-    /// Folder for the temporary volume
+    path: Vec<PathBuf>,
+    /// Run this shell command before each step that reads or asks for attributes, to empty caches
+    #[arg(long, value_name = "COMMAND")]
+    before_read: Option<String>,
+    /// Folder for the temporary volume, and for what is measured on the local disk
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     folder: PathBuf,
     /// Limit the link of each server of the temporary volume to this many bytes per second, each
@@ -170,6 +181,8 @@ impl Bench {
             BenchCommand::Order(args) => args.run(Case::Order, global),
             BenchCommand::Addressed(args) => args.run(Case::Addressed, global),
             BenchCommand::Policies(args) => args.run(Case::Policies, global),
+            BenchCommand::Small(args) => args.run(Case::Small, global),
+            BenchCommand::Files(args) => args.run(Case::Files, global),
             BenchCommand::Plot(plot) => plot.run(),
         }
     }
@@ -177,6 +190,11 @@ impl Bench {
 
 impl CaseArgs {
     fn run(self, case: Case, global: &Global) -> Result<ExitCode> {
+        if case == Case::Sort && (self.path.len() > 1 || self.before_read.is_some()) {
+            bail!(
+                "sort takes one --path, and no --before-read: its processes run to their end on their own"
+            );
+        }
         let (json, label) = (self.json, self.label.clone());
         let suite = self.suite(global)?;
         let bar = progress::of_things(case.name(), "points", None);
@@ -218,14 +236,19 @@ impl CaseArgs {
     }
 
     fn suite(self, global: &Global) -> Result<Suite> {
-        let target = match (&self.path, global.address(), global.key(), global.folder()) {
-            (Some(path), ..) => Target::Path(path.clone()),
-            (None, Some(address), Some(key), _) => {
+        let target = match (
+            &self.path[..],
+            global.address(),
+            global.key(),
+            global.folder(),
+        ) {
+            ([_, ..], ..) => Target::Paths(self.path),
+            ([], Some(address), Some(key), _) => {
                 Target::Standing(VolumePlace::Address(address.to_owned(), key.to_owned()))
             }
-            (None, _, _, Some(folder)) => Target::Standing(VolumePlace::Folder(folder.to_owned())),
+            ([], _, _, Some(folder)) => Target::Standing(VolumePlace::Folder(folder.to_owned())),
             _ => Target::Own {
-                folder: self.folder,
+                folder: self.folder.clone(),
                 link: self.link,
             },
         };
@@ -239,6 +262,7 @@ impl CaseArgs {
             program: std::env::current_exe().context("cannot find the program of the clients")?,
             worker: "bench-worker",
             target,
+            local: self.folder,
             sweep: Sweep {
                 servers: self.servers,
                 clients: self.clients,
@@ -249,6 +273,7 @@ impl CaseArgs {
                 scale: self.scale,
                 runs: self.runs as usize,
                 sync: !self.no_sync,
+                before_read: self.before_read,
                 ..Sweep::default()
             },
         })
@@ -256,7 +281,8 @@ impl CaseArgs {
 }
 
 fn show(measured: &[Measured]) -> Result<()> {
-    let mut table = output::table(&[
+    let timed = measured.iter().any(|m| m.row.rates.is_some());
+    let mut columns = vec![
         "pattern",
         "op",
         "interface",
@@ -266,12 +292,18 @@ fn show(measured: &[Measured]) -> Result<()> {
         "bytes",
         "seconds",
         "MiB/s",
-        "(from-to)",
-        "messages",
-        "cpu",
-    ]);
+    ];
+    if timed {
+        columns.push("ops/s");
+    }
+    columns.push("(from-to)");
+    if timed {
+        columns.extend(["mean µs", "median µs", "99 % µs"]);
+    }
+    columns.extend(["messages", "cpu"]);
+    let mut table = output::table(&columns);
     for Measured { row, range, cpu } in measured {
-        table.add_row([
+        let mut cells = vec![
             row.pattern.clone(),
             row.op.name().to_owned(),
             row.interface.name().to_owned(),
@@ -285,11 +317,22 @@ fn show(measured: &[Measured]) -> Result<()> {
             output::bytes(row.bytes),
             format!("{:.3}", row.seconds),
             format!("{:.1}", row.mib_per_s),
-            format!("({:.1}-{:.1})", range.0, range.1),
+        ];
+        match &row.rates {
+            Some(rates) => {
+                cells.push(format!("{:.0}", rates.ops_per_s));
+                cells.push(format!("({:.0}-{:.0})", range.0, range.1));
+                let times = [rates.mean_us, rates.median_us, rates.p99_us];
+                cells.extend(times.map(|time| format!("{time:.1}")));
+            }
+            None => cells.push(format!("({:.1}-{:.1})", range.0, range.1)),
+        }
+        cells.push(
             row.messages
                 .map_or_else(|| "-".to_owned(), |n| n.to_string()),
-            format!("{:.0} %", 100.0 * cpu),
-        ]);
+        );
+        cells.push(format!("{:.0} %", 100.0 * cpu));
+        table.add_row(cells);
     }
     output::line(table)
 }
