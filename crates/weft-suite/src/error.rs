@@ -26,6 +26,20 @@ pub enum SuiteError {
         /// What was written.
         expected: u8,
     },
+    /// As [`SuiteError::WrongByte`], where each record is a file.
+    #[error(
+        "WRONG DATA: byte {offset} of file {file} is {found}, but {expected} was written; discard the results of this run"
+    )]
+    WrongFile {
+        /// The number of the file in its client's directory.
+        file: u64,
+        /// The byte in the file.
+        offset: u64,
+        /// What was read.
+        found: u8,
+        /// What was written.
+        expected: u8,
+    },
     /// A call moved another number of bytes than it was asked for.
     #[error("WRONG COUNT: {moved} bytes moved of {expected}; discard the results of this run")]
     WrongCount {

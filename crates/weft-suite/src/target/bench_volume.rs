@@ -26,6 +26,9 @@ pub(super) struct BenchVolume {
 /// A volume of the benchmark's own.
 pub(super) enum StartedVolume {
     Plain(TemporaryVolume),
+    /// Its servers limit themselves.
+    Limited(TemporaryVolume),
+    /// Its servers are in namespaces.
     Linked(LinkedVolume),
 }
 
@@ -44,12 +47,12 @@ impl StartedVolume {
         }
         let rate = rate.to_string();
         TemporaryVolume::start(program, folder, servers, &["--link", &rate])
-            .map(StartedVolume::Plain)
+            .map(StartedVolume::Limited)
     }
 
     pub(super) fn path(&self) -> &Path {
         match self {
-            StartedVolume::Plain(volume) => volume.path(),
+            StartedVolume::Plain(volume) | StartedVolume::Limited(volume) => volume.path(),
             StartedVolume::Linked(volume) => volume.path(),
         }
     }
@@ -133,11 +136,12 @@ impl BenchVolume {
     }
 
     /// Ends the volume's servers and starts them again, which empties their memory, if the volume
-    /// is the benchmark's own.
+    /// is the benchmark's own. With limited links it stays as it is: started again as a user does,
+    /// its servers would have no limits.
     pub(super) fn restart(&self) -> Result<(), SuiteError> {
         match &self.own {
             Some(StartedVolume::Plain(volume)) => volume.restart(),
-            Some(StartedVolume::Linked(_)) | None => Ok(()),
+            Some(StartedVolume::Limited(_) | StartedVolume::Linked(_)) | None => Ok(()),
         }
     }
 

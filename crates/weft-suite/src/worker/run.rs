@@ -128,7 +128,11 @@ impl Client {
             return Err(SuiteError::WrongCount { moved, expected });
         }
         if task.op == Op::Read {
-            Calls::new(&task.part, task.shape)?.check(task.seed, &self.memory)?;
+            let checked = Calls::new(&task.part, task.shape)?.check(task.seed, &self.memory);
+            checked.map_err(|error| match ready {
+                OpenFile::WeftFiles(_) | OpenFile::PosixFiles(_) => in_its_file(task, error),
+                OpenFile::Weft(_) | OpenFile::Posix(_) => error,
+            })?;
         }
         Ok(Report {
             began,
@@ -139,5 +143,26 @@ impl Client {
             cpu,
             port: 0,
         })
+    }
+}
+
+/// Says in which file a byte is wrong, where the records of a part are files.
+fn in_its_file(task: &Task, error: SuiteError) -> SuiteError {
+    match error {
+        SuiteError::WrongByte {
+            offset,
+            found,
+            expected,
+            ..
+        } => {
+            let (at, size) = (offset - task.part.at, task.file_bytes() as u64);
+            SuiteError::WrongFile {
+                file: at / size,
+                offset: at % size,
+                found,
+                expected,
+            }
+        }
+        other => other,
     }
 }

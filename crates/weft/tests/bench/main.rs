@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 #[path = "../apps_common/mod.rs"]
 mod apps_common;
+mod calls;
 mod places;
 mod sorts;
 
@@ -28,6 +29,9 @@ const FIELDS: [&str; 11] = [
     "messages",
 ];
 
+/// Fields of rows whose calls are timed, in addition.
+const RATES: [&str; 5] = ["ops", "ops_per_s", "mean_us", "median_us", "p99_us"];
+
 fn weft(args: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_weft"))
         .args(args)
@@ -44,17 +48,40 @@ fn rows(args: &[&str]) -> Vec<Value> {
     assert!(!rows.is_empty(), "{args:?}");
     for row in &rows {
         let fields: Vec<&String> = row.as_object().unwrap().keys().collect();
-        assert_eq!(fields.len(), FIELDS.len(), "{row}");
-        assert!(FIELDS.iter().all(|f| row.get(f).is_some()), "{row}");
-        assert!(matches!(row["op"].as_str(), Some("read" | "write")));
-        assert!(row["bytes"].as_u64().unwrap() > 0, "{row}");
-        let rate = row["bytes"].as_f64().unwrap() / 1_048_576.0 / row["seconds"].as_f64().unwrap();
-        assert!(
-            (rate / row["mib_per_s"].as_f64().unwrap() - 1.0).abs() < 1e-6,
-            "{row}"
+        let timed = matches!(row["case"].as_str(), Some("small" | "files"));
+        let more: &[&str] = if timed { &RATES } else { &[] };
+        assert_eq!(fields.len(), FIELDS.len() + more.len(), "{row}");
+        let mut expected = FIELDS.iter().chain(more);
+        assert!(expected.all(|f| row.get(f).is_some()), "{row}");
+        let moves = match row["op"].as_str() {
+            Some("read" | "write") => true,
+            Some("create") if timed => true,
+            Some("stat" | "remove") if timed => false,
+            op => panic!("{op:?}: {row}"),
+        };
+        assert_eq!(row["bytes"].as_u64().unwrap() > 0, moves, "{row}");
+        assert_rate(
+            row,
+            "mib_per_s",
+            row["bytes"].as_f64().unwrap() / 1_048_576.0,
         );
+        if timed {
+            assert_rate(row, "ops_per_s", row["ops"].as_f64().unwrap());
+            assert!(row["mean_us"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(
+                row["p99_us"].as_f64().unwrap() >= row["median_us"].as_f64().unwrap(),
+                "{row}"
+            );
+        }
     }
     rows
+}
+
+/// That a row's rate is so much over its seconds.
+fn assert_rate(row: &Value, field: &str, amount: f64) {
+    let expected = amount / row["seconds"].as_f64().unwrap();
+    let off = (row[field].as_f64().unwrap() - expected).abs();
+    assert!(off <= expected * 1e-6, "{row}");
 }
 
 /// A folder for the temporary volumes of benchmarks; it must be empty again at the end.

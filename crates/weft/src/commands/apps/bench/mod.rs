@@ -1,11 +1,17 @@
+//! `weft bench`: its options, and the run of a case.
+
+mod plot;
+mod table;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use weft_layout::size;
-use weft_suite::{Bench as Suite, Case, Interface, Measured, Op, Row, Sweep, Target, VolumePlace};
+use weft_suite::{Bench as Suite, Case, Interface, Op, Sweep, Target, VolumePlace};
 
+use self::plot::Plot;
 use crate::apps::crew;
 use crate::args::Global;
 use crate::remote::connect;
@@ -117,56 +123,6 @@ struct CaseArgs {
     json: bool,
 }
 
-/// Plot the results that `weft bench --json` printed
-#[derive(Args)]
-struct Plot {
-    /// Files with the output of `weft bench --json`
-    #[arg(value_name = "ROWS.json", required = true)]
-    rows: Vec<PathBuf>,
-    /// The plot file, whose name ends in .svg or .png
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
-}
-
-impl Plot {
-    fn run(&self) -> Result<ExitCode> {
-        let mut files: Vec<(String, Vec<Row>)> = Vec::new();
-        for path in &self.rows {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            let rows: Vec<Row> = serde_json::from_str(&text).with_context(|| {
-                format!(
-                    "{} does not hold the output of `weft bench --json`",
-                    path.display()
-                )
-            })?;
-            let name = path.file_stem().unwrap_or_default();
-            files.push((name.to_string_lossy().into_owned(), rows));
-        }
-        weft_suite::plot(&labelled(files), &self.output)?;
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// All rows. Where rows of several files would share a line of the plot, rows without a label are
-/// labelled by their file.
-fn labelled(mut files: Vec<(String, Vec<Row>)>) -> Vec<Row> {
-    let meet = |one: &[Row], other: &[Row]| {
-        let mut pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
-        pairs.any(|(a, b)| a.is_same_point(b) && a.label == b.label)
-    };
-    let several = (1..files.len()).any(|n| {
-        let (before, rest) = files.split_at(n);
-        before.iter().any(|file| meet(&file.1, &rest[0].1))
-    });
-    for (name, rows) in files.iter_mut().filter(|_| several) {
-        for row in rows {
-            row.label.get_or_insert_with(|| name.clone());
-        }
-    }
-    files.into_iter().flat_map(|(_, rows)| rows).collect()
-}
-
 impl Bench {
     pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
         match self.command {
@@ -230,7 +186,7 @@ impl CaseArgs {
             let rows: Vec<_> = measured.iter().map(|m| &m.row).collect();
             output::json(&rows)?;
         } else {
-            show(&measured)?;
+            table::show(&measured)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -278,63 +234,6 @@ impl CaseArgs {
             },
         })
     }
-}
-
-fn show(measured: &[Measured]) -> Result<()> {
-    let timed = measured.iter().any(|m| m.row.rates.is_some());
-    let mut columns = vec![
-        "pattern",
-        "op",
-        "interface",
-        "record",
-        "servers",
-        "clients",
-        "bytes",
-        "seconds",
-        "MiB/s",
-    ];
-    if timed {
-        columns.push("ops/s");
-    }
-    columns.push("(from-to)");
-    if timed {
-        columns.extend(["mean µs", "median µs", "99 % µs"]);
-    }
-    columns.extend(["messages", "cpu"]);
-    let mut table = output::table(&columns);
-    for Measured { row, range, cpu } in measured {
-        let mut cells = vec![
-            row.pattern.clone(),
-            row.op.name().to_owned(),
-            row.interface.name().to_owned(),
-            output::bytes(row.record),
-            if row.servers == 0 {
-                "-".to_owned()
-            } else {
-                row.servers.to_string()
-            },
-            row.clients.to_string(),
-            output::bytes(row.bytes),
-            format!("{:.3}", row.seconds),
-            format!("{:.1}", row.mib_per_s),
-        ];
-        match &row.rates {
-            Some(rates) => {
-                cells.push(format!("{:.0}", rates.ops_per_s));
-                cells.push(format!("({:.0}-{:.0})", range.0, range.1));
-                let times = [rates.mean_us, rates.median_us, rates.p99_us];
-                cells.extend(times.map(|time| format!("{time:.1}")));
-            }
-            None => cells.push(format!("({:.1}-{:.1})", range.0, range.1)),
-        }
-        cells.push(
-            row.messages
-                .map_or_else(|| "-".to_owned(), |n| n.to_string()),
-        );
-        cells.push(format!("{:.0} %", 100.0 * cpu));
-        table.add_row(cells);
-    }
-    output::line(table)
 }
 
 /// A client process of `weft bench`
