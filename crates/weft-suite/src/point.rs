@@ -114,6 +114,11 @@ impl Point {
             cold: false,
         }
     }
+
+    /// Whether this is on the local disk what the point before it is in the place that is measured.
+    pub(crate) fn is_beside(&self, other: &Point) -> bool {
+        self.local && !other.local && self.case.times_calls()
+    }
 }
 
 impl Case {

@@ -27,10 +27,21 @@ pub(super) struct Clients {
     ports: Vec<u16>,
 }
 
+/// A point that is being measured, and the rounds of each of its steps so far.
+struct OpenPoint<'a> {
+    point: &'a Point,
+    file: BenchFile,
+    /// The number of the last write, which says what must be found.
+    written: u64,
+    steps: Vec<(Op, Vec<Round>)>,
+}
+
 /// What all clients do in a round.
 struct Step<'a> {
     op: Op,
     parts: &'a [Workload],
+    /// The number of the write: what is written, or what must be found.
+    written: u64,
     syncing: Syncing,
 }
 
@@ -71,63 +82,104 @@ impl Clients {
     ) -> Result<Vec<Measured>, SuiteError> {
         self.ports = self.arrive().await?.iter().map(|r| r.port).collect();
         let mut measured = Vec::new();
-        for (i, point) in points.iter().enumerate() {
-            progress(i, points.len(), point);
-            let file = stage.create(point).await?;
-            measured.extend(self.point(sweep, stage, point, &file).await?);
-            stage.remove(file).await?;
+        let mut done = 0;
+        for together in points.chunk_by(|one, next| next.is_beside(one)) {
+            progress(done, points.len(), &together[0]);
+            measured.extend(self.together(sweep, stage, together).await?);
+            done += together.len();
         }
         Ok(measured)
     }
 
-    /// Takes the steps of a point, as often as asked, and once before to warm up. A step that
-    /// changes something is taken whether it is asked for or not.
-    async fn point(
+    /// Measures points in turn, as often as asked, and once before to warm up: so a machine that
+    /// grows slower meanwhile does so for all of them.
+    async fn together(
         &mut self,
         sweep: &Sweep,
-        stage: &OpenTarget,
-        point: &Point,
-        file: &BenchFile,
+        stage: &mut OpenTarget,
+        points: &[Point],
     ) -> Result<Vec<Measured>, SuiteError> {
-        let warm_up = usize::from(sweep.runs > 1);
-        if let Some(fill) = &point.fill {
-            let step = Step {
-                op: Op::Write,
-                parts: fill,
-                syncing: Syncing::AtEnd,
-            };
-            self.round(point, file, step).await?;
-        }
-        let syncing = syncing(sweep, point);
-        let mut steps: Vec<(Op, Vec<Round>)> = point.steps.iter().map(|op| (*op, vec![])).collect();
-        for run in 0..sweep.runs + warm_up {
-            for (op, rounds) in &mut steps {
-                if op.only_looks() {
-                    if !sweep.wants(*op) {
-                        continue;
-                    }
-                    if point.cold {
-                        stage.cool(file)?;
-                    }
-                    if let Some(command) = &sweep.before_read {
-                        shell(command).await?;
-                    }
-                }
+        let mut open = Vec::new();
+        for point in points {
+            let file = stage.create(point).await?;
+            let mut written = 0;
+            if let Some(parts) = &point.fill {
+                written = self.next_write();
                 let step = Step {
-                    op: *op,
-                    parts: &point.parts,
-                    syncing,
+                    op: Op::Write,
+                    parts,
+                    written,
+                    syncing: Syncing::AtEnd,
                 };
-                rounds.push(self.round(point, file, step).await?);
+                self.round(point, &file, step).await?;
+            }
+            let steps = point.steps.iter().map(|op| (*op, vec![])).collect();
+            open.push(OpenPoint {
+                point,
+                file,
+                written,
+                steps,
+            });
+        }
+        let warm_up = usize::from(sweep.runs > 1);
+        for run in 0..sweep.runs + warm_up {
+            for point in &mut open {
+                self.run(sweep, stage, point).await?;
                 if run < warm_up {
-                    rounds.clear();
+                    point.steps.iter_mut().for_each(|step| step.1.clear());
                 }
             }
         }
-        let asked = steps.into_iter().filter(|(op, _)| sweep.wants(*op));
-        Ok(asked
-            .filter_map(|(op, rounds)| measured(sweep, point, op, rounds))
-            .collect())
+        let mut rows = Vec::new();
+        for open in open {
+            let OpenPoint {
+                point, file, steps, ..
+            } = open;
+            stage.remove(file).await?;
+            let asked = steps.into_iter().filter(|(op, _)| sweep.wants(*op));
+            rows.extend(asked.filter_map(|(op, rounds)| measured(sweep, point, op, rounds)));
+        }
+        Ok(rows)
+    }
+
+    /// Takes the steps of a point once. A step that changes something is taken whether it is asked
+    /// for or not.
+    async fn run(
+        &mut self,
+        sweep: &Sweep,
+        stage: &OpenTarget,
+        open: &mut OpenPoint<'_>,
+    ) -> Result<(), SuiteError> {
+        let OpenPoint {
+            point,
+            file,
+            written,
+            steps,
+        } = open;
+        for (op, rounds) in steps {
+            if op.makes_bytes() {
+                *written = self.next_write();
+            }
+            if op.only_looks() {
+                if !sweep.wants(*op) {
+                    continue;
+                }
+                if point.cold {
+                    stage.cool(file)?;
+                }
+                if let Some(command) = &sweep.before_read {
+                    shell(command).await?;
+                }
+            }
+            let step = Step {
+                op: *op,
+                parts: &point.parts,
+                written: *written,
+                syncing: syncing(sweep, point),
+            };
+            rounds.push(self.round(point, file, step).await?);
+        }
+        Ok(())
     }
 
     /// All clients take a step with their parts once.
@@ -135,11 +187,14 @@ impl Clients {
         &mut self,
         point: &Point,
         file: &BenchFile,
-        Step { op, parts, syncing }: Step<'_>,
+        step: Step<'_>,
     ) -> Result<Round, SuiteError> {
-        if op.makes_bytes() {
-            self.writes += 1;
-        }
+        let Step {
+            op,
+            parts,
+            written,
+            syncing,
+        } = step;
         self.rounds += 1;
         let collective = point.interface == Interface::Collective;
         let id = format!("weft-bench-{}-{}", std::process::id(), self.rounds);
@@ -149,7 +204,7 @@ impl Clients {
                 shape: point.shape,
                 part: part.clone(),
                 op,
-                seed: self.writes,
+                seed: written,
                 depth: point.depth,
                 syncing,
                 timed: point.case.times_calls(),
@@ -173,6 +228,11 @@ impl Clients {
         let mut reports = self.arrive().await?;
         reports.truncate(parts.len());
         Ok(Round::of(&reports))
+    }
+
+    fn next_write(&mut self) -> u64 {
+        self.writes += 1;
+        self.writes
     }
 
     async fn arrive(&mut self) -> Result<Vec<Report>, CrewError> {

@@ -17,8 +17,7 @@ use crate::args::Global;
 use crate::remote::connect;
 use crate::terminal::{interrupt, output, progress};
 
-/// Benchmark a volume, or any mounted path: the experiments of the papers, small calls and small
-/// files
+/// Benchmark a volume, or any mounted path: the papers' experiments, small calls, small files
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +26,7 @@ Examples:
   weft --volume /srv/weft bench pvfs --json
   weft bench galley --path /mnt/other --runs 5
   weft bench small --path /mnt/a --path /mnt/b --pattern interleaved,local-interleaved
-  weft bench files --path /mnt/a --clients 1,2 --before-read 'sync; echo 3 > /proc/sys/vm/drop_caches'
+  weft bench files --path /mnt/a --clients 1,2 --before-read ./drop-caches
   weft bench vesta-scale --pattern in-proportion --link 10MiB --json > rows.json
   weft bench plot rows.json -o rows.svg
 
@@ -63,7 +62,7 @@ enum BenchCommand {
     Addressed(CaseArgs),
     /// CAPFS: what the consistency policies of a shared file cost
     Policies(CaseArgs),
-    /// Small records by plain calls: interleaved, in order, at random, synced one by one, not cached
+    /// Small records by plain calls: interleaved, in order, at random, synced, not cached
     Small(CaseArgs),
     /// The life of small files: create and write, stat, open and read, remove
     Files(CaseArgs),
