@@ -2,8 +2,8 @@
 //! path.
 //!
 //! A case makes [`Point`]s; a point says what each client moves, as a view and loops of records,
-//! each of which may be a file of its own. A leader ([`Bench`]) runs them one after the other with worker processes ([`run_worker`]) and
-//! makes [`Row`]s.
+//! each of which may be a file of its own. A leader ([`Bench`]) runs them one after the other with
+//! worker processes ([`run_worker`]) and makes [`Row`]s.
 //!
 //! Invariants:
 //! 1. Every byte read is compared with what was written last; a wrong one ends the run with an

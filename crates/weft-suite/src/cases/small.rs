@@ -25,8 +25,8 @@ pub(super) const PATTERNS: &[&str] = &[
 
 /// Bytes of the file.
 const BYTES: u64 = 64 << 20;
-/// Bytes of a file that is written before, at most: a client writes its share by one call, which has
-/// a bound, and from memory.
+/// Bytes of a file that is laid out before, at most: a client writes its share by one call, which
+/// has a bound, and from memory.
 const LAID_OUT_MAX: u64 = 512 << 20;
 const BSU: u64 = 64 << 10;
 
