@@ -1,9 +1,10 @@
 //! Everything that a process needs from outside, behind traits so that simulations can replace it:
-//! network, wall clock, randomness and timeouts.
+//! network, wall clock, randomness, timeouts and the idle states of processors.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::processors::{Processors, UnmanagedProcessors};
 use crate::transport::{Network, SystemNetwork};
 
 /// The time of day.
@@ -63,16 +64,20 @@ pub struct Env {
     pub entropy: Arc<dyn Entropy>,
     /// Timeouts and intervals.
     pub timing: Timing,
+    /// The processors of this machine.
+    pub processors: Arc<dyn Processors>,
 }
 
 impl Env {
-    /// The network, local sockets, clock and randomness of this machine.
+    /// The network, local sockets, clock and randomness of this machine. Its processors are left to
+    /// the kernel.
     pub fn system() -> Env {
         Env {
             network: Arc::new(SystemNetwork),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             timing: Timing::default(),
+            processors: Arc::new(UnmanagedProcessors),
         }
     }
 

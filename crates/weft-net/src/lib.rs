@@ -7,7 +7,8 @@
 //! protocol is in `docs/protocol.md`, its reasons are in `docs/design/0002-wire.md`.
 //!
 //! Where to look:
-//! - what a process needs from outside (network, clock, randomness): [`Env`], `transport/`
+//! - what a process needs from outside (network, clock, randomness, idle states):
+//!   [`Env`], `transport/`, `processors.rs`
 //! - opening a connection: `handshake/`, `identity.rs`, `protection/` (tags and encryption)
 //! - bytes to frames and back: `framing/` (receiving), `send_queue/` (sending), `buffers/` (memory)
 //! - **what bounds the memory that a peer can claim: `admission/`**
@@ -40,6 +41,7 @@ mod identity;
 mod limits;
 mod links;
 mod log_limit;
+mod processors;
 mod protection;
 mod send_queue;
 mod server;
@@ -55,6 +57,7 @@ pub use framing::Chunk;
 pub use identity::{Identity, Peer, VolumeKey};
 pub use links::{Link, Links};
 pub use log_limit::{LogLimit, SuppressedLines};
+pub use processors::{Processors, ShallowIdle, UnmanagedProcessors};
 pub use server::{Caller, Gone, Payload, Reply, ReplyPayload, Served, Service, serve};
 pub use transport::{
     Accepted, BoxRead, BoxWrite, Gauge, Listener, Network, Opened, SystemNetwork, TcpNetwork,

@@ -76,6 +76,21 @@ pub(crate) const UNUSED_BYTES_MAX: usize = 16 << 20;
 /// buffers again.
 pub(crate) const TRIM_INTERVAL: Duration = Duration::from_secs(5);
 
+// Idle states.
+
+/// Requests within [`BURST_INTERVAL`] that begin a burst: at this rate, waking processors costs
+/// more than half a percent of their time.
+pub(crate) const BURST_REQUESTS: u64 = 8;
+/// See [`BURST_REQUESTS`].
+pub(crate) const BURST_INTERVAL: Duration = Duration::from_millis(4);
+/// A burst ends with an interval of this length in which fewer than [`QUIET_REQUESTS`] came. Each
+/// end wakes all idle processors once.
+pub(crate) const QUIET_INTERVAL: Duration = Duration::from_millis(5);
+/// See [`QUIET_INTERVAL`].
+pub(crate) const QUIET_REQUESTS: u64 = 4;
+/// Microseconds: a state from which waking takes longer is not shallow.
+pub(crate) const EXIT_LATENCY_MAX: i32 = 10;
+
 // Log.
 
 /// Lines of one kind in each [`LOG_INTERVAL`]: an administrator sees what goes on, and a flood

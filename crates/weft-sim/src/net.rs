@@ -16,7 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use turmoil::Sim;
 use turmoil::net::{TcpListener, TcpStream};
 use weft_net::{
-    Accepted, BoxRead, BoxWrite, Entropy, Env, Listener, Network, Opened, Timing, WallClock,
+    Accepted, BoxRead, BoxWrite, Entropy, Env, Listener, Network, Opened, Timing,
+    UnmanagedProcessors, WallClock,
 };
 
 fn lock<T: ?Sized>(what: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -280,5 +281,6 @@ pub fn env(seed: u64, network: SimNetwork) -> Env {
         clock: Arc::new(SimWallClock),
         entropy: Arc::new(SimEntropy::new(seed)),
         timing: Timing::default(),
+        processors: Arc::new(UnmanagedProcessors),
     }
 }

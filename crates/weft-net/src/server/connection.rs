@@ -227,6 +227,7 @@ impl AcceptedConnection {
         let body = frame.body.clone();
         let (chunks, flow) = calls.begin(id, body.len(), frame.into_chunk(), last)?;
         self.endpoint.counters.called(kind);
+        self.endpoint.env.processors.note_request();
         let call = Served {
             kind,
             id,

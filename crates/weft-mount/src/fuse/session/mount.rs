@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
+use weft_net::Processors;
 
 use super::attribute_requests::AttributeRequests;
 use super::handshake::{self, Negotiated};
@@ -29,6 +30,8 @@ pub struct Mount {
     pub read_ahead_kib: u32,
     /// Requests come through io_uring. Root has the kernel offer it; without it nothing is mounted.
     pub io_uring: bool,
+    /// Learn of each request.
+    pub processors: Arc<dyn Processors>,
 }
 
 /// A mounted file system. It ends when it is unmounted, by this process or another.
@@ -52,7 +55,8 @@ impl Mount {
         let kernel = KernelCache::start(device.clone(), &negotiated, flags, requests)?;
         fs.set_upper_cache(Arc::new(kernel));
         let first = negotiated.first_request;
-        let session = Arc::new(Session::new(fs, runtime, attribute_requests, first));
+        let session = Session::new(fs, runtime, attribute_requests, first, self.processors);
+        let session = Arc::new(session);
         let in_rings = begin(
             rings.as_ref(),
             &device,

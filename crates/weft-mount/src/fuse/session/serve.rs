@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use weft_client::InlineTask;
-use weft_net::LogLimit;
+use weft_net::{LogLimit, Processors};
 
 use super::abandon::{self, abandoned};
 use super::attribute_requests::AttributeRequests;
@@ -28,6 +28,7 @@ pub(super) struct Session {
     requests: InterruptibleRequests,
     attribute_requests: Arc<AttributeRequests>,
     order: Arc<WriteOrder>,
+    processors: Arc<dyn Processors>,
     failures: LogLimit,
     losses: LogLimit,
 }
@@ -39,6 +40,7 @@ impl Session {
         runtime: &Handle,
         attribute_requests: Arc<AttributeRequests>,
         first_request: u64,
+        processors: Arc<dyn Processors>,
     ) -> Session {
         Session {
             fs,
@@ -46,6 +48,7 @@ impl Session {
             requests: InterruptibleRequests::default(),
             attribute_requests,
             order: Arc::new(WriteOrder::begin(first_request)),
+            processors,
             failures: LogLimit::default(),
             losses: LogLimit::default(),
         }
@@ -54,6 +57,7 @@ impl Session {
     /// Registers a request on the thread that it came to: before the next one comes there, and
     /// before one that came with it is carried out, which may wait for it.
     pub(super) fn arrived(&self, request: Incoming, answer: Answer) -> Arrived {
+        self.processors.note_request();
         let unique = request.header.unique;
         let write = self.order.arrived(unique, writes_through(&request));
         Arrived {

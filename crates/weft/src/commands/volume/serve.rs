@@ -12,6 +12,7 @@ use weft_net::{Bounds, Env, Identity, TcpNetwork, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, MetaRole, Node, NodeConfig, serve_metrics};
 
+use crate::process::processors::shallow_idle;
 use crate::process::{log, threads};
 use crate::volume_config::{
     self, Config, Lock, Marker, NodeName, ServerSection, clean_shutdown, io_role,
@@ -216,6 +217,7 @@ fn raise_descriptors() -> u64 {
 /// The environment of a node. With `link`, its network is limited to so many bytes per second.
 fn env(config: &Config, link: Option<u64>) -> Env {
     let mut env = Env::system();
+    env.processors = shallow_idle(config.volume.shallow_idle);
     if !config.volume.local_sockets {
         env.network = Arc::new(TcpNetwork);
     }

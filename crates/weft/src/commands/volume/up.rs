@@ -294,6 +294,7 @@ impl Up {
                 name,
                 key: "volume.key".into(),
                 local_sockets: true,
+                shallow_idle: true,
                 wire: wire.map_or_else(WireSetting::default, WireSetting),
             },
             meta: MetaSection {

@@ -46,6 +46,9 @@ pub(crate) struct VolumeSection {
     /// Whether servers have local sockets, for programs on their own machines.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub(crate) local_sockets: bool,
+    /// Whether processors stay out of deep idle states while requests come.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub(crate) shallow_idle: bool,
     /// The least protection of the frames of every connection.
     #[serde(default, skip_serializing_if = "WireSetting::is_default")]
     pub(crate) wire: WireSetting,

@@ -25,6 +25,8 @@ Mount options (-o, separated by commas):
   durable                      create, rename and remove return only when the change survives power loss
   io_uring                     take requests through io_uring (Linux 6.14 and later; root turns the kernel's parameter on):
                                small calls cost less, reads and writes of megabytes more; see docs/operating.md
+  deep_idle                    let idle processors sleep deeply between requests: saves power, and makes small calls slower
+                               (default: root's mounts keep them awake while requests come; see docs/operating.md)
   policy=NAME                  consistency policy of files that have none: posix, seq-1, seq-2, for-1, for-2, rel-1, session, nfs
                                or immutable, or a plug-in (default: none; see docs/consistency.md, also for what a mount
                                makes of posix, session and nfs)

@@ -16,6 +16,7 @@ use super::source::source;
 use super::{background, options, path, remount};
 use crate::args::Global;
 use crate::limits::KERNEL_READ_AHEAD_KIB;
+use crate::process::processors::shallow_idle;
 use crate::process::{log, threads};
 use crate::remote::connect;
 use crate::terminal::output;
@@ -94,6 +95,7 @@ impl Mount {
             threads: threads(),
             read_ahead_kib: KERNEL_READ_AHEAD_KIB,
             io_uring: self.options.io_uring,
+            processors: shallow_idle(!self.options.deep_idle),
         };
         // Set up before mounting: a signal in between would end the process and leave a dead mount.
         let ends = listen_for_signals(&runtime)?;

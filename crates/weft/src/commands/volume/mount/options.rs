@@ -30,6 +30,7 @@ pub(crate) struct MountOptions {
     pub(crate) strict: bool,
     durable: bool,
     pub(super) io_uring: bool,
+    pub(super) deep_idle: bool,
     policy: Option<Policy>,
     policies: Policies,
     disk_cache: Option<DiskCacheOptions>,
@@ -102,6 +103,7 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
             "strict" => options.strict = true,
             "durable" => options.durable = true,
             "io_uring" => options.io_uring = true,
+            "deep_idle" => options.deep_idle = true,
             "policy" => policy = Some(needed()?),
             "chunk_cache" => chunk_cache = Some(needed()?),
             "chunk_cache_size" => {
@@ -220,6 +222,7 @@ impl MountOptions {
             self.strict.then(|| "strict".to_owned()),
             self.durable.then(|| "durable".to_owned()),
             self.io_uring.then(|| "io_uring".to_owned()),
+            self.deep_idle.then(|| "deep_idle".to_owned()),
             self.policy.map(|policy| format!("policy={policy}")),
             seconds("attr_timeout", self.attributes_valid),
             seconds("entry_timeout", self.names_valid),
