@@ -82,6 +82,10 @@ pub(crate) const SHORT_READ_SIZE_VALID: Duration = Duration::from_millis(10);
 pub(crate) const CHANGES_PER_GENERATION: usize = 32_768;
 /// Names of complete directories; beyond them all are dropped.
 pub(crate) const COMPLETE_NAMES_MAX: usize = 1 << 20;
+/// Directories above a changed one whose trees are looked through for those that change next.
+pub(crate) const NEIGHBOUR_LEVELS_MAX: usize = 4;
+/// Names of a directory among which its complete directories are looked for.
+pub(crate) const NEIGHBOURS_SCAN_MAX: usize = 1024;
 /// Locks of the node table.
 pub(crate) const NODE_SHARDS: usize = 16;
 /// Directories on the path of a file in a message. Names learned at different times may even form a
@@ -111,6 +115,8 @@ pub(crate) const OPENED_DIRECTORIES_MAX: usize = 1024;
 
 // The file system: operations.
 
+/// Names of all listings of complete directories that are kept.
+pub(crate) const KEPT_LISTED_MAX: usize = 1 << 15;
 /// Pages of a listing that an open directory keeps whole.
 pub(crate) const LISTING_PAGES_MAX: usize = 16;
 /// Removed names whose position one segment of a listing remembers; a reader behind an older one

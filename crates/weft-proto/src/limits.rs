@@ -64,6 +64,9 @@ pub const NAMES_AHEAD_MAX: usize = 256;
 /// Ids for new files that come with one delegated directory.
 pub const IDS_AHEAD_MAX: u32 = 1024;
 
+/// Directories that may be delegated in addition to the one that is asked for.
+pub const DELEGATED_ALSO_MAX: usize = 64;
+
 /// Small files that one attach may attach in addition.
 pub const ATTACH_AHEAD_MAX: u32 = 64;
 

@@ -307,3 +307,70 @@ fn small_writes_into_an_addressed_file_are_gathered_into_chunks() {
     let one_by_one = ALL / 1024 * CHUNK / 2;
     assert!(removed < one_by_one / 16, "{cleaned}");
 }
+
+#[test]
+fn removing_a_tree_costs_few_calls_and_no_other_mount_sees_less_or_more() {
+    const DIRECTORIES: u64 = 40;
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    wait_until("the watch is live", || {
+        counts(&m.path).get("call Watch") > Some(&1)
+    });
+    let tree = m.file("tree");
+    let make = || {
+        fs::create_dir(&tree).unwrap();
+        for number in 0..DIRECTORIES {
+            let below = tree
+                .join(format!("d{}", number % 5))
+                .join(format!("e{number}"));
+            fs::create_dir_all(&below).unwrap();
+            for file in ["a", "b", "c"] {
+                fs::write(below.join(file), b"bytes").unwrap();
+            }
+        }
+    };
+    make();
+    let listed = |path: &Path| fs::read_dir(path).unwrap().count();
+    let top = tree.join("d0");
+    assert_eq!(listed(&top), 8);
+    let (again, ..) = cost(&m.path, std::slice::from_ref(&top), |top| {
+        assert_eq!(listed(top), 8);
+    });
+    assert_eq!(
+        again.get("call List"),
+        None,
+        "its names are known: {again:?}"
+    );
+    // What another mount does here, this one sees at once.
+    fs::create_dir(other.join("tree/d0/more")).unwrap();
+    assert_eq!(listed(&top), 9);
+    fs::remove_dir(other.join("tree/d0/more")).unwrap();
+    assert_eq!(listed(&top), 8);
+
+    fs::remove_dir_all(&tree).unwrap();
+    make();
+    let (costs, ..) = cost(&m.path, std::slice::from_ref(&tree), |tree| {
+        fs::remove_dir_all(tree).unwrap();
+        assert_eq!(
+            fs::metadata(tree).unwrap_err().kind(),
+            std::io::ErrorKind::NotFound
+        );
+        let seen = fs::metadata(other.join("tree"));
+        assert_eq!(seen.unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    });
+    let of = |what| costs.get(what).copied().unwrap_or(0);
+    assert!(
+        of("call RemoveDirectory") + of("call Unlink") <= 8,
+        "{costs:?}"
+    );
+    assert!(of("call Delegate") <= 8, "{costs:?}");
+    assert!(of("call List") <= DIRECTORIES + 6, "{costs:?}");
+    // A directory that another mount fills is not removed.
+    fs::create_dir_all(tree.join("d")).unwrap();
+    fs::write(tree.join("d/mine"), b"").unwrap();
+    fs::remove_file(tree.join("d/mine")).unwrap();
+    fs::write(other.join("tree/d/theirs"), b"").unwrap();
+    let refused = fs::remove_dir(tree.join("d")).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::DirectoryNotEmpty);
+    assert_eq!(listed(&tree.join("d")), 1);
+}

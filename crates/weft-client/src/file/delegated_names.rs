@@ -24,7 +24,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use weft_net::CallError;
 use weft_proto::delegation::{ChangeNamesReply, DelegateRequest, NameChange, NameChanged, NewFile};
-use weft_proto::limits::IDS_AHEAD_MAX;
+use weft_proto::limits::{DELEGATED_ALSO_MAX, IDS_AHEAD_MAX};
 use weft_proto::meta::{AttachReply, FileKind, Layout};
 use weft_proto::{Code, Failure};
 
@@ -58,9 +58,15 @@ impl Volume {
 
     /// Whether a directory is delegated to this client, so that names in it may be changed here;
     /// with `make`, also whether there is an id for a new file. Asks the service for a delegation
-    /// where names change often. The caller must follow a [`Watch`](crate::Watch), which tells when
-    /// another client wants the directory.
-    pub async fn try_delegation(&self, directory: u64, make: bool) -> bool {
+    /// where names change often, and also of `neighbours`, which the caller changes next if it goes
+    /// on so. The caller must follow a [`Watch`](crate::Watch), which tells when another client
+    /// wants the directory.
+    pub async fn try_delegation(
+        &self,
+        directory: u64,
+        make: bool,
+        neighbours: impl FnOnce() -> Vec<u64>,
+    ) -> bool {
         let delegated = &self.shared.delegated;
         if delegated.with(|table| table.may_change(directory, make)) {
             return true;
@@ -73,7 +79,14 @@ impl Volume {
             return false;
         }
         let ids = if held { IDS_AHEAD_MAX } else { FIRST_IDS };
-        let request = DelegateRequest { directory, ids };
+        let mut also = if make { Vec::new() } else { neighbours() };
+        also.truncate(DELEGATED_ALSO_MAX);
+        delegated.with(|table| table.retain_free(&mut also));
+        let request = DelegateRequest {
+            directory,
+            ids,
+            also,
+        };
         let generation = delegated.with(|table| table.generation);
         let what = "delegate a directory";
         let reply = self.meta(what, &request, Repeat::Safe).await;
@@ -83,9 +96,12 @@ impl Volume {
                 table.hold(directory, reply);
                 table.may_change(directory, make)
             }
-            // Another client wanted it before this one knew that it had it.
-            Some(_) => {
+            // Another client wanted one before this one knew that it had it.
+            Some(reply) => {
                 table.give_back(directory);
+                for other in reply.also {
+                    table.give_back(other);
+                }
                 false
             }
             None => {
@@ -243,6 +259,28 @@ impl Volume {
             }
             table.is_known_elsewhere(file);
             Some(table.note(change))
+        })?;
+        self.schedule_report(many);
+        Some(time)
+    }
+
+    /// As [`Volume::remove_delegated`], a directory, which the caller knows to be empty. `None` also
+    /// where it is not delegated itself: another client may make names in it.
+    pub fn remove_directory_delegated(
+        &self,
+        parent: u64,
+        name: &[u8],
+        directory: u64,
+    ) -> Option<i64> {
+        let time = self.shared.env.clock.now();
+        let change = self.name_change(parent, name, (directory, time), None);
+        let many = self.shared.delegated.with(|table| {
+            if !table.may_change(parent, false) || !table.may_change(directory, false) {
+                return None;
+            }
+            let many = table.note(change);
+            table.removed(directory);
+            Some(many)
         })?;
         self.schedule_report(many);
         Some(time)

@@ -273,6 +273,24 @@ impl DelegationTable {
         });
         held.used = used;
         held.ids.lock().extend((reply.first..).zip(reply.layouts));
+        for other in reply.also {
+            self.counted.remove(&other);
+            self.held.entry(other).or_insert_with(|| Delegation {
+                ids: NewIds::default(),
+                used,
+                changed: 0,
+            });
+        }
+    }
+
+    /// Leaves those directories that may be asked for.
+    pub(crate) fn retain_free(&mut self, directories: &mut Vec<u64>) {
+        let now = Instant::now();
+        self.shunned.retain(|_, until| *until > now);
+        directories.retain(|directory| {
+            !self.held.contains_key(directory) && !self.shunned.contains_key(directory)
+        });
+        directories.truncate(DELEGATIONS_MAX.saturating_sub(self.held.len()));
     }
 
     /// This client has made a directory in one that it holds: it holds that, too. False if it holds
@@ -616,6 +634,7 @@ mod tests {
             granted: true,
             first,
             layouts: vec![Layout::default(); ids],
+            also: Vec::new(),
         }
     }
 

@@ -77,6 +77,11 @@ impl Delegations {
         self.table.lock().holders.get(&directory) == Some(&client)
     }
 
+    /// Whether no client has a directory.
+    pub(crate) fn is_free(&self, directory: u64) -> bool {
+        !self.table.lock().holders.contains_key(&directory)
+    }
+
     /// All delegated directories.
     pub fn all(&self) -> Vec<u64> {
         if self.count.load(Ordering::Acquire) == 0 {

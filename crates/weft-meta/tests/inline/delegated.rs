@@ -15,6 +15,9 @@ crate::on_both_engines! {
     a_new_directory_is_delegated_to_its_maker
     a_directory_that_is_not_made_is_not_delegated
     times_of_a_directory_follow_its_last_change
+    a_directory_is_removed_in_one_report_with_its_names
+    a_directory_that_has_names_is_not_removed
+    further_directories_are_delegated_unless_another_client_has_them
 }
 
 fn directory(v: &mut Volume, path: &str) -> u64 {
@@ -23,7 +26,11 @@ fn directory(v: &mut Volume, path: &str) -> u64 {
 
 fn delegate(v: &mut Volume, client: u64, directory: u64) -> Result<DelegateReply, MetaError> {
     let now = v.tick();
-    let request = DelegateRequest { directory, ids: 8 };
+    let request = DelegateRequest {
+        directory,
+        ids: 8,
+        ..DelegateRequest::default()
+    };
     v.meta.by(client).delegate(now, client, &request)
 }
 
@@ -320,4 +327,61 @@ fn no_other_client_reads_a_delegated_directory(v: &mut Volume) {
     v.meta.delegations().end(1, &[d]);
     assert!(other.stat(&stat("/d/f")).is_ok());
     assert!(delegate(v, 2, d).unwrap().granted);
+}
+
+fn removal(parent: u64, name: &str, file: u64) -> NameChange {
+    NameChange {
+        who: who(0),
+        directory: parent,
+        name: name.as_bytes().to_vec().into(),
+        file,
+        time: 6000,
+        ..NameChange::default()
+    }
+}
+
+fn a_directory_is_removed_in_one_report_with_its_names(v: &mut Volume) {
+    let parent = directory(v, "/p");
+    let d = directory(v, "/p/d");
+    let (above, below) = (delegate(v, 1, parent).unwrap(), delegate(v, 1, d).unwrap());
+    assert!(above.granted && below.granted);
+    let file = made(&below, d, "a", 0);
+    assert!(report(v, 1, &[file.clone()])[0].refused.is_none());
+    let gone = [removed(&file), removal(parent, "d", d)];
+    for _ in 0..2 {
+        let done = report(v, 1, &gone);
+        assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");
+    }
+    let attributes = v.stat(0, "/p").unwrap();
+    assert_eq!((attributes.size, attributes.links), (0, 2));
+    assert_eq!(attributes.changed, 6000);
+    let delegations = v.meta.delegations();
+    assert!(delegations.holds(1, parent) && !delegations.holds(1, d));
+}
+
+fn a_directory_that_has_names_is_not_removed(v: &mut Volume) {
+    let parent = directory(v, "/p");
+    let d = directory(v, "/p/d");
+    directory(v, "/p/d/below");
+    assert!(delegate(v, 1, parent).unwrap().granted);
+    let done = report(v, 1, &[removal(parent, "d", d)]);
+    assert_eq!(code(&done[0]), Some(Code::NotEmpty));
+    assert!(v.stat(0, "/p/d/below").is_ok());
+}
+
+fn further_directories_are_delegated_unless_another_client_has_them(v: &mut Volume) {
+    let [a, b, c] = ["/a", "/b", "/c"].map(|path| directory(v, path));
+    assert!(delegate(v, 2, b).unwrap().granted);
+    let file = 1 << 40;
+    let request = DelegateRequest {
+        directory: a,
+        ids: 1,
+        also: vec![b, c, file],
+    };
+    let now = v.tick();
+    let reply = v.meta.by(1).delegate(now, 1, &request).unwrap();
+    assert!(reply.granted);
+    assert_eq!(reply.also, [c]);
+    let delegations = v.meta.delegations();
+    assert!(delegations.holds(2, b) && delegations.holds(1, c) && !delegations.holds(1, b));
 }

@@ -150,6 +150,7 @@ fn files_that_follow_are_attached_ahead_as_far_as_they_may_be_read(v: &mut Volum
     let request = weft_proto::delegation::DelegateRequest {
         directory: d,
         ids: 1,
+        ..Default::default()
     };
     let now = v.tick();
     assert!(v.meta.by(6).delegate(now, 6, &request).unwrap().granted);

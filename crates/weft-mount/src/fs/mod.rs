@@ -66,7 +66,7 @@ use caller::Callers;
 use error::is_transient;
 use files::{Handle, KeptFiles, OpenFiles};
 use handle_table::HandleTable;
-use listing::OpenDirectory;
+use listing::{KeptListings, OpenDirectory};
 use metadata::MetadataCache;
 use names::NamespaceSync;
 use request_counts::RequestCounts;
@@ -84,6 +84,7 @@ pub struct FileSystem {
     kept: KeptFiles,
     handles: HandleTable<Handle>,
     directories: HandleTable<OpenDirectory>,
+    listings: KeptListings,
     views: ViewNodes,
     view_handles: HandleTable<OpenViewHandle>,
     space: SpaceCache,
@@ -105,6 +106,7 @@ impl FileSystem {
             kept: KeptFiles::default(),
             handles: HandleTable::default(),
             directories: HandleTable::default(),
+            listings: KeptListings::default(),
             views: ViewNodes::default(),
             view_handles: HandleTable::default(),
             options,

@@ -7,7 +7,7 @@ use crate::error::Failure;
 use crate::meta::{Attributes, Credentials, FileKind, Layout, SetAttributesRequest};
 
 /// Ask for the delegation of a directory, until the service recalls it.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct DelegateRequest {
     /// The directory.
     #[prost(uint64, tag = "1")]
@@ -15,6 +15,10 @@ pub struct DelegateRequest {
     /// Ids for new files in it, at most [`IDS_AHEAD_MAX`](crate::limits::IDS_AHEAD_MAX).
     #[prost(uint32, tag = "2")]
     pub ids: u32,
+    /// Directories that the client will change next, if it goes on as it began: at most
+    /// [`DELEGATED_ALSO_MAX`](crate::limits::DELEGATED_ALSO_MAX).
+    #[prost(uint64, repeated, tag = "3")]
+    pub also: Vec<u64>,
 }
 
 /// Whether the directory is delegated, and the ids and layouts of new files in it.
@@ -29,6 +33,9 @@ pub struct DelegateReply {
     /// The layout of each.
     #[prost(message, repeated, tag = "3")]
     pub layouts: Vec<Layout>,
+    /// Those of [`DelegateRequest::also`] that are delegated, too.
+    #[prost(uint64, repeated, tag = "4")]
+    pub also: Vec<u64>,
 }
 
 /// A regular file or a directory that was created in a delegated directory.

@@ -52,11 +52,13 @@ pub fn messages(golden: &mut Golden) {
         &DelegateRequest {
             directory: 77,
             ids: 300,
+            also: vec![78, 79],
         },
         &DelegateReply {
             granted: true,
             first: 301,
             layouts: vec![two_cells()],
+            also: vec![79],
         },
     );
     golden.call(

@@ -74,7 +74,7 @@ fn change_all(
         |tx| {
             // No client attaches or detaches from here to the commit.
             tx.open_files();
-            let mut made = Vec::new();
+            let (mut made, mut gone) = (Vec::new(), Vec::new());
             let mut done = Vec::with_capacity(changes.len());
             for change in changes {
                 done.push(match (&change.made, &change.set) {
@@ -89,12 +89,12 @@ fn change_all(
                         answer
                     }
                     (None, Some(set)) => set_attributes(volume, tx, change, set)?,
-                    (None, None) => remove_name(tx, change)?,
+                    (None, None) => remove_name(tx, change, &mut gone)?,
                 });
             }
-            Ok((made, done))
+            Ok((made, gone, done))
         },
-        |open, (made, _)| {
+        |open, (made, _, _)| {
             for (file, reading, writing) in made {
                 attach_made(open, client, *file, (*reading, *writing));
             }
@@ -105,7 +105,12 @@ fn change_all(
             withdraw(volume, client, change.file)?;
         }
     }
-    result.map(|(_, done)| done)
+    let (_, gone, done) = result?;
+    for directory in gone {
+        volume.state().leases().end(directory);
+        volume.state().delegations().directory_removed(directory);
+    }
+    Ok(done)
 }
 
 /// Takes back what was granted of a directory that was not made.
@@ -141,6 +146,13 @@ fn find(tx: &Tx<'_, '_>, change: &NameChange) -> Result<Box<Slot>, MetaError> {
         return Err(invalid(Nameless::Empty));
     }
     Ok(slot)
+}
+
+/// Whether a change concerns what is gone, and its directory, too: the report is repeated, and a
+/// later change of it has removed the directory.
+fn is_repeated_after_removal(tx: &Tx<'_, '_>, change: &NameChange) -> Result<bool, MetaError> {
+    let is_gone = |id| Ok::<bool, MetaError>(keys::inode(tx.reader(), id)?.is_none());
+    Ok(is_gone(change.directory)? && is_gone(change.file)?)
 }
 
 /// The time of a directory after a change of a name in it.
@@ -270,6 +282,9 @@ fn set_attributes(
     change: &NameChange,
     set: &SetAttributesRequest,
 ) -> Result<NameChanged, MetaError> {
+    if is_repeated_after_removal(tx, change)? {
+        return Ok(changed(None));
+    }
     let slot = find(tx, change)?;
     let found = slot.found().filter(|node| node.id == change.file);
     let Node { id, inode } = found.ok_or(MetaError::Stale { id: change.file })?;
@@ -307,8 +322,15 @@ fn after_set(
     Ok(after)
 }
 
-/// Removes a name, if it still names this file.
-fn remove_name(tx: &mut Tx<'_, '_>, change: &NameChange) -> Result<NameChanged, MetaError> {
+/// Removes a name, if it still names this file; `gone` gets it if it is an empty directory.
+fn remove_name(
+    tx: &mut Tx<'_, '_>,
+    change: &NameChange,
+    gone: &mut Vec<u64>,
+) -> Result<NameChanged, MetaError> {
+    if is_repeated_after_removal(tx, change)? {
+        return Ok(changed(None));
+    }
     let slot = find(tx, change)?;
     let path = &change.name;
     let Some(node) = slot.found() else {
@@ -320,7 +342,14 @@ fn remove_name(tx: &mut Tx<'_, '_>, change: &NameChange) -> Result<NameChanged, 
     need(&change.who, &slot.directory().inode, WRITE, path)?;
     need_removable(&change.who, &slot.directory().inode, &node.inode, path)?;
     if node.inode.is_directory() {
-        return Err(MetaError::IsDirectory { path: text(path) });
+        // Earlier changes of this transaction count.
+        if tx.change(node.id, &node.inode).size > 0 {
+            return Err(MetaError::NotEmpty { path: text(path) });
+        }
+        tx.need_no_checkpoints(node, path)?;
+        tx.change(slot.directory().id, &slot.directory().inode)
+            .links -= 1;
+        gone.push(node.id);
     }
     tx.remove_entry(slot.directory(), slot.name(), directory_time(change));
     tx.unlink(node, change.time)?;

@@ -1,10 +1,13 @@
 //! Delegate: from now on one client changes names in a directory and reports the changes later.
 
+use weft_kv::Reader;
 use weft_proto::delegation::{DelegateReply, DelegateRequest};
-use weft_proto::limits::IDS_AHEAD_MAX;
+use weft_proto::limits::{DELEGATED_ALSO_MAX, IDS_AHEAD_MAX};
 
+use crate::checkpoints::has_checkpoints;
 use crate::error::MetaError;
 use crate::records::keys;
+use crate::records::record::InodeRecord;
 use crate::servers::placement;
 use crate::tx::Volume;
 
@@ -16,20 +19,15 @@ pub(crate) fn delegate(
 ) -> Result<DelegateReply, MetaError> {
     let directory = request.directory;
     let pool = volume.state().servers().pool(now);
+    let delegations = volume.state().delegations();
+    // What another client has is not asked back for this.
+    let also = request.also.iter().take(DELEGATED_ALSO_MAX).copied();
+    let also: Vec<u64> = also.filter(|other| delegations.is_free(*other)).collect();
+    let is_new = delegations.is_free(directory);
     let given = volume.transact(|tx| {
-        let Some(inode) = keys::inode(tx.reader(), directory)? else {
+        let Some(inode) = delegable(volume, tx.reader(), directory)? else {
             return Ok(DelegateReply::default());
         };
-        // A quota must refuse a change before a program sees it succeed.
-        if volume.state().growth().may_refuse()
-            || !inode.is_directory()
-            || inode.links == 0
-            || inode.frozen.is_some()
-            // The client would not know of the policy that new files get.
-            || !inode.policy.is_empty()
-        {
-            return Ok(DelegateReply::default());
-        }
         let mut reply = DelegateReply {
             granted: true,
             ..DelegateReply::default()
@@ -43,11 +41,44 @@ pub(crate) fn delegate(
             reply.layouts.push((&layout).into());
         }
         // Inside the transaction, so that every later commit conflicts with the delegation.
-        reply.granted = volume.state().delegations().grant(client, directory);
+        reply.granted = delegations.grant(client, directory);
+        if reply.granted {
+            for other in &also {
+                if delegable(volume, tx.reader(), *other)?.is_some()
+                    && delegations.grant(client, *other)
+                {
+                    reply.also.push(*other);
+                }
+            }
+        }
         Ok(reply)
     });
     if given.is_err() {
-        volume.state().delegations().end(client, &[directory]);
+        delegations.end(client, &also);
+        if is_new {
+            delegations.end(client, &[directory]);
+        }
     }
     given
+}
+
+/// The inode of a directory that may be delegated.
+fn delegable(
+    volume: &Volume,
+    reader: &dyn Reader,
+    directory: u64,
+) -> Result<Option<InodeRecord>, MetaError> {
+    let Some(inode) = keys::inode(reader, directory)? else {
+        return Ok(None);
+    };
+    let may = inode.is_directory()
+        && inode.links > 0
+        && inode.frozen.is_none()
+        // A quota must refuse a change before a program sees it succeed.
+        && !volume.state().growth().may_refuse()
+        // The client would not know of the policy that new files get.
+        && inode.policy.is_empty()
+        // It must not be removed.
+        && !has_checkpoints(reader, directory)?;
+    Ok(may.then_some(inode))
 }

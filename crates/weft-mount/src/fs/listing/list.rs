@@ -7,8 +7,9 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use weft_client::{FileKind, Place};
 
+use super::kept::WholeListing;
 use super::open_directory::{FIRST, Listed, ListedPage, Listing, OpenDirectory, Page};
-use crate::fs::metadata::{Answer, Attr};
+use crate::fs::metadata::{Answer, AskedAt, Attr};
 use crate::fs::view_ids::is_view;
 use crate::fs::{Caller, Entry, FileSystem, FsError};
 
@@ -160,16 +161,26 @@ impl FileSystem {
         if let Some(listed) = listing.cached_page(segment) {
             return Ok(listed.clone());
         }
-        let asked = self.metadata.now();
         let (after, until) = listing.bounds(segment);
-        let place = Place::of(directory.id);
-        let (mut found, more, parent) = self
-            .call(|| async {
-                let mut pages = directory.volume.list_after(&place, after.clone());
-                let found = pages.page().await?;
-                Ok((found, pages.has_more(), pages.parent()))
-            })
-            .await?;
+        let from_start = after.is_empty() && until.is_none();
+        let kept = from_start.then(|| self.kept_listing(directory)).flatten();
+        let (asked, mut found, more, parent) = if let Some(kept) = kept {
+            (kept.asked, kept.entries.clone(), false, kept.parent)
+        } else {
+            let asked = self.metadata.now();
+            let place = Place::of(directory.id);
+            let (found, more, parent) = self
+                .call(|| async {
+                    let mut pages = directory.volume.list_after(&place, after.clone());
+                    let found = pages.page().await?;
+                    Ok((found, pages.has_more(), pages.parent()))
+                })
+                .await?;
+            if from_start && !more {
+                self.keep_listing(directory, asked, parent, &found);
+            }
+            (asked, found, more, parent)
+        };
         // The root is its own parent, and so is a removed directory.
         listing.set_parent(if parent == 0 { directory.id } else { parent });
         let count = found.len();
@@ -197,6 +208,38 @@ impl FileSystem {
         });
         listing.cache_page(segment, listed.clone());
         Ok(listed)
+    }
+
+    /// All names of a complete directory, if nothing has changed since they were listed.
+    fn kept_listing(&self, directory: &OpenDirectory) -> Option<Arc<WholeListing>> {
+        let kept = self.listings.find(directory.caller, directory.id)?;
+        let changed = |id| self.metadata.file_overtaken(kept.asked, id);
+        let is_true = self.metadata.is_complete(directory.id)
+            && !changed(directory.id)
+            && !kept.entries.iter().any(|e| changed(e.attributes.id));
+        if !is_true {
+            self.listings.forget(directory.id);
+        }
+        is_true.then_some(kept)
+    }
+
+    fn keep_listing(
+        &self,
+        directory: &OpenDirectory,
+        asked: AskedAt,
+        parent: u64,
+        entries: &[weft_client::Listed],
+    ) {
+        if self.metadata.is_complete(directory.id) {
+            let entries = entries.to_vec();
+            let whole = WholeListing {
+                asked,
+                parent,
+                entries,
+            };
+            let (caller, id) = (directory.caller, directory.id);
+            self.listings.keep(caller, id, Arc::new(whole));
+        }
     }
 
     /// The entry for a name of a listing that brings attributes along, as if the kernel had looked

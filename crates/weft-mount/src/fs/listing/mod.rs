@@ -5,12 +5,14 @@
 //! while the directory is open (`cookies`). An open directory caches the last few pages. A
 //! reader that continues within one of them gets what it was, and meets each entry exactly once. A
 //! reader that seeks, or comes to a page anew, gets the current entries behind the name that it had
-//! reached.
+//! reached. Listings of complete directories are kept beyond that (`kept`).
 
 mod cookies;
+mod kept;
 mod list;
 mod open_directory;
 
 pub use open_directory::{Listed, Page};
 
+pub(super) use kept::KeptListings;
 pub(super) use open_directory::OpenDirectory;

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use crate::limits::COMPLETE_NAMES_MAX;
+use crate::limits::{COMPLETE_NAMES_MAX, NEIGHBOURS_SCAN_MAX};
 use parking_lot::Mutex;
 
 /// NameTable all of whose names are known.
@@ -78,6 +78,33 @@ impl CompleteDirectories {
         all.names
             .get(&directory)
             .is_some_and(|names| !names.contains_key(&name))
+    }
+
+    /// Whether a directory is complete.
+    pub(in crate::fs) fn has(&self, directory: u64) -> bool {
+        self.0.lock().names.contains_key(&directory)
+    }
+
+    /// Whether a directory is complete and has no names.
+    pub(in crate::fs) fn is_empty(&self, directory: u64) -> bool {
+        let all = self.0.lock();
+        all.names.get(&directory).is_some_and(HashMap::is_empty)
+    }
+
+    /// Complete directories in this one, of its first names.
+    pub(in crate::fs) fn complete_in(&self, directory: u64) -> Vec<u64> {
+        let all = self.0.lock();
+        let files = all
+            .names
+            .get(&directory)
+            .into_iter()
+            .flat_map(HashMap::values);
+        let complete = |file: &&u64| all.names.contains_key(file);
+        files
+            .take(NEIGHBOURS_SCAN_MAX)
+            .filter(complete)
+            .copied()
+            .collect()
     }
 
     /// A directory's lease has ended, or it was removed, or the cache above does not know it any

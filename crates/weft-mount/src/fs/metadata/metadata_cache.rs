@@ -108,6 +108,22 @@ impl MetadataCache {
         self.complete.named(directory, self.log.hash(name))
     }
 
+    /// Whether every name of a directory is known: others change it only when this mount has heard
+    /// of it.
+    pub(in crate::fs) fn is_complete(&self, directory: u64) -> bool {
+        self.is_live() && self.complete.has(directory)
+    }
+
+    /// Whether a directory certainly has no names.
+    pub(in crate::fs) fn is_empty(&self, directory: u64) -> bool {
+        self.complete.is_empty(directory)
+    }
+
+    /// Complete directories in this one.
+    pub(in crate::fs) fn complete_in(&self, directory: u64) -> Vec<u64> {
+        self.complete.complete_in(directory)
+    }
+
     /// A name may exist from now on.
     pub(in crate::fs) fn name_may_exist(&self, directory: u64, name: &[u8]) {
         self.complete.may_exist(directory, self.log.hash(name));
@@ -136,8 +152,13 @@ impl MetadataCache {
 
     /// The cache above forgets so many lookups of a node.
     pub(in crate::fs) fn forgotten(&self, id: u64, lookups: u64) {
+        let was_read = self.nodes.was_read(id);
         if self.nodes.forgotten(id, lookups) {
             self.complete.forget(id);
+            if was_read {
+                // Earlier answers do not show its last access, which is forgotten, too.
+                self.log.record(Subject::File(id));
+            }
         }
     }
 

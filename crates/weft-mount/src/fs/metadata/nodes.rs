@@ -211,6 +211,11 @@ impl Nodes {
         self.with(id, |node| node.accessed = node.accessed.max(Some(time)));
     }
 
+    /// Whether this mount has read it later than the service's answers may show.
+    pub(in crate::fs) fn was_read(&self, id: u64) -> bool {
+        self.with(id, |node| node.accessed.is_some())
+    }
+
     /// The service's time of access counts again.
     pub(in crate::fs) fn forget_access(&self, id: u64) {
         self.with(id, |node| node.accessed = None);

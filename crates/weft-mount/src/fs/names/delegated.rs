@@ -4,15 +4,18 @@
 //! Only changes that certainly succeed are made here. A file is made if its name is known to be
 //! absent, in a directory whose attributes are known and which gives a new file nothing but what
 //! its creator asks for. A name is removed if it is known to refer to a regular file with no other
-//! name. The kernel has checked that the caller may. If the service refuses a change all the same
+//! name, or to a delegated directory all of whose names were removed here. The kernel has checked that the caller may. If the service refuses a change all the same
 //! (a quota, a full disk), the next sync reports it, and the kernel drops what it has cached of it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use weft_client::{Attributes, Changes, File, FileKind, NewMode, Refused, Volume};
+use weft_proto::limits::DELEGATED_ALSO_MAX;
 
 use crate::fs::metadata::{Answer, AskedAt};
 use crate::fs::{Caller, Entry, FileSystem, FsError};
+use crate::limits::NEIGHBOUR_LEVELS_MAX;
 
 /// The mode bit of a directory that decides the group of a new file.
 const SET_GROUP: u32 = 0o2000;
@@ -58,7 +61,36 @@ impl FileSystem {
     async fn is_delegated(&self, directory: u64, make: bool) -> bool {
         !self.options.durable
             && self.metadata.is_live()
-            && self.volume.try_delegation(directory, make).await
+            && self
+                .volume
+                .try_delegation(directory, make, || self.neighbours(directory))
+                .await
+    }
+
+    /// The directories whose names a program that removes a tree removes next: those below this
+    /// one, and then those below the directories that it is in.
+    fn neighbours(&self, directory: u64) -> Vec<u64> {
+        let mut neighbours = Vec::new();
+        let mut seen = HashSet::from([directory]);
+        let mut top = Some(directory);
+        for _ in 0..NEIGHBOUR_LEVELS_MAX {
+            let Some(below) = top else { break };
+            let mut walk = vec![below];
+            while let Some(next) = walk.pop() {
+                if neighbours.len() >= DELEGATED_ALSO_MAX {
+                    return neighbours;
+                }
+                let new = self.metadata.complete_in(next);
+                walk.extend(new.into_iter().filter(|id| seen.insert(*id)));
+                if next != below {
+                    neighbours.push(next);
+                }
+            }
+            top = self.metadata.nodes().name(below).map(|(parent, _)| parent);
+            let own = top.filter(|id| self.metadata.is_complete(*id));
+            neighbours.extend(own.filter(|id| seen.insert(*id)));
+        }
+        neighbours
     }
 
     /// Makes a file in a delegated directory, if that certainly succeeds.
@@ -178,17 +210,51 @@ impl FileSystem {
         let Some(time) = self.on(caller).remove_delegated(parent, name, attr.id) else {
             return false;
         };
-        self.left(asked, parent, time);
+        self.left(asked, parent, time, FileKind::Regular);
         self.metadata.name_removed(asked, parent, name);
         self.metadata.touched(attr.id);
         true
     }
 
+    /// Removes a directory in a delegated directory, if that certainly succeeds: this mount has
+    /// removed all of its names, and holds it, too.
+    pub(super) async fn remove_directory_delegated(
+        &self,
+        caller: Caller,
+        parent: u64,
+        name: &[u8],
+    ) -> bool {
+        let asked = self.metadata.now();
+        let empty = || {
+            let named = self.metadata.named(parent, name);
+            named.filter(|id| self.metadata.is_empty(*id))
+        };
+        let Some(id) = empty() else {
+            return false;
+        };
+        if !self.is_delegated(parent, false).await || empty() != Some(id) {
+            return false;
+        }
+        let volume = self.on(caller);
+        let Some(time) = volume.remove_directory_delegated(parent, name, id) else {
+            return false;
+        };
+        self.metadata.nodes().unnamed(id);
+        self.metadata.touched(id);
+        self.metadata.names_uncertain(id);
+        self.left(asked, parent, time, FileKind::Directory);
+        self.metadata.name_removed(asked, parent, name);
+        true
+    }
+
     /// A directory has one name less: the kernel asks for its attributes before it removes the
     /// next.
-    fn left(&self, asked: AskedAt, directory: u64, time: i64) {
+    fn left(&self, asked: AskedAt, directory: u64, time: i64, removed: FileKind) {
         self.metadata.directory_changed(asked, directory, |attr| {
             attr.size = attr.size.saturating_sub(1);
+            if removed == FileKind::Directory {
+                attr.links = attr.links.saturating_sub(1);
+            }
             (attr.modified, attr.changed) = (time, time);
         });
     }

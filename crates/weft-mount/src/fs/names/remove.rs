@@ -45,6 +45,9 @@ impl FileSystem {
         name: &[u8],
     ) -> Result<(), FsError> {
         refuse_in_views(&[parent], &[name])?;
+        if self.remove_directory_delegated(caller, parent, name).await {
+            return Ok(());
+        }
         let volume = self.on(caller);
         let place = self.metadata.under(parent, name);
         let asked = self.metadata.now();
