@@ -533,10 +533,12 @@ impl DelegationTable {
     pub(crate) fn give_back_idle(&mut self) -> bool {
         let now = Instant::now();
         let held = self.held.iter();
-        let idle: Vec<u64> = held
+        let mut idle: Vec<u64> = held
             .filter(|(_, held)| now - held.used >= DELEGATION_IDLE_TIMEOUT)
             .map(|(directory, _)| *directory)
             .collect();
+        // A simulation replays the same messages.
+        idle.sort_unstable();
         for directory in idle {
             self.give_back(directory);
         }
