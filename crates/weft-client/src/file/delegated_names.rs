@@ -293,15 +293,21 @@ impl Volume {
         }
     }
 
-    /// Gives back directories that other clients wait for.
-    pub(crate) fn recalled(&self, directories: &[u64]) {
-        self.shared.delegated.with(|table| {
+    /// Gives back directories that other clients wait for. False if all are on their way back: a
+    /// report may wait for other clients.
+    pub(crate) fn recalled(&self, directories: &[u64]) -> bool {
+        let any_new = self.shared.delegated.with(|table| {
+            let mut any_new = false;
             for directory in directories {
-                table.give_back(*directory);
+                any_new |= table.give_back(*directory);
                 table.back_off(*directory);
             }
+            any_new
         });
-        self.schedule_report(true);
+        if any_new {
+            self.schedule_report(true);
+        }
+        any_new
     }
 
     /// Stores the content of a file together with its name, if the service does not know it yet.

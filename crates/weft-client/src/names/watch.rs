@@ -20,6 +20,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// have forgotten us.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// Pause after a recall that says nothing new: the service repeats it until the directory is back,
+/// and reports may wait for other clients.
+const RECALL_PAUSE: Duration = Duration::from_millis(5);
+
 /// What others changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
@@ -43,6 +47,8 @@ pub struct Watch {
     cursor: u64,
     /// The service did not answer the last time.
     lost: bool,
+    /// The last answer said nothing new.
+    paused: bool,
 }
 
 impl Volume {
@@ -53,6 +59,7 @@ impl Volume {
             boot: 0,
             cursor: 0,
             lost: false,
+            paused: false,
         }
     }
 }
@@ -74,7 +81,10 @@ impl Watch {
         loop {
             if self.lost {
                 tokio::time::sleep(RETRY_INTERVAL).await;
+            } else if self.paused {
+                tokio::time::sleep(RECALL_PAUSE).await;
             }
+            self.paused = false;
             let request = WatchRequest {
                 boot: self.boot,
                 cursor: self.cursor,
@@ -93,8 +103,8 @@ impl Watch {
             self.lost = false;
             self.boot = reply.boot;
             self.cursor = reply.cursor;
-            if !reply.recalled.is_empty() {
-                self.volume.recalled(&reply.recalled);
+            if !reply.recalled.is_empty() && !self.volume.recalled(&reply.recalled) {
+                self.paused = true;
             }
             if reply.everything {
                 self.volume.shared.delegated.forget();

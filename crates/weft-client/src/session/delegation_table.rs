@@ -510,14 +510,18 @@ impl DelegationTable {
         Some(self.made_files.get_mut(file)?.attributes().clone())
     }
 
-    /// Ends a delegation.
-    pub(crate) fn give_back(&mut self, directory: u64) {
+    /// Ends a delegation. False if its return is waiting to be reported already.
+    pub(crate) fn give_back(&mut self, directory: u64) -> bool {
         self.held.remove(&directory);
         self.made_files.remove_of(directory);
         self.generation += 1;
-        self.noted += 1;
-        self.last_given_back = self.noted;
-        self.given_back.push(directory);
+        let is_new = !self.given_back.contains(&directory);
+        if is_new {
+            self.noted += 1;
+            self.last_given_back = self.noted;
+            self.given_back.push(directory);
+        }
+        is_new
     }
 
     /// As [`DelegationTable::give_back`], if the directory is delegated; false if it is not.
@@ -962,6 +966,15 @@ mod tests {
             reported,
             (0..UNREPORTED_CHANGES_MAX as u64).collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn a_directory_that_is_recalled_again_is_returned_once() {
+        let mut table = DelegationTable::default();
+        table.hold(7, lent(0, 9));
+        assert!(table.give_back(7) && !table.give_back(7));
+        assert_eq!(table.noted, 1);
+        assert_eq!(table.take(Due::All(u64::MAX)).unwrap().given_back, [7]);
     }
 
     #[test]
