@@ -11,13 +11,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use weft_proto::coord::ChangedEntry;
 use weft_proto::limits::WATCH_BATCH_MAX;
 
 use super::change::Change;
 use super::table::Leases;
-use crate::limits::{CHANGES_KEPT_MAX, CHANGES_SCAN_MAX, INVALIDATION_BYTES};
+use crate::limits::{CHANGES_KEPT_MAX, CHANGES_SCAN_MAX, COMMITS_TIMEOUT, INVALIDATION_BYTES};
 
 /// What a watcher must drop from its cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,11 @@ pub enum Invalidations {
 
 /// The last changes.
 #[derive(Debug, Default)]
-pub struct ChangeLog(RwLock<Ring>);
+pub struct ChangeLog {
+    ring: RwLock<Ring>,
+    /// Read-locked from before a commit until its changes are published.
+    committing: RwLock<()>,
+}
 
 #[derive(Debug, Default)]
 struct Ring {
@@ -52,12 +56,23 @@ struct Ring {
 }
 
 impl ChangeLog {
+    /// Held around a commit and [`ChangeLog::publish`].
+    pub(crate) fn committing(&self) -> RwLockReadGuard<'_, ()> {
+        self.committing.read_recursive()
+    }
+
+    /// Returns when the changes of everything that was committed before are published; false if
+    /// commits go on without a pause for [`COMMITS_TIMEOUT`].
+    pub(crate) fn wait_for_commits(&self) -> bool {
+        self.committing.try_write_for(COMMITS_TIMEOUT).is_some()
+    }
+
     /// Publishes what `origin` (0: no client) changed. Leases of the changed directories end.
     pub(crate) fn publish(&self, origin: u64, changes: Vec<Change>, leases: &Leases) {
         if changes.is_empty() {
             return;
         }
-        let mut ring = self.0.write();
+        let mut ring = self.ring.write();
         ring.published += changes.len() as u64;
         leases.changed(origin, &changes, ring.published);
         ring.kept.extend(changes.into_iter().map(|c| (origin, c)));
@@ -67,13 +82,13 @@ impl ChangeLog {
 
     /// Changes published so far.
     pub fn published(&self) -> u64 {
-        self.0.read().published
+        self.ring.read().published
     }
 
     /// What other clients than `client` changed after the first `cursor` changes. Cost:
     /// O(`CHANGES_SCAN_MAX`).
     pub fn since(&self, client: u64, cursor: u64) -> Invalidations {
-        let ring = self.0.read();
+        let ring = self.ring.read();
         let published = ring.published;
         let oldest = published - ring.kept.len() as u64;
         if cursor < oldest || cursor > published {

@@ -145,6 +145,13 @@ impl Leases {
         table.recalls.iter().any(|recall| recall.by == client)
     }
 
+    /// Whether a client may not know yet that its lease of this directory has ended.
+    pub(crate) fn is_recalled_from(&self, client: u64, directory: u64) -> bool {
+        let table = self.0.lock();
+        let mut recalls = table.recalls.iter();
+        recalls.any(|recall| recall.holder == client && recall.leased == directory)
+    }
+
     /// Holders that have not acknowledged the changes by this client lose all their leases.
     pub fn revoke_unresponsive(&self, client: u64) {
         let mut table = self.0.lock();

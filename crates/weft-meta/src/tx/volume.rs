@@ -94,6 +94,7 @@ impl Volume {
     ) -> Result<T, MetaError> {
         let state = &*self.state;
         let mut changes = Vec::new();
+        let _committing = state.changes().committing();
         let value = transact_with(state.kv(), |txn| {
             let holders = state.delegations().conflicts_for(self.origin);
             let mut watched = Watched::new(txn, holders, self.origin);

@@ -53,13 +53,38 @@ pub(crate) fn delegate(
         }
         Ok(reply)
     });
-    if given.is_err() {
+    let Ok(mut reply) = given else {
         delegations.end(client, &also);
         if is_new {
             delegations.end(client, &[directory]);
         }
+        return given;
+    };
+    let asked = std::iter::once(directory).filter(|_| reply.granted && is_new);
+    let granted: Vec<u64> = asked.chain(reply.also.iter().copied()).collect();
+    let recalled = recalled_of(volume, client, &granted);
+    if recalled.contains(&directory) {
+        delegations.end(client, &granted);
+        return Ok(DelegateReply::default());
     }
-    given
+    delegations.end(client, &recalled);
+    reply.also.retain(|other| !recalled.contains(other));
+    Ok(reply)
+}
+
+/// Those directories in which another client may have changed names that this one does not know
+/// yet: it takes a name for absent that is there, or the other way round. Commits that follow
+/// conflict with the delegation.
+fn recalled_of(volume: &Volume, client: u64, granted: &[u64]) -> Vec<u64> {
+    if granted.is_empty() {
+        return Vec::new();
+    }
+    let state = volume.state();
+    if !state.changes().wait_for_commits() {
+        return granted.to_vec();
+    }
+    let recalled = |directory: &&u64| state.leases().is_recalled_from(client, **directory);
+    granted.iter().filter(recalled).copied().collect()
 }
 
 /// The inode of a directory that may be delegated.
