@@ -1,10 +1,11 @@
 //! Deliberate defects. A simulation that misses them would miss real ones.
 
 use std::io;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_kv::{Batch, KvError, MemKv, OrderedKv, Reader, Transaction};
+use weft_kv::{Batch, KvError, MemKv, OrderedKv, Reader, Space, Transaction};
 use weft_store::{
     BlockingTask, BoxFuture, Buffer, FileKind, SimStorage, Slice, Storage, StorageFile,
 };
@@ -24,6 +25,12 @@ pub enum Canary {
     SameIncarnation,
     /// Clients claim nothing before cautious operations.
     NoClaims,
+    /// A sync does not cover what the client has not reported yet.
+    SyncBesideReports,
+    /// Clients never hear that others wait for their directories.
+    DeafHolder,
+    /// The engine of the namespace loses every sixteenth name that is made.
+    LostNames,
 }
 
 /// A disk with a defect.
@@ -133,6 +140,88 @@ impl StorageFile for DefectiveFile {
 
     fn truncate(&self, length: u64) -> io::Result<()> {
         self.file.truncate(length)
+    }
+}
+
+/// Where the namespace keeps names.
+const ENTRIES: Space = Space("entries");
+
+/// An engine that loses every sixteenth name that is made.
+pub(crate) struct Forgetful {
+    kv: Arc<MemKv>,
+    names: AtomicU64,
+}
+
+impl Forgetful {
+    pub(crate) fn new(kv: Arc<MemKv>) -> Forgetful {
+        Forgetful {
+            kv,
+            names: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Its transactions.
+struct Forgetting<'a> {
+    tx: &'a mut dyn Transaction,
+    names: &'a AtomicU64,
+}
+
+impl Reader for Forgetting<'_> {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        self.tx.get(space, key)
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        self.tx.scan(space, from, to, visit)
+    }
+}
+
+impl Transaction for Forgetting<'_> {
+    fn put(&mut self, space: Space, key: &[u8], value: &[u8]) {
+        let number = self
+            .names
+            .fetch_add(u64::from(space == ENTRIES), Ordering::Relaxed);
+        if space != ENTRIES || number % 16 != 15 {
+            self.tx.put(space, key, value);
+        }
+    }
+
+    fn delete(&mut self, space: Space, key: &[u8]) {
+        self.tx.delete(space, key);
+    }
+}
+
+impl OrderedKv for Forgetful {
+    fn snapshot(&self) -> Result<Box<dyn Reader + '_>, KvError> {
+        self.kv.snapshot()
+    }
+
+    fn transact(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), KvError>,
+    ) -> Result<(), KvError> {
+        let names = &self.names;
+        self.kv
+            .transact(&mut |tx| work(&mut Forgetting { tx, names }))
+    }
+
+    fn write(&self, batch: Batch) -> Result<(), KvError> {
+        self.kv.write(batch)
+    }
+
+    fn committed(&self) -> u64 {
+        self.kv.committed()
+    }
+
+    fn sync(&self) -> Result<(), KvError> {
+        self.kv.sync()
     }
 }
 

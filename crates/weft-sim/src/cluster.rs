@@ -3,9 +3,9 @@
 
 mod clients;
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use turmoil::Sim;
 use weft_kv::{MemKv, OrderedKv};
@@ -17,7 +17,7 @@ use weft_referee::{History, OpenId, Recorder, What};
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, NodeError};
 use weft_store::{SimStorage, Storage, StoreConfig, StoreError};
 
-use crate::canary::{Canary, Defective, Unsynced};
+use crate::canary::{Canary, Defective, Forgetful, Unsynced};
 use crate::net::{Heard, SimNetwork, env};
 
 const KEY: VolumeKey = VolumeKey([7; 32]);
@@ -41,8 +41,8 @@ pub struct Cluster {
     namespace: Arc<MemKv>,
     /// Of the metadata service.
     network: SimNetwork,
-    /// Of the client whose process dies.
-    crashing: SimNetwork,
+    /// Of the clients whose processes die.
+    mortal: Mutex<BTreeMap<usize, SimNetwork>>,
     /// Counts the processes that start, so that none has another's randomness.
     lives: Arc<AtomicU64>,
     /// What all clients do.
@@ -145,7 +145,7 @@ impl Cluster {
             canary,
             namespace,
             network: SimNetwork::new(heard.clone()),
-            crashing: SimNetwork::new(heard.clone()),
+            mortal: Mutex::default(),
             lives: Arc::new(AtomicU64::new(seed)),
             history: Recorder::in_memory(),
             servers: servers.collect(),
@@ -174,10 +174,16 @@ impl Cluster {
     /// The run is over, and its processes are about to be dropped.
     pub fn end(&self) {
         self.network.end();
-        self.crashing.end();
+        for network in self.mortal().values() {
+            network.end();
+        }
         for machine in &self.servers {
             machine.network.end();
         }
+    }
+
+    fn mortal(&self) -> MutexGuard<'_, BTreeMap<usize, SimNetwork>> {
+        self.mortal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many I/O servers there are.
@@ -190,12 +196,12 @@ impl Cluster {
         let namespace = self.namespace.clone();
         let network = self.network.clone();
         let life = self.lives.clone();
-        let unsynced = self.canary == Some(Canary::NoNameSync);
+        let canary = self.canary;
         sim.host(Cluster::META_HOST, move || {
-            let kv: Arc<dyn OrderedKv> = if unsynced {
-                Arc::new(Unsynced(namespace.clone()))
-            } else {
-                namespace.clone()
+            let kv: Arc<dyn OrderedKv> = match canary {
+                Some(Canary::NoNameSync) => Arc::new(Unsynced(namespace.clone())),
+                Some(Canary::LostNames) => Arc::new(Forgetful::new(namespace.clone())),
+                _ => namespace.clone(),
             };
             let env = life_env(&life, &network);
             async move {

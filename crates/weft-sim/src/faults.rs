@@ -12,6 +12,8 @@ use crate::state::State;
 pub(crate) struct Faults {
     rng: SmallRng,
     clients: usize,
+    /// Whether one client's process dies.
+    mortal: bool,
     rot: bool,
     left: usize,
     /// Milliseconds until the next fault, or until the present one is mended.
@@ -19,15 +21,42 @@ pub(crate) struct Faults {
     present: Option<Present>,
 }
 
+/// What a step of the faults was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Struck {
+    /// The metadata service died, perhaps with its machine's power.
+    Service { power: bool },
+    /// This client was cut off from the metadata service.
+    Client(usize),
+    /// Nothing between clients and the metadata service.
+    Elsewhere,
+    /// The last fault is repaired.
+    Mended,
+}
+
 enum Present {
     Server(usize),
     /// Nothing that can be mended.
     Rot,
-    Meta,
+    Meta(Fault),
     /// The crashing client has no process.
     Client,
     /// Between these two hosts.
     Link(String, String),
+    /// Between this client and the metadata service.
+    ClientLink(usize),
+}
+
+impl Present {
+    fn struck(&self) -> Struck {
+        match self {
+            Present::Meta(fault) => Struck::Service {
+                power: *fault == Fault::PowerLoss,
+            },
+            Present::ClientLink(client) => Struck::Client(*client),
+            _ => Struck::Elsewhere,
+        }
+    }
 }
 
 impl Faults {
@@ -37,6 +66,7 @@ impl Faults {
         Faults {
             rng,
             clients: plan.clients,
+            mortal: true,
             rot: plan.rot,
             left: plan.faults,
             wait,
@@ -44,8 +74,21 @@ impl Faults {
         }
     }
 
+    /// As [`Faults::new`], where others end the processes of clients.
+    pub(crate) fn of_mounts(plan: Plan) -> Faults {
+        Faults {
+            mortal: false,
+            ..Faults::new(plan)
+        }
+    }
+
     /// A millisecond has passed.
-    pub(crate) fn step(&mut self, sim: &mut Sim<'_>, cluster: &Cluster, state: &State) {
+    pub(crate) fn step(
+        &mut self,
+        sim: &mut Sim<'_>,
+        cluster: &Cluster,
+        state: &State,
+    ) -> Option<Struck> {
         let wanted = state.lock().rot_wanted.take();
         if let Some((server, bytes)) = wanted {
             let places = cluster.rot_bytes(server, &bytes);
@@ -55,29 +98,34 @@ impl Faults {
         }
         if self.wait > 0 {
             self.wait -= 1;
-            return;
+            return None;
         }
         match self.present.take() {
             Some(Present::Server(server)) => cluster.revive_server(sim, server),
             Some(Present::Rot) => {}
-            Some(Present::Meta) => cluster.revive_meta(sim),
+            Some(Present::Meta(_)) => cluster.revive_meta(sim),
             Some(Present::Client) => cluster.revive_mortal(sim, self.clients),
             Some(Present::Link(one, other)) => sim.repair(one, other),
+            Some(Present::ClientLink(client)) => {
+                sim.repair(Cluster::client_host(client), Cluster::META_HOST);
+            }
             None if self.left > 0 => {
                 self.left -= 1;
                 let (kind, present) = self.strike(sim, cluster, state);
                 *state.lock().outcome.faults.entry(kind).or_default() += 1;
+                let struck = present.struck();
                 self.present = Some(present);
                 self.wait = self.rng.random_range(20..1500);
-                return;
+                return Some(struck);
             }
             None => {
                 let now = time(sim);
                 state.lock().calm.get_or_insert(now);
-                return;
+                return None;
             }
         }
         self.wait = self.rng.random_range(50..1000);
+        Some(Struck::Mended)
     }
 
     fn strike(
@@ -93,17 +141,17 @@ impl Faults {
             return self.rot(sim, cluster, server, state);
         }
         match self.rng.random_range(0..8) {
-            7 => {
+            7 if self.mortal => {
                 cluster.strike_mortal(sim, self.clients);
                 ("client killed", Present::Client)
             }
-            0 => {
+            0 | 7 => {
                 cluster.strike_meta(sim, fault);
                 let kind = match fault {
                     Fault::Kill => "metadata service killed",
                     Fault::PowerLoss => "metadata service without power",
                 };
-                (kind, Present::Meta)
+                (kind, Present::Meta(fault))
             }
             1..=3 => self.cut(sim, (server, cluster.servers())),
             _ => {
@@ -146,13 +194,18 @@ impl Faults {
         sim: &mut Sim<'_>,
         (server, servers): (usize, usize),
     ) -> (&'static str, Present) {
-        let client = Cluster::client_host(self.rng.random_range(0..=self.clients));
+        let number = self.rng.random_range(0..=self.clients);
+        let client = Cluster::client_host(number);
         let next = Cluster::server_host((server + 1) % servers);
         let server = Cluster::server_host(server);
         let meta = Cluster::META_HOST.to_owned();
         let (kind, one, other) = match self.rng.random_range(0..7) {
             0..=1 => ("client cut off from server", client, server),
-            2..=3 => ("client cut off from metadata service", client, meta),
+            2..=3 => {
+                sim.partition(client, meta);
+                let kind = "client cut off from metadata service";
+                return (kind, Present::ClientLink(number));
+            }
             4..=5 => ("server cut off from metadata service", server, meta),
             // Only copies go this way.
             _ => ("server cut off from server", server, next),

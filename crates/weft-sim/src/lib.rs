@@ -22,11 +22,19 @@
 //! locks, writes and reads a file; the next process must get the lock. At the end every client
 //! checks what it wrote, every server is scrubbed and the volume passes fsck.
 //!
+//! In runs of their own ([`run_ahead`]) clients work ahead of the metadata service, as mounts do:
+//! directories are delegated to them, where they make files, directories, small contents and
+//! attributes that they report later. They sync some of it, rename, replace and remove, look into
+//! each other's directories, change names there, and compete for names. Their processes die between
+//! any two steps. An oracle of names knows what was acknowledged, what outlives its maker, what
+//! survives power loss, and what others have seen.
+//!
 //! Faults are injected only where the design promises to survive them, so every finding is a
 //! defect. Deliberate defects ([`Canary`]) prove that the checks see them.
 //!
-//! Absent on purpose: rot of logs and indexes (the store's own tests), real time, real sockets.
+//! Absent on purpose: the hand-over of reports to a local socket, rot of logs and indexes (the store's own tests), real time, real sockets.
 
+mod ahead;
 mod canary;
 mod client;
 mod cluster;
@@ -38,6 +46,7 @@ mod plan;
 mod scenario;
 mod state;
 
+pub use ahead::run_ahead;
 pub use canary::Canary;
 pub use cluster::{Cluster, Fault};
 pub use net::{Heard, SimEntropy, SimNetwork, SimWallClock, env};

@@ -177,7 +177,7 @@ impl Shared {
 }
 
 /// Whether an absent or unresponsive process explains the error.
-fn is_of_a_fault(error: &Error) -> bool {
+pub(crate) fn is_of_a_fault(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } | Error::MayHaveHappened { .. } => true,
         Error::Refused { code, .. } => matches!(

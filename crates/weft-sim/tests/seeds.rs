@@ -1,4 +1,5 @@
-//! Simulates whole volumes, one seed after another for `WEFT_SECONDS` (40). A failure names its
+//! Simulates whole volumes, one seed after another for `WEFT_SECONDS` (40), a quarter of the time
+//! with clients that work ahead of the metadata service. A failure names its
 //! seed and the command that replays that seed alone:
 //! `WEFT_SEED=4711 cargo test -p weft-sim --test seeds …`. With both variables, the seeds start at
 //! `WEFT_SEED`; `WEFT_SIM_REPLAYS` sets the number of runs that are compared with their replays.
@@ -7,7 +8,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use weft_sim::{Canary, Outcome, Plan, run};
+use weft_sim::{Canary, Outcome, Plan, run, run_ahead};
 
 fn plan(seed: u64) -> Plan {
     Plan {
@@ -41,7 +42,7 @@ fn name_seed(test: &str, seed: u64, run: impl FnOnce()) {
 fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
     let (first, seconds) = (number("WEFT_SEED"), number("WEFT_SECONDS"));
     let alone = first.is_some() && seconds.is_none();
-    let (first, seconds) = (first.unwrap_or(0), seconds.unwrap_or(40));
+    let (first, seconds) = (first.unwrap_or(0), seconds.unwrap_or(40) * 3 / 4);
     let (started, mut runs) = (Instant::now(), 0);
     let mut all = Outcome::default();
     while runs == 0 || (!alone && started.elapsed() < Duration::from_secs(seconds)) {
@@ -91,11 +92,14 @@ fn the_same_seed_replays_the_same_run() {
             let one = run(plan(seed));
             assert_eq!(one, run(plan(seed)), "seed {seed}");
             digests.insert(one.network);
+            let one = run_ahead(plan_ahead(seed));
+            assert_eq!(one, run_ahead(plan_ahead(seed)), "seed {seed}");
+            digests.insert(one.network);
         });
     }
     assert_eq!(
         digests.len() as u64,
-        replays,
+        2 * replays,
         "different seeds gave the same run"
     );
 }
@@ -105,6 +109,10 @@ const CANARY_SEEDS: u64 = 20;
 
 /// The error of the first seed that detects the defect; asserts that the seed replays it.
 fn found(canary: Canary) -> String {
+    found_by(canary, plan, run)
+}
+
+fn found_by(canary: Canary, plan: fn(u64) -> Plan, run: fn(Plan) -> Outcome) -> String {
     for seed in (0..CANARY_SEEDS).map(|n| 2 * n) {
         let plan = Plan {
             canary: Some(canary),
@@ -150,4 +158,77 @@ fn a_server_that_claims_its_earlier_incarnation_is_detected() {
 fn operations_without_claims_are_detected() {
     let wrong = found(Canary::NoClaims);
     assert!(wrong.contains("cautious"), "{wrong}");
+}
+
+fn plan_ahead(seed: u64) -> Plan {
+    Plan {
+        operations: 800,
+        faults: (seed % 6) as usize,
+        rot: false,
+        ..plan(seed)
+    }
+}
+
+#[test]
+fn clients_that_work_ahead_of_the_service_leave_nothing_unexplained() {
+    let (first, seconds) = (number("WEFT_SEED"), number("WEFT_SECONDS"));
+    let alone = first.is_some() && seconds.is_none();
+    let (first, seconds) = (first.unwrap_or(0), seconds.unwrap_or(40) / 4);
+    let (started, mut runs) = (Instant::now(), 0);
+    let mut all = Outcome::default();
+    while runs == 0 || (!alone && started.elapsed() < Duration::from_secs(seconds)) {
+        let seed = first.wrapping_add(runs);
+        runs += 1;
+        let test = "clients_that_work_ahead_of_the_service_leave_nothing_unexplained";
+        name_seed(test, seed, || {
+            let outcome = run_ahead(plan_ahead(seed));
+            if outcome.wrong.is_some() {
+                println!("faults: {:?}", outcome.faults);
+            }
+            assert_eq!(outcome.wrong, None, "seed {seed}");
+            all.add(&outcome);
+        });
+    }
+    println!(
+        "{runs} seeds from {first} on in {:.1} s\noperations: {:#?}\nfaults: {:#?}",
+        started.elapsed().as_secs_f64(),
+        all.operations,
+        all.faults
+    );
+    for kind in [
+        "file made ahead",
+        "file removed ahead",
+        "mode set ahead",
+        "contest won",
+        "seen before its report",
+        "lost with its maker",
+    ] {
+        let count = all.operations.get(kind).map_or(0, |c| c.acknowledged);
+        assert!(count > 0 || runs < 10, "it never happened: {kind}");
+    }
+}
+
+fn found_ahead(canary: Canary) -> String {
+    found_by(canary, plan_ahead, run_ahead)
+}
+
+#[test]
+fn a_sync_that_does_not_cover_unreported_changes_is_detected() {
+    let wrong = found_ahead(Canary::SyncBesideReports);
+    assert!(wrong.contains("may only be one of"), "{wrong}");
+}
+
+#[test]
+fn a_holder_that_never_hears_of_a_recall_is_detected() {
+    found_ahead(Canary::DeafHolder);
+}
+
+#[test]
+fn names_that_are_missing_from_a_report_are_detected() {
+    found_ahead(Canary::LostNames);
+}
+
+#[test]
+fn a_namespace_engine_that_ignores_syncs_is_detected_by_clients_that_work_ahead() {
+    found_ahead(Canary::NoNameSync);
 }

@@ -23,4 +23,5 @@ mod volume;
 mod worker;
 
 pub(crate) use self::crashing::CrashingClient;
+pub(crate) use self::volume::{RECOVERY_TIME, connect};
 pub(crate) use self::worker::Client;

@@ -12,10 +12,10 @@ pub(super) const LENGTH: usize = 48 << 10;
 pub(super) const BSU: u64 = 1000;
 pub(super) const CELLS: u32 = 5;
 /// Wait after the last fault: by then every dead connection has been detected.
-pub(super) const RECOVERY_TIME: Duration = Duration::from_secs(7);
+pub(crate) const RECOVERY_TIME: Duration = Duration::from_secs(7);
 
 /// Connects, retrying until the volume is up.
-pub(super) async fn connect(options: ConnectOptions) -> Volume {
+pub(crate) async fn connect(options: ConnectOptions) -> Volume {
     loop {
         match Volume::connect(options.clone()).await {
             Ok(volume) => return volume,

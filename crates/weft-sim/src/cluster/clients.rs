@@ -1,4 +1,4 @@
-//! The hosts of clients. On one of them processes die; on the others one process runs to its end.
+//! The hosts of clients. On some of them processes die; on the others one process runs to its end.
 
 use turmoil::Sim;
 use weft_client::{ConnectOptions, Credentials};
@@ -21,7 +21,7 @@ impl Cluster {
         options(env, &self.history)
     }
 
-    /// Adds the client whose process dies. The next process is another client to the volume.
+    /// Adds a client whose process dies. The next process is another client to the volume.
     pub fn start_mortal<L>(
         &self,
         sim: &mut Sim<'_>,
@@ -30,7 +30,8 @@ impl Cluster {
     ) where
         L: Future<Output = Result<(), String>> + 'static,
     {
-        let (lives, network) = (self.lives.clone(), self.crashing.clone());
+        let (lives, network) = (self.lives.clone(), SimNetwork::new(self.heard.clone()));
+        self.mortal().insert(client, network.clone());
         let history = self.history.clone();
         sim.host(Cluster::client_host(client), move || {
             let live = live(options(life_env(&lives, &network), &history));
@@ -38,9 +39,12 @@ impl Cluster {
         });
     }
 
-    /// Ends the process of the client that [`Cluster::start_mortal`] added.
+    /// Ends the process of a client that [`Cluster::start_mortal`] added.
     pub fn strike_mortal(&self, sim: &mut Sim<'_>, client: usize) {
-        self.crashing.crash(sim, &Cluster::client_host(client));
+        let network = self.mortal().get(&client).cloned();
+        if let Some(network) = network {
+            network.crash(sim, &Cluster::client_host(client));
+        }
     }
 
     /// Starts its next process.
