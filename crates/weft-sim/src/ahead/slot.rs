@@ -16,9 +16,11 @@
 use super::entry::{Entry, FileState, Seen};
 use crate::oracle::{Losses, Time};
 
-/// A call of a process that died may still run at the service while that waits for other silent
-/// clients.
-pub(super) const ZOMBIE_TIMEOUT: Time = 12_000_000_000;
+/// A call of a process that died may still run at the service, which waits five seconds for each
+/// silent holder of a directory on its way.
+pub(super) const ZOMBIE_TIMEOUT: Time = 45_000_000_000;
+/// A report meets only directories of its sender.
+const LATE_REPORT_TIMEOUT: Time = 12_000_000_000;
 
 /// A process of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +234,7 @@ impl Slot {
         let told = self.acked > self.kept;
         self.acked = self.kept;
         self.drops += 1;
-        self.late_until = now + ZOMBIE_TIMEOUT;
+        self.late_until = self.late_until.max(now + LATE_REPORT_TIMEOUT);
         told
     }
 
