@@ -162,13 +162,14 @@ impl Life {
     }
 
     /// Makes all that this process was told of survive power loss.
-    pub(super) async fn sync(&self) {
+    pub(super) async fn sync(&self, rng: &mut SmallRng) {
         let begun = now();
         let syncing = self.beside.as_ref().unwrap_or(&self.volume);
         let synced = syncing.sync_namespace().await;
         self.shared.state.lock().count("sync of names", &synced);
         if synced.is_ok() {
             self.shared.names().synced(self.by, begun, now());
+            self.die_after_sync(rng).await;
         }
     }
 }

@@ -49,10 +49,12 @@ impl Life {
                 if rng.random_ratio(1, 4) {
                     self.pause(rng).await;
                     self.sync_file(turn, &file).await?;
+                    self.die_after_sync(rng).await;
                 }
             }
         }
-        if rng.random_ratio(1, 5) {
+        // A new file that is empty and open is not handed over.
+        if state.content.stamp > 0 && rng.random_ratio(1, 5) {
             self.change_mode(turn, state, rng).await?;
             self.volume.hand_over_attributes(file.id()).await;
             self.shared.names().keep(turn, now());

@@ -46,7 +46,11 @@ pub(in crate::ahead) async fn live(
     let by = shared.names().processes().born(client);
     let seed = shared.plan.seed ^ by.life << 32 ^ (client as u64) << 48 ^ 0xa4ead;
     let mut rng = SmallRng::seed_from_u64(seed);
-    let steps = rng.random_range(0..STEPS_MAX);
+    let steps = match shared.plan.canary {
+        // Whoever dies cannot be asked anyway.
+        Some(Canary::DeafHolder) => usize::MAX,
+        _ => rng.random_range(0..STEPS_MAX),
+    };
     let dying = DiesAt {
         work: Box::pin(work(shared.clone(), by, options, rng)),
         shared,
@@ -166,9 +170,18 @@ impl Life {
             68..=71 => self.rename(rng).await,
             72..=81 => self.set_mode(rng).await,
             82..=86 => self.overwrite(rng).await,
-            87..=90 => self.sync().await,
+            87..=90 => self.sync(rng).await,
             91..=94 => tokio::time::sleep(Duration::from_millis(rng.random_range(0..300))).await,
             _ => self.see_something(rng).await,
+        }
+    }
+
+    /// Perhaps dies now, while what a sync did not cover is not reported.
+    pub(super) async fn die_after_sync(&self, rng: &mut SmallRng) {
+        let deaf = self.shared.plan.canary == Some(Canary::DeafHolder);
+        if rng.random_ratio(1, 8) && !deaf && !self.shared.state.lock().is_quiet() {
+            self.shared.doom(self.by.client);
+            std::future::pending::<()>().await;
         }
     }
 
