@@ -82,6 +82,11 @@ impl Known {
         names.is_some_and(|names| !names.contains_key(name))
     }
 
+    /// The directories all of whose names are known.
+    pub(super) fn directories(&self) -> Vec<u64> {
+        self.table().complete.keys().copied().collect()
+    }
+
     /// The file that a name certainly stands for.
     pub(super) fn named(&self, directory: u64, name: &str) -> Option<u64> {
         let table = self.table();

@@ -25,7 +25,10 @@ impl Life {
         let named = self.known.named(parent, name);
         let ahead = self.known.is_live()
             && named.is_some()
-            && self.volume.try_delegation(parent, false).await
+            && self
+                .volume
+                .try_delegation(parent, false, || self.known.directories())
+                .await
             && self.known.named(parent, name) == named;
         self.shared.names().begin(turn, Entry::Absent);
         if let (true, Some(file)) = (ahead, named) {

@@ -26,7 +26,7 @@ impl Life {
         let is_absent = || self.known.is_absent(parent, &name);
         let ahead = self.known.is_live()
             && is_absent()
-            && self.volume.try_delegation(parent, true).await
+            && self.volume.try_delegation(parent, true, Vec::new).await
             && is_absent();
         let new = NewMode {
             bits: MODE,

@@ -74,7 +74,10 @@ impl Life {
         let is_absent = || self.known.is_absent(turn.parent, &turn.name);
         self.known.is_live()
             && is_absent()
-            && self.volume.try_delegation(turn.parent, true).await
+            && self
+                .volume
+                .try_delegation(turn.parent, true, Vec::new)
+                .await
             && is_absent()
     }
 
