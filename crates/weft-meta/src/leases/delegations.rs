@@ -34,6 +34,8 @@ pub struct Delegations {
 struct DelegationTable {
     holders: Holders,
     recalled: BTreeSet<u64>,
+    /// Clients that have lost their delegations and may not know it.
+    revoked: BTreeSet<u64>,
 }
 
 impl Delegations {
@@ -134,6 +136,7 @@ impl Delegations {
 
     /// A client has ended, starts over, or does not respond: it loses all its delegations.
     pub fn client_ended(&self, client: u64) {
+        self.table.lock().revoked.remove(&client);
         if self.count.load(Ordering::Acquire) > 0 {
             self.retain(|_, holder| holder != client);
         }
@@ -146,7 +149,13 @@ impl Delegations {
             let holders = directories.iter().filter_map(|d| table.holders.get(d));
             holders.copied().collect()
         };
+        self.table.lock().revoked.extend(&silent);
         self.retain(|_, holder| !silent.contains(&holder));
+    }
+
+    /// Whether a client has lost its delegations since it was last told so.
+    pub fn take_revoked(&self, client: u64) -> bool {
+        self.table.lock().revoked.remove(&client)
     }
 
     fn retain(&self, keep: impl Fn(u64, u64) -> bool) {
@@ -194,5 +203,6 @@ mod tests {
             all.conflicts_for(1).is_none(),
             "the unresponsive client has lost its delegations"
         );
+        assert!(all.take_revoked(2) && !all.take_revoked(2) && !all.take_revoked(1));
     }
 }

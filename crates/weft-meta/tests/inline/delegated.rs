@@ -346,7 +346,11 @@ fn a_directory_is_removed_in_one_report_with_its_names(v: &mut Volume) {
     let (above, below) = (delegate(v, 1, parent).unwrap(), delegate(v, 1, d).unwrap());
     assert!(above.granted && below.granted);
     let file = made(&below, d, "a", 0);
-    assert!(report(v, 1, &[file.clone()])[0].refused.is_none());
+    assert!(
+        report(v, 1, std::slice::from_ref(&file))[0]
+            .refused
+            .is_none()
+    );
     let gone = [removed(&file), removal(parent, "d", d)];
     for _ in 0..2 {
         let done = report(v, 1, &gone);

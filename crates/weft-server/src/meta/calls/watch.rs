@@ -136,6 +136,8 @@ impl MetaService {
                     "the holder does not return delegated directories: they are revoked"
                 );
                 delegations.revoke_holders(directories);
+                // Those that are alive must not go on.
+                self.watchers.wake();
             }
         }
     }
@@ -165,7 +167,16 @@ impl MetaService {
             let mut changed = std::pin::pin!(self.watchers.woken());
             // From here on no change is missed.
             changed.as_mut().enable();
-            let recalled = self.namespace.delegations().recalled_from(client);
+            let delegations = self.namespace.delegations();
+            if delegations.take_revoked(client) {
+                return WatchReply {
+                    boot,
+                    cursor: self.namespace.changes().published(),
+                    everything: true,
+                    ..WatchReply::default()
+                };
+            }
+            let recalled = delegations.recalled_from(client);
             match self.namespace.changes().since(client, cursor) {
                 Invalidations::All { cursor } => {
                     return WatchReply {
@@ -200,11 +211,7 @@ impl MetaService {
                 }
             }
             if timeout_at(deadline, changed).await.is_ok()
-                && self
-                    .namespace
-                    .delegations()
-                    .recalled_from(client)
-                    .is_empty()
+                && delegations.recalled_from(client).is_empty()
             {
                 tokio::time::sleep(self.watchers.delay()).await;
             }
