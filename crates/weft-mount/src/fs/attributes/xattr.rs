@@ -36,6 +36,9 @@ const ACL: &[u8] = b"system.posix_acl_";
 /// The access control list that decides beside the permission bits.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
+/// The access control list that new files in a directory get.
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+
 /// The name spaces that a file's attributes cover when they say that it has none.
 const NAME_SPACES: [&[u8]; 3] = [ACL, b"security.", b"user."];
 
@@ -220,6 +223,14 @@ impl FileSystem {
         }
         if name == CAPABILITY {
             return self.drop_capability(id).await;
+        }
+        // `cp -a` removes it from each directory that it makes.
+        let owned = |uid| caller.uid == 0 || caller.uid == uid;
+        if name == DEFAULT_ACL
+            && self.lacks(id, name)
+            && self.known(id).is_some_and(|node| owned(node.attr.uid))
+        {
+            return Ok(());
         }
         self.forget_kept(id).await;
         self.call(|| volume.remove_xattr(Place::of(id), name))
