@@ -32,7 +32,8 @@
 //! Faults are injected only where the design promises to survive them, so every finding is a
 //! defect. Deliberate defects ([`Canary`]) prove that the checks see them.
 //!
-//! Absent on purpose: the hand-over of reports to a local socket, rot of logs and indexes (the store's own tests), real time, real sockets.
+//! Absent on purpose: the hand-over of reports to a local socket, rot of logs and indexes (the
+//! store's own tests), real time, real sockets.
 
 mod ahead;
 mod canary;

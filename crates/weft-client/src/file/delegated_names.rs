@@ -264,8 +264,8 @@ impl Volume {
         Some(time)
     }
 
-    /// As [`Volume::remove_delegated`], a directory, which the caller knows to be empty. `None` also
-    /// where it is not delegated itself: another client may make names in it.
+    /// As [`Volume::remove_delegated`], a directory, which the caller knows to be empty. `None`
+    /// also where it is not delegated itself: another client may make names in it.
     pub fn remove_directory_delegated(
         &self,
         parent: u64,

@@ -4,8 +4,8 @@
 //! other clients look into their directories.
 //!
 //! [`scenario`] drives a run, [`life`] is a process of a client, [`judge`] looks at everything in
-//! the end. The oracle is pure: [`slot`] knows what one name may stand for, [`names`] all names, and
-//! [`processes`] who is alive and what disturbs them.
+//! the end. The oracle is pure: [`slot`] knows what one name may stand for, [`names`] all names,
+//! and [`processes`] who is alive and what disturbs them.
 //!
 //! What the oracle demands (`docs/semantics.md`, 2 and 13, and `docs/design/0036-files-ahead.md`):
 //! 1. What another client sees when it looks is the last change that was acknowledged to its maker,

@@ -1,5 +1,5 @@
-//! What a process takes from its machine: memory, threads that start early and stay, processors that
-//! wake fast, a rotated log, and files that other users may not read.
+//! What a process takes from its machine: memory, threads that start early and stay, processors
+//! that wake fast, a rotated log, and files that other users may not read.
 //!
 //! Nothing here knows a volume.
 

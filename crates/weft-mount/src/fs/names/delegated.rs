@@ -4,7 +4,8 @@
 //! Only changes that certainly succeed are made here. A file is made if its name is known to be
 //! absent, in a directory whose attributes are known and which gives a new file nothing but what
 //! its creator asks for. A name is removed if it is known to refer to a regular file with no other
-//! name, or to a delegated directory all of whose names were removed here. The kernel has checked that the caller may. If the service refuses a change all the same
+//! name, or to a delegated directory all of whose names were removed here. The kernel has checked
+//! that the caller may. If the service refuses a change all the same
 //! (a quota, a full disk), the next sync reports it, and the kernel drops what it has cached of it.
 
 use std::collections::HashSet;
