@@ -9,7 +9,7 @@ use mount_support::{Mounted, weft_ok};
 
 const BOUND: &str = "/dev/cpu_dma_latency";
 
-/// Whether this machine has idle states that this user may bound.
+/// Whether this machine certainly has idle states that this user may bound.
 fn may_bound() -> bool {
     let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver");
     let has_states = driver.is_ok_and(|driver| driver.trim() == "haltpoll");
@@ -27,9 +27,10 @@ fn processes_that_serve_requests_bound_idle_states_unless_they_are_told_not_to()
     let Some(mounted) = Mounted::new() else {
         return;
     };
-    let may = may_bound();
-    assert_eq!(can_bound(mounted.process()), may);
-    assert!(mounted.nodes().iter().all(|node| can_bound(*node) == may));
+    if may_bound() {
+        assert!(can_bound(mounted.process()));
+        assert!(mounted.nodes().iter().all(|node| can_bound(*node)));
+    }
 
     mounted.unmount();
     mounted.mount("deep_idle");
