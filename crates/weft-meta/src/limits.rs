@@ -20,7 +20,7 @@ pub(crate) const CHANGES_SCAN_MAX: usize = 4096;
 /// Bytes of a file's number, or of an entry beside its name, in the answer to a watch, at most.
 pub(crate) const INVALIDATION_BYTES: usize = 24;
 
-/// How long a delegation waits for commits that run side by side; then it is refused.
+/// How long a delegation waits for commits that began before it; then it is refused.
 pub(crate) const COMMITS_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// Leases at a time; beyond them none is granted.

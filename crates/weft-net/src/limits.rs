@@ -78,8 +78,8 @@ pub(crate) const TRIM_INTERVAL: Duration = Duration::from_secs(5);
 
 // Idle states.
 
-/// Requests within [`BURST_INTERVAL`] that begin a burst: at this rate, waking processors costs
-/// more than half a percent of their time.
+/// Requests within [`BURST_INTERVAL`] that begin a burst: at this rate, waking processors takes
+/// some percent of their time.
 pub(crate) const BURST_REQUESTS: u64 = 8;
 /// See [`BURST_REQUESTS`].
 pub(crate) const BURST_INTERVAL: Duration = Duration::from_millis(4);

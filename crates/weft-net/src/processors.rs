@@ -85,7 +85,7 @@ impl ShallowIdle {
         let driver = read("cpuidle/current_driver")?;
         let shallowest = read("cpu0/cpuidle/state1/latency").ok();
         let latency = latency_for(driver.trim(), shallowest.as_deref())
-            .ok_or_else(|| io::Error::other("its processors have no idle states to choose from"))?;
+            .ok_or_else(|| io::Error::other("the processors have no idle states to choose from"))?;
         let device = File::options().write(true).open("/dev/cpu_dma_latency")?;
         ShallowIdle::with(device, latency)
     }
@@ -96,7 +96,7 @@ impl ShallowIdle {
             latency,
             burst: Instant::now(),
         };
-        // Opening the device sets the tightest bound.
+        // Whatever opening the device has set.
         bound.set(UNBOUNDED)?;
         let shared = Arc::new(Shared {
             requests: AtomicU64::new(0),

@@ -80,8 +80,8 @@ impl Volume {
         }
         let ids = if held { IDS_AHEAD_MAX } else { FIRST_IDS };
         let mut also = if make { Vec::new() } else { neighbours() };
-        also.truncate(DELEGATED_ALSO_MAX);
         delegated.with(|table| table.retain_free(&mut also));
+        also.truncate(DELEGATED_ALSO_MAX);
         let request = DelegateRequest {
             directory,
             ids,
@@ -91,6 +91,7 @@ impl Volume {
         let what = "delegate a directory";
         let reply = self.meta(what, &request, Repeat::Safe).await;
         let granted = reply.ok().filter(|reply| reply.granted);
+        let mut is_stale = false;
         let held = delegated.with(|table| match granted {
             Some(reply) if table.generation == generation => {
                 table.hold(directory, reply);
@@ -98,6 +99,7 @@ impl Volume {
             }
             // Another client wanted one before this one knew that it had it.
             Some(reply) => {
+                is_stale = true;
                 table.give_back(directory);
                 for other in reply.also {
                     table.give_back(other);
@@ -109,6 +111,9 @@ impl Volume {
                 false
             }
         });
+        if is_stale {
+            self.schedule_report(true);
+        }
         self.check_idle();
         held
     }

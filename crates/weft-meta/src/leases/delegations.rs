@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::limits::{DELEGATIONS_MAX, NEW_DELEGATIONS_MAX};
 
@@ -28,6 +28,8 @@ pub struct Delegations {
     /// How many there are, readable without the lock.
     count: AtomicUsize,
     table: Mutex<DelegationTable>,
+    /// Held while directories that exist are delegated.
+    granting: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +41,11 @@ struct DelegationTable {
 }
 
 impl Delegations {
+    /// Held from before a grant until it is certain that it stays.
+    pub(crate) fn granting(&self) -> MutexGuard<'_, ()> {
+        self.granting.lock()
+    }
+
     /// Delegates a directory to a client, unless another client has it. Returns whether it did.
     pub(crate) fn grant(&self, client: u64, directory: u64) -> bool {
         let mut table = self.table.lock();

@@ -10,8 +10,9 @@
 //! published.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Instant;
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Condvar, Mutex, RwLock};
 use weft_proto::coord::ChangedEntry;
 use weft_proto::limits::WATCH_BATCH_MAX;
 
@@ -44,8 +45,29 @@ pub enum Invalidations {
 #[derive(Debug, Default)]
 pub struct ChangeLog {
     ring: RwLock<Ring>,
-    /// Read-locked from before a commit until its changes are published.
-    committing: RwLock<()>,
+    commits: Mutex<Commits>,
+    /// A commit has ended.
+    ended: Condvar,
+}
+
+/// Commits whose changes are not published yet.
+#[derive(Debug, Default)]
+struct Commits {
+    begun: u64,
+    running: BTreeSet<u64>,
+}
+
+/// A commit, until its changes are published.
+pub(crate) struct Committing<'a> {
+    log: &'a ChangeLog,
+    number: u64,
+}
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        self.log.commits.lock().running.remove(&self.number);
+        self.log.ended.notify_all();
+    }
 }
 
 #[derive(Debug, Default)]
@@ -57,14 +79,26 @@ struct Ring {
 
 impl ChangeLog {
     /// Held around a commit and [`ChangeLog::publish`].
-    pub(crate) fn committing(&self) -> RwLockReadGuard<'_, ()> {
-        self.committing.read_recursive()
+    pub(crate) fn committing(&self) -> Committing<'_> {
+        let mut commits = self.commits.lock();
+        commits.begun += 1;
+        let number = commits.begun;
+        commits.running.insert(number);
+        Committing { log: self, number }
     }
 
     /// Returns when the changes of everything that was committed before are published; false if
-    /// commits go on without a pause for [`COMMITS_TIMEOUT`].
+    /// that takes [`COMMITS_TIMEOUT`].
     pub(crate) fn wait_for_commits(&self) -> bool {
-        self.committing.try_write_for(COMMITS_TIMEOUT).is_some()
+        let deadline = Instant::now() + COMMITS_TIMEOUT;
+        let mut commits = self.commits.lock();
+        let last = commits.begun;
+        while commits.running.first().is_some_and(|first| *first <= last) {
+            if self.ended.wait_until(&mut commits, deadline).timed_out() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Publishes what `origin` (0: no client) changed. Leases of the changed directories end.

@@ -17,6 +17,7 @@ crate::on_both_engines! {
     times_of_a_directory_follow_its_last_change
     a_directory_is_removed_in_one_report_with_its_names
     a_directory_that_has_names_is_not_removed
+    a_repeated_report_of_a_removed_open_file_and_its_directory_is_done
     further_directories_are_delegated_unless_another_client_has_them
 }
 
@@ -388,4 +389,31 @@ fn further_directories_are_delegated_unless_another_client_has_them(v: &mut Volu
     assert_eq!(reply.also, [c]);
     let delegations = v.meta.delegations();
     assert!(delegations.holds(2, b) && delegations.holds(1, c) && !delegations.holds(1, b));
+}
+
+fn a_repeated_report_of_a_removed_open_file_and_its_directory_is_done(v: &mut Volume) {
+    let parent = directory(v, "/p");
+    let d = directory(v, "/p/d");
+    assert!(delegate(v, 1, parent).unwrap().granted);
+    let below = delegate(v, 1, d).unwrap();
+    let mut file = made(&below, d, "a", 0);
+    file.made.as_mut().unwrap().writing = true;
+    assert!(
+        report(v, 1, std::slice::from_ref(&file))[0]
+            .refused
+            .is_none()
+    );
+    assert!(v.meta.is_attached(1, below.first));
+    let mut mode = removed(&file);
+    mode.set = Some(Box::new(SetAttributesRequest {
+        mode: Some(0o600),
+        ..SetAttributesRequest::default()
+    }));
+    let gone = [mode, removed(&file), removal(parent, "d", d)];
+    for _ in 0..2 {
+        let done = report(v, 1, &gone);
+        assert!(done.iter().all(|done| done.refused.is_none()), "{done:?}");
+    }
+    assert!(v.meta.is_attached(1, below.first));
+    assert_eq!(v.stat(0, "/p").unwrap().size, 0);
 }

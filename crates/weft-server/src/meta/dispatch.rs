@@ -34,7 +34,11 @@ impl MetaService {
             Kind::Attach => self.attach(call).await,
             Kind::Report => self.report(call).await,
             Kind::Detach => self.detach(call).await,
-            Kind::Delegate => self.answer(call, |r| n.delegate(now, client, r)).await,
+            Kind::Delegate => {
+                self.answer(call, |r| n.delegate(now, client, r)).await;
+                // What it took back may be waited for.
+                self.watchers.holder_answered();
+            }
             Kind::ChangeNames => self.change_names(call).await,
             Kind::Reassert => self.reassert(call).await,
             Kind::SyncNamespace => self.sync_namespace(call).await,

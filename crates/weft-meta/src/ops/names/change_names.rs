@@ -148,11 +148,10 @@ fn find(tx: &Tx<'_, '_>, change: &NameChange) -> Result<Box<Slot>, MetaError> {
     Ok(slot)
 }
 
-/// Whether a change concerns what is gone, and its directory, too: the report is repeated, and a
-/// later change of it has removed the directory.
-fn is_repeated_after_removal(tx: &Tx<'_, '_>, change: &NameChange) -> Result<bool, MetaError> {
-    let is_gone = |id| Ok::<bool, MetaError>(keys::inode(tx.reader(), id)?.is_none());
-    Ok(is_gone(change.directory)? && is_gone(change.file)?)
+/// Whether this has no name any more; clients may have it open.
+fn is_gone(tx: &Tx<'_, '_>, id: u64) -> Result<bool, MetaError> {
+    let inode = keys::inode(tx.reader(), id)?;
+    Ok(inode.is_none_or(|inode| inode.links == 0))
 }
 
 /// The time of a directory after a change of a name in it.
@@ -282,7 +281,8 @@ fn set_attributes(
     change: &NameChange,
     set: &SetAttributesRequest,
 ) -> Result<NameChanged, MetaError> {
-    if is_repeated_after_removal(tx, change)? {
+    if is_gone(tx, change.file)? {
+        // The report is repeated, and a later change of it has removed the file.
         return Ok(changed(None));
     }
     let slot = find(tx, change)?;
@@ -328,7 +328,8 @@ fn remove_name(
     change: &NameChange,
     gone: &mut Vec<u64>,
 ) -> Result<NameChanged, MetaError> {
-    if is_repeated_after_removal(tx, change)? {
+    if is_gone(tx, change.directory)? {
+        // The report is repeated, and a later change of it has removed the directory.
         return Ok(changed(None));
     }
     let slot = find(tx, change)?;

@@ -20,10 +20,12 @@ pub(crate) fn delegate(
     let directory = request.directory;
     let pool = volume.state().servers().pool(now);
     let delegations = volume.state().delegations();
+    // What is taken back below was granted by this call, and by no other one.
+    let _granting = delegations.granting();
     // What another client has is not asked back for this.
     let also = request.also.iter().take(DELEGATED_ALSO_MAX).copied();
     let also: Vec<u64> = also.filter(|other| delegations.is_free(*other)).collect();
-    let is_new = delegations.is_free(directory);
+    let is_new = !delegations.holds(client, directory);
     let given = volume.transact(|tx| {
         let Some(inode) = delegable(volume, tx.reader(), directory)? else {
             return Ok(DelegateReply::default());

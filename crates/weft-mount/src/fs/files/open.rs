@@ -166,7 +166,9 @@ impl FileSystem {
         self.metadata.name_may_exist(parent, name);
         let (entry, opened) = loop {
             let asked = self.attach_moment();
-            let file = self.call(|| volume.attach(&place, access.clone())).await?;
+            let file = self.call(|| volume.attach(&place, access.clone())).await;
+            // A call that failed may have made it.
+            let file = file.inspect_err(|_| self.metadata.touched(parent))?;
             if file.created() {
                 return self.made(asked, (parent, name), file, flags).await;
             }

@@ -1,5 +1,5 @@
 //! Listings of complete directories: no other client changes their names before this mount has
-//! heard of it, so that a program that walks a tree a second time asks nobody.
+//! heard of it, and changes of the files in them are in the change log, so that a program that walks a tree a second time asks nobody.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct Table {
     names: usize,
 }
 
-/// User and group; users with further groups ask the service.
+/// User and group. The kernel has checked further groups when it opened the directory.
 type Permitted = (u32, u32);
 
 impl KeptListings {

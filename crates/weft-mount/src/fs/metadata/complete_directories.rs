@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use crate::limits::{COMPLETE_NAMES_MAX, NEIGHBOURS_SCAN_MAX};
 use parking_lot::Mutex;
 
-/// NameTable all of whose names are known.
+/// Directories all of whose names are known.
 #[derive(Debug, Default)]
 pub(in crate::fs) struct CompleteDirectories(Mutex<NameTable>);
 

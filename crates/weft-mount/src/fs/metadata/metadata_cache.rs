@@ -129,6 +129,11 @@ impl MetadataCache {
         self.complete.may_exist(directory, self.log.hash(name));
     }
 
+    /// This mount has had the service change what a name refers to: earlier answers are overtaken.
+    pub(in crate::fs) fn name_changed(&self, directory: u64, name: &[u8]) {
+        self.log.record(self.log.name(directory, name));
+    }
+
     /// This mount has removed a name: it is absent, unless another client has made it again.
     pub(in crate::fs) fn name_removed(&self, asked: AskedAt, directory: u64, name: &[u8]) {
         if !self.log.overtaken(asked, self.log.name(directory, name)) {

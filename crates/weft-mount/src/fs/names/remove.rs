@@ -31,7 +31,9 @@ impl FileSystem {
         let volume = self.on(caller);
         let place = self.metadata.under(parent, name);
         let asked = self.metadata.now();
-        let removed = self.call(|| volume.unlink(&place)).await?;
+        let removed = self.call(|| volume.unlink(&place)).await;
+        // A call that failed may have taken effect.
+        let removed = removed.inspect_err(|_| self.metadata.touched(parent))?;
         self.removed(asked, (parent, name), &removed);
         self.forget_kept(removed.file).await;
         Ok(())
@@ -51,7 +53,8 @@ impl FileSystem {
         let volume = self.on(caller);
         let place = self.metadata.under(parent, name);
         let asked = self.metadata.now();
-        let removed = self.call(|| volume.remove_directory(&place)).await?;
+        let removed = self.call(|| volume.remove_directory(&place)).await;
+        let removed = removed.inspect_err(|_| self.metadata.touched(parent))?;
         self.removed(asked, (parent, name), &removed);
         Ok(())
     }
@@ -84,7 +87,18 @@ impl FileSystem {
                 Errno::INVAL,
             )),
         };
-        let renamed = renamed?;
+        if flags & libc::RENAME_EXCHANGE == 0
+            && renamed.as_ref().is_ok_and(|renamed| renamed.file != 0)
+        {
+            self.metadata.name_removed(asked, from, from_name);
+        }
+        // Answers from before do not count, also if the call failed: it may have taken effect.
+        self.metadata.name_changed(from, from_name);
+        self.metadata.name_changed(to, to_name);
+        let renamed = renamed.inspect_err(|_| {
+            self.metadata.touched(from);
+            self.metadata.touched(to);
+        })?;
         self.metadata.nodes().called(renamed.file, (to, to_name));
         if flags & libc::RENAME_EXCHANGE != 0 {
             self.metadata
@@ -97,8 +111,9 @@ impl FileSystem {
         self.metadata.touched(renamed.other);
         self.forget_kept(renamed.other).await;
         self.metadata.touched(from);
-        if flags & libc::RENAME_EXCHANGE == 0 && renamed.file != 0 {
-            self.metadata.name_removed(asked, from, from_name);
+        if flags & libc::RENAME_EXCHANGE == 0 {
+            // It is gone, if it was a directory.
+            self.metadata.names_uncertain(renamed.other);
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub struct Mount {
     pub read_ahead_kib: u32,
     /// Requests come through io_uring. Root has the kernel offer it; without it nothing is mounted.
     pub io_uring: bool,
-    /// Learn of each request.
+    /// Told of each request.
     pub processors: Arc<dyn Processors>,
 }
 

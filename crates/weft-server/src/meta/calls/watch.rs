@@ -66,6 +66,8 @@ impl MetaService {
                 self.watchers.holder_answered();
             }
             if request.changes.iter().any(is_removal) {
+                // A directory that is waited for may be gone.
+                self.watchers.holder_answered();
                 self.new_intents.notify_one();
                 if self.namespace.limits_growth() {
                     self.freed.notify_one();
