@@ -1,5 +1,6 @@
 //! Listings of complete directories: no other client changes their names before this mount has
-//! heard of it, and changes of the files in them are in the change log, so that a program that walks a tree a second time asks nobody.
+//! heard of it, and changes of the files in them are in the change log, so that a program that
+//! walks a tree a second time asks nobody.
 
 use std::collections::HashMap;
 use std::sync::Arc;
