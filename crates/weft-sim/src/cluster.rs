@@ -6,8 +6,9 @@ mod clients;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use turmoil::Sim;
+use turmoil::{Builder, Sim};
 use weft_kv::{MemKv, OrderedKv};
 use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
@@ -31,6 +32,18 @@ pub enum Fault {
     Kill,
     /// Its machine loses power.
     PowerLoss,
+}
+
+/// A simulation without hosts that ends after this time, of its own clock.
+pub(crate) fn simulation(seed: u64, duration: Duration) -> Sim<'static> {
+    Builder::new()
+        .rng_seed(seed)
+        .simulation_duration(duration)
+        .tick_duration(Duration::from_millis(1))
+        .min_message_latency(Duration::from_micros(100))
+        .max_message_latency(Duration::from_millis(5))
+        .tcp_capacity(1 << 16)
+        .build()
 }
 
 /// What the nodes of a volume run on.

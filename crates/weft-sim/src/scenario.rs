@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use turmoil::Builder;
 use weft_referee::check;
 
 use crate::client::{Client, CrashingClient};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, simulation};
 use crate::faults::Faults;
 use crate::plan::Plan;
 use crate::state::{Outcome, State};
@@ -18,14 +17,7 @@ use crate::state::{Outcome, State};
 /// or the clients do not end in time.
 pub fn run(plan: Plan) -> Outcome {
     let cluster = Cluster::new(plan.seed, plan.servers, plan.canary);
-    let mut sim = Builder::new()
-        .rng_seed(plan.seed)
-        .simulation_duration(Duration::from_mins(10))
-        .tick_duration(Duration::from_millis(1))
-        .min_message_latency(Duration::from_micros(100))
-        .max_message_latency(Duration::from_millis(5))
-        .tcp_capacity(1 << 16)
-        .build();
+    let mut sim = simulation(plan.seed, Duration::from_mins(10));
     cluster.start(&mut sim);
     let state = State::new(plan.servers, plan.clients);
     for number in 0..plan.clients {

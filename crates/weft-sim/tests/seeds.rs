@@ -38,19 +38,27 @@ fn name_seed(test: &str, seed: u64, run: impl FnOnce()) {
     }
 }
 
-#[test]
-fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
+/// Runs seeds for a share of the time, in quarters, and asserts that nothing is wrong. Returns what
+/// they did together, and how many there were.
+fn explore(
+    test: &str,
+    quarters: u64,
+    plan: fn(u64) -> Plan,
+    run: fn(Plan) -> Outcome,
+) -> (Outcome, u64) {
     let (first, seconds) = (number("WEFT_SEED"), number("WEFT_SECONDS"));
     let alone = first.is_some() && seconds.is_none();
-    let (first, seconds) = (first.unwrap_or(0), seconds.unwrap_or(40) * 3 / 4);
+    let (first, seconds) = (first.unwrap_or(0), seconds.unwrap_or(40) * quarters / 4);
     let (started, mut runs) = (Instant::now(), 0);
     let mut all = Outcome::default();
     while runs == 0 || (!alone && started.elapsed() < Duration::from_secs(seconds)) {
         let seed = first.wrapping_add(runs);
         runs += 1;
-        let test = "crashes_power_loss_and_partitions_leave_nothing_unexplained";
         name_seed(test, seed, || {
             let outcome = run(plan(seed));
+            if outcome.wrong.is_some() {
+                println!("faults: {:?}", outcome.faults);
+            }
             assert_eq!(outcome.wrong, None, "seed {seed}");
             all.add(&outcome);
         });
@@ -61,6 +69,13 @@ fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
         all.operations,
         all.faults
     );
+    (all, runs)
+}
+
+#[test]
+fn crashes_power_loss_and_partitions_leave_nothing_unexplained() {
+    let test = "crashes_power_loss_and_partitions_leave_nothing_unexplained";
+    let (all, runs) = explore(test, 3, plan, run);
     assert!(
         all.acknowledged() as u64 > 20 * runs,
         "too few operations succeeded to prove anything"
@@ -171,30 +186,8 @@ fn plan_ahead(seed: u64) -> Plan {
 
 #[test]
 fn clients_that_work_ahead_of_the_service_leave_nothing_unexplained() {
-    let (first, seconds) = (number("WEFT_SEED"), number("WEFT_SECONDS"));
-    let alone = first.is_some() && seconds.is_none();
-    let (first, seconds) = (first.unwrap_or(0), seconds.unwrap_or(40) / 4);
-    let (started, mut runs) = (Instant::now(), 0);
-    let mut all = Outcome::default();
-    while runs == 0 || (!alone && started.elapsed() < Duration::from_secs(seconds)) {
-        let seed = first.wrapping_add(runs);
-        runs += 1;
-        let test = "clients_that_work_ahead_of_the_service_leave_nothing_unexplained";
-        name_seed(test, seed, || {
-            let outcome = run_ahead(plan_ahead(seed));
-            if outcome.wrong.is_some() {
-                println!("faults: {:?}", outcome.faults);
-            }
-            assert_eq!(outcome.wrong, None, "seed {seed}");
-            all.add(&outcome);
-        });
-    }
-    println!(
-        "{runs} seeds from {first} on in {:.1} s\noperations: {:#?}\nfaults: {:#?}",
-        started.elapsed().as_secs_f64(),
-        all.operations,
-        all.faults
-    );
+    let test = "clients_that_work_ahead_of_the_service_leave_nothing_unexplained";
+    let (all, runs) = explore(test, 1, plan_ahead, run_ahead);
     for kind in [
         "file made ahead",
         "file removed ahead",

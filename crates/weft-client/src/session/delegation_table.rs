@@ -22,10 +22,10 @@ use weft_proto::limits::NAMES_AHEAD_MAX;
 use weft_proto::meta::{Attributes, Credentials, Layout, SetAttributesRequest};
 
 use super::made_files::{MadeFile, MadeFiles, merge};
+use super::worth::Worth;
 use crate::Error;
 use crate::limits::{
-    CHANGE_COUNT_WINDOW, CHANGES_WORTH_DELEGATION, COUNTED_DIRECTORIES_MAX, DELEGATION_BACKOFF,
-    DELEGATION_IDLE_TIMEOUT, DELEGATIONS_MAX, REPORT_BYTES_MAX, REPORT_DELAY, SAVED_CHANGES_MAX,
+    DELEGATION_IDLE_TIMEOUT, DELEGATIONS_MAX, REPORT_BYTES_MAX, REPORT_DELAY,
     UNREPORTED_CHANGES_MAX,
 };
 
@@ -170,31 +170,6 @@ struct Delegation {
     changed: i64,
 }
 
-/// What delegations have saved lately: a program that works through many directories, such as
-/// `rm -r`, need not show in each of them that it is busy.
-#[derive(Default)]
-struct Savings {
-    /// Changes made under delegations, less what their grants cost.
-    changes: u32,
-    noted: Option<Instant>,
-}
-
-impl Savings {
-    fn note_change(&mut self, now: Instant) {
-        self.changes = (self.current(now) + 1).min(SAVED_CHANGES_MAX);
-        self.noted = Some(now);
-    }
-
-    fn note_grant(&mut self) {
-        self.changes = self.changes.saturating_sub(CHANGES_WORTH_DELEGATION);
-    }
-
-    fn current(&self, now: Instant) -> u32 {
-        let recent = self.noted.is_some_and(|at| now - at < CHANGE_COUNT_WINDOW);
-        if recent { self.changes } else { 0 }
-    }
-}
-
 /// See the module.
 #[derive(Default)]
 pub(crate) struct DelegationTable {
@@ -214,9 +189,7 @@ pub(crate) struct DelegationTable {
     leaving: HashSet<u64>,
     /// Changes whenever the answer to a request for a delegation may be outdated when it comes.
     pub(crate) generation: u64,
-    shunned: HashMap<u64, Instant>,
-    counted: HashMap<u64, (Instant, u32)>,
-    savings: Savings,
+    worth: Worth,
     /// A task will report soon.
     pub(crate) report_scheduled: bool,
     /// A task looks for idle delegations.
@@ -226,25 +199,7 @@ pub(crate) struct DelegationTable {
 impl DelegationTable {
     /// Counts a change of a name in a directory that is not held. Whether it is worth asking for.
     pub(crate) fn is_worth(&mut self, directory: u64) -> bool {
-        let now = Instant::now();
-        if self
-            .shunned
-            .get(&directory)
-            .is_some_and(|until| *until > now)
-            || !self.may_hold_more()
-        {
-            return false;
-        }
-        self.shunned.remove(&directory);
-        if self.counted.len() >= COUNTED_DIRECTORIES_MAX {
-            self.counted.clear();
-        }
-        let (since, count) = self.counted.entry(directory).or_insert((now, 0));
-        if now - *since > CHANGE_COUNT_WINDOW {
-            (*since, *count) = (now, 0);
-        }
-        *count += 1;
-        *count >= CHANGES_WORTH_DELEGATION || self.savings.current(now) >= CHANGES_WORTH_DELEGATION
+        self.may_hold_more() && self.worth.count(directory, Instant::now())
     }
 
     /// Whether names in this directory may be changed here; with `make`, whether there is an id
@@ -261,8 +216,7 @@ impl DelegationTable {
 
     /// The service has answered that this directory may be held.
     pub(crate) fn hold(&mut self, directory: u64, reply: DelegateReply) {
-        self.counted.remove(&directory);
-        self.savings.note_grant();
+        self.worth.granted(directory);
         let used = Instant::now();
         let ids = NewIds::default();
         let held = self.held.entry(directory);
@@ -274,7 +228,6 @@ impl DelegationTable {
         held.used = used;
         held.ids.lock().extend((reply.first..).zip(reply.layouts));
         for other in reply.also {
-            self.counted.remove(&other);
             self.held.entry(other).or_insert_with(|| Delegation {
                 ids: NewIds::default(),
                 used,
@@ -286,9 +239,8 @@ impl DelegationTable {
     /// Leaves those directories that may be asked for.
     pub(crate) fn retain_free(&mut self, directories: &mut Vec<u64>) {
         let now = Instant::now();
-        self.shunned.retain(|_, until| *until > now);
         directories.retain(|directory| {
-            !self.held.contains_key(directory) && !self.shunned.contains_key(directory)
+            !self.held.contains_key(directory) && !self.worth.is_shunned(*directory, now)
         });
         directories.truncate(DELEGATIONS_MAX.saturating_sub(self.held.len()));
     }
@@ -329,11 +281,7 @@ impl DelegationTable {
 
     /// This directory is not to be asked for again soon.
     pub(crate) fn back_off(&mut self, directory: u64) {
-        if self.shunned.len() >= COUNTED_DIRECTORIES_MAX {
-            self.shunned.clear();
-        }
-        self.shunned
-            .insert(directory, Instant::now() + DELEGATION_BACKOFF);
+        self.worth.shun(directory, Instant::now());
     }
 
     /// An id and a layout for a new file.
@@ -350,7 +298,7 @@ impl DelegationTable {
     pub(crate) fn note(&mut self, change: NameChange) -> bool {
         if let Some(held) = self.held.get_mut(&change.directory) {
             held.used = Instant::now();
-            self.savings.note_change(held.used);
+            self.worth.note_change(held.used);
             if change.made.is_some() || change.set.is_none() {
                 held.changed = held.changed.max(change.time);
             }
@@ -658,23 +606,6 @@ mod tests {
 
     fn files(batch: &ChangeBatch) -> Vec<u64> {
         batch.changes.iter().map(|q| q.change.file).collect()
-    }
-
-    #[test]
-    fn a_busy_directory_gets_a_delegation_unless_another_client_uses_it() {
-        let mut table = DelegationTable::default();
-        let asked: Vec<bool> = (0..5).map(|_| table.is_worth(7)).collect();
-        assert_eq!(asked, [false, false, false, true, true]);
-        table.back_off(7);
-        assert!(!table.is_worth(7));
-        for directory in 0..10 * COUNTED_DIRECTORIES_MAX as u64 {
-            table.is_worth(directory);
-            table.back_off(directory);
-        }
-        assert!(
-            table.counted.len() <= COUNTED_DIRECTORIES_MAX
-                && table.shunned.len() <= COUNTED_DIRECTORIES_MAX
-        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod locks;
 mod made_files;
 mod naming_pays;
 mod unsynced;
+mod worth;
 
 pub(crate) use attached::AttachedFiles;
 pub(crate) use delegated_names::DelegatedNames;

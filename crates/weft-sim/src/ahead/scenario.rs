@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use turmoil::{Builder, Sim};
+use turmoil::Sim;
 
 use super::judge::judge;
 use super::life::live;
 use super::shared::Shared;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, simulation};
 use crate::faults::{Faults, Struck};
 use crate::oracle::Time;
 use crate::plan::Plan;
@@ -19,14 +19,7 @@ use crate::state::Outcome;
 /// Runs a plan with clients that work ahead, until its end or until something is wrong.
 pub fn run_ahead(plan: Plan) -> Outcome {
     let cluster = Cluster::new(plan.seed, plan.servers, plan.canary);
-    let mut sim = Builder::new()
-        .rng_seed(plan.seed)
-        .simulation_duration(Duration::from_mins(20))
-        .tick_duration(Duration::from_millis(1))
-        .min_message_latency(Duration::from_micros(100))
-        .max_message_latency(Duration::from_millis(5))
-        .tcp_capacity(1 << 16)
-        .build();
+    let mut sim = simulation(plan.seed, Duration::from_mins(20));
     cluster.start(&mut sim);
     let shared = Shared::new(plan);
     for client in 0..plan.clients {

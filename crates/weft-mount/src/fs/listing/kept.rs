@@ -1,6 +1,6 @@
 //! Listings of complete directories: no other client changes their names before this mount has
-//! heard of it, and changes of the files in them are in the change log, so that a program that
-//! walks a tree a second time asks nobody.
+//! heard of it, and changes of the files in them are in the change log. So walking a tree a second
+//! time costs no call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct WholeListing {
     pub(super) entries: Vec<Listed>,
 }
 
-/// See the module. What is here may be overtaken: whoever finds it looks.
+/// See the module. A listing that is found may be overtaken.
 #[derive(Debug, Default)]
 pub(in crate::fs) struct KeptListings(Mutex<Table>);
 
