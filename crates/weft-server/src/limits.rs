@@ -140,6 +140,8 @@ pub(crate) const SMALL_ROUND_BYTES: u64 = 64 << 10;
 pub(crate) const CLIENT_ROUND_MEMORY: u64 = 64 << 20;
 /// Unit in which round memory is counted.
 pub(crate) const ROUND_MEMORY_UNIT: u64 = 4 << 10;
+/// Rounds of a collective write that go into the store while the next one is filled.
+pub(crate) const ROUNDS_IN_FLIGHT: usize = 4;
 /// Bytes of one write to the store; larger runs are split and written in parallel.
 pub(crate) const ROUND_WRITE_BYTES: usize = 1 << 20;
 /// How long a stream may stall while other jobs wait for round memory.
@@ -232,6 +234,8 @@ pub(crate) const DELEGATION_TRIES: usize = 16;
 /// How long an operation waits for the holder of a leased or delegated directory: longer than a
 /// client whose watch is not answered relies on its lease.
 pub(crate) const RECALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often an operation that waits for a client looks whether that has left.
+pub(crate) const ABSENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A watch is answered after this time even if nothing changed: well within the timeouts of peers.
 pub(crate) const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Delay from a change until watchers look, so that one answer carries several changes.

@@ -87,6 +87,6 @@ pub use recovery::{OpenBlocker, RepairMode, has_log, log_reaches, repair_closed}
 pub use storage::sim::{self, SimStorage};
 pub use storage::{
     BlockingTask, BoxFuture, DeviceStorage, FileKind, FolderStorage, IoBackend, Storage,
-    StorageFile,
+    StorageFile, together,
 };
 pub use upkeep::{CheckOptions, CheckPass, Checked, Losses, ScrubPosition, Scrubbed};

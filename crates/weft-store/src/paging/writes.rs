@@ -7,6 +7,7 @@ use crate::engine::Inner;
 use crate::error::StoreError;
 use crate::pages::Operations;
 use crate::pool::BLOCK;
+use crate::storage::together;
 
 /// Why a write to the disks failed.
 pub(crate) struct WriteFailed {
@@ -36,7 +37,7 @@ impl Inner {
         }
         let mut result = Ok(());
         let mut can_retry = true;
-        while let Some((place, done)) = running.next().await {
+        while let Some((place, done)) = together(running.next()).await {
             if let Some(disk) = self.disks().get(place.disk()) {
                 disk.mark_written();
             }

@@ -16,6 +16,12 @@ use crate::pool::{Buffer, Slice};
 
 pub use folder::{DeviceStorage, FolderStorage, IoBackend};
 
+/// Passes to the disks together what a future starts in one poll, such as the reads of a list: one
+/// system call and one notice to the disk instead of many. Changes nothing but speed.
+pub async fn together<F: Future>(future: F) -> F::Output {
+    folder::submit_together(future).await
+}
+
 /// A future in a box.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use weft_layout::{CellIndex, Clipped, Piece, Pieces, Search};
 use weft_net::{Gone, Reply, ReplyPayload};
 use weft_proto::{Failure, Kind};
-use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError};
+use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError, together};
 
 use super::group::{MemberCall, Outcome};
 use super::memory::{ClientRoundMemory, RoundReservation, StallTimeout};
@@ -177,7 +177,8 @@ impl IoService {
         let mut tries = 0;
         let payloads = loop {
             tries += 1;
-            let read = try_join_all(ranges.iter().map(|range| self.read_long(job, range))).await?;
+            let reads = ranges.iter().map(|range| self.read_long(job, range));
+            let read = together(try_join_all(reads)).await?;
             let pack = |batch: &ReadBatch| {
                 let (payload, copied) = batch.pack(&ranges, &read);
                 self.metrics.copied(copied);

@@ -1,7 +1,7 @@
 //! The job of a collective write: round by round, the bytes of all members in one band of the cells
 //! are assembled and written together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,6 +24,7 @@ use crate::io::IoService;
 use crate::io::job::Job;
 use crate::io::job::walk::{self, Callers, abandoned};
 use crate::io::sharers::Change;
+use crate::limits::ROUNDS_IN_FLIGHT;
 use crate::metrics::Stage;
 
 /// What all members of a write agree on.
@@ -87,6 +88,33 @@ impl Flush {
                 }
             };
             first = first.and(written);
+        }
+        first
+    }
+}
+
+/// The rounds of a write that are on their way into the store: while the disk is behind, the next
+/// ones are filled.
+#[derive(Default)]
+struct Flushes(VecDeque<Flush>);
+
+impl Flushes {
+    /// Adds a round, and waits for the first one if there are [`ROUNDS_IN_FLIGHT`] before it.
+    async fn push(&mut self, flush: Flush) -> Result<(), Failure> {
+        self.0.push_back(flush);
+        if self.0.len() <= ROUNDS_IN_FLIGHT {
+            return Ok(());
+        }
+        match self.0.pop_front() {
+            Some(first) => first.done().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn done(self) -> Result<(), Failure> {
+        let mut first = Ok(());
+        for flush in self.0 {
+            first = first.and(flush.done().await);
         }
         first
     }
@@ -199,7 +227,7 @@ impl IoService {
         Ok(sources.lost(jobs.len()))
     }
 
-    /// Writes disjoint members together. A round is filled while the previous one goes into the
+    /// Writes disjoint members together. A round is filled while those before it go into the
     /// store.
     async fn write_rounds(
         &self,
@@ -210,7 +238,7 @@ impl IoService {
         let GroupWrite {
             jobs, terms, owner, ..
         } = *write;
-        let mut flushing: Option<Flush> = None;
+        let mut flushes = Flushes::default();
         loop {
             let round = walk::until(&owner.callers, |steps| rounds.look(steps)).await;
             let Some(round) = round.map_err(abandoned)? else {
@@ -224,18 +252,13 @@ impl IoService {
             sources.fill(&mut assembly, jobs.len()).await;
             self.metrics.copied(bytes);
             write.check_lost(sources)?;
-            if let Some(flush) = flushing.take() {
-                flush.done().await?;
-            }
-            flushing = Some(self.flush(&jobs[0], assembly, terms.chunk, memory));
+            let flush = self.flush(&jobs[0], assembly, terms.chunk, memory);
+            flushes.push(flush).await?;
             if sources.lost(jobs.len()).len() == jobs.len() {
                 break;
             }
         }
-        match flushing {
-            Some(flush) => flush.done().await,
-            None => Ok(()),
-        }
+        flushes.done().await
     }
 
     /// Writes one member after the other, so that later members win.

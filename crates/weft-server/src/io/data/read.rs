@@ -14,7 +14,7 @@ use weft_net::{Gone, Reply, ReplyPayload, Served};
 use weft_proto::io::{Access, ReadReply, ReadRequest};
 use weft_proto::order::Claim;
 use weft_proto::{Code, Failure, Kind};
-use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError};
+use weft_store::{READ_ATTEMPTS, ReadSlice, StoreError, together};
 
 use super::lengths::{lookup, runs};
 use crate::failure;
@@ -201,7 +201,8 @@ impl IoService {
             let read = if let [only] = &ranges[..] {
                 vec![self.read_range(job, only).await?]
             } else {
-                try_join_all(ranges.iter().map(|range| self.read_range(job, range))).await?
+                let reads = ranges.iter().map(|range| self.read_range(job, range));
+                together(try_join_all(reads)).await?
             };
             let (payload, copied) = batch.pack(&ranges, &read);
             self.metrics.copied(copied);

@@ -72,6 +72,7 @@ mod tests {
             address: String::new(),
             role: Role::Client,
             client: 7,
+            process: None,
         };
         let refused = |file| forced.check(file, &peer).is_err();
         assert_eq!(forced.set(&files, true, Instant::now()), files);

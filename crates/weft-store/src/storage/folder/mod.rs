@@ -27,6 +27,7 @@ use ring::Rings;
 use workers::Workers;
 
 pub use device::DeviceStorage;
+pub(crate) use ring::submit_together;
 
 /// Slices per call (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
