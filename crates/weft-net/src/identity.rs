@@ -54,4 +54,25 @@ pub struct Peer {
     pub role: Role,
     /// Its number as a client.
     pub client: u64,
+    /// Its process, if that is on this machine and visible from here.
+    pub process: Option<u32>,
+}
+
+impl Peer {
+    /// Whether its process is known to have ended, so that it never comes back. A process that has
+    /// got the same number since counts as alive.
+    pub fn has_died(&self) -> bool {
+        self.process.is_some_and(|process| !is_alive(process))
+    }
+}
+
+/// A process that has ended and was not waited for yet is as dead as one that is not there.
+fn is_alive(process: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
+        // Without /proc nothing is known.
+        return !std::path::Path::new("/proc/self/stat").exists();
+    };
+    // Behind the name, which may hold anything: the state.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    !state.is_some_and(|state| state.starts_with(['Z', 'X']))
 }

@@ -236,6 +236,7 @@ impl Listener for SimListener {
                 write,
                 peer: peer.to_string(),
                 local: false,
+                process: None,
             })
         }
         .boxed()

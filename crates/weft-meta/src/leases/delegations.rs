@@ -149,15 +149,17 @@ impl Delegations {
         }
     }
 
-    /// The holders of these directories do not respond: they lose all their delegations.
-    pub fn revoke_holders(&self, directories: &[u64]) {
-        let silent: BTreeSet<u64> = {
-            let table = self.table.lock();
-            let holders = directories.iter().filter_map(|d| table.holders.get(d));
-            holders.copied().collect()
-        };
-        self.table.lock().revoked.extend(&silent);
-        self.retain(|_, holder| !silent.contains(&holder));
+    /// The clients that have yet to return some of these directories.
+    pub fn holders_of(&self, directories: &[u64]) -> BTreeSet<u64> {
+        let table = self.table.lock();
+        let holders = directories.iter().filter_map(|d| table.holders.get(d));
+        holders.copied().collect()
+    }
+
+    /// A client does not respond: it loses all its delegations, and is told so if it lives.
+    pub fn revoke(&self, client: u64) {
+        self.table.lock().revoked.insert(client);
+        self.retain(|_, holder| holder != client);
     }
 
     /// Whether a client has lost its delegations since it was last told so.
@@ -205,7 +207,8 @@ mod tests {
         assert!(!all.are_outstanding(&[50]) && all.grant(2, 50));
         all.grant(2, 52);
         all.recall(&[50]);
-        all.revoke_holders(&[50]);
+        assert_eq!(all.holders_of(&[50]), [2].into());
+        all.revoke(2);
         assert!(
             all.conflicts_for(1).is_none(),
             "the unresponsive client has lost its delegations"

@@ -14,7 +14,7 @@
 //! In memory only: a service that restarts has no leases, and clients drop their caches when they
 //! notice the restart.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use parking_lot::Mutex;
 
@@ -152,16 +152,11 @@ impl Leases {
         recalls.any(|recall| recall.holder == client && recall.leased == directory)
     }
 
-    /// Holders that have not acknowledged the changes by this client lose all their leases.
-    pub fn revoke_unresponsive(&self, client: u64) {
-        let mut table = self.0.lock();
-        let silent = table.recalls.iter().filter(|recall| recall.by == client);
-        let silent: Vec<u64> = silent.map(|recall| recall.holder).collect();
-        table.holders.retain(|_, holder| !silent.contains(holder));
-        table.retain_file_holders(|holder| !silent.contains(&holder));
-        table
-            .recalls
-            .retain(|recall| !silent.contains(&recall.holder));
+    /// The holders that have yet to acknowledge changes by this client.
+    pub fn recalled_by(&self, client: u64) -> BTreeSet<u64> {
+        let table = self.0.lock();
+        let recalls = table.recalls.iter().filter(|recall| recall.by == client);
+        recalls.map(|recall| recall.holder).collect()
     }
 
     /// A client has ended or starts over: it loses all its leases. Returns whether another client
@@ -293,7 +288,8 @@ mod tests {
         leases.grant(1, 50);
         leases.grant(1, 51);
         leases.changed(2, &entry(50), 9);
-        leases.revoke_unresponsive(2);
+        assert_eq!(leases.recalled_by(2), [1].into());
+        leases.client_ended(1);
         assert!(!leases.are_recalled_by(2));
         leases.changed(2, &entry(51), 10);
         assert!(

@@ -24,6 +24,8 @@ pub(crate) struct Arrival<'a> {
     pub local: &'a str,
     /// Whether it came through that.
     pub came_locally: bool,
+    /// The process that it comes from, if that is known.
+    pub process: Option<u32>,
     /// Its slot until it is authenticated.
     pub slot: &'a PendingSlot,
 }
@@ -99,6 +101,7 @@ pub(crate) async fn handshake_as_server(
         address: arrival.address.to_owned(),
         role,
         client: hello.client,
+        process: arrival.process,
     };
     Ok(AuthenticatedClient {
         peer,

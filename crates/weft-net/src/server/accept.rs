@@ -87,11 +87,13 @@ async fn serve_connection(endpoint: Arc<Endpoint>, accepted: Accepted, slot: Pen
         write,
         peer: address,
         local: came_locally,
+        process,
     } = accepted;
     let connection = AcceptedConnection {
         endpoint,
         address,
         came_locally,
+        process,
     };
     connection.run(read, write, slot).await;
 }

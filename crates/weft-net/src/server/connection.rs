@@ -46,6 +46,7 @@ pub(super) struct AcceptedConnection {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) address: String,
     pub(super) came_locally: bool,
+    pub(super) process: Option<u32>,
 }
 
 /// Closes the queue however the handling of a connection ends.
@@ -106,6 +107,7 @@ impl AcceptedConnection {
             address: &self.address,
             local: &endpoint.local,
             came_locally: self.came_locally,
+            process: self.process,
             slot: &slot,
         };
         let handshake = handshake_as_server(

@@ -78,12 +78,15 @@ impl LocalListener {
         let (stream, _) = self.listener.accept().await?;
         let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let peer = process.map_or("this machine".into(), |id| format!("process {id} here"));
+        // 0: a process of another namespace.
+        let process = process.and_then(|id| u32::try_from(id).ok().filter(|id| *id > 0));
         let Opened { read, write, .. } = open(stream)?;
         Ok(Accepted {
             read,
             write,
             peer,
             local: true,
+            process,
         })
     }
 }

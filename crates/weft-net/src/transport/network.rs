@@ -34,6 +34,8 @@ pub struct Accepted {
     pub peer: String,
     /// Whether it came through [`Listener::local`].
     pub local: bool,
+    /// The process that it comes from, if that is on this machine and can be told.
+    pub process: Option<u32>,
 }
 
 /// Opens and accepts byte streams.

@@ -33,6 +33,7 @@ impl Listener for TcpListener {
                 write: opened.write,
                 peer: peer.to_string(),
                 local: false,
+                process: None,
             })
         }
         .boxed()

@@ -121,6 +121,34 @@ fn a_killed_mount_has_reported_synced_names_and_closed_files_with_data() {
 }
 
 #[test]
+fn nobody_waits_for_a_mount_whose_process_was_killed() {
+    let Some(m) = Mounted::new() else { return };
+    live(&m);
+    let directories: Vec<_> = (0..6).map(|n| m.file(&format!("d{n}"))).collect();
+    for directory in &directories {
+        fs::create_dir(directory).unwrap();
+        for number in 0..5 {
+            fs::write(directory.join(format!("f{number}")), b"bytes").unwrap();
+        }
+    }
+    let other = m.further("other", "");
+    kill(m.process());
+    wait_until("the mount is dead", || rustix::fs::statfs(&m.path).is_err());
+    // A holder that may be alive is waited for 5 seconds.
+    let begun = Instant::now();
+    for (number, directory) in directories.iter().enumerate() {
+        let there = other.join(directory.file_name().unwrap());
+        assert_eq!(names(&there).len(), 5);
+        fs::write(there.join("more"), format!("{number}")).unwrap();
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
 fn unreported_names_survive_a_restart_of_the_service() {
     let Some(m) = Mounted::new() else { return };
     live(&m);

@@ -1,5 +1,7 @@
 //! Watch, delegated directories, and operations that wait for the holders of names.
 
+use std::collections::BTreeSet;
+
 use tokio::time::{Instant, timeout_at};
 use weft_meta::{Invalidations, MetaError};
 use weft_net::Served;
@@ -9,7 +11,7 @@ use weft_proto::delegation::{ChangeNamesRequest, NameChange};
 use weft_proto::quota::SetQuotaRequest;
 
 use crate::failure;
-use crate::limits::{DELEGATION_TRIES, RECALL_TIMEOUT, WATCH_TIMEOUT};
+use crate::limits::{ABSENT_POLL_INTERVAL, DELEGATION_TRIES, RECALL_TIMEOUT, WATCH_TIMEOUT};
 use crate::meta::MetaService;
 use crate::meta::answer::Durability;
 
@@ -126,38 +128,65 @@ impl MetaService {
         let delegations = self.namespace.delegations();
         delegations.recall(directories);
         self.watchers.wake();
-        let deadline = Instant::now() + RECALL_TIMEOUT;
-        while delegations.are_outstanding(directories) {
-            let mut answer = std::pin::pin!(self.watchers.answer());
-            answer.as_mut().enable();
-            if delegations.are_outstanding(directories)
-                && timeout_at(deadline, answer).await.is_err()
-            {
-                tracing::debug!(
-                    ?directories,
-                    "the holder does not return delegated directories: they are revoked"
-                );
-                delegations.revoke_holders(directories);
-                // Those that are alive must not go on.
-                self.watchers.wake();
-            }
-        }
+        let holders = || {
+            let outstanding = delegations.are_outstanding(directories);
+            outstanding.then(|| delegations.holders_of(directories))
+        };
+        self.wait_or_revoke(holders, |client| {
+            tracing::debug!(
+                client,
+                "a client does not return delegated directories: they are revoked"
+            );
+            delegations.revoke(client);
+            // One that is alive must not go on.
+            self.watchers.wake();
+        })
+        .await;
     }
 
     /// Returns when the holders of leases have acknowledged the changes of this client.
     pub(in crate::meta) async fn wait_for_leases(&self, client: u64) {
         let leases = self.namespace.leases();
+        let holders = || {
+            let recalled = leases.are_recalled_by(client);
+            recalled.then(|| leases.recalled_by(client))
+        };
+        self.wait_or_revoke(holders, |holder| {
+            tracing::debug!(
+                holder,
+                "the holder of a lease does not answer: the lease is revoked"
+            );
+            leases.client_ended(holder);
+        })
+        .await;
+    }
+
+    /// Waits until `holders` finds none, and revokes what those hold that do not answer in time.
+    /// One that has left is waited for as long, from when it left; not at all if its process has
+    /// ended.
+    async fn wait_or_revoke(
+        &self,
+        holders: impl Fn() -> Option<BTreeSet<u64>>,
+        revoke: impl Fn(u64),
+    ) {
         let deadline = Instant::now() + RECALL_TIMEOUT;
-        while leases.are_recalled_by(client) {
+        loop {
             let mut answer = std::pin::pin!(self.watchers.answer());
             answer.as_mut().enable();
-            if leases.are_recalled_by(client) && timeout_at(deadline, answer).await.is_err() {
-                tracing::debug!(
-                    client,
-                    "the holder of a lease does not answer: the lease is revoked"
-                );
-                leases.revoke_unresponsive(client);
+            let Some(waited_for) = holders() else {
+                return;
+            };
+            let mut next = deadline;
+            for client in waited_for {
+                let given_up = self.sessions.given_up(client, RECALL_TIMEOUT);
+                match given_up.map_or(deadline, |at| at.min(deadline)) {
+                    due if due <= Instant::now() => revoke(client),
+                    due => next = next.min(due),
+                }
             }
+            // A client that leaves is noticed soon, also one whose last call is in flight still.
+            let look = Instant::now() + ABSENT_POLL_INTERVAL;
+            let _ = timeout_at(next.min(look), answer).await;
         }
     }
 

@@ -19,6 +19,8 @@ struct Session {
     /// In the order in which they were opened: open ones, and closed ones with calls in flight.
     connections: Vec<SessionConnection>,
     absent_since: Option<Instant>,
+    /// The last peer that left, while the client is absent.
+    left: Option<Peer>,
     /// The client accepts acknowledgements before a sync.
     lazy: bool,
     /// The name that the client gave.
@@ -43,25 +45,34 @@ impl SessionConnection {
     }
 }
 
+impl Session {
+    /// Forgets connections that have ended with all their calls.
+    fn forget_closed(&mut self) {
+        let may_call = |c: &SessionConnection| c.open || c.peer.strong_count() > 0;
+        self.connections.retain(may_call);
+    }
+}
+
 impl Sessions {
     pub(in crate::meta) fn opened(&self, peer: &Arc<Peer>, now: i64) {
         let mut sessions = self.0.lock();
         let session = sessions.entry(peer.client).or_insert(Session {
             connections: Vec::new(),
             absent_since: None,
+            left: None,
             lazy: false,
             name: String::new(),
             application: None,
             since: now,
         });
-        let may_call = |c: &SessionConnection| c.open || c.peer.strong_count() > 0;
-        session.connections.retain(may_call);
+        session.forget_closed();
         session.connections.push(SessionConnection {
             peer: Arc::downgrade(peer),
             open: true,
             superseded: false,
         });
         session.absent_since = None;
+        session.left = None;
     }
 
     /// A connection has ended; its calls may still be in flight.
@@ -73,6 +84,7 @@ impl Sessions {
             closed.for_each(|c| c.open = false);
             if connections.iter().all(|c| !c.open) {
                 session.absent_since = Some(Instant::now());
+                session.left = Some((**peer).clone());
             }
         }
     }
@@ -152,6 +164,22 @@ impl Sessions {
         self.0.lock().contains_key(&client)
     }
 
+    /// When nobody waits for a client any more that has left `patience` ago: `None` while it is
+    /// connected, or a call of it is in flight. One whose process has ended is not waited for.
+    pub(in crate::meta) fn given_up(&self, client: u64, patience: Duration) -> Option<Instant> {
+        let mut sessions = self.0.lock();
+        let Some(session) = sessions.get_mut(&client) else {
+            return Some(Instant::now());
+        };
+        session.forget_closed();
+        let since = session.absent_since?;
+        if !session.connections.is_empty() {
+            return None;
+        }
+        let died = session.left.as_ref().is_some_and(Peer::has_died);
+        Some(if died { since } else { since + patience })
+    }
+
     /// Removes the sessions of clients that were absent for longer than `grace`, and returns them.
     pub(in crate::meta) fn ended(&self, grace: Duration) -> Vec<u64> {
         let mut sessions = self.0.lock();
@@ -178,6 +206,7 @@ mod tests {
                 address: format!("127.0.0.1:{port}"),
                 role: Role::Client,
                 client: 7,
+                process: None,
             })
         });
         let superseded = || peers.each_ref().map(|peer| sessions.is_superseded(peer));
