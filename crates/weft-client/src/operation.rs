@@ -20,22 +20,24 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use weft_layout::ViewOffset;
+use weft_net::Counters;
 
 use crate::{Collected, Collective, Error, File, OpenView, Transfer, Volume};
 
 /// What an operation brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Outcome<M = Vec<u8>> {
     /// Bytes moved, as [`OpenView::read_at`] and [`OpenView::write_at`] count them; 0 of a sync.
     pub bytes: u64,
     /// The memory of a read; empty otherwise.
-    pub buffer: Vec<u8>,
+    pub buffer: M,
 }
 
 /// A call under way; see the `post_…` calls of [`OpenView`] and [`Collective`], and
@@ -49,6 +51,7 @@ pub struct Outcome {
 pub struct Operation<T = Outcome> {
     task: JoinHandle<Result<T, Error>>,
     runtime: Handle,
+    counters: Arc<Counters>,
     what: String,
     /// The file that it writes.
     writes: Option<File>,
@@ -78,7 +81,7 @@ impl Volume {
         what: &str,
         call: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Operation<T> {
-        Operation::begin(&self.shared.runtime, what.to_owned(), None, call)
+        Operation::begin(self, what.to_owned(), None, call)
     }
 }
 
@@ -91,18 +94,25 @@ impl OpenView {
         self.post_read_into(vec![0; length])
     }
 
-    /// As [`OpenView::post_read`], into memory of the caller's, which keeps what no bytes were
-    /// moved to.
-    pub fn post_read_into(&self, buffer: Vec<u8>) -> Operation {
-        let at = self.advance(buffer.len() as u64);
+    /// As [`OpenView::post_read`], into memory of the caller's of any kind, which keeps what no
+    /// bytes were moved to.
+    pub fn post_read_into<M: AsMut<[u8]> + Send + 'static>(
+        &self,
+        mut buffer: M,
+    ) -> Operation<Outcome<M>> {
+        let at = self.advance(buffer.as_mut().len() as u64);
         self.post_read_at(at, buffer)
     }
 
     /// Posts a read at `offset`; the view's pointer stays where it is.
-    pub fn post_read_at(&self, offset: ViewOffset, mut buffer: Vec<u8>) -> Operation {
+    pub fn post_read_at<M: AsMut<[u8]> + Send + 'static>(
+        &self,
+        offset: ViewOffset,
+        mut buffer: M,
+    ) -> Operation<Outcome<M>> {
         let view = self.another();
         self.post("read of", None, async move {
-            let bytes = view.read_at(offset, &mut buffer).await?;
+            let bytes = view.read_at(offset, buffer.as_mut()).await?;
             Ok(Outcome { bytes, buffer })
         })
     }
@@ -131,10 +141,14 @@ impl OpenView {
 
     /// Posts [`OpenView::read_with`]: a transfer of any pattern. The outcome's buffer is the one
     /// given, which keeps what no bytes were moved to.
-    pub fn post_read_with(&self, transfer: Transfer, mut buffer: Vec<u8>) -> Operation {
+    pub fn post_read_with<M: AsMut<[u8]> + Send + 'static>(
+        &self,
+        transfer: Transfer,
+        mut buffer: M,
+    ) -> Operation<Outcome<M>> {
         let view = self.another();
         self.post("read of", None, async move {
-            let bytes = view.read_with(&transfer, &mut buffer).await?;
+            let bytes = view.read_with(&transfer, buffer.as_mut()).await?;
             Ok(Outcome { bytes, buffer })
         })
     }
@@ -163,38 +177,32 @@ impl OpenView {
         })
     }
 
-    fn post(
+    fn post<M: Send + 'static>(
         &self,
         doing: &str,
         writes: Option<File>,
-        work: impl Future<Output = Result<Outcome, Error>> + Send + 'static,
-    ) -> Operation {
-        let runtime = &self.file.0.volume.shared.runtime;
-        let what = self.what(doing);
+        work: impl Future<Output = Result<Outcome<M>, Error>> + Send + 'static,
+    ) -> Operation<Outcome<M>> {
+        let (volume, what) = (&self.file.0.volume, self.what(doing));
         if !self.file.is_cautious() {
-            return Operation::begin(runtime, what, writes, work);
+            return Operation::begin(volume, what, writes, work);
         }
         let posted = self.file.0.posted.next();
-        Operation::begin(runtime, what, writes, posted.run(work))
-    }
-
-    /// The same view for a task of its own; its pointer is not used.
-    pub(crate) fn another(&self) -> OpenView {
-        let view = OpenView::new(self.file.clone(), self.map, &self.fork);
-        view.of_checkpoint_number(self.checkpoint)
+        Operation::begin(volume, what, writes, posted.run(work))
     }
 }
 
 impl Collective<'_> {
     /// Posts this member's part of a collective read; the buffer comes back with what was read.
-    pub fn post_read(
+    pub fn post_read<M: AsMut<[u8]> + Send + 'static>(
         &self,
         transfer: Transfer,
-        mut buffer: Vec<u8>,
-    ) -> Operation<(Collected, Vec<u8>)> {
+        mut buffer: M,
+    ) -> Operation<(Collected, M)> {
         let (view, group) = (self.view.another(), self.group.taken());
         self.post("collective read of", None, async move {
-            let collected = view.collective(&group).read(&transfer, &mut buffer).await?;
+            let collective = view.collective(&group);
+            let collected = collective.read(&transfer, buffer.as_mut()).await?;
             Ok((collected, buffer))
         })
     }
@@ -214,21 +222,23 @@ impl Collective<'_> {
         writes: Option<File>,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Operation<T> {
-        let runtime = &self.view.file.0.volume.shared.runtime;
-        Operation::begin(runtime, self.view.what(doing), writes, work)
+        let volume = &self.view.file.0.volume;
+        Operation::begin(volume, self.view.what(doing), writes, work)
     }
 }
 
 impl<T: Send + 'static> Operation<T> {
     fn begin(
-        runtime: &Handle,
+        volume: &Volume,
         what: String,
         writes: Option<File>,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Operation<T> {
+        let runtime = volume.shared.runtime.clone();
         Operation {
             task: runtime.spawn(work),
-            runtime: runtime.clone(),
+            runtime,
+            counters: volume.shared.counters().clone(),
             what,
             writes,
             ended: None,
@@ -255,6 +265,21 @@ impl<T> Operation<T> {
         self.ended
             .take()
             .expect("what came of an operation is taken by the wait alone")
+    }
+
+    /// Cancels it, and waits until no server works on it any more: what is written after that
+    /// stays. Dropping it does not wait, so a server may still finish a part of it later. Any part
+    /// of a cancelled write may have been written.
+    ///
+    /// A server whose connection is lost meanwhile is not waited for.
+    pub async fn cancel(mut self) {
+        self.task.abort();
+        let running = poll_fn(|context| self.poll_ended(context));
+        running.await;
+        if let Some(file) = &self.writes {
+            file.note_written();
+        }
+        self.counters.abandoned_calls_ended().await;
     }
 
     /// As [`Operation::wait`], for a thread that may block.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use common::TestVolume;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
-use weft_client::{Access, Error, File, NewLayout, Volume};
-use weft_layout::{CellIndex, Location, Order, Partition, Subfile, View, ViewOffset};
+use weft_client::{Access, Error, File, Group, NewLayout, Transfer, Volume};
+use weft_layout::{CellIndex, Location, Order, Partition, Pattern, Subfile, View, ViewOffset};
 use weft_proto::Code;
 
 async fn create(volume: &Volume, path: &str, cells: u32, bsu: u64) -> File {
@@ -87,6 +87,84 @@ async fn data_written_through_one_view_is_read_through_every_other() {
         }
         assert_eq!(read, expected, "{view:?}");
         assert_eq!(moved, valid, "{view:?}: the count includes ghosts or holes");
+    }
+    file.close().await.unwrap();
+    test.stop().await;
+}
+
+/// Bytes of each read of a zeroed view.
+const LENGTH: usize = 400;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_of_a_zeroed_view_put_zeros_where_the_file_has_no_bytes() {
+    let test = TestVolume::start(3).await;
+    let volume = test.client().await;
+    let file = create(&volume, "/file", 5, 7).await;
+    let whole = file.canonical().unwrap();
+    // Cells of different lengths, and one without any byte.
+    let data: Vec<u8> = (0..300u32).map(|n| (n % 255) as u8 + 1).collect();
+    for (at, length) in [(0, 20), (100, 9), (290, 5)] {
+        let part = data[at..at + length].to_vec();
+        let at = ViewOffset(at as u64);
+        whole.write_at(at, part.into()).await.unwrap();
+    }
+    let subfile = |hbs, hn, index, order| {
+        View::Subfile(Subfile {
+            vbs: 2,
+            vn: 2,
+            hbs,
+            hn,
+            index,
+            order,
+        })
+    };
+    let views = [
+        View::canonical(),
+        View::Cell(CellIndex(3)),
+        subfile(2, 2, 3, Order::Default),
+        subfile(2, 2, 1, Order::Row),
+        subfile(3, 1, 0, Order::Column),
+        subfile(5, 1, 1, Order::Default),
+        View::Partition(Partition {
+            offset: 3,
+            group: 5,
+            stride: 11,
+        }),
+    ];
+    for view in views {
+        let (plain, zeroed) = (file.view(view).unwrap(), file.view(view).unwrap().zeroed());
+        let mut expected = vec![0; LENGTH];
+        let moved = plain.read_at(ViewOffset(0), &mut expected).await.unwrap();
+
+        let mut read = vec![0xEE; LENGTH];
+        let again = zeroed.read_at(ViewOffset(0), &mut read).await.unwrap();
+        assert!(read == expected && again == moved, "{view:?}");
+
+        let (mut first, mut second) = (vec![0xEE; 150], vec![0xEE; LENGTH - 150]);
+        let mut list = [
+            (ViewOffset(0), &mut first[..]),
+            (ViewOffset(150), &mut second[..]),
+        ];
+        zeroed.read_list(&mut list).await.unwrap();
+        if !matches!(view, View::Subfile(s) if s.order == Order::Column) {
+            assert!([first, second].concat() == expected, "{view:?}: a list");
+        }
+
+        // What lies between the bytes in memory stays.
+        let apart = Pattern::bytes(1).every(2).times(LENGTH as u64);
+        let transfer = Transfer::of(Pattern::bytes(LENGTH as u64)).in_memory(apart);
+        let mut scattered = vec![0xEE; 2 * LENGTH];
+        zeroed.read_with(&transfer, &mut scattered).await.unwrap();
+        let between = scattered.iter().skip(1).step_by(2).all(|b| *b == 0xEE);
+        let bytes: Vec<u8> = scattered.iter().step_by(2).copied().collect();
+        assert!(between && bytes == expected, "{view:?}: scattered");
+
+        let group = Group::new("zeroed", 1, 0);
+        let mut together = vec![0xEE; LENGTH];
+        let collective = zeroed.collective(&group);
+        let collected = collective.read_at(ViewOffset(0), &mut together).await;
+        assert_eq!(collected.unwrap().bytes, moved, "{view:?}");
+        assert!(together == expected, "{view:?}: a collective");
     }
     file.close().await.unwrap();
     test.stop().await;

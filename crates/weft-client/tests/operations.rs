@@ -371,3 +371,30 @@ async fn any_call_can_be_posted_polled_and_awaited() {
     }
     test.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_after_a_cancellation_stays() {
+    const LENGTH: usize = 4 << 20;
+    let test = TestVolume::start(3).await;
+    let volume = test.client().await;
+    let access = Access::read_write().create_new(0o644);
+    let file = volume.attach("/cancelled", access).await.unwrap();
+    let view = file.canonical().unwrap();
+    for round in 0..40_u8 {
+        let old = Bytes::from(vec![255; LENGTH]);
+        let operation = view.post_write_at(ViewOffset(0), old);
+        if round % 3 > 0 {
+            tokio::time::sleep(Duration::from_micros(400 * u64::from(round % 8))).await;
+        }
+        operation.cancel().await;
+        let new = Bytes::from(vec![round; LENGTH]);
+        view.write_at(ViewOffset(0), new.clone()).await.unwrap();
+        for _ in 0..3 {
+            let mut found = vec![0; LENGTH];
+            view.read_at(ViewOffset(0), &mut found).await.unwrap();
+            assert!(found == new, "round {round}");
+        }
+    }
+    file.close().await.unwrap();
+    test.stop().await;
+}

@@ -1,9 +1,11 @@
 //! Exact counts of calls, frames and bytes; tests of "one request per server per call" rest on
-//! them.
+//! them. And the calls that were abandoned, of all connections together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_proto::Kind;
+
+use crate::abandoned::Abandoned;
 
 /// Counts of one process, or of one client.
 #[derive(Debug)]
@@ -13,6 +15,7 @@ pub struct Counters {
     bytes_received: AtomicU64,
     frames_sent: AtomicU64,
     frames_received: AtomicU64,
+    abandoned: Abandoned,
 }
 
 impl Default for Counters {
@@ -23,6 +26,7 @@ impl Default for Counters {
             bytes_received: AtomicU64::new(0),
             frames_sent: AtomicU64::new(0),
             frames_received: AtomicU64::new(0),
+            abandoned: Abandoned::default(),
         }
     }
 }
@@ -43,6 +47,17 @@ pub struct CountersSnapshot {
 }
 
 impl Counters {
+    pub(crate) fn abandoned(&self) -> &Abandoned {
+        &self.abandoned
+    }
+
+    /// Waits until the servers have answered all calls that their callers have dropped until now,
+    /// or the connections were lost: none of them takes effect any more, except at a server whose
+    /// connection was lost.
+    pub async fn abandoned_calls_ended(&self) {
+        self.abandoned.all_ended().await;
+    }
+
     pub(crate) fn called(&self, kind: Kind) {
         self.calls[usize::from(kind.code())].fetch_add(1, Ordering::Relaxed);
     }

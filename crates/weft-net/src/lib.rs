@@ -29,6 +29,7 @@
 //!
 //! Absent on purpose: what the calls mean (`weft-server`, `weft-client`), certificates.
 
+mod abandoned;
 mod admission;
 mod buffers;
 mod client;

@@ -1,5 +1,6 @@
 //! A member's read: one stream from each server, as of a single read, once all members have come.
 
+use std::collections::HashMap;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -42,6 +43,7 @@ impl Collective<'_> {
     ) -> Result<Collected, Error> {
         let view = self.view;
         let pattern = view.pattern(request)?;
+        view.clear_ghosts(request, &mut memory);
         let slots: Vec<ServerSlot> = view.map.grid().slots_in_use().collect();
         let mut scatters = Vec::with_capacity(slots.len());
         let mut streams: Vec<ServerStream<'_>> = Vec::with_capacity(slots.len());
@@ -81,10 +83,13 @@ impl Collective<'_> {
         if let Some(failed) = failed {
             return Err(failed);
         }
+        let mut lengths = HashMap::new();
         for (mut scatter, slot) in scatters.into_iter().zip(&slots) {
             let moved = scatter.finish();
             collected.bytes += moved.map_err(|reason| view.broken(*slot, reason))?;
+            lengths.extend(scatter.into_lengths());
         }
+        view.clear_beyond(request, collected.bytes, &lengths, &mut memory)?;
         Ok(collected)
     }
 

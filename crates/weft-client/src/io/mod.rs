@@ -25,6 +25,7 @@ mod span;
 mod transfer;
 mod view;
 mod write;
+mod zeros;
 
 pub use ask_chunks::OfferedChunk;
 pub use checkpoint::CheckpointInfo;

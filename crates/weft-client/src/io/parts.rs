@@ -28,7 +28,7 @@ struct Copied {
     end: usize,
 }
 
-impl Sink for &mut Copied {
+impl Sink for Copied {
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
         self.end = self.end.max(at + range.len());
         self.memory[at..at + range.len()].copy_from_slice(&bytes[range]);
@@ -37,7 +37,7 @@ impl Sink for &mut Copied {
 
 struct Kept(Vec<(u64, Bytes)>);
 
-impl Sink for &mut Kept {
+impl Sink for Kept {
     fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
         self.0.push((at as u64, bytes.slice(range)));
     }

@@ -187,14 +187,22 @@ impl OpenView {
         request: &Request,
         mut memory: impl Sink,
     ) -> Result<Moved, Error> {
-        if self.is_recorded() {
+        self.clear_ghosts(request, &mut memory);
+        let moved = if self.is_recorded() {
             // Boxed: otherwise every reader's future is twice as large.
-            return Box::pin(self.read_recorded(request, memory)).await;
-        }
-        self.read_by_policy(request, &mut memory).await
+            Box::pin(self.read_recorded(request, &mut memory)).await?
+        } else {
+            self.read_by_policy(request, &mut memory).await?
+        };
+        self.clear_beyond(request, moved.bytes, &moved.lengths, &mut memory)?;
+        Ok(moved)
     }
 
-    async fn read_recorded(&self, request: &Request, memory: impl Sink) -> Result<Moved, Error> {
+    async fn read_recorded(
+        &self,
+        request: &Request,
+        memory: &mut impl Sink,
+    ) -> Result<Moved, Error> {
         let (file, begun) = (&self.file, self.file.now());
         let mut memory = Copying::new(memory, request);
         let moved = self.read_by_policy(request, &mut memory).await?;

@@ -32,6 +32,20 @@ pub(crate) trait Sink: Send {
     }
 }
 
+impl<S: Sink> Sink for &mut S {
+    fn put(&mut self, at: usize, bytes: &Bytes, range: Range<usize>) {
+        (**self).put(at, bytes, range);
+    }
+
+    fn deal(&mut self, strided: &StridedPieces, bytes: &Bytes, from: usize) {
+        (**self).deal(strided, bytes, from);
+    }
+
+    fn deal_all(&mut self, entries: &[(StridedPieces, usize)], bytes: &Bytes) {
+        (**self).deal_all(entries, bytes);
+    }
+}
+
 /// What written bytes survive when the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {

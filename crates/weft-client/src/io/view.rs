@@ -19,6 +19,8 @@ pub struct OpenView {
     pub(crate) checkpoint: u64,
     /// What the servers note as the time of writes; 0: when they arrive.
     written: i64,
+    /// Reads put zeros where the file has no bytes.
+    zeros: bool,
     position: AtomicU64,
 }
 
@@ -55,8 +57,39 @@ impl OpenView {
             map,
             fork: fork.to_owned(),
             written: 0,
+            zeros: false,
             position: AtomicU64::new(0),
         }
+    }
+
+    /// The same view with a pointer of its own, at byte 0. Local: no message.
+    #[must_use]
+    pub fn another(&self) -> OpenView {
+        let view = OpenView::new(self.file.clone(), self.map, &self.fork);
+        OpenView {
+            checkpoint: self.checkpoint,
+            written: self.written,
+            zeros: self.zeros,
+            ..view
+        }
+    }
+
+    /// Reads of this view put zeros where the file has no bytes: in ghosts, and beyond the end of a
+    /// cell. Such bytes are still not counted as moved. Without this, memory keeps what it had.
+    ///
+    /// Cost: none where the file has all the bytes; else a walk over the request's pieces, and over
+    /// all of its memory if the view has ghosts.
+    #[must_use]
+    pub fn zeroed(self) -> OpenView {
+        OpenView {
+            zeros: true,
+            ..self
+        }
+    }
+
+    /// Whether reads put zeros where the file has no bytes.
+    pub(crate) fn is_zeroed(&self) -> bool {
+        self.zeros
     }
 
     /// What [`OpenView::written_at`] has set.

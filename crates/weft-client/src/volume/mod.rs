@@ -298,6 +298,10 @@ impl Shared {
         self.attached.add(file, write);
     }
 
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
     pub(crate) fn has_ended_all(&self) -> bool {
         self.attached.is_empty()
     }

@@ -55,6 +55,8 @@ struct WaitingCall {
     kind: Kind,
     /// Where its frames go; `None` once the caller has dropped it.
     frames: Option<mpsc::UnboundedSender<Frame>>,
+    /// Its number among the abandoned calls, once the caller has dropped it.
+    abandoned: Option<u64>,
     /// The reply's window: what the server may still send.
     allowed: u64,
     /// The first frame of the reply has arrived.
@@ -171,6 +173,7 @@ impl CallTable {
         let waiting = WaitingCall {
             kind,
             frames: Some(sender),
+            abandoned: None,
             allowed: u64::from(REPLY_WINDOW),
             begun: false,
             outstanding: cost,
@@ -379,6 +382,7 @@ impl CallTable {
         };
         if sent {
             let unwanted = waiting.frames.take();
+            waiting.abandoned = Some(self.counters.abandoned().add());
             drop(calls);
             drop(unwanted);
         } else {
@@ -395,6 +399,9 @@ impl CallTable {
             let freed = shared_part(waiting.outstanding);
             self.window.add_permits(freed as usize);
             waiting.credited.notify_one();
+            if let Some(number) = waiting.abandoned {
+                self.counters.abandoned().remove(number);
+            }
         }
     }
 
@@ -408,6 +415,9 @@ impl CallTable {
         self.window.close();
         self.slots.close();
         self.bodies.close();
+        for number in ended.values().filter_map(|call| call.abandoned) {
+            self.counters.abandoned().remove(number);
+        }
         drop(ended);
     }
 
