@@ -52,6 +52,8 @@ pub(crate) const CLOSED_CHANGES_MAX: usize = 4096;
 
 /// How long a size that the servers reported counts as known.
 pub(crate) const SIZE_VALID: Duration = Duration::from_secs(1);
+/// How often a read looks for bytes that others write or cut off at the same time.
+pub(crate) const READ_TRIES_MAX: usize = 5;
 /// Size queries in a row while dirty bytes are being lost.
 pub(crate) const SIZE_QUERIES_MAX: u32 = 4;
 /// Full read-ahead windows that a mount holds in memory.

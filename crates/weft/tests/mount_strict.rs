@@ -8,6 +8,7 @@ mod mount_support;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mount_support::Mounted;
 use rand::rngs::SmallRng;
@@ -169,4 +170,36 @@ fn two_strict_mounts_show_the_same_file() {
             }
         }
     }
+}
+
+/// A shell's `>` empties a file and writes it anew. A reader finds the old bytes, the new ones, or
+/// nothing.
+#[test]
+fn a_reader_of_a_file_that_is_rewritten_never_sees_zeros() {
+    let Some(m) = Mounted::with_options("strict") else {
+        return;
+    };
+    let (path, end) = (m.file("rewritten"), AtomicBool::new(false));
+    std::fs::write(&path, [b'x'; 4096]).unwrap();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut empty = 0;
+                    while !end.load(Ordering::Relaxed) {
+                        let found = std::fs::read(&path).unwrap();
+                        assert!(found.iter().all(|b| *b == b'x'), "zeros were read");
+                        empty += u32::from(found.is_empty());
+                    }
+                    empty
+                })
+            })
+            .collect();
+        for _ in 0..number("WEFT_CASES").unwrap_or(1500) {
+            std::fs::write(&path, [b'x'; 4096]).unwrap();
+        }
+        end.store(true, Ordering::Relaxed);
+        let empty: u32 = readers.into_iter().map(|r| r.join().unwrap()).sum();
+        assert!(empty > 0, "no read met the file while it was empty");
+    });
 }

@@ -11,6 +11,7 @@ use super::file_data::FileData;
 use crate::data::buffer_chain::BufferChain;
 use crate::data::error::DataError;
 use crate::data::state::{Below, FetchedRange, Layers, PrefetchedRange};
+use crate::limits::READ_TRIES_MAX;
 use crate::outage::is_retryable;
 
 /// Whether a read waits for unreachable servers.
@@ -21,21 +22,77 @@ enum OutageWait {
     No,
 }
 
+/// What one look for a range has found.
+struct ReadBytes {
+    bytes: BufferChain,
+    /// The end of them, where nothing was found below the file's size.
+    hole: Option<Range<u64>>,
+    /// The size is of the same time as the bytes.
+    same_time: bool,
+}
+
+impl ReadBytes {
+    fn whole(bytes: BufferChain) -> ReadBytes {
+        ReadBytes {
+            bytes,
+            hole: None,
+            same_time: true,
+        }
+    }
+}
+
 impl FileData {
     /// Reads a range for an open; short at the file's end.
+    ///
+    /// Zeros where nothing was found are a hole, unless bytes were written there, or cut off, while
+    /// they were looked for: then it looks again.
     pub(in crate::data) async fn read(
         self: &Arc<Self>,
         file: &File,
         open: u64,
-        mut range: Range<u64>,
+        range: Range<u64>,
     ) -> Result<BufferChain, DataError> {
+        let truncations = self.state().truncations();
+        let mut last = None;
+        for _ in 1..READ_TRIES_MAX {
+            let before = self.state().changes();
+            let read = self.read_once(file, open, range.clone()).await?;
+            let Some(hole) = read.hole else {
+                return Ok(read.bytes);
+            };
+            let at_rest = before.is_some() && before == self.state().changes();
+            if at_rest && (read.same_time || last.as_ref() == Some(&hole)) {
+                return Ok(read.bytes);
+            }
+            if !at_rest {
+                // A truncation has its turn until what is known here agrees with the servers.
+                drop(self.turn().await);
+            }
+            last = Some(hole);
+        }
+        let mut read = self.read_once(file, open, range.clone()).await?;
+        if let Some(hole) = read.hole
+            && self.state().truncations() != truncations
+        {
+            // The file did end there for a moment.
+            read.bytes.truncate((hole.start - range.start) as usize);
+        }
+        Ok(read.bytes)
+    }
+
+    async fn read_once(
+        self: &Arc<Self>,
+        file: &File,
+        open: u64,
+        mut range: Range<u64>,
+    ) -> Result<ReadBytes, DataError> {
         self.refresh_content(file).await?;
         let fresh = self.fresh_size();
         if let Some(end) = fresh {
             range.end = range.end.min(end);
         }
         if range.is_empty() {
-            return Ok(BufferChain::default());
+            return Ok(ReadBytes::whole(BufferChain::default()));
         }
         let ready = self.follow_stream(file, open, &range).await?;
         let mut whole = FetchedRange::default();
@@ -68,11 +125,12 @@ impl FileData {
         file: &File,
         range: Range<u64>,
         fetched: FetchedRange,
-    ) -> Result<BufferChain, DataError> {
+    ) -> Result<ReadBytes, DataError> {
         let found = fetched.found();
         if found >= range.end {
-            return Ok(fetched.into_bytes());
+            return Ok(ReadBytes::whole(fetched.into_bytes()));
         }
+        let same_time = fetched.size().is_some();
         let size = match fetched.size() {
             Some(size) => size,
             None => self.size(file).await?,
@@ -80,7 +138,12 @@ impl FileData {
         let end = size.max(found).clamp(range.start, range.end);
         let mut bytes = fetched.into_bytes();
         bytes.truncate((end - range.start) as usize);
-        Ok(bytes)
+        let hole = found.max(range.start)..end;
+        Ok(ReadBytes {
+            bytes,
+            hole: (!hole.is_empty()).then_some(hole),
+            same_time,
+        })
     }
 
     /// Follows the open's streams and starts to read ahead. Returns what was read ahead of this

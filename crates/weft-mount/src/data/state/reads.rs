@@ -129,6 +129,12 @@ impl FileState {
         }
     }
 
+    /// How often it was written or truncated here; `None` while a truncation, or another change
+    /// that needs the file at rest, is under way.
+    pub(in crate::data) fn changes(&self) -> Option<u64> {
+        (!self.write_back.is_held()).then(|| self.size.changes())
+    }
+
     /// How often the file was truncated.
     pub(in crate::data) fn truncations(&self) -> u64 {
         self.size.truncations()

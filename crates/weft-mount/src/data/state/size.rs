@@ -22,6 +22,8 @@ pub(super) struct KnownSize {
     truncations: u64,
     /// Nor do those from before written data was lost.
     losses: u64,
+    /// Counts writes and truncations.
+    changes: u64,
     /// The number of the latest query, and of the latest whose answer counted.
     asked: u64,
     answered: u64,
@@ -67,6 +69,10 @@ impl KnownSize {
         self.truncations
     }
 
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub(super) fn losses(&self) -> u64 {
         self.losses
     }
@@ -84,12 +90,14 @@ impl KnownSize {
 
     /// A write ended here.
     pub(super) fn grow_to(&mut self, end: u64) {
+        self.changes += 1;
         self.end = self.end.max(end);
         self.uncovered_end = self.uncovered_end.max(end);
     }
 
     pub(super) fn truncated(&mut self, size: u64) {
         self.truncations += 1;
+        self.changes += 1;
         self.end = size;
         self.uncovered_end = self.uncovered_end.min(size);
         self.exact_at = Some(Instant::now());
@@ -98,6 +106,7 @@ impl KnownSize {
     /// A truncation failed: it may have happened or not.
     pub(super) fn truncation_failed(&mut self) {
         self.truncations += 1;
+        self.changes += 1;
         self.exact_at = None;
     }
 

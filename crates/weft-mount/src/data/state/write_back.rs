@@ -118,6 +118,10 @@ impl WriteBack {
         self.held = false;
     }
 
+    pub(super) fn is_held(&self) -> bool {
+        self.held
+    }
+
     pub(super) fn may_send(&self) -> bool {
         !self.held && self.in_flight < BATCHES_IN_FLIGHT_MAX
     }

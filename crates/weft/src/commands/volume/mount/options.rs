@@ -68,6 +68,16 @@ const IGNORED: [&str; 14] = [
 /// Options that name a folder.
 const FOLDERS: [&str; 3] = ["policies", "history", "chunk_cache"];
 
+/// Options that are given or not, and have no value.
+const SWITCHES: [&str; 6] = [
+    "remount",
+    "allow_other",
+    "strict",
+    "durable",
+    "io_uring",
+    "deep_idle",
+];
+
 /// Options that the table of mounts shows for every FUSE mount: mount(8) repeats them on a remount.
 const SHOWN: [&str; 6] = [
     "user_id", "group_id", "rootmode", "max_read", "blksize", "fd",
@@ -96,6 +106,11 @@ pub(super) fn parse(text: &str) -> std::result::Result<MountOptions, String> {
         let needed = || value.ok_or_else(|| format!("the option {name} needs a value: {name}=…"));
         if options.flags.take(word) {
             continue;
+        }
+        if value.is_some() && SWITCHES.contains(&name) {
+            return Err(format!(
+                "the option {name} has no value: give it, or leave it out"
+            ));
         }
         match name {
             "remount" => options.remount = true,
