@@ -88,6 +88,11 @@ setup_mount_programs() {
     command -v getfattr >/dev/null || setup_packages attr
 }
 
+# Compilers for the tests of the C interface.
+setup_c() {
+    command -v cc >/dev/null && command -v c++ >/dev/null && command -v nm >/dev/null || setup_packages gcc g++ binutils libc6-dev
+}
+
 # What the lints need besides.
 setup_lints() {
     command -v python3 >/dev/null || setup_packages python3 || return 1

@@ -5,7 +5,8 @@
 
 A dependency counts as used where a source of the crate, or a file that one includes by `#[path]`, names it in a
 path (`name::`), after `use` or in `extern crate`, and where a feature of the manifest mentions it. A dependency that
-is there for its features alone says so on its line: `# features only`.
+is there for its features alone says so on its line: `# features only`; one whose library is linked by something else:
+`# library only`.
 """
 
 import re
@@ -34,7 +35,7 @@ def main():
             for name in {name for table in tables for name in table.get(section, {})}:
                 used_in_workspace.add(name)
                 line = re.search(rf"(?m)^{re.escape(name)}\b.*$", text)
-                if line and "features only" in line.group(0):
+                if line and re.search("(features|library) only", line.group(0)):
                     continue
                 module = re.escape(name.replace("-", "_"))
                 if not re.search(rf"\b{module}\b(?:::|;| as |!)", everything) and name not in features:

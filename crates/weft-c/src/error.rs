@@ -1,0 +1,91 @@
+//! Failures: a negative errno for the program, and a message of the calling thread for people.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use weft_client::Error;
+
+thread_local! {
+    static MESSAGE: RefCell<CString> = RefCell::default();
+}
+
+/// Why a call failed.
+pub(crate) struct Failure {
+    errno: i32,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(errno: i32, message: impl Into<String>) -> Failure {
+        Failure {
+            errno,
+            message: message.into(),
+        }
+    }
+
+    /// An argument that no call can use.
+    pub(crate) fn invalid(message: impl Into<String>) -> Failure {
+        Failure::new(libc::EINVAL, message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::new(error.errno(), error.to_string())
+    }
+}
+
+/// What a function of the interface returns: 0 or a count, or a negative errno.
+pub(crate) trait Returned {
+    /// The failure with this errno.
+    fn failed(errno: i32) -> Self;
+}
+
+impl Returned for c_int {
+    fn failed(errno: i32) -> c_int {
+        -errno
+    }
+}
+
+impl Returned for i64 {
+    fn failed(errno: i32) -> i64 {
+        -i64::from(errno)
+    }
+}
+
+/// Runs the body of a function of the interface: a failure becomes its errno and the message of
+/// this thread, and so does a panic, which must not unwind into C.
+pub(crate) fn call<T: Returned>(body: impl FnOnce() -> Result<T, Failure>) -> T {
+    let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let said = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no reason given");
+        let message = format!("an error inside Weft: {said}; please report it");
+        Err(Failure::new(libc::EIO, message))
+    });
+    outcome.unwrap_or_else(|failure| {
+        let text = failure.message.replace('\0', "\\0");
+        MESSAGE.set(CString::new(text).unwrap_or_default());
+        T::failed(failure.errno)
+    })
+}
+
+/// Says why the last call of this thread that failed did so: what was attempted, on what, what went
+/// wrong, and what can be done about it.
+///
+/// The text is UTF-8 without a line break at its end. It is empty if no call of this thread has
+/// failed yet. It belongs to the library and is valid until the next call of this thread that
+/// fails. Successful calls do not change it.
+#[unsafe(no_mangle)]
+pub extern "C" fn weft_error_message() -> *const c_char {
+    MESSAGE.with_borrow(|message| message.as_ptr())
+}
+
+/// Returns the version of the library, such as "0.1.0". The text belongs to the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn weft_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
