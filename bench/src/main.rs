@@ -3,6 +3,7 @@
 //! with its limit, and reports medians.
 
 mod disk;
+mod interfaces;
 mod metadata;
 mod plain;
 mod read;
@@ -76,6 +77,8 @@ enum Case {
         #[arg(long, value_enum, value_delimiter = ',')]
         only: Vec<store::Part>,
     },
+    /// Calls through the C interface, beside the same ones from Rust
+    Interfaces,
     /// The other end of the plain TCP stream (started by `read`)
     #[command(hide = true)]
     Sender { mib: u64 },
@@ -103,6 +106,7 @@ fn main() -> Result<()> {
             };
             store::run(&setting, &amount, &only)
         }
+        Case::Interfaces => interfaces::run(&setting),
         Case::Sender { mib } => plain::send(mib),
     }
 }

@@ -44,6 +44,11 @@ const TICKS: f64 = 100.0;
 pub(crate) struct Running(TemporaryVolume);
 
 impl Running {
+    /// The folder of the volume.
+    pub(crate) fn folder(&self) -> String {
+        self.0.path().display().to_string()
+    }
+
     /// Stops it and starts it again: the servers remember nothing.
     pub(crate) fn restart(&self) -> Result<()> {
         Ok(self.0.restart()?)

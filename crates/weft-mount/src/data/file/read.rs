@@ -115,7 +115,9 @@ impl FileData {
             at += fetched.len();
             whole.append(fetched);
         }
-        self.end_at_size(file, range, whole).await
+        let mut read = self.end_at_size(file, range, whole).await?;
+        read.same_time |= fresh.is_some();
+        Ok(read)
     }
 
     /// Ends a read at the file's end: where nothing was found up to the end of the range, only the
