@@ -176,17 +176,20 @@ impl MetaService {
             let Some(waited_for) = holders() else {
                 return;
             };
-            let mut next = deadline;
-            for client in waited_for {
-                let given_up = self.sessions.given_up(client, RECALL_TIMEOUT);
-                match given_up.map_or(deadline, |at| at.min(deadline)) {
-                    due if due <= Instant::now() => revoke(client),
-                    due => next = next.min(due),
-                }
+            let due = |client: &u64| {
+                let given_up = self.sessions.given_up(*client, RECALL_TIMEOUT);
+                given_up.map_or(deadline, |at| at.min(deadline))
+            };
+            let now = Instant::now();
+            let (silent, others): (Vec<u64>, Vec<u64>) =
+                waited_for.iter().partition(|client| due(client) <= now);
+            if !silent.is_empty() {
+                silent.into_iter().for_each(&revoke);
+                continue;
             }
+            let next = others.iter().map(due).min().unwrap_or(deadline);
             // A client that leaves is noticed soon, also one whose last call is in flight still.
-            let look = Instant::now() + ABSENT_POLL_INTERVAL;
-            let _ = timeout_at(next.min(look), answer).await;
+            let _ = timeout_at(next.min(now + ABSENT_POLL_INTERVAL), answer).await;
         }
     }
 
