@@ -380,3 +380,24 @@ fn a_mount_drops_its_caches_after_an_outage_of_the_service() {
     }
     wait_until("the names are seen", || all(true));
 }
+
+#[test]
+fn a_refused_down_names_all_mounts_and_unmounts_none() {
+    let Some(m) = Mounted::new() else { return };
+    let other = m.further("other", "");
+    let volume = m.volume.to_str().unwrap();
+    // The one that `weft up` has made would be unmounted with the volume.
+    let own = m.beside("own");
+    mount_support::weft_ok(&["up", volume, "--mount", own.to_str().unwrap()]);
+    let refused = mount_support::weft(&["down", volume]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success(), "{said}");
+    for path in [&m.path, &other] {
+        assert!(
+            said.contains(&format!("`weft unmount {}`", path.display())),
+            "{said}"
+        );
+        fs::write(path.join("still"), "mounted").unwrap();
+    }
+    assert_eq!(fs::read(own.join("still")).unwrap(), b"mounted");
+}

@@ -31,18 +31,19 @@ pub(crate) fn record_mount(config: &Config, path: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", note.display()))
 }
 
-/// Unmounts what [`with_volume`] mounted, before a volume stops. Refuses if it is mounted
-/// elsewhere.
+/// Unmounts what [`with_volume`] mounted, before a volume stops. Refuses, and unmounts nothing, if
+/// it is mounted elsewhere, too.
 pub(crate) fn unmount_of(volume: &LocalVolume, wait: Duration) -> Result<()> {
     let note = volume.base().join(NOTE);
     let ours = std::fs::read_to_string(&note).map(PathBuf::from).ok();
+    let (mut own, mut others) = (None, Vec::new());
     for mounted in fuse::mounted()? {
         let stopped = fuse::stopped_process(&mounted);
         if !is_of(volume, &mounted, stopped.is_some())? {
             continue;
         }
         if ours.as_ref() == Some(&mounted.path) {
-            unmount(&mounted.path, false, wait)?;
+            own = Some(mounted.path);
         } else if let Some(pid) = stopped {
             bail!(
                 "the volume is mounted on {path}, and the mount's process {pid} is stopped: resume it (`kill -CONT {pid}`), then run \
@@ -50,12 +51,23 @@ pub(crate) fn unmount_of(volume: &LocalVolume, wait: Duration) -> Result<()> {
                 path = mounted.path.display()
             );
         } else if !fuse::is_dead(&mounted.path) {
-            bail!(
-                "the volume is mounted on {}: run `weft unmount {}` first, so that no written data is lost",
-                mounted.path.display(),
-                mounted.path.display()
-            );
+            others.push(mounted.path);
         }
+    }
+    // Nothing is unmounted unless all is.
+    if !others.is_empty() {
+        let paths = |as_text: fn(&PathBuf) -> String| {
+            let texts: Vec<String> = others.iter().map(as_text).collect();
+            texts.join(" and ")
+        };
+        bail!(
+            "the volume is mounted on {}: run {} first, so that no written data is lost",
+            paths(|path| path.display().to_string()),
+            paths(|path| format!("`weft unmount {}`", path.display()))
+        );
+    }
+    if let Some(path) = own {
+        unmount(&path, false, wait)?;
     }
     if ours.is_some() {
         std::fs::remove_file(&note)?;
