@@ -14,12 +14,13 @@
  *
  * Threads. Any thread may use any handle, several at a time, where nothing else is said. After
  * fork() the handles of the parent are refused in the child with -EBADF: see weft_after_fork().
- * Signals do not interrupt a call.
+ * A handle is freed while no other thread uses it. Signals do not interrupt a call.
  *
  * Structures. Those with a field `size` must have it set to their sizeof, which tells the library
  * for which version of this header the program was compiled; what is not used is 0.
  *
- * Texts. Paths are bytes, from the root of the volume, and end with NUL; all other texts are UTF-8.
+ * Texts. Paths are bytes, from the root of the volume with or without a leading '/', and end with
+ * NUL; all other texts are UTF-8.
  * Offsets and lengths are in bytes. No offset is larger than INT64_MAX.
  */
 
@@ -46,7 +47,8 @@
 // Bytes of the name of a policy with its NUL, in weft_attributes.
 #define WEFT_POLICY_ROOM 64
 
-// In weft_attach_options.flags: the file will be read.
+// In weft_attach_options.flags: the file will be read; so it is if no flag is given. A file that
+// is attached for writing can be read, too.
 #define WEFT_READ 1
 
 // In weft_attach_options.flags: the file will be written.
@@ -165,7 +167,9 @@ typedef struct weft_file weft_file;
 
 // A member's place in a group of processes or threads that make collective calls.
 //
-// All members call collectives of a group in the same order. One thread at a time uses a member.
+// All members call collectives of a group in the same order, shared pointers with a group
+// included. A collective that fails counts, so that members stay in step. One thread at a time
+// uses a member.
 typedef struct weft_group weft_group;
 
 // An operation in the background: posted now, tested and waited for later.
@@ -176,6 +180,8 @@ typedef struct weft_operation weft_operation;
 
 // Which bytes one call touches, relative to where it begins: contiguous, strided, nested, a
 // sequence, or a list, and any of these inside another.
+//
+// One may be nested 16 levels deep and have 4096 parts; the runs of a list do not count.
 //
 // Patterns describe bytes of a file and of memory alike. They are values: a function that makes
 // one of others copies them, and each is freed by itself. Threads may share one.
@@ -216,7 +222,7 @@ typedef struct weft_layout {
     uint64_t bsu;
     // Cells.
     uint32_t cells;
-    // Bytes of a chunk: a power of two from 4096 to 4 MiB.
+    // Bytes of a chunk, the unit in which servers store it.
     uint32_t chunk;
     // Ids of the servers in order; cell i is on the one with index i modulo their number.
     const uint32_t *servers;
@@ -531,8 +537,9 @@ int weft_file_extend(const struct weft_file *file, uint64_t size);
 // errno.
 int weft_file_stat(const struct weft_file *file, struct weft_attributes *attributes);
 
-// Writes the name of the policy that a file is used with into `name`, "" if none. Returns its
-// length, whether or not it fits into `room` bytes with its NUL, or a negative errno.
+// Writes the name of the policy that a file is used with into `name`, "" if none: `room` - 1 bytes
+// of it at most, and a NUL. Returns the length of the whole name, or a negative errno: it was cut
+// if that is not below `room`.
 int64_t weft_file_policy(const struct weft_file *file, char *name, size_t room);
 
 // Uses a file with another consistency policy from now on; NULL: without one. Local to this
@@ -666,8 +673,8 @@ int weft_link(const struct weft_volume *volume, const char *file, const char *na
 // would.
 int weft_symlink(const struct weft_volume *volume, const char *target, const char *path);
 
-// Writes where a symbolic link leads into `target`, with a NUL. Returns its length, whether or not
-// it fits into `room` bytes, or a negative errno.
+// Writes where a symbolic link leads into `target`: `room` - 1 bytes of it at most, and a NUL.
+// Returns the length of the whole, or a negative errno: it was cut if that is not below `room`.
 int64_t weft_readlink(const struct weft_volume *volume,
                       const char *path,
                       char *target,
@@ -682,8 +689,8 @@ int weft_set_attributes(const struct weft_volume *volume,
                         const char *path,
                         const struct weft_changes *changes);
 
-// Writes the value of an extended attribute, such as "user.note", into `value`. Returns its
-// length, whether or not it fits into `room` bytes, or a negative errno: -ENODATA if it is not
+// Writes the value of an extended attribute, such as "user.note", into `value`, if it fits into
+// `room` bytes. Returns its length in either case, or a negative errno: -ENODATA if it is not
 // there.
 int64_t weft_xattr_get(const struct weft_volume *volume,
                        const char *path,
@@ -703,8 +710,8 @@ int weft_xattr_set(const struct weft_volume *volume,
 // Removes an extended attribute. Returns 0, or a negative errno: -ENODATA if it is not there.
 int weft_xattr_remove(const struct weft_volume *volume, const char *path, const char *name);
 
-// Writes the names of all extended attributes into `names`, each with a NUL behind it. Returns
-// their bytes, whether or not they fit into `room` bytes, or a negative errno.
+// Writes the names of all extended attributes into `names`, each with a NUL behind it, if they fit
+// into `room` bytes. Returns their bytes in either case, or a negative errno.
 int64_t weft_xattr_list(const struct weft_volume *volume,
                         const char *path,
                         char *names,
@@ -813,7 +820,7 @@ int weft_pattern_list(size_t count, const struct weft_run *runs, struct weft_pat
 // *pattern, and in *offset where it begins in the array's bytes.
 //
 // `array` is the element's type and the shape, as "f64 1000x500" or "i32 8x8x8 column"; u8 to u64,
-// i8 to i64, f16 to f64, and b12 for 12 bytes of any meaning. There is one slab for each
+// i8 to i64, f16 to f64, and bytes12 for 12 bytes of any meaning. There is one slab for each
 // dimension, in the order of the shape.
 //
 // Returns 0, or -EINVAL if the text is no array or the slabs do not fit it.
@@ -823,9 +830,7 @@ int weft_pattern_array(const char *array,
                        uint64_t *offset,
                        struct weft_pattern **pattern);
 
-// Returns how many bytes a pattern touches, counted as often as it touches them, or a negative
-// errno: -EINVAL if it is nested too deeply or has too many parts, -EFBIG if they cannot be
-// counted.
+// Returns how many bytes a pattern touches, counted as often as it touches them, or -EINVAL.
 int64_t weft_pattern_length(const struct weft_pattern *pattern);
 
 // Frees a pattern. NULL is allowed.
@@ -981,7 +986,8 @@ int64_t weft_position(const struct weft_view *view);
 // means that the file ends here, or that it is sparse: weft_view_size() tells which.
 int64_t weft_read_at(const struct weft_view *view, void *buffer, size_t length, uint64_t offset);
 
-// Reads at the view's pointer, which moves on by `length` bytes; else as weft_read_at().
+// Reads at the view's pointer, which moves on by `length` bytes at once, whether or not the read
+// succeeds: threads that share a view read different bytes. Else as weft_read_at().
 int64_t weft_read(const struct weft_view *view, void *buffer, size_t length);
 
 // Reads the bytes of a request into a buffer of `length` bytes: else as weft_read_at().
@@ -1004,16 +1010,16 @@ int64_t weft_read_list(const struct weft_view *view, const struct weft_io_run *r
 // weft_file_sync() does the latter for all that was written. The view's pointer stays.
 //
 // Returns how many bytes were moved, all of them except those of cells that the view implies but
-// the file does not have, or a negative errno. After -EIO, -ETIMEDOUT and -ECONNRESET any part of
-// the bytes may have been written: the message says so.
+// the file does not have, or a negative errno. After -EHOSTDOWN, when a server was lost, any part
+// of the bytes may have been written: the message says so, or that nobody was reached.
 int64_t weft_write_at(const struct weft_view *view,
                       const void *buffer,
                       size_t length,
                       uint64_t offset,
                       uint32_t flags);
 
-// Writes at the view's pointer, which moves on by `length` bytes; else as weft_write_at() without
-// flags.
+// Writes at the view's pointer, which moves on by `length` bytes at once, whether or not the write
+// succeeds. Else as weft_write_at() without flags.
 int64_t weft_write(const struct weft_view *view, const void *buffer, size_t length);
 
 // Writes the bytes of a request from a buffer of `length` bytes: else as weft_write_at().
@@ -1052,8 +1058,8 @@ int weft_clear(const struct weft_view *view, uint64_t offset, uint64_t length);
 // A process needs one connection, however many threads it has. Any thread may use it. `given` may
 // be NULL. weft_disconnect() ends it.
 //
-// Returns 0, or a negative errno: -EINVAL if no volume is named, -ENOENT if its folder is none,
-// -ETIMEDOUT or -ECONNREFUSED if nobody answers.
+// Returns 0, or a negative errno: -EINVAL if no volume is named or its folder is not one,
+// -EHOSTDOWN if nobody answers.
 int weft_connect(const struct weft_connect_options *given, struct weft_volume **volume);
 
 // Ends a connection. NULL is allowed.

@@ -86,7 +86,7 @@ pub(crate) unsafe fn of<'a, H: Handle + 'a>(handle: *const H) -> Result<&'a H::V
 
 fn foreign(what: &str) -> Failure {
     let message = format!(
-        "this {what} belongs to the process that forked this one: connect again in the child"
+        "this {what} was made before a fork, by the parent: connect in this process, and make another one"
     );
     Failure::new(libc::EBADF, message)
 }

@@ -55,8 +55,12 @@ impl Returned for i64 {
 }
 
 /// Runs the body of a function of the interface: a failure becomes its errno and the message of
-/// this thread, and so does a panic, which must not unwind into C.
+/// this thread, and so does a panic, which must not unwind into C. `errno` is left alone.
 pub(crate) fn call<T: Returned>(body: impl FnOnce() -> Result<T, Failure>) -> T {
+    // SAFETY: the place is this thread's own, and stays.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { errno.read() };
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let said = panic
             .downcast_ref::<String>()
@@ -66,11 +70,14 @@ pub(crate) fn call<T: Returned>(body: impl FnOnce() -> Result<T, Failure>) -> T 
         let message = format!("an error inside Weft: {said}; please report it");
         Err(Failure::new(libc::EIO, message))
     });
-    outcome.unwrap_or_else(|failure| {
+    let returned = outcome.unwrap_or_else(|failure| {
         let text = failure.message.replace('\0', "\\0");
         MESSAGE.set(CString::new(text).unwrap_or_default());
         T::failed(failure.errno)
-    })
+    });
+    // SAFETY: as above.
+    unsafe { errno.write(before) };
+    returned
 }
 
 /// Says why the last call of this thread that failed did so: what was attempted, on what, what went

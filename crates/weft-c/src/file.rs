@@ -12,7 +12,7 @@ use crate::arguments::{
 };
 use crate::attributes::{weft_attributes, written};
 use crate::error::{Failure, call};
-use crate::request::known;
+use crate::request::{known, unused};
 use crate::runtime::runtime;
 use crate::volume::weft_volume;
 
@@ -23,7 +23,8 @@ handles! {
     weft_file(File), "file";
 }
 
-/// In weft_attach_options.flags: the file will be read.
+/// In weft_attach_options.flags: the file will be read; so it is if no flag is given. A file that
+/// is attached for writing can be read, too.
 pub const WEFT_READ: u32 = 1;
 /// In weft_attach_options.flags: the file will be written.
 pub const WEFT_WRITE: u32 = 2;
@@ -54,7 +55,7 @@ pub struct weft_layout {
     pub bsu: u64,
     /// Cells.
     pub cells: u32,
-    /// Bytes of a chunk: a power of two from 4096 to 4 MiB.
+    /// Bytes of a chunk, the unit in which servers store it.
     pub chunk: u32,
     /// Ids of the servers in order; cell i is on the one with index i modulo their number.
     pub servers: *const u32,
@@ -102,6 +103,7 @@ const _: () = assert!(size_of::<weft_layout>() == 48 && size_of::<weft_attach_op
 pub(crate) unsafe fn layout_of(layout: *const weft_layout) -> Result<NewLayout, Failure> {
     // SAFETY: the caller's.
     let layout = unsafe { options(layout) }?;
+    unused(layout.reserved, "weft_layout")?;
     // SAFETY: the caller's.
     let servers = unsafe { slice_of(layout.servers, layout.server_count, "list of servers") }?;
     Ok(NewLayout {
@@ -131,6 +133,7 @@ unsafe fn access_of(
     // SAFETY: the caller's.
     let given = unsafe { options(given) }?;
     let all = WEFT_READ | WEFT_WRITE | WEFT_CREATE | WEFT_EXCLUSIVE | WEFT_CAUTIOUS | WEFT_NOFOLLOW;
+    unused(given.reserved, "weft_attach_options")?;
     let flags = known(given.flags, all)?;
     let has = |flag| flags & flag != 0;
     let mut access = match (has(WEFT_READ), has(WEFT_WRITE)) {
@@ -234,7 +237,9 @@ pub unsafe extern "C" fn weft_adopt(
         // SAFETY: the caller's.
         let handed = unsafe { slice_of(handed.cast(), length, "description") }?;
         let _context = runtime()?.enter();
-        let adopted = volume.adopt(handed)?;
+        let adopted = volume.adopt(handed).map_err(|_| {
+            Failure::invalid("these bytes do not describe a file that was handed over")
+        })?;
         // SAFETY: the caller's.
         unsafe { give(adopted, file) }?;
         Ok(0)
@@ -288,6 +293,10 @@ pub unsafe extern "C" fn weft_file_truncate(file: *const weft_file, size: u64) -
     call(|| {
         // SAFETY: the caller's.
         let file = unsafe { of(file) }?;
+        if !file.writable() {
+            let message = format!("truncate {}: it is attached for reading only", file.path());
+            return Err(Failure::new(libc::EBADF, message));
+        }
         runtime()?.block_on(file.truncate(size))?;
         Ok(0)
     })
@@ -321,8 +330,9 @@ pub unsafe extern "C" fn weft_file_stat(
     })
 }
 
-/// Writes the name of the policy that a file is used with into `name`, "" if none. Returns its
-/// length, whether or not it fits into `room` bytes with its NUL, or a negative errno.
+/// Writes the name of the policy that a file is used with into `name`, "" if none: `room` - 1 bytes
+/// of it at most, and a NUL. Returns the length of the whole name, or a negative errno: it was cut
+/// if that is not below `room`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_file_policy(
     file: *const weft_file,

@@ -12,13 +12,15 @@ use crate::arguments::{
 };
 use crate::error::{Failure, call};
 use crate::memory::{Loans, data_of};
-use crate::request::{transfer_of, weft_request};
+use crate::request::{WRITE_FLAGS, transfer_of, unused, weft_request};
 use crate::runtime::runtime;
 use crate::view::{lends, weft_view};
 
 /// A member's place in a group of processes or threads that make collective calls.
 ///
-/// All members call collectives of a group in the same order. One thread at a time uses a member.
+/// All members call collectives of a group in the same order, shared pointers with a group
+/// included. A collective that fails counts, so that members stay in step. One thread at a time
+/// uses a member.
 pub struct weft_group(pub(crate) Owned<Group>);
 
 handles! {
@@ -59,6 +61,19 @@ unsafe impl Versioned for weft_group_options {
 
 const _: () = assert!(size_of::<weft_group_options>() == 32);
 
+/// The longest id of a group, in bytes.
+const ID_MAX: usize = 64;
+/// The most members of a group.
+const MEMBERS_MAX: u32 = 1024;
+/// The longest wait for members: an hour.
+const WAIT_MAX_MS: u32 = 3_600_000;
+
+/// The arguments of a collective. Where they are refused, the collective counts nevertheless: this
+/// member stays in step.
+fn or_skip<T>(group: &Group, arguments: Result<T, Failure>) -> Result<T, Failure> {
+    arguments.inspect_err(|_| group.skip())
+}
+
 /// Makes member `member` (from 0) of a group of `members` and stores it in *group. No message:
 /// members agree on the id by whatever channel they have.
 ///
@@ -77,6 +92,22 @@ pub unsafe extern "C" fn weft_group_create(
     call(|| {
         // SAFETY: the caller's.
         let (id, given) = unsafe { (text_of(id, "group's id")?, options(given)?) };
+        unused(given.reserved, "weft_group_options")?;
+        if !(1..=ID_MAX).contains(&id.len()) {
+            let message = format!("a group's id has 1 to {ID_MAX} bytes, not {}", id.len());
+            return Err(Failure::invalid(message));
+        }
+        if member >= members || members > MEMBERS_MAX {
+            return Err(Failure::invalid(format!(
+                "there is no member {member} of {members}: a group has 1 to {MEMBERS_MAX}, numbered from 0"
+            )));
+        }
+        if given.wait_ms > WAIT_MAX_MS {
+            return Err(Failure::invalid(format!(
+                "a wait of {} ms is too long: an hour at most",
+                given.wait_ms
+            )));
+        }
         let mut made = Group::new(id, members, member).sequence(given.sequence);
         if given.wait_ms > 0 {
             made = made.wait(Duration::from_millis(given.wait_ms.into()));
@@ -149,9 +180,9 @@ pub unsafe extern "C" fn weft_collective_read(
         // SAFETY: the caller's.
         let (view, group) = unsafe { (of(view)?, of(group)?) };
         // SAFETY: the caller's.
-        let transfer = unsafe { transfer_of(request, length) }?;
+        let transfer = or_skip(group, unsafe { transfer_of(request, length, 0) })?;
         // SAFETY: the caller's.
-        let buffer = unsafe { buffer_of(buffer.cast(), length) }?;
+        let buffer = or_skip(group, unsafe { buffer_of(buffer.cast(), length) })?;
         let collective = view.collective(group);
         let collected = runtime()?.block_on(collective.read(&transfer, buffer))?;
         // SAFETY: the caller's.
@@ -177,10 +208,11 @@ pub unsafe extern "C" fn weft_collective_write(
         // SAFETY: the caller's.
         let (view, group) = unsafe { (of(view)?, of(group)?) };
         // SAFETY: the caller's.
-        let transfer = unsafe { transfer_of(request, length) }?;
+        let transfer = or_skip(group, unsafe { transfer_of(request, length, WRITE_FLAGS) })?;
         let loans = Arc::new(Loans::default());
         // SAFETY: the caller's; this returns after every loan has ended.
-        let data = unsafe { data_of(buffer.cast(), length, lends(view), &loans) }?;
+        let data = unsafe { data_of(buffer.cast(), length, lends(view), &loans) };
+        let data = or_skip(group, data)?;
         let collective = view.collective(group);
         let collected = runtime()?.block_on(collective.write(&transfer, data));
         loans.wait();

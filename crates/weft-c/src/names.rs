@@ -192,8 +192,8 @@ pub unsafe extern "C" fn weft_symlink(
     })
 }
 
-/// Writes where a symbolic link leads into `target`, with a NUL. Returns its length, whether or not
-/// it fits into `room` bytes, or a negative errno.
+/// Writes where a symbolic link leads into `target`: `room` - 1 bytes of it at most, and a NUL.
+/// Returns the length of the whole, or a negative errno: it was cut if that is not below `room`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_readlink(
     volume: *const weft_volume,
@@ -320,8 +320,8 @@ pub unsafe extern "C" fn weft_set_attributes(
     })
 }
 
-/// Writes the value of an extended attribute, such as "user.note", into `value`. Returns its
-/// length, whether or not it fits into `room` bytes, or a negative errno: -ENODATA if it is not
+/// Writes the value of an extended attribute, such as "user.note", into `value`, if it fits into
+/// `room` bytes. Returns its length in either case, or a negative errno: -ENODATA if it is not
 /// there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_xattr_get(
@@ -401,8 +401,8 @@ pub unsafe extern "C" fn weft_xattr_remove(
     })
 }
 
-/// Writes the names of all extended attributes into `names`, each with a NUL behind it. Returns
-/// their bytes, whether or not they fit into `room` bytes, or a negative errno.
+/// Writes the names of all extended attributes into `names`, each with a NUL behind it, if they fit
+/// into `room` bytes. Returns their bytes in either case, or a negative errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_xattr_list(
     volume: *const weft_volume,

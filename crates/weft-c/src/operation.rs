@@ -20,7 +20,7 @@ use crate::arguments::{Owned, give, handles, of, set, slice_of, take};
 use crate::error::{Failure, call};
 use crate::group::weft_group;
 use crate::memory::{Loan, Loans, data_of};
-use crate::request::{transfer_of, weft_request};
+use crate::request::{WRITE_FLAGS, transfer_of, weft_request};
 use crate::runtime::runtime;
 use crate::view::{lends, weft_view};
 
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn weft_post_read(
     call(|| {
         has_place(operation)?;
         // SAFETY: the caller's.
-        let (view, transfer) = unsafe { (of(view)?, transfer_of(request, length)?) };
+        let (view, transfer) = unsafe { (of(view)?, transfer_of(request, length, 0)?) };
         let loans = Arc::new(Loans::default());
         // SAFETY: the caller's.
         let loan = unsafe { Loan::new(buffer.cast(), length, &loans) }?;
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn weft_post_write(
     call(|| {
         has_place(operation)?;
         // SAFETY: the caller's.
-        let (view, transfer) = unsafe { (of(view)?, transfer_of(request, length)?) };
+        let (view, transfer) = unsafe { (of(view)?, transfer_of(request, length, WRITE_FLAGS)?) };
         let loans = Arc::new(Loans::default());
         // SAFETY: the caller's.
         let data = unsafe { data_of(buffer.cast(), length, lends(view), &loans) }?;
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn weft_post_collective_read(
         // SAFETY: the caller's.
         let (view, group) = unsafe { (of(view)?, of(group)?) };
         // SAFETY: the caller's.
-        let transfer = unsafe { transfer_of(request, length) }?;
+        let transfer = unsafe { transfer_of(request, length, 0) }?;
         let loans = Arc::new(Loans::default());
         // SAFETY: the caller's.
         let loan = unsafe { Loan::new(buffer.cast(), length, &loans) }?;
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn weft_post_collective_write(
         // SAFETY: the caller's.
         let (view, group) = unsafe { (of(view)?, of(group)?) };
         // SAFETY: the caller's.
-        let transfer = unsafe { transfer_of(request, length) }?;
+        let transfer = unsafe { transfer_of(request, length, WRITE_FLAGS) }?;
         let loans = Arc::new(Loans::default());
         // SAFETY: the caller's.
         let data = unsafe { data_of(buffer.cast(), length, lends(view), &loans) }?;

@@ -11,6 +11,8 @@ use crate::error::{Failure, call};
 /// Which bytes one call touches, relative to where it begins: contiguous, strided, nested, a
 /// sequence, or a list, and any of these inside another.
 ///
+/// One may be nested 16 levels deep and have 4096 parts; the runs of a list do not count.
+///
 /// Patterns describe bytes of a file and of memory alike. They are values: a function that makes
 /// one of others copies them, and each is freed by itself. Threads may share one.
 pub struct weft_pattern(pub(crate) Owned<Pattern>);
@@ -43,6 +45,12 @@ pub struct weft_slab {
     pub block: u64,
 }
 
+/// A pattern within the limits of depth, parts and bytes.
+fn legal(pattern: Pattern) -> Result<Pattern, Failure> {
+    pattern.length().map_err(weft_client::Error::Pattern)?;
+    Ok(pattern)
+}
+
 /// Makes a pattern of `length` consecutive bytes and stores it in *pattern.
 ///
 /// Returns 0, or -EINVAL if `pattern` is NULL.
@@ -67,7 +75,7 @@ pub unsafe extern "C" fn weft_pattern_repeat(
         // SAFETY: the caller's.
         let body = unsafe { of(body) }?.clone();
         // SAFETY: the caller's.
-        unsafe { give(body.every(stride).times(times), pattern) }?;
+        unsafe { give(legal(body.every(stride).times(times))?, pattern) }?;
         Ok(0)
     })
 }
@@ -95,7 +103,7 @@ pub unsafe extern "C" fn weft_pattern_sequence(
         });
         let sequence = Pattern::Sequence(sequence.collect::<Result<_, Failure>>()?);
         // SAFETY: the caller's.
-        unsafe { give(sequence, pattern) }?;
+        unsafe { give(legal(sequence)?, pattern) }?;
         Ok(0)
     })
 }
@@ -113,7 +121,7 @@ pub unsafe extern "C" fn weft_pattern_list(
         let runs = unsafe { slice_of(runs, count, "list of runs") }?;
         let list = Pattern::list(runs.iter().map(|run| (run.displacement, run.length)));
         // SAFETY: the caller's.
-        unsafe { give(list, pattern) }?;
+        unsafe { give(legal(list)?, pattern) }?;
         Ok(0)
     })
 }
@@ -122,7 +130,7 @@ pub unsafe extern "C" fn weft_pattern_list(
 /// *pattern, and in *offset where it begins in the array's bytes.
 ///
 /// `array` is the element's type and the shape, as "f64 1000x500" or "i32 8x8x8 column"; u8 to u64,
-/// i8 to i64, f16 to f64, and b12 for 12 bytes of any meaning. There is one slab for each
+/// i8 to i64, f16 to f64, and bytes12 for 12 bytes of any meaning. There is one slab for each
 /// dimension, in the order of the shape.
 ///
 /// Returns 0, or -EINVAL if the text is no array or the slabs do not fit it.
@@ -160,9 +168,7 @@ pub unsafe extern "C" fn weft_pattern_array(
     })
 }
 
-/// Returns how many bytes a pattern touches, counted as often as it touches them, or a negative
-/// errno: -EINVAL if it is nested too deeply or has too many parts, -EFBIG if they cannot be
-/// counted.
+/// Returns how many bytes a pattern touches, counted as often as it touches them, or -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_pattern_length(pattern: *const weft_pattern) -> i64 {
     call(|| {

@@ -47,6 +47,16 @@ unsafe impl Versioned for weft_request {
 
 const _: () = assert!(size_of::<weft_request>() == 48);
 
+/// A field that is kept for later versions.
+pub(crate) fn unused(field: u32, structure: &str) -> Result<(), Failure> {
+    if field == 0 {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!(
+        "the field `reserved` of a {structure} must be 0"
+    )))
+}
+
 /// The flags of a call.
 pub(crate) fn known(flags: u32, allowed: u32) -> Result<u32, Failure> {
     if flags & !allowed == 0 {
@@ -56,13 +66,17 @@ pub(crate) fn known(flags: u32, allowed: u32) -> Result<u32, Failure> {
     Err(Failure::invalid(message))
 }
 
-/// A transfer as the client knows it, for a buffer of this length.
+/// Flags of a request to write.
+pub(crate) const WRITE_FLAGS: u32 = WEFT_SYNCED | WEFT_LAST_WINS;
+
+/// A transfer as the client knows it, for a buffer of this length, if it has no other flags.
 ///
 /// # Safety
 /// `request` points to a request whose patterns are NULL or valid.
 pub(crate) unsafe fn transfer_of(
     request: *const weft_request,
     length: usize,
+    flags: u32,
 ) -> Result<Transfer, Failure> {
     if request.is_null() {
         return Err(Failure::invalid("the request is NULL"));
@@ -83,7 +97,8 @@ pub(crate) unsafe fn transfer_of(
     } else if request.memory_offset != 0 {
         return Err(Failure::invalid("memory_offset needs a pattern in memory"));
     }
-    let flags = known(request.flags, WEFT_SYNCED | WEFT_LAST_WINS)?;
+    unused(request.reserved, "weft_request")?;
+    let flags = known(request.flags, flags)?;
     if flags & WEFT_SYNCED != 0 {
         transfer = transfer.synced();
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_client::{Error, OpenView};
-use weft_layout::{CellIndex, Order, Partition, Subfile, View, ViewOffset, view_text};
+use weft_layout::{CellIndex, OFFSET_MAX, Order, Partition, Subfile, View, ViewOffset, view_text};
 
 use crate::arguments::{
     Owned, buffer_of, give, handles, of, optional_text, slice_of, take, text_of,
@@ -14,7 +14,7 @@ use crate::arguments::{
 use crate::error::{Failure, call};
 use crate::file::weft_file;
 use crate::memory::{Loans, data_of};
-use crate::request::{WEFT_LAST_WINS, WEFT_SYNCED, known, transfer_of, weft_request};
+use crate::request::{WEFT_LAST_WINS, WEFT_SYNCED, WRITE_FLAGS, known, transfer_of, weft_request};
 use crate::runtime::runtime;
 
 /// What a program sees of a file: a linear sequence of bytes, with a pointer of its own. Making one
@@ -203,7 +203,13 @@ pub unsafe extern "C" fn weft_view_size(view: *const weft_view) -> i64 {
 pub unsafe extern "C" fn weft_seek(view: *const weft_view, offset: u64) -> c_int {
     call(|| {
         // SAFETY: the caller's.
-        unsafe { of(view) }?.seek(ViewOffset(offset));
+        let view = unsafe { of(view) }?;
+        if offset > OFFSET_MAX {
+            return Err(Failure::invalid(format!(
+                "offset {offset} is past the largest one"
+            )));
+        }
+        view.seek(ViewOffset(offset));
         Ok(0)
     })
 }
@@ -238,7 +244,8 @@ pub unsafe extern "C" fn weft_read_at(
     })
 }
 
-/// Reads at the view's pointer, which moves on by `length` bytes; else as weft_read_at().
+/// Reads at the view's pointer, which moves on by `length` bytes at once, whether or not the read
+/// succeeds: threads that share a view read different bytes. Else as weft_read_at().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_read(
     view: *const weft_view,
@@ -269,7 +276,7 @@ pub unsafe extern "C" fn weft_read_request(
         // SAFETY: the caller's.
         let view = unsafe { of(view) }?;
         // SAFETY: the caller's.
-        let transfer = unsafe { transfer_of(request, length) }?;
+        let transfer = unsafe { transfer_of(request, length, 0) }?;
         // SAFETY: the caller's.
         let buffer = unsafe { buffer_of(buffer.cast(), length) }?;
         Ok(runtime()?.block_on(view.read_with(&transfer, buffer))? as i64)
@@ -332,8 +339,8 @@ where
 /// weft_file_sync() does the latter for all that was written. The view's pointer stays.
 ///
 /// Returns how many bytes were moved, all of them except those of cells that the view implies but
-/// the file does not have, or a negative errno. After -EIO, -ETIMEDOUT and -ECONNRESET any part of
-/// the bytes may have been written: the message says so.
+/// the file does not have, or a negative errno. After -EHOSTDOWN, when a server was lost, any part
+/// of the bytes may have been written: the message says so, or that nobody was reached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_write_at(
     view: *const weft_view,
@@ -359,8 +366,8 @@ pub unsafe extern "C" fn weft_write_at(
     })
 }
 
-/// Writes at the view's pointer, which moves on by `length` bytes; else as weft_write_at() without
-/// flags.
+/// Writes at the view's pointer, which moves on by `length` bytes at once, whether or not the write
+/// succeeds. Else as weft_write_at() without flags.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_write(
     view: *const weft_view,
@@ -391,7 +398,7 @@ pub unsafe extern "C" fn weft_write_request(
         // SAFETY: the caller's.
         let view = unsafe { of(view) }?;
         // SAFETY: the caller's.
-        let transfer = unsafe { transfer_of(request, length) }?;
+        let transfer = unsafe { transfer_of(request, length, WRITE_FLAGS) }?;
         // SAFETY: the caller's.
         unsafe {
             write(view, buffer, length, |data| {

@@ -7,6 +7,7 @@ use weft_client::{ConnectOptions, Volume};
 
 use crate::arguments::{Owned, Versioned, give, handles, of, optional_text, options, take};
 use crate::error::{Failure, call};
+use crate::request::unused;
 use crate::runtime::runtime;
 
 /// A connection to a volume, for all threads of a process.
@@ -58,8 +59,8 @@ const _: () = assert!(size_of::<usize>() == 8, "libweft is for 64-bit machines")
 /// A process needs one connection, however many threads it has. Any thread may use it. `given` may
 /// be NULL. weft_disconnect() ends it.
 ///
-/// Returns 0, or a negative errno: -EINVAL if no volume is named, -ENOENT if its folder is none,
-/// -ETIMEDOUT or -ECONNREFUSED if nobody answers.
+/// Returns 0, or a negative errno: -EINVAL if no volume is named or its folder is not one,
+/// -EHOSTDOWN if nobody answers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_connect(
     given: *const weft_connect_options,
@@ -70,6 +71,7 @@ pub unsafe extern "C" fn weft_connect(
         let given = unsafe { options(given) }?;
         // SAFETY: the caller's.
         let wanted = unsafe { wanted(&given) }?;
+        unused(given.reserved, "weft_connect_options")?;
         let connected = runtime()?.block_on(Volume::connect(wanted))?;
         // SAFETY: the caller's.
         unsafe { give(connected, volume) }?;

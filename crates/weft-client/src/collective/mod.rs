@@ -141,6 +141,12 @@ impl Group {
         self.member
     }
 
+    /// Counts a collective that this member cannot call: it stays in step with the others, which
+    /// wait for it in vain.
+    pub fn skip(&self) {
+        self.sequence.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// This member in its next collective alone: the one after that has the next number here.
     pub(crate) fn taken(&self) -> Group {
         Group {

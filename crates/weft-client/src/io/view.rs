@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use weft_layout::{CellIndex, Map, Request, ServerSlot, View, ViewOffset};
+use weft_layout::{CellIndex, Map, OFFSET_MAX, Request, ServerSlot, View, ViewOffset};
 use weft_proto::io::{Access, Grid, Pattern, View as WireView};
 
 use super::span::{Durability, Source, Target};
@@ -195,9 +195,11 @@ impl OpenView {
         self.write_at(at, data).await
     }
 
-    /// Moves the pointer on; where it was.
+    /// Moves the pointer on, to the largest offset at most; where it was.
     pub(crate) fn advance(&self, by: u64) -> ViewOffset {
-        ViewOffset(self.position.fetch_add(by, Ordering::AcqRel))
+        let moved = |at: u64| Some(at.saturating_add(by).min(OFFSET_MAX));
+        let was = (self.position).fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+        ViewOffset(was.unwrap_or_else(|at| at))
     }
 
     /// Moves the view's pointer. Local.

@@ -157,6 +157,15 @@ static void groups(const weft_view *view)
     EXPECT(weft_collective_read(view, group, &request, got, 3, NULL) < 0);
     EXPECT(strstr(weft_error_message(), "member 1") != NULL);
     weft_group_free(group);
+    FAILS(EINVAL, "1 to 64 bytes", weft_group_create("", 1, 0, NULL, &group));
+    FAILS(EINVAL, "no member 2", weft_group_create("x", 2, 2, NULL, &group));
+    FAILS(EINVAL, "1 to 1024", weft_group_create("x", 1025, 2, NULL, &group));
+    FAILS(EINVAL, "too long", weft_group_create("x", 2, 0, &(weft_group_options){.size = sizeof options, .wait_ms = 3600001}, &group));
+
+    /* A collective that is refused counts: the member stays in step. */
+    RETURNS(0, weft_group_create("operations-step", 1, 0, NULL, &group));
+    FAILS(EINVAL, "sizeof(weft_request)", weft_collective_read(view, group, &(weft_request){.size = 0}, got, 3, NULL));
+    weft_group_free(group);
     FAILS(EINVAL, "missing", weft_group_create("x", 2, 0, &(weft_group_options){.size = sizeof options, .missing = 7}, &group));
 }
 
@@ -198,7 +207,7 @@ static void forks(const weft_view *view)
     pid_t child = fork();
     if (child == 0) {
         alarm(30); /* a hang ends the test */
-        FAILS(EBADF, "connect again", weft_read_at(view, got, 16, 0));
+        FAILS(EBADF, "before a fork", weft_read_at(view, got, 16, 0));
         weft_disconnect(volume); /* does nothing */
         weft_volume *own = connect_volume();
         weft_file *file;
@@ -238,23 +247,60 @@ static void bad_input(void)
     RETURNS(0, weft_file_close(file));
     future.newer = 1;
     FAILS(E2BIG, "older than the program", weft_attach(volume, "/operations", &future.known, &file));
-    EXPECT(weft_adopt(volume, "rubbish", 7, &file) < 0);
+    FAILS(EINVAL, "do not describe", weft_adopt(volume, "rubbish", 7, &file));
+    FAILS(EINVAL, "must be 0", weft_connect(&(weft_connect_options){.size = sizeof(weft_connect_options), .reserved = 1}, &other));
     EXPECT(file != NULL && other == NULL);
     weft_view_close(NULL);
     RETURNS(0, weft_file_close(NULL));
     EXPECT(strcmp(weft_version(), "") != 0);
 }
 
+/* What a view that may not write refuses, and where its pointer can be. */
+static void bounds(const weft_view *view)
+{
+    weft_file *file;
+    weft_view *reader;
+    char got[8];
+    RETURNS(0, weft_attach(volume, "/operations", NULL, &file));
+    FAILS(EBADF, "reading only", weft_file_truncate(file, 5));
+    RETURNS(0, weft_view_file(file, NULL, &reader));
+    EXPECT(weft_write_at(reader, "x", 1, 0, 0) < 0);
+    weft_view_close(reader);
+    RETURNS(0, weft_file_close(file));
+    FAILS(EINVAL, "past the largest", weft_seek(view, (uint64_t)INT64_MAX + 1));
+    RETURNS(0, weft_seek(view, INT64_MAX - 2));
+    for (int i = 0; i < 3; i++)
+        EXPECT(weft_read(view, got, 8) <= 0);
+    RETURNS(INT64_MAX, weft_position(view));
+    weft_request request = {.size = sizeof request, .flags = WEFT_SYNCED};
+    FAILS(EINVAL, "no meaning", weft_read_request(view, &request, got, 8));
+    weft_pattern *pattern, *next;
+    RETURNS(0, weft_pattern_bytes(1, &pattern));
+    int depth = 0, made = 0;
+    for (; made == 0; depth++) {
+        made = weft_pattern_repeat(pattern, 1, 1, &next);
+        if (made == 0) {
+            weft_pattern_free(pattern);
+            pattern = next;
+        }
+    }
+    EXPECT(made == -EINVAL && depth < 100);
+    weft_pattern_free(pattern);
+}
+
 int main(void)
 {
     EXPECT(strcmp(weft_error_message(), "") == 0);
+    errno = 42;
     volume = connect_volume();
+    EXPECT(errno == 42);
     weft_file *file = make_file(volume, "/operations", 4, 65536);
     weft_view *view = whole(file);
     operations(view);
     groups(view);
     threads_and_signals(view);
     forks(view);
+    bounds(view);
     bad_input();
     weft_view_close(view);
     RETURNS(0, weft_file_close(file));
