@@ -199,6 +199,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_absent_client_is_given_up_when_its_calls_and_the_patience_have_ended() {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let sessions = Sessions::default();
+        let peer = |client, process| {
+            Arc::new(Peer {
+                address: String::new(),
+                role: Role::Client,
+                client,
+                process,
+            })
+        };
+        let given_up = |client| sessions.given_up(client, PATIENCE);
+        assert!(
+            given_up(7).is_some_and(|at| at <= Instant::now()),
+            "never seen"
+        );
+
+        // Its process is this one: alive.
+        let alive = peer(7, Some(std::process::id()));
+        sessions.opened(&alive, 1);
+        assert_eq!(given_up(7), None, "it is connected");
+        sessions.closed(&alive);
+        assert_eq!(given_up(7), None, "a call of it is in flight");
+        drop(alive);
+        assert!(given_up(7).is_some_and(|at| at > Instant::now() + PATIENCE / 2));
+
+        // No process has this number.
+        let dead = peer(8, Some(u32::MAX));
+        sessions.opened(&dead, 1);
+        sessions.closed(&dead);
+        drop(dead);
+        assert!(given_up(8).is_some_and(|at| at <= Instant::now()));
+    }
+
+    #[test]
     fn a_reassertion_supersedes_earlier_connections_and_no_later_one() {
         let sessions = Sessions::default();
         let peers = [1, 2, 3].map(|port| {
