@@ -1011,7 +1011,7 @@ int64_t weft_read_list(const struct weft_view *view, const struct weft_io_run *r
 //
 // Returns how many bytes were moved, all of them except those of cells that the view implies but
 // the file does not have, or a negative errno. After -EHOSTDOWN, when a server was lost, any part
-// of the bytes may have been written: the message says so, or that nobody was reached.
+// of the bytes may have been written: the message says so, or that no server was reached.
 int64_t weft_write_at(const struct weft_view *view,
                       const void *buffer,
                       size_t length,
@@ -1059,7 +1059,7 @@ int weft_clear(const struct weft_view *view, uint64_t offset, uint64_t length);
 // be NULL. weft_disconnect() ends it.
 //
 // Returns 0, or a negative errno: -EINVAL if no volume is named or its folder is not one,
-// -EHOSTDOWN if nobody answers.
+// -EHOSTDOWN if the metadata service does not answer.
 int weft_connect(const struct weft_connect_options *given, struct weft_volume **volume);
 
 // Ends a connection. NULL is allowed.

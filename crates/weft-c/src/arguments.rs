@@ -181,7 +181,7 @@ pub(crate) unsafe fn slice_of<'a, T>(
 /// Memory of the caller's to be filled.
 ///
 /// # Safety
-/// `first` points to `length` bytes that nobody else uses meanwhile, or `length` is 0.
+/// `first` points to `length` bytes that nothing else uses meanwhile, or `length` is 0.
 pub(crate) unsafe fn buffer_of<'a>(first: *mut u8, length: usize) -> Result<&'a mut [u8], Failure> {
     if length == 0 {
         return Ok(&mut []);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_client::{Collected, Group, Missing, Overlaps};
+use weft_proto::limits::{GROUP_NAME_MAX, MEMBERS_MAX, WAIT_MAX};
 
 use crate::arguments::{
     Owned, Versioned, buffer_of, give, handles, of, options, set, take, text_of,
@@ -61,13 +62,6 @@ unsafe impl Versioned for weft_group_options {
 
 const _: () = assert!(size_of::<weft_group_options>() == 32);
 
-/// The longest id of a group, in bytes.
-const ID_MAX: usize = 64;
-/// The most members of a group.
-const MEMBERS_MAX: u32 = 1024;
-/// The longest wait for members: an hour.
-const WAIT_MAX_MS: u32 = 3_600_000;
-
 /// The arguments of a collective. Where they are refused, the collective counts nevertheless: this
 /// member stays in step.
 fn or_skip<T>(group: &Group, arguments: Result<T, Failure>) -> Result<T, Failure> {
@@ -93,8 +87,11 @@ pub unsafe extern "C" fn weft_group_create(
         // SAFETY: the caller's.
         let (id, given) = unsafe { (text_of(id, "group's id")?, options(given)?) };
         unused(given.reserved, "weft_group_options")?;
-        if !(1..=ID_MAX).contains(&id.len()) {
-            let message = format!("a group's id has 1 to {ID_MAX} bytes, not {}", id.len());
+        if !(1..=GROUP_NAME_MAX).contains(&id.len()) {
+            let message = format!(
+                "a group's id has 1 to {GROUP_NAME_MAX} bytes, not {}",
+                id.len()
+            );
             return Err(Failure::invalid(message));
         }
         if member >= members || members > MEMBERS_MAX {
@@ -102,7 +99,7 @@ pub unsafe extern "C" fn weft_group_create(
                 "there is no member {member} of {members}: a group has 1 to {MEMBERS_MAX}, numbered from 0"
             )));
         }
-        if given.wait_ms > WAIT_MAX_MS {
+        if given.wait_ms > WAIT_MAX {
             return Err(Failure::invalid(format!(
                 "a wait of {} ms is too long: an hour at most",
                 given.wait_ms

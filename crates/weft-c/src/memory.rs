@@ -1,8 +1,8 @@
 //! Memory of the program that an operation in the background, or a write, works on.
 //!
 //! The client takes owned memory: a task may be cancelled at any moment, while another thread still
-//! runs it. So what it gets is a *loan*, and whoever must give the memory back to the program waits
-//! until every loan has ended.
+//! runs it. So what it gets is a *loan*, and the call that gives the memory back to the program
+//! waits until every loan has ended.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Loan {
     /// Lends memory to be filled.
     ///
     /// # Safety
-    /// `first` points to `length` bytes that nobody else uses until [`Loans::wait`] has returned.
+    /// `first` points to `length` bytes that nothing else uses until [`Loans::wait`] has returned.
     pub(crate) unsafe fn new(
         first: *mut u8,
         length: usize,
@@ -105,7 +105,7 @@ impl Drop for Loan {
 /// The bytes of a write: lent where the client keeps none of them beyond the call, else copied.
 ///
 /// # Safety
-/// `first` points to `length` bytes that nobody changes until [`Loans::wait`] has returned.
+/// `first` points to `length` bytes that do not change until [`Loans::wait`] has returned.
 pub(crate) unsafe fn data_of(
     first: *const u8,
     length: usize,

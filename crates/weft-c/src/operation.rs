@@ -1,6 +1,6 @@
 //! Operations in the background.
 //!
-//! An operation is a boxed future of what came of it. While nobody waits, its task goes on by
+//! An operation is a boxed future of what came of it. Its task goes on by
 //! itself; a descriptor makes one more task that waits and then signals.
 
 use std::ffi::{c_int, c_void};

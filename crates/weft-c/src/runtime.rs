@@ -57,7 +57,7 @@ pub(crate) fn runtime() -> Result<&'static Runtime, Failure> {
         // SAFETY: it is never freed.
         Ok(_) => Ok(unsafe { &*made }),
         Err(other) => {
-            // SAFETY: another thread was faster, and nobody has seen this one.
+            // SAFETY: another thread was faster, and this one is not shared yet.
             unsafe { Box::from_raw(made) }.shutdown_background();
             // SAFETY: as above.
             Ok(unsafe { &*other })

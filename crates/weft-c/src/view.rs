@@ -340,7 +340,7 @@ where
 ///
 /// Returns how many bytes were moved, all of them except those of cells that the view implies but
 /// the file does not have, or a negative errno. After -EHOSTDOWN, when a server was lost, any part
-/// of the bytes may have been written: the message says so, or that nobody was reached.
+/// of the bytes may have been written: the message says so, or that no server was reached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_write_at(
     view: *const weft_view,

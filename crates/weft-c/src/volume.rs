@@ -60,7 +60,7 @@ const _: () = assert!(size_of::<usize>() == 8, "libweft is for 64-bit machines")
 /// be NULL. weft_disconnect() ends it.
 ///
 /// Returns 0, or a negative errno: -EINVAL if no volume is named or its folder is not one,
-/// -EHOSTDOWN if nobody answers.
+/// -EHOSTDOWN if the metadata service does not answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_connect(
     given: *const weft_connect_options,
