@@ -139,7 +139,7 @@ async fn heard(watch: &mut Watch, during: Duration) -> Option<(Vec<u64>, Vec<Cha
     while let Ok(changed) = tokio::time::timeout_at(end, watch.next()).await {
         match changed {
             Changed::Everything => return None,
-            Changed::Some { files, entries } => {
+            Changed::Some { files, entries, .. } => {
                 all_files.extend(files);
                 all_entries.extend(entries);
             }

@@ -61,6 +61,12 @@ pub enum MetaError {
         /// Their ids.
         directories: Vec<u64>,
     },
+    /// Other clients have the file open for writing and must first send what was written.
+    #[error("other clients have not sent what was written to file {id}; try again")]
+    Unsent {
+        /// Its id.
+        id: u64,
+    },
     /// The file's policy may ask for order: only an attachment may truncate it.
     #[error(
         "{path} has the policy {policy}, under which a truncation needs an attachment for writing"
@@ -374,6 +380,7 @@ impl MetaError {
             MetaError::CrossDevice { .. } => Code::CrossDevice,
             MetaError::Inline { .. }
             | MetaError::LayoutInUse { .. }
+            | MetaError::Unsent { .. }
             | MetaError::Delegated { .. } => Code::Busy,
             MetaError::Spilled { .. } => Code::Spilled,
             MetaError::TooLarge { .. } => Code::TooLarge,

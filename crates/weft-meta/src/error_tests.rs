@@ -21,6 +21,7 @@ fn one_of_each() -> Vec<MetaError> {
             name: "the name".to_owned(),
         },
         MetaError::ReadOnly { id: 4097 },
+        MetaError::Unsent { id: 4097 },
         MetaError::Delegated {
             directories: vec![4097],
         },
@@ -158,6 +159,7 @@ fn values(error: &MetaError) -> Vec<&dyn Display> {
         MetaError::HasCheckpoints { path } => vec![path],
         MetaError::HasOwnCheckpoints { name } => vec![name],
         MetaError::ReadOnly { id } => vec![id],
+        MetaError::Unsent { id } => vec![id],
         MetaError::Delegated { directories } => vec![&directories[0]],
         MetaError::Exists { path } => vec![path],
         MetaError::NotDirectory { path } => vec![path],

@@ -13,6 +13,8 @@ mod kept_files;
 #[path = "mount_sharing/killed.rs"]
 mod killed;
 mod mount_support;
+#[path = "mount_sharing/opens.rs"]
+mod opens;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

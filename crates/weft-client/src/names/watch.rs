@@ -33,6 +33,10 @@ pub enum Changed {
         files: Vec<u64>,
         /// Names whose entry changed, ascending.
         entries: Vec<ChangedEntry>,
+        /// Files that other clients are opening, ascending: they wait until this client has sent
+        /// what programs wrote to them, which the next call of [`Watch::next`] says. Only for
+        /// clients that are [`Watch::gathering`].
+        opened: Vec<u64>,
     },
     /// Anything may have changed: watching has just begun, the service could not be reached, or
     /// this client is too slow.
@@ -45,6 +49,7 @@ pub struct Watch {
     volume: Volume,
     boot: u64,
     cursor: u64,
+    gathers: bool,
     /// The service did not answer the last time.
     lost: bool,
     /// The last answer said nothing new.
@@ -58,6 +63,7 @@ impl Volume {
             volume: self.clone(),
             boot: 0,
             cursor: 0,
+            gathers: false,
             lost: false,
             paused: false,
         }
@@ -65,6 +71,14 @@ impl Volume {
 }
 
 impl Watch {
+    /// This client keeps bytes that programs write, and sends them later. Whoever opens such a file
+    /// waits until they are sent.
+    #[must_use]
+    pub fn gathering(mut self) -> Watch {
+        self.gathers = true;
+        self
+    }
+
     /// Whether everything not notified is unchanged: false from the loss of the service until it
     /// answers again.
     pub fn is_live(&self) -> bool {
@@ -88,6 +102,7 @@ impl Watch {
             let request = WatchRequest {
                 boot: self.boot,
                 cursor: self.cursor,
+                gathers: self.gathers,
             };
             let asked = self.volume.meta_now("watch", &request, Repeat::Unsafe);
             let Ok(Ok(reply)) = tokio::time::timeout(ANSWER_TIMEOUT, asked).await else {
@@ -110,10 +125,12 @@ impl Watch {
                 self.volume.shared.delegated.forget();
                 return Changed::Everything;
             }
-            if !reply.files.is_empty() || !reply.entries.is_empty() {
+            let changed = !reply.files.is_empty() || !reply.entries.is_empty();
+            if changed || !reply.opened.is_empty() {
                 return Changed::Some {
                     files: reply.files,
                     entries: reply.entries,
+                    opened: reply.opened,
                 };
             }
         }

@@ -10,6 +10,16 @@ pub(crate) enum Change {
     File(u64),
     /// The file that a name in a directory refers to.
     Entry(ChangedEntry),
+    /// Nothing yet: a client is opening a file of which others may have bytes.
+    Opened(Opened),
+}
+
+/// A file that is being opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) file: u64,
+    /// The clients that may have bytes of it that they have not sent.
+    pub(crate) gatherers: Vec<u64>,
 }
 
 /// The change that a write to this key of the entries makes.

@@ -31,6 +31,8 @@ pub enum Invalidations {
         files: Vec<u64>,
         /// Names, ascending.
         entries: Vec<ChangedEntry>,
+        /// Files that others are opening, and whose bytes the watcher must send, ascending.
+        opened: Vec<u64>,
         /// There were no later changes.
         end: bool,
     },
@@ -129,6 +131,7 @@ impl ChangeLog {
             return Invalidations::All { cursor: published };
         }
         let (mut files, mut entries) = (BTreeSet::new(), BTreeSet::new());
+        let mut opened = BTreeSet::new();
         let (mut taken, mut bytes) = (0, 0);
         let from = (cursor - oldest) as usize;
         for (origin, change) in ring.kept.range(from..).take(CHANGES_SCAN_MAX) {
@@ -142,6 +145,10 @@ impl ChangeLog {
                         entries.insert(entry.clone()),
                         INVALIDATION_BYTES + entry.name.len(),
                     ),
+                    Change::Opened(open) => {
+                        let concerned = open.gatherers.contains(&client);
+                        (concerned && opened.insert(open.file), INVALIDATION_BYTES)
+                    }
                 };
                 bytes += if new { cost } else { 0 };
             }
@@ -152,6 +159,7 @@ impl ChangeLog {
             cursor,
             files: files.into_iter().collect(),
             entries: entries.into_iter().collect(),
+            opened: opened.into_iter().collect(),
             end: cursor == published,
         }
     }
@@ -186,6 +194,7 @@ mod tests {
                 files,
                 entries,
                 end,
+                ..
             } => (cursor, files, entries.len(), end),
             Invalidations::All { .. } => panic!("nothing is lost"),
         };

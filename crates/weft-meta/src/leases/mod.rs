@@ -12,7 +12,7 @@ mod log;
 mod table;
 mod watched;
 
-pub(crate) use change::{Change, entry_change};
+pub(crate) use change::{Change, Opened, entry_change};
 pub use delegations::Delegations;
 pub use log::{ChangeLog, Invalidations};
 pub(crate) use table::FileLease;

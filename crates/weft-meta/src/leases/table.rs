@@ -11,14 +11,17 @@
 //! A small file may be leased to any number of clients. Each opens it again without asking, and who
 //! changes it is answered when none of them does so any more: close-to-open holds.
 //!
+//! A client that gathers what programs write is asked in the same way when another opens a file
+//! that it has open for writing: its acknowledgement says that it has sent the bytes.
+//!
 //! In memory only: a service that restarts has no leases, and clients drop their caches when they
 //! notice the restart.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use parking_lot::Mutex;
 
-use super::change::Change;
+use super::change::{Change, Opened};
 use crate::limits::{FILE_LEASES_MAX, LEASES_MAX};
 
 /// All leases, and the changes that their holders must acknowledge.
@@ -30,6 +33,8 @@ struct LeaseTable {
     holders: HashMap<u64, u64>,
     /// Those of small files.
     files: HashMap<u64, Vec<u64>>,
+    /// The clients that gather what programs write.
+    gatherers: HashSet<u64>,
     recalls: Vec<Recall>,
 }
 
@@ -45,7 +50,7 @@ pub(crate) enum FileLease {
 }
 
 /// A holder must acknowledge the changes up to this one: its lease of this directory or file has
-/// ended.
+/// ended, or another client waits for what it has gathered of the file.
 #[derive(Clone, Copy, Debug)]
 struct Recall {
     leased: u64,
@@ -99,6 +104,25 @@ impl Leases {
         holders.is_some_and(|holders| holders.contains(&client))
     }
 
+    /// Whether another client has the lease of a file.
+    pub(crate) fn is_held_elsewhere(&self, client: u64, file: u64) -> bool {
+        let table = self.0.lock();
+        let holders = table.files.get(&file);
+        holders.is_some_and(|holders| holders.iter().any(|holder| *holder != client))
+    }
+
+    /// A client gathers what programs write, until it ends.
+    pub fn gathers(&self, client: u64) {
+        self.0.lock().gatherers.insert(client);
+    }
+
+    /// Those of these clients that gather.
+    pub(crate) fn gatherers_among(&self, clients: &[u64]) -> Vec<u64> {
+        let table = self.0.lock();
+        let gathers = |client: &&u64| table.gatherers.contains(client);
+        clients.iter().filter(gathers).copied().collect()
+    }
+
     /// Whether a client has the lease of a directory.
     pub fn holds(&self, client: u64, directory: u64) -> bool {
         self.0.lock().holders.get(&directory) == Some(&client)
@@ -116,14 +140,16 @@ impl Leases {
     pub(crate) fn changed(&self, origin: u64, changes: &[Change], number: u64) {
         let mut table = self.0.lock();
         for change in changes {
-            let leased = match change {
-                Change::Entry(entry) => entry.parent,
-                Change::File(file) => *file,
-            };
-            table.wait_for_earlier(origin, leased);
             match change {
-                Change::Entry(_) => table.recall_directory(origin, leased, number),
-                Change::File(_) => table.recall_file(origin, leased, number),
+                Change::Entry(entry) => {
+                    table.wait_for_earlier(origin, entry.parent);
+                    table.recall_directory(origin, entry.parent, number);
+                }
+                Change::File(file) => {
+                    table.wait_for_earlier(origin, *file);
+                    table.recall_file(origin, *file, number);
+                }
+                Change::Opened(opened) => table.recall_gathered(origin, opened, number),
             }
         }
     }
@@ -165,6 +191,7 @@ impl Leases {
         let mut table = self.0.lock();
         table.holders.retain(|_, holder| *holder != client);
         table.retain_file_holders(|holder| holder != client);
+        table.gatherers.remove(&client);
         let before = table.recalls.len();
         table.recalls.retain(|recall| recall.holder != client);
         before != table.recalls.len()
@@ -199,6 +226,16 @@ impl LeaseTable {
         if holders.is_empty() {
             self.files.remove(&leased);
         }
+    }
+
+    fn recall_gathered(&mut self, by: u64, opened: &Opened, change: u64) {
+        let gatherers = opened.gatherers.iter();
+        self.recalls.extend(gatherers.map(|holder| Recall {
+            leased: opened.file,
+            holder: *holder,
+            by,
+            change,
+        }));
     }
 
     /// Holders whose lease others have ended may not know that yet.

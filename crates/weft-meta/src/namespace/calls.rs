@@ -192,7 +192,18 @@ impl Namespace {
         client: u64,
         request: &AttachRequest,
     ) -> Result<Attached, MetaError> {
-        ops::attach(self.volume(), now, client, request)
+        ops::attach(self.volume(), now, client, request, None)
+    }
+
+    /// As [`Namespace::attach`], after other clients have sent what they had of this file.
+    pub fn attach_sent(
+        &self,
+        now: i64,
+        client: u64,
+        request: &AttachRequest,
+        file: u64,
+    ) -> Result<Attached, MetaError> {
+        ops::attach(self.volume(), now, client, request, Some(file))
     }
 
     /// A client reports; see [`ReportRequest`]. A missing file is no error: it was removed with its

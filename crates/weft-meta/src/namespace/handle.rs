@@ -7,7 +7,7 @@ use weft_kv::{OrderedKv, Position};
 use super::format::{VolumeSettings, format};
 use super::open::{close, closed_cleanly, open};
 use crate::error::MetaError;
-use crate::leases::{ChangeLog, Delegations, Leases};
+use crate::leases::{Change, ChangeLog, Delegations, Leases, Opened};
 use crate::open::Clients;
 use crate::records::keys;
 use crate::servers::ServerTable;
@@ -147,6 +147,16 @@ impl Namespace {
     /// The clients that have a file open, and whether each has it open for writing.
     pub fn holders(&self, file: u64) -> Vec<(u64, bool)> {
         self.state().open_files().holders(file)
+    }
+
+    /// Asks the other clients that have a file open for writing to send what they have of it:
+    /// `client` waits for their leases then.
+    pub fn recall_gathered(&self, client: u64, file: u64) {
+        let state = self.state();
+        let writers = state.open_files().other_writers(client, file);
+        let gatherers = state.leases().gatherers_among(&writers);
+        let opened = vec![Change::Opened(Opened { file, gatherers })];
+        state.changes().publish(client, opened, state.leases());
     }
 
     /// Whether clients of an earlier run of the service may have a file open, or locks on it, and

@@ -82,6 +82,14 @@ impl OpenFiles {
         open.writers > own
     }
 
+    /// The other clients that have the file open for writing.
+    pub(crate) fn other_writers(&self, client: u64, file: u64) -> Vec<u64> {
+        let open = self.files.get(&file);
+        let holders = open.into_iter().flat_map(|open| &open.holders);
+        let others = holders.filter(|(holder, counts)| **holder != client && counts.writing > 0);
+        others.map(|(holder, _)| *holder).collect()
+    }
+
     /// Whether more than one client has the file open for writing.
     pub(crate) fn has_several_writers(&self, file: u64) -> bool {
         let open = self.files.get(&file);

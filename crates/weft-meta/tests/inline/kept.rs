@@ -1,6 +1,6 @@
 //! Small files that clients keep attached: leases, and files that are attached ahead.
 
-use weft_meta::MetaError;
+use weft_meta::{Invalidations, MetaError};
 use weft_proto::inline::StoreInlineRequest;
 use weft_proto::limits::ATTACH_AHEAD_MAX;
 use weft_proto::meta::*;
@@ -13,6 +13,8 @@ crate::on_both_engines! {
     files_that_follow_are_attached_ahead_as_far_as_they_may_be_read
     files_attached_ahead_are_bounded
     a_detach_ends_the_lease
+    a_writer_ends_the_leases_of_a_file_and_no_client_gets_one_while_it_writes
+    an_attach_waits_for_writers_that_gather
 }
 
 /// Client 1 makes a file with these bytes, and closes it.
@@ -77,7 +79,8 @@ fn a_change_waits_for_every_other_client_that_keeps_the_file(v: &mut Volume) {
     let published = v.meta.changes().published();
     assert!(leases.acknowledge(2, published) && leases.are_recalled_by(4));
     assert!(leases.acknowledge(3, published) && !leases.are_recalled_by(4));
-    // Who opens it again, keeps it again.
+    // Who opens it again when it is closed, keeps it again.
+    v.detach(4, id, true);
     keep(v, 2, "f").unwrap();
     assert!(v.meta.leases().holds_file(2, id));
     v.meta.leases().client_ended(2);
@@ -195,4 +198,60 @@ fn a_detach_ends_the_lease(v: &mut Volume) {
     assert!(!v.meta.leases().holds_file(2, id));
     let gone = v.attach(2, &keeping("nothing", 0, "", 0));
     assert!(matches!(gone, Err(MetaError::NotFound { .. })));
+}
+
+fn a_writer_ends_the_leases_of_a_file_and_no_client_gets_one_while_it_writes(v: &mut Volume) {
+    let id = small(v, "f", b"bytes");
+    assert!(keep(v, 2, "f").is_some());
+    let writing = AttachRequest {
+        inline: true,
+        ..attaching(0, "f", true, true)
+    };
+    v.attach(3, &writing).unwrap();
+    let leases = v.meta.leases();
+    assert!(leases.are_recalled_by(3) && !leases.holds_file(2, id));
+    assert!(leases.acknowledge(2, v.meta.changes().published()));
+    assert_eq!(keep(v, 2, "f"), None);
+    store(v, 3, id, b"other");
+    assert!(!v.meta.leases().are_recalled_by(3), "no lease was granted");
+    v.detach(3, id, true);
+    assert!(keep(v, 2, "f").is_some());
+}
+
+fn an_attach_waits_for_writers_that_gather(v: &mut Volume) {
+    let id = v.create(0, "f", 0o644).unwrap().id;
+    let request = |write| attaching(0, "f", true, write);
+    for client in [1, 2, 3] {
+        v.attach(client, &request(client != 3)).unwrap();
+    }
+    // Clients that do not gather have sent what they wrote.
+    v.attach(4, &request(false)).unwrap();
+    v.meta.leases().gathers(1);
+    v.meta.leases().gathers(3);
+    let refused = v.attach(4, &request(false)).unwrap_err();
+    assert!(
+        matches!(refused, MetaError::Unsent { id: at } if at == id),
+        "{refused}"
+    );
+    v.attach(1, &request(false))
+        .expect("it knows what it gathers");
+    v.meta.recall_gathered(4, id);
+    let (published, leases) = (v.meta.changes().published(), v.meta.leases());
+    let asked = |client| match v.meta.changes().since(client, published - 1) {
+        Invalidations::Listed { opened, .. } => opened,
+        Invalidations::All { .. } => panic!("nothing is lost"),
+    };
+    assert_eq!([1, 2, 3, 5].map(asked), [vec![id], vec![], vec![], vec![]]);
+    assert_eq!(
+        leases.recalled_by(4),
+        [1].into(),
+        "a reader gathers nothing"
+    );
+    assert!(leases.acknowledge(1, published) && !leases.are_recalled_by(4));
+    let now = v.tick();
+    v.meta.attach_sent(now, 4, &request(false), id).unwrap();
+    // The next open asks again. One whose client has ended asks nobody.
+    assert!(v.attach(4, &request(false)).is_err());
+    v.meta.leases().client_ended(1);
+    v.attach(4, &request(false)).unwrap();
 }

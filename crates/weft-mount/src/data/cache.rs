@@ -112,6 +112,13 @@ impl DataCache {
         join_all(self.resources.registry().all().iter().map(FileData::flush)).await;
     }
 
+    /// As [`DataCache::flush_all`], of the files with these ids.
+    pub async fn flush_files(&self, ids: &[u64]) {
+        let registry = self.resources.registry();
+        let files: Vec<_> = ids.iter().filter_map(|id| registry.get(*id)).collect();
+        join_all(files.iter().map(FileData::flush)).await;
+    }
+
     /// Drops bytes read ahead and known sizes of all files: other clients may have changed any.
     pub fn invalidate_all(&self) {
         for file in self.resources.registry().all() {

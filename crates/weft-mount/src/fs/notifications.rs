@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join;
 use tokio::time::timeout;
 use weft_client::Changed as Notification;
 
@@ -13,19 +14,30 @@ impl FileSystem {
     pub async fn follow_changes(self: Arc<Self>) {
         self.watch_refusals();
         let mut watch = self.volume.watch();
+        if !self.options.strict {
+            watch = watch.gathering();
+        }
         loop {
             match watch.next().await {
-                Notification::Some { files, entries } => {
+                Notification::Some {
+                    files,
+                    entries,
+                    opened,
+                } => {
+                    let sent = self.data.flush_files(&opened);
                     let names = entries.iter().map(|e| (e.parent, &e.name[..]));
                     self.metadata.changed(files.iter().copied(), names);
                     for id in files {
                         self.forget_kept(id).await;
                     }
-                    // Other clients may wait until nothing old is cached here: the next request of
-                    // the watch acknowledges it.
-                    if let Some(upper) = self.metadata.upper() {
-                        let _ = timeout(INVALIDATION_TIMEOUT, upper.invalidations_sent()).await;
-                    }
+                    // Other clients may wait until nothing old is cached here, and nothing new: the
+                    // next request of the watch acknowledges it.
+                    let dropped = async {
+                        if let Some(upper) = self.metadata.upper() {
+                            let _ = upper.invalidations_sent().await;
+                        }
+                    };
+                    let _ = timeout(INVALIDATION_TIMEOUT, join(sent, dropped)).await;
                 }
                 Notification::Everything => {
                     self.metadata.everything_changed(watch.is_live());

@@ -50,6 +50,9 @@ pub struct WatchRequest {
     /// The cursor of the last answer.
     #[prost(uint64, tag = "2")]
     pub cursor: u64,
+    /// The client may have bytes that programs wrote to open files and that it has not sent.
+    #[prost(bool, tag = "3")]
+    pub gathers: bool,
 }
 
 /// A name in a directory whose entry was replaced or removed.
@@ -84,6 +87,10 @@ pub struct WatchReply {
     /// Delegated directories that other clients wait for: the client must return them.
     #[prost(uint64, repeated, tag = "6")]
     pub recalled: Vec<u64>,
+    /// Files that other clients are opening: before its next `Watch`, the client sends what was
+    /// written to them.
+    #[prost(uint64, repeated, tag = "7")]
+    pub opened: Vec<u64>,
 }
 
 /// The two families of locks, which do not conflict with each other.

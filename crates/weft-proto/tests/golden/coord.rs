@@ -31,6 +31,7 @@ pub fn messages(golden: &mut Golden) {
         &WatchRequest {
             boot: 9,
             cursor: 300,
+            gathers: true,
         },
         &WatchReply {
             boot: 9,
@@ -42,6 +43,7 @@ pub fn messages(golden: &mut Golden) {
                 name: Bytes::from_static(b"n\xff"),
             }],
             recalled: vec![5],
+            opened: vec![78],
         },
     );
     golden.call(

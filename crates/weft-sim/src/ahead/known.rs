@@ -40,7 +40,7 @@ impl Known {
                 table.floor = time;
                 table.complete.clear();
             }
-            Changed::Some { files, entries } => {
+            Changed::Some { files, entries, .. } => {
                 let parents = entries.iter().map(|entry| entry.parent);
                 for id in parents.clone().chain(files.iter().copied()) {
                     table.changed.insert(id, time);

@@ -4,6 +4,9 @@
 //! read: the file is found in a snapshot and read once more under the lock of the open files, so
 //! that it cannot be deleted in between. Everything else is one transaction.
 //!
+//! Other clients that gather what programs write to the file are asked for it first: then
+//! [`MetaError::Unsent`] says so, and the caller repeats the attach.
+//!
 //! The answer for an inline file has its bytes, unless the client cannot handle that or another
 //! client may be writing it: then [`MetaError::Inline`] says that it must be spilled first.
 
@@ -19,8 +22,8 @@ use weft_proto::meta::{
 
 use crate::access::{READ, SEARCH, WRITE, need};
 use crate::error::{MetaError, text};
-use crate::leases::FileLease;
-use crate::open::SizeBefore;
+use crate::leases::{Change, FileLease};
+use crate::open::{OpenFiles, SizeBefore};
 use crate::ops::names::{new_inode, place, writable};
 use crate::paths::{End, LastLink, Slot, not_found, resolve, walk};
 use crate::records::keys::{self, ENTRIES, content};
@@ -43,10 +46,29 @@ pub(crate) fn attach(
     now: i64,
     client: u64,
     request: &AttachRequest,
+    sent: Option<u64>,
+) -> Result<Attached, MetaError> {
+    let attached = attach_now(volume, now, client, request, sent)?;
+    let id = attached.reply.attributes.id;
+    let state = volume.state();
+    // Whoever keeps it must ask from now on.
+    if request.write && state.leases().is_held_elsewhere(client, id) {
+        let changed = vec![Change::File(id)];
+        state.changes().publish(client, changed, state.leases());
+    }
+    Ok(attached)
+}
+
+fn attach_now(
+    volume: &Volume,
+    now: i64,
+    client: u64,
+    request: &AttachRequest,
+    sent: Option<u64>,
 ) -> Result<Attached, MetaError> {
     // A create mostly finds the name free: then one walk, inside the transaction, is cheaper.
     if request.create.is_none()
-        && let Some(mut attached) = attach_existing(volume, client, request)?
+        && let Some(mut attached) = attach_existing(volume, client, request, sent)?
     {
         if let Some(kept) = &mut attached.reply.kept {
             kept.ahead = attach_ahead(volume, client, request);
@@ -60,6 +82,7 @@ pub(crate) fn attach(
                 // No client attaches or detaches from here to the commit.
                 tx.open_files();
                 let (mut node, created) = find_or_create(volume, tx, now, request)?;
+                require_sent(volume, tx.open_files(), client, node.id, sent)?;
                 let writers = Writers::of(tx.may_be_written(node.id));
                 let exact = node.inode.size_exact;
                 let data = inline(tx.reader(), &node, request, writers)?;
@@ -101,6 +124,7 @@ fn attach_existing(
     volume: &Volume,
     client: u64,
     request: &AttachRequest,
+    sent: Option<u64>,
 ) -> Result<Option<Attached>, MetaError> {
     let found = volume.read(|reader| resolve(reader, &request.who, &request.target))?;
     check(request, &found)?;
@@ -112,7 +136,7 @@ fn attach_existing(
     } else {
         FileLease::Refused
     };
-    let attached = attach_found(volume, client, request, &found, lease);
+    let attached = attach_found(volume, client, request, &found, (lease, sent));
     let kept = |attached: &Option<Attached>| {
         attached
             .as_ref()
@@ -130,9 +154,10 @@ fn attach_found(
     client: u64,
     request: &AttachRequest,
     found: &Node,
-    lease: FileLease,
+    (lease, sent): (FileLease, Option<u64>),
 ) -> Result<Option<Attached>, MetaError> {
     let mut open = volume.state().open_files();
+    require_sent(volume, &open, client, found.id, sent)?;
     let writers =
         Writers::of(volume.state().grace().may_hold(found.id) || open.has_writer(found.id));
     let now = volume.read(|reader| {
@@ -158,8 +183,9 @@ fn attach_found(
         open.attach_reader(client, node.id);
     }
     // It may have ended meanwhile, by a change or by the end of another attachment.
-    let leased =
-        lease != FileLease::Refused && volume.state().leases().holds_file(client, found.id);
+    let leased = lease != FileLease::Refused
+        && writers == Writers::None
+        && volume.state().leases().holds_file(client, found.id);
     drop(open);
     // Who has an empty file open is in the way of a new layout.
     let is_kept = leased && data.as_ref().is_some_and(|data| !data.is_empty());
@@ -247,6 +273,9 @@ fn attach_small(
     id: u64,
 ) -> Result<Option<(Attributes, Bytes)>, MetaError> {
     let mut open = volume.state().open_files();
+    if open.has_writer(id) {
+        return Ok(None);
+    }
     let small = volume.read(|reader| {
         let Some(inode) = keys::inode(reader, id)?.filter(|inode| inode.policy.is_empty()) else {
             return Ok(None);
@@ -263,6 +292,25 @@ fn attach_small(
         open.attach_reader(client, id);
     }
     Ok(small)
+}
+
+/// Refuses an attach of a file of which other clients may have bytes, unless they have sent them.
+fn require_sent(
+    volume: &Volume,
+    open: &OpenFiles,
+    client: u64,
+    id: u64,
+    sent: Option<u64>,
+) -> Result<(), MetaError> {
+    if sent == Some(id) || !open.has_other_writer(client, id) {
+        return Ok(());
+    }
+    let writers = open.other_writers(client, id);
+    if volume.state().leases().gatherers_among(&writers).is_empty() {
+        Ok(())
+    } else {
+        Err(MetaError::Unsent { id })
+    }
 }
 
 fn find_or_create(

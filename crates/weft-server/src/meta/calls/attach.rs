@@ -11,7 +11,7 @@ use weft_proto::meta::AttachRequest;
 use weft_proto::{Code, Failure, Kind};
 
 use crate::failure;
-use crate::limits::SPILL_TRIES;
+use crate::limits::{DELEGATION_TRIES, SPILL_TRIES};
 use crate::meta::MetaService;
 use crate::meta::answer::Durability;
 use crate::meta::servers::Refusal;
@@ -27,10 +27,22 @@ impl MetaService {
         };
         let client = call.peer.client;
         let namespace = self.namespace.by(client);
-        let (mut tries, mut refused) = (0, false);
+        let (mut tries, mut refused, mut sent) = (0, false, None);
         let mut result = loop {
-            match namespace.attach(self.env.clock.now(), client, &request) {
+            let now = self.env.clock.now();
+            let attached = match sent {
+                None => namespace.attach(now, client, &request),
+                Some(file) => namespace.attach_sent(now, client, &request, file),
+            };
+            match attached {
                 Ok(attached) => break Ok(attached),
+                Err(MetaError::Unsent { id }) if tries < DELEGATION_TRIES => {
+                    tries += 1;
+                    namespace.recall_gathered(client, id);
+                    self.notify_watchers();
+                    self.wait_for_leases(client).await;
+                    sent = Some(id);
+                }
                 Err(error) => {
                     if let Err(failure) = self.make_cells(error, &mut tries).await {
                         // The refusal of a full server was undone: a reader finds the file inline

@@ -39,6 +39,9 @@ impl MetaService {
         if answered {
             watchers.holder_answered();
         }
+        if request.gathers {
+            leases.gathers(call.peer.client);
+        }
         let _waiting = watchers.enter();
         let mut reply = WatchReply {
             boot: watchers.boot(),
@@ -224,10 +227,12 @@ impl MetaService {
                     cursor: next,
                     files,
                     entries,
+                    opened,
                     end,
                 } => {
                     cursor = next;
-                    let quiet = files.is_empty() && entries.is_empty() && recalled.is_empty();
+                    let changed = !files.is_empty() || !entries.is_empty();
+                    let quiet = !changed && opened.is_empty() && recalled.is_empty();
                     if !quiet || Instant::now() >= deadline {
                         return WatchReply {
                             boot,
@@ -236,6 +241,7 @@ impl MetaService {
                             files,
                             entries,
                             recalled,
+                            opened,
                         };
                     }
                     if !end {
