@@ -4,9 +4,7 @@
 use std::ffi::{CStr, c_char};
 use std::mem::{MaybeUninit, size_of};
 use std::ptr;
-
-use crate::error::Failure;
-use crate::runtime::Process;
+use weft_ffi::{Failure, Process};
 
 /// What a handle of the interface points to.
 pub(crate) struct Owned<T> {

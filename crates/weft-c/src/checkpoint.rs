@@ -4,10 +4,10 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::size_of;
 
 use weft_client::CheckpointInfo;
+use weft_ffi::{Failure, runtime};
 
 use crate::arguments::{Versioned, bytes_of, fill, give, of, text_of};
-use crate::error::{Failure, call};
-use crate::runtime::runtime;
+use crate::error::call;
 use crate::view::weft_view;
 use crate::volume::weft_volume;
 

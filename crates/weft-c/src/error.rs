@@ -2,38 +2,11 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weft_client::Error;
+use weft_ffi::{Failure, guarded};
 
 thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
-}
-
-/// Why a call failed.
-pub(crate) struct Failure {
-    errno: i32,
-    message: String,
-}
-
-impl Failure {
-    pub(crate) fn new(errno: i32, message: impl Into<String>) -> Failure {
-        Failure {
-            errno,
-            message: message.into(),
-        }
-    }
-
-    /// An argument that no call can use.
-    pub(crate) fn invalid(message: impl Into<String>) -> Failure {
-        Failure::new(libc::EINVAL, message)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::new(error.errno(), error.to_string())
-    }
 }
 
 /// What a function of the interface returns: 0 or a count, or a negative errno.
@@ -61,19 +34,11 @@ pub(crate) fn call<T: Returned>(body: impl FnOnce() -> Result<T, Failure>) -> T 
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { errno.read() };
-    let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        let said = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("no reason given");
-        let message = format!("an error inside Weft: {said}; please report it");
-        Err(Failure::new(libc::EIO, message))
-    });
+    let outcome = guarded(body);
     let returned = outcome.unwrap_or_else(|failure| {
-        let text = failure.message.replace('\0', "\\0");
+        let text = failure.message().replace('\0', "\\0");
         MESSAGE.set(CString::new(text).unwrap_or_default());
-        T::failed(failure.errno)
+        T::failed(failure.errno())
     });
     // SAFETY: as above.
     unsafe { errno.write(before) };

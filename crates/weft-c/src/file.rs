@@ -5,15 +5,15 @@ use std::mem::size_of;
 
 use ::weft_layout::{CellIndex, FileOffset, Storage};
 use weft_client::{Access, File, HeldLock, LockKind, LockOwner, LockRange, Locked, NewLayout};
+use weft_ffi::{Failure, runtime};
 
 use crate::arguments::{
     Owned, Versioned, bytes_of, copy_out, fill, give, handles, of, optional_text, options,
     slice_of, take, text_of,
 };
 use crate::attributes::{weft_attributes, written};
-use crate::error::{Failure, call};
+use crate::error::call;
 use crate::request::{known, unused};
-use crate::runtime::runtime;
 use crate::volume::weft_volume;
 
 /// An attached file. Any thread may use it; views of it keep it attached.

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_client::{Collected, Group, Missing, Overlaps};
+use weft_ffi::{Failure, Loans, data_of, runtime};
 use weft_proto::limits::{GROUP_NAME_MAX, MEMBERS_MAX, WAIT_MAX};
 
 use crate::arguments::{
     Owned, Versioned, buffer_of, give, handles, of, options, set, take, text_of,
 };
-use crate::error::{Failure, call};
-use crate::memory::{Loans, data_of};
+use crate::error::call;
 use crate::request::{WRITE_FLAGS, transfer_of, unused, weft_request};
-use crate::runtime::runtime;
 use crate::view::{lends, weft_view};
 
 /// A member's place in a group of processes or threads that make collective calls.

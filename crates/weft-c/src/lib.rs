@@ -27,12 +27,12 @@
 //! 4. Structures of options begin with their size, so that programs and libraries of different
 //!    versions understand each other.
 //!
-//! See `docs/design/0040-c-interface.md`.
+//! See `docs/design/0040-c-interface.md`. What is the same for every language is in `weft-ffi`.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `error.rs`, `runtime.rs` | failures; the threads of a process, and forks |
-//! | `arguments.rs`, `memory.rs` | pointers, texts and structures of the caller; memory lent to operations |
+//! | `error.rs`, `runtime.rs` | failures; forks |
+//! | `arguments.rs` | pointers, texts and structures of the caller |
 //! | `volume.rs`, `names.rs`, `attributes.rs`, `quota.rs` | connections; names, attributes, quotas |
 //! | `file.rs`, `checkpoint.rs`, `view.rs` | attached files and their views |
 //! | `pattern.rs`, `request.rs`, `group.rs`, `pointer.rs` | what a call touches, with whom, and where |
@@ -44,7 +44,6 @@ mod checkpoint;
 mod error;
 mod file;
 mod group;
-mod memory;
 mod names;
 mod operation;
 mod pattern;

@@ -4,13 +4,13 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::size_of;
 
 use weft_client::{Changes, NewMode, Time, XattrMode};
+use weft_ffi::{Failure, runtime};
 
 use crate::arguments::{Versioned, bytes_of, copy_out, fill, of, options, slice_of, text_of};
 use crate::attributes::{weft_attributes, written};
-use crate::error::{Failure, call};
+use crate::error::call;
 use crate::file::{layout_of, weft_layout};
 use crate::request::known;
-use crate::runtime::runtime;
 use crate::volume::weft_volume;
 
 /// Fills *attributes with what a path names; of a symbolic link with what it leads to. Set `size`

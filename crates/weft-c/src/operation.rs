@@ -1,27 +1,16 @@
 //! Operations in the background.
-//!
-//! An operation is a boxed future of what came of it. Its task goes on by
-//! itself; a descriptor makes one more task that waits and then signals.
 
 use std::ffi::{c_int, c_void};
-use std::future::{Future, poll_fn};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
-use rustix::event::{EventfdFlags, eventfd};
-use tokio::sync::oneshot;
-use weft_client::{Error, Operation, wait_any};
+use weft_client::Operation;
+use weft_ffi::{Failure, Loan, Loans, Posted, data_of};
 
 use crate::arguments::{Owned, give, handles, of, set, slice_of, take};
-use crate::error::{Failure, call};
+use crate::error::call;
 use crate::group::weft_group;
-use crate::memory::{Loan, Loans, data_of};
 use crate::request::{WRITE_FLAGS, transfer_of, weft_request};
-use crate::runtime::runtime;
 use crate::view::{lends, weft_view};
 
 /// An operation in the background: posted now, tested and waited for later.
@@ -32,92 +21,6 @@ pub struct weft_operation(Owned<Posted>);
 
 handles! {
     weft_operation(Posted), "operation";
-}
-
-/// What came of an operation: bytes moved.
-type Outcome = Result<i64, Error>;
-
-/// See [`weft_operation`].
-pub(crate) struct Posted {
-    state: Mutex<State>,
-    loans: Arc<Loans>,
-}
-
-struct State {
-    running: Pin<Box<dyn Future<Output = Outcome> + Send>>,
-    /// Has it end early.
-    cancel: oneshot::Sender<()>,
-    ended: Option<Outcome>,
-    signal: Option<Signal>,
-}
-
-/// The descriptor of an operation; a task makes it readable.
-type Signal = Arc<OwnedFd>;
-
-impl State {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.ended.is_none() {
-            let Poll::Ready(ended) = self.running.as_mut().poll(context) else {
-                return Poll::Pending;
-            };
-            self.ended = Some(ended);
-        }
-        Poll::Ready(())
-    }
-}
-
-impl Posted {
-    fn new<T: Send + 'static>(
-        loans: Arc<Loans>,
-        operation: Operation<T>,
-        bytes: impl FnOnce(T) -> u64 + Send + 'static,
-    ) -> Posted {
-        let (cancel, cancelled) = oneshot::channel();
-        let running = async move {
-            let ended = end(operation, cancelled).await?;
-            Ok(bytes(ended) as i64)
-        };
-        Posted {
-            state: Mutex::new(State {
-                running: Box::pin(running),
-                cancel,
-                ended: None,
-                signal: None,
-            }),
-            loans,
-        }
-    }
-
-    fn state(&self) -> Result<MutexGuard<'_, State>, Failure> {
-        let busy = "another thread tests this operation or waits for it";
-        self.state
-            .try_lock()
-            .ok_or_else(|| Failure::new(libc::EBUSY, busy))
-    }
-}
-
-/// Waits for an operation, or for the wish to cancel it and then for its early end.
-async fn end<T>(operation: Operation<T>, cancelled: oneshot::Receiver<()>) -> Result<T, Error> {
-    let mut operations = [operation];
-    tokio::select! {
-        biased;
-        _ = wait_any(&mut operations) => {
-            let [operation] = operations;
-            operation.wait().await
-        }
-        Ok(()) = cancelled => {
-            let [operation] = operations;
-            operation.cancel().await;
-            Err(stopped("it was cancelled"))
-        }
-    }
-}
-
-fn stopped(reason: &str) -> Error {
-    Error::Protocol {
-        what: "wait for an operation".to_owned(),
-        reason: reason.to_owned(),
-    }
 }
 
 /// Stores a new operation, whose outcome has so many bytes.
@@ -270,9 +173,7 @@ pub unsafe extern "C" fn weft_operation_test(operation: *const weft_operation) -
     call(|| {
         // SAFETY: the caller's.
         let posted = unsafe { of(operation) }?;
-        let mut state = posted.state()?;
-        let ended = state.poll(&mut Context::from_waker(Waker::noop()));
-        Ok(c_int::from(ended.is_ready()))
+        Ok(c_int::from(posted.has_ended()?))
     })
 }
 
@@ -284,15 +185,8 @@ pub unsafe extern "C" fn weft_operation_wait(operation: *mut weft_operation) -> 
     call(|| {
         // SAFETY: the caller's.
         let posted = unsafe { take(operation) }?;
-        let Some(Posted { state, loans }) = posted else {
-            return Err(Failure::invalid("the operation is NULL"));
-        };
-        let mut state = state.into_inner();
-        runtime()?.block_on(poll_fn(|context| state.poll(context)));
-        let ended = state.ended.take();
-        drop(state);
-        loans.wait();
-        Ok(ended.expect("it was polled until it had ended")?)
+        let posted = posted.ok_or_else(|| Failure::invalid("the operation is NULL"))?;
+        posted.wait()
     })
 }
 
@@ -305,20 +199,8 @@ pub unsafe extern "C" fn weft_operation_wait(operation: *mut weft_operation) -> 
 pub unsafe extern "C" fn weft_operation_cancel(operation: *mut weft_operation) {
     let _ = call(|| {
         // SAFETY: the caller's.
-        if let Some(Posted { state, loans }) = unsafe { take(operation) }? {
-            let State {
-                mut running,
-                cancel,
-                ended,
-                ..
-            } = state.into_inner();
-            // It may have ended by itself.
-            let _ = cancel.send(());
-            if ended.is_none() {
-                let _ = runtime()?.block_on(&mut running);
-            }
-            drop((running, ended));
-            loans.wait();
+        if let Some(posted) = unsafe { take(operation) }? {
+            posted.cancel()?;
         }
         Ok(0_i32)
     });
@@ -330,44 +212,8 @@ pub unsafe extern "C" fn weft_operation_cancel(operation: *mut weft_operation) {
 pub unsafe extern "C" fn weft_operation_descriptor(operation: *const weft_operation) -> c_int {
     call(|| {
         // SAFETY: the caller's.
-        let posted = unsafe { of(operation) }?;
-        let mut state = posted.state()?;
-        if state.signal.is_none() {
-            let signal = signal(&mut state)?;
-            state.signal = Some(signal);
-        }
-        let signal = state.signal.as_ref().expect("it was just made");
-        Ok(signal.as_raw_fd())
+        unsafe { of(operation) }?.descriptor()
     })
-}
-
-/// Has a task wait for an operation, and signal when it has ended.
-fn signal(state: &mut State) -> Result<Signal, Failure> {
-    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let made = eventfd(0, flags).map_err(|errno| {
-        let message = format!("cannot make a descriptor for an operation: {errno}");
-        Failure::new(errno.raw_os_error(), message)
-    })?;
-    let descriptor = Arc::new(made);
-    let (send, receive) = oneshot::channel();
-    let received = async move {
-        receive
-            .await
-            .unwrap_or_else(|_| Err(stopped("its task was stopped")))
-    };
-    let running = std::mem::replace(&mut state.running, Box::pin(received));
-    let already = state.ended.is_some();
-    let to_signal = descriptor.clone();
-    runtime()?.spawn(async move {
-        // One that was found to have ended may not be polled again.
-        if !already {
-            // The operation may have been freed.
-            let _ = send.send(running.await);
-        }
-        // It can only fail where 2^64 are stored in it.
-        let _ = rustix::io::write(&*to_signal, &1_u64.to_ne_bytes());
-    });
-    Ok(descriptor)
 }
 
 /// Waits until one of `count` operations has ended, and stores its index in *index. Frees none. It
@@ -385,32 +231,14 @@ pub unsafe extern "C" fn weft_wait_any(
     call(|| {
         // SAFETY: the caller's.
         let operations = unsafe { slice_of(operations, count, "array of operations") }?;
-        let mut states = Vec::with_capacity(count);
+        let (mut posted, mut indices) = (Vec::new(), Vec::new());
         for (i, operation) in operations.iter().enumerate().filter(|(_, o)| !o.is_null()) {
             // SAFETY: the caller's.
-            states.push((i, unsafe { of(*operation) }?.state()?));
+            posted.push(unsafe { of(*operation) }?);
+            indices.push(i);
         }
-        if states.is_empty() {
-            return Err(Failure::invalid("there is no operation to wait for"));
-        }
-        let any = poll_fn(|context| {
-            let ended = states
-                .iter_mut()
-                .find_map(|(i, state)| state.poll(context).is_ready().then_some(*i));
-            ended.map_or(Poll::Pending, Poll::Ready)
-        });
-        let runtime = runtime()?;
-        let ended = if timeout_ms < 0 {
-            runtime.block_on(any)
-        } else {
-            let limit = Duration::from_millis(timeout_ms.unsigned_abs().into());
-            let _context = runtime.enter();
-            let limited = runtime.block_on(async { tokio::time::timeout(limit, any).await });
-            limited.map_err(|_| {
-                let message = format!("none of the operations has ended in {timeout_ms} ms");
-                Failure::new(libc::ETIMEDOUT, message)
-            })?
-        };
+        let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+        let ended = indices[Posted::wait_any(&posted, limit)?];
         // SAFETY: the caller's.
         unsafe { set(index, ended, "index") }?;
         Ok(0)

@@ -2,11 +2,12 @@
 
 use std::ffi::c_int;
 
+use weft_ffi::Failure;
 use weft_layout::Pattern;
 use weft_layout::array::{Array, Slab};
 
 use crate::arguments::{Owned, give, handles, of, slice_of, take, text_of};
-use crate::error::{Failure, call};
+use crate::error::call;
 
 /// Which bytes one call touches, relative to where it begins: contiguous, strided, nested, a
 /// sequence, or a list, and any of these inside another.

@@ -3,12 +3,12 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use weft_client::SharedPointer;
+use weft_ffi::runtime;
 use weft_layout::ViewOffset;
 
 use crate::arguments::{Owned, buffer_of, give, handles, of, take, text_of};
 use crate::error::call;
 use crate::group::weft_group;
-use crate::runtime::runtime;
 use crate::view::{weft_view, write};
 
 /// A pointer into a view that all processes share which name it so.

@@ -4,10 +4,10 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::size_of;
 
 use weft_client::{NewBounds, Payer, Place, Quota, QuotaKind};
+use weft_ffi::{Failure, runtime};
 
 use crate::arguments::{Versioned, bytes_of, of};
-use crate::error::{Failure, call};
-use crate::runtime::runtime;
+use crate::error::call;
 use crate::volume::weft_volume;
 
 /// For quotas: a user.

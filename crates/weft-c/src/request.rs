@@ -3,10 +3,10 @@
 use std::mem::size_of;
 
 use weft_client::Transfer;
+use weft_ffi::Failure;
 use weft_layout::{Pattern, ViewOffset};
 
 use crate::arguments::{Versioned, of, options};
-use crate::error::Failure;
 use crate::pattern::weft_pattern;
 
 /// In weft_request.flags, and for writes: the bytes survive power loss when the call returns, not

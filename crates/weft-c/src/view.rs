@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_client::{Error, OpenView};
+use weft_ffi::{Failure, Loans, data_of, runtime};
 use weft_layout::{CellIndex, OFFSET_MAX, Order, Partition, Subfile, View, ViewOffset, view_text};
 
 use crate::arguments::{
     Owned, buffer_of, give, handles, of, optional_text, slice_of, take, text_of,
 };
-use crate::error::{Failure, call};
+use crate::error::call;
 use crate::file::weft_file;
-use crate::memory::{Loans, data_of};
 use crate::request::{WEFT_LAST_WINS, WEFT_SYNCED, WRITE_FLAGS, known, transfer_of, weft_request};
-use crate::runtime::runtime;
 
 /// What a program sees of a file: a linear sequence of bytes, with a pointer of its own. Making one
 /// sends no message.

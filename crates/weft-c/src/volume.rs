@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_int};
 use std::mem::size_of;
 
 use weft_client::{ConnectOptions, Volume};
+use weft_ffi::{Failure, NamedVolume, runtime};
 
 use crate::arguments::{Owned, Versioned, give, handles, of, optional_text, options, take};
-use crate::error::{Failure, call};
+use crate::error::call;
 use crate::request::unused;
-use crate::runtime::runtime;
 
 /// A connection to a volume, for all threads of a process.
 pub struct weft_volume(Owned<Volume>);
@@ -87,40 +87,12 @@ unsafe fn wanted(given: &weft_connect_options) -> Result<ConnectOptions, Failure
     let folder = text(given.folder, "folder")?;
     let address = text(given.address, "address")?;
     let key_file = text(given.key_file, "key file")?;
-    let of_environment = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let (mut folder, mut address, mut key_file) = (
-        folder.map(str::to_owned),
-        address.map(str::to_owned),
-        key_file.map(str::to_owned),
-    );
-    if folder.is_none() && address.is_none() {
-        folder = of_environment("WEFT_VOLUME");
-        if folder.is_none() {
-            address = of_environment("WEFT_ADDRESS");
-        }
-    }
-    if address.is_some() && key_file.is_none() {
-        key_file = of_environment("WEFT_KEY_FILE");
-    }
-    let mut wanted = match (folder, address, key_file) {
-        (Some(folder), None, None) => ConnectOptions::from_folder(folder)?,
-        (None, Some(address), Some(key_file)) => ConnectOptions::from_address(&address, key_file)?,
-        (None, Some(_), None) => {
-            return Err(Failure::invalid(
-                "an address needs the file with the volume's key: set key_file or WEFT_KEY_FILE",
-            ));
-        }
-        (None, None, _) => {
-            return Err(Failure::invalid(
-                "no volume is named: set folder, or address and key_file, or WEFT_VOLUME",
-            ));
-        }
-        (Some(_), ..) => {
-            return Err(Failure::invalid(
-                "a volume is named by its folder, or by its address and key file, not by both",
-            ));
-        }
+    let named = NamedVolume {
+        folder: folder.map(str::to_owned),
+        address: address.map(str::to_owned),
+        key_file: key_file.map(str::to_owned),
     };
+    let mut wanted = named.options()?;
     if let Some(name) = text(given.name, "name")? {
         name.clone_into(&mut wanted.name);
     }

@@ -9,21 +9,21 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::Failure;
+use crate::failure::Failure;
 
 /// Shorter writes are copied: that costs less than a loan.
 const LEND_MIN: usize = 64 << 10;
 
 /// How many loans of a piece of memory there are.
 #[derive(Default)]
-pub(crate) struct Loans {
+pub struct Loans {
     count: Mutex<usize>,
     ended: Condvar,
 }
 
 impl Loans {
     /// Waits until there is none.
-    pub(crate) fn wait(&self) {
+    pub fn wait(&self) {
         let mut count = self.count.lock();
         while *count > 0 {
             self.ended.wait(&mut count);
@@ -32,7 +32,7 @@ impl Loans {
 }
 
 /// Memory of the program, until this is dropped.
-pub(crate) struct Loan {
+pub struct Loan {
     first: *mut u8,
     length: usize,
     loans: Arc<Loans>,
@@ -46,13 +46,11 @@ unsafe impl Sync for Loan {}
 impl Loan {
     /// Lends memory to be filled.
     ///
+    /// # Errors
+    /// When there is none, or more than any program has.
     /// # Safety
     /// `first` points to `length` bytes that nothing else uses until [`Loans::wait`] has returned.
-    pub(crate) unsafe fn new(
-        first: *mut u8,
-        length: usize,
-        loans: &Arc<Loans>,
-    ) -> Result<Loan, Failure> {
+    pub unsafe fn new(first: *mut u8, length: usize, loans: &Arc<Loans>) -> Result<Loan, Failure> {
         if first.is_null() && length > 0 {
             return Err(Failure::invalid("the buffer is NULL"));
         }
@@ -104,9 +102,11 @@ impl Drop for Loan {
 
 /// The bytes of a write: lent where the client keeps none of them beyond the call, else copied.
 ///
+/// # Errors
+/// As [`Loan::new`].
 /// # Safety
 /// `first` points to `length` bytes that do not change until [`Loans::wait`] has returned.
-pub(crate) unsafe fn data_of(
+pub unsafe fn data_of(
     first: *const u8,
     length: usize,
     lend: bool,
