@@ -143,8 +143,9 @@ int MPI_File_get_info(MPI_File fh, MPI_Info *info)
     if (file == NULL)
         return NEXT(File_get_info)(fh, info);
     weft_attributes attributes = {.size = sizeof attributes};
+    int64_t requests = weft_requests_sent(file->volume);
     int got = weft_file_stat(file->attached, &attributes);
     int status = got < 0 ? error_weft(got, "cannot ask for the layout of %s", file->path)
-                         : hints_write(&file->hints, &attributes, info);
+                         : hints_write(&file->hints, &attributes, requests, info);
     return status == MPI_SUCCESS ? status : error_raise(fh, status);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <weft.h>
 
+#include "carrier.h"
 #include "export.h"
 
 enum { ERROR_CODES = 64 };
@@ -153,16 +154,23 @@ int error_find(int code, int *class, char *text)
 int error_raise(MPI_File fh, int code)
 {
     MPI_Errhandler handler;
-    if (PMPI_File_get_errhandler(fh, &handler) == MPI_SUCCESS) {
-        int class;
-        char text[MPI_MAX_ERROR_STRING];
-        /* A library that ends the program prints its own message, which knows nothing of ours. */
-        if (handler == MPI_ERRORS_ARE_FATAL && error_find(code, &class, text))
-            fprintf(stderr, "weft: %s\n", text);
-        if (handler != MPI_ERRORS_ARE_FATAL && handler != MPI_ERRORS_RETURN)
-            PMPI_Errhandler_free(&handler);
-    }
-    PMPI_File_call_errhandler(fh, code);
+    MPI_File carrier = fh;
+    int class;
+    char text[MPI_MAX_ERROR_STRING];
+    if (PMPI_File_get_errhandler(fh, &handler) != MPI_SUCCESS || handler == MPI_ERRORS_RETURN)
+        return code;
+    /* A library that ends the program prints its own message, which knows nothing of ours. */
+    if (handler == MPI_ERRORS_ARE_FATAL && error_find(code, &class, text))
+        fprintf(stderr, "weft: %s\n", text);
+    /* Open MPI calls no handler for MPI_FILE_NULL: a file that has the handler stands in. */
+    if (fh == MPI_FILE_NULL && carrier_open(&carrier) == MPI_SUCCESS)
+        PMPI_File_set_errhandler(carrier, handler);
+    if (carrier != MPI_FILE_NULL)
+        PMPI_File_call_errhandler(carrier, code);
+    if (fh == MPI_FILE_NULL && carrier != MPI_FILE_NULL)
+        carrier_close(&carrier);
+    if (handler != MPI_ERRORS_ARE_FATAL)
+        PMPI_Errhandler_free(&handler);
     return code;
 }
 

@@ -97,7 +97,7 @@ static int read_hint(const char *key, const char *value, struct hints *hints)
         return read_storage(value, hints);
     if (strcmp(key, "weft_servers") == 0)
         return read_servers(value, hints);
-    if (strcmp(key, "weft_ignored") == 0)
+    if (strcmp(key, "weft_ignored") == 0 || strcmp(key, "weft_requests") == 0)
         return 0; /* an MPI_Info that came from MPI_File_get_info() */
     int is_cells = strcmp(key, "striping_factor") == 0, is_bsu = strcmp(key, "striping_unit") == 0;
     int is_chunk = strcmp(key, "weft_chunk") == 0, is_wait = strcmp(key, "weft_wait") == 0;
@@ -154,7 +154,8 @@ static void set_number(MPI_Info info, const char *key, uint64_t number)
     PMPI_Info_set(info, key, text);
 }
 
-int hints_write(const struct hints *hints, const weft_attributes *attributes, MPI_Info *info)
+int hints_write(const struct hints *hints, const weft_attributes *attributes, int64_t requests,
+                MPI_Info *info)
 {
     int status = PMPI_Info_create(info);
     if (status != MPI_SUCCESS)
@@ -168,5 +169,6 @@ int hints_write(const struct hints *hints, const weft_attributes *attributes, MP
     set_text(*info, "weft_fork", hints->fork);
     set_number(*info, "weft_wait", hints->wait_ms / 1000);
     set_text(*info, "weft_ignored", hints->ignored);
+    set_number(*info, "weft_requests", (uint64_t)requests);
     return MPI_SUCCESS;
 }

@@ -28,7 +28,10 @@ void hints_begin(struct hints *hints);
  * hint has a value that means nothing. */
 int hints_read(MPI_Info info, struct hints *hints);
 
-/* Makes an MPI_Info of the hints that are in use for a file with these attributes. */
-int hints_write(const struct hints *hints, const weft_attributes *attributes, MPI_Info *info);
+/* Makes an MPI_Info of the hints that are in use for a file with these attributes, and of
+ * "weft_requests": how many requests this process has sent to the volume, for programs that count
+ * what a call costs. */
+int hints_write(const struct hints *hints, const weft_attributes *attributes, int64_t requests,
+                MPI_Info *info);
 
 #endif
