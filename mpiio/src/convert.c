@@ -107,14 +107,49 @@ int convert_begin(struct conversion *conversion, const struct access *access, in
     return MPI_SUCCESS;
 }
 
+int convert_by_buffer(struct conversion *conversion, const struct access *access,
+                      struct placed memory)
+{
+    conversion->packed = malloc(access->bytes);
+    if (conversion->packed == NULL)
+        return error_make(MPI_ERR_NO_MEM, "there is no memory to read %llu bytes",
+                          (unsigned long long)access->bytes);
+    conversion->scatter = memory;
+    return MPI_SUCCESS;
+}
+
+struct scattering {
+    const char *from;
+    char *to;
+    uint64_t left;
+};
+
+static int scatter(void *context, int64_t at, uint64_t length)
+{
+    struct scattering *scattering = context;
+    if (length > scattering->left)
+        length = scattering->left;
+    memcpy(scattering->to + at, scattering->from, length);
+    scattering->from += length;
+    scattering->left -= length;
+    return scattering->left == 0;
+}
+
 int convert_end(struct conversion *conversion, const struct access *access, int is_write,
                 uint64_t moved)
 {
     MPI_Count lower, extent;
     int status = MPI_SUCCESS;
+    if (conversion->scatter.shape != NULL) {
+        struct scattering scattering = {conversion->packed, access->buffer, moved};
+        if (moved > 0)
+            shape_visit(conversion->scatter, scatter, &scattering);
+    }
     type_free(conversion->type);
-    if (conversion->packed == NULL)
+    if (conversion->packed == NULL || conversion->scatter.shape != NULL) {
+        free(conversion->packed);
         return MPI_SUCCESS;
+    }
     if (!is_write && moved > 0) {
         PMPI_Type_get_extent_x(conversion->datatype, &lower, &extent);
         status = unpack(conversion->packed, (MPI_Aint)access->bytes, access->buffer, access->count,

@@ -91,6 +91,9 @@ int shape_is_run(struct placed whole);
 /* Returns how many bytes a shape has. */
 uint64_t shape_size(struct placed whole);
 
+/* Returns 0 if no two bytes of a shape have one place for sure, 1 if some may. */
+int shape_may_overlap(struct placed whole);
+
 /* Calls `visit` for each run in turn; it stops at the first that does not return 0. */
 int shape_visit(struct placed whole, int (*visit)(void *context, int64_t at, uint64_t length),
                 void *context);

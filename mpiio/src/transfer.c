@@ -104,8 +104,13 @@ static int shape_memory(struct transfer *transfer, struct placed *memory, char *
         return error_make(MPI_ERR_TYPE, "the datatype of the buffer cannot be decoded");
     *buffer = access->buffer;
     *memory = shape_repeat(&transfer->arena, type->shape, type->extent, (uint64_t)access->count);
-    transfer->conversion.type = type; /* its shape is used until the requests are made */
-    return MPI_SUCCESS;
+    transfer->conversion.type = type; /* its shape is used until the end */
+    if (is_write(transfer) || !shape_may_overlap(*memory))
+        return MPI_SUCCESS;
+    status = convert_by_buffer(&transfer->conversion, access, *memory);
+    *buffer = transfer->conversion.packed;
+    *memory = shape_run(&transfer->arena, 0, access->bytes);
+    return status;
 }
 
 /* Makes the requests of an access. */
