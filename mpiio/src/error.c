@@ -162,9 +162,9 @@ int error_raise(MPI_File fh, int code)
     /* A library that ends the program prints its own message, which knows nothing of ours. */
     if (handler == MPI_ERRORS_ARE_FATAL && error_find(code, &class, text))
         fprintf(stderr, "weft: %s\n", text);
-    /* Open MPI calls no handler for MPI_FILE_NULL: a file that has the handler stands in. */
-    if (fh == MPI_FILE_NULL && carrier_open(&carrier) == MPI_SUCCESS)
-        PMPI_File_set_errhandler(carrier, handler);
+    /* Open MPI calls no handler for MPI_FILE_NULL: a new file, which has it, stands in. */
+    if (fh == MPI_FILE_NULL && carrier_open(&carrier) != MPI_SUCCESS)
+        carrier = MPI_FILE_NULL;
     if (carrier != MPI_FILE_NULL)
         PMPI_File_call_errhandler(carrier, code);
     if (fh == MPI_FILE_NULL && carrier != MPI_FILE_NULL)

@@ -1,0 +1,41 @@
+/*
+ * A process that ends in the middle of a job: the others get an error within seconds, and the
+ * volume holds nothing of it.
+ *
+ *     ended FILE
+ *
+ * Prints "an error on process N after S seconds" for each process that stays.
+ */
+#include <signal.h>
+#include <unistd.h>
+
+#include "expect.h"
+
+int main(int argc, char **argv)
+{
+    int rank, processes;
+    MPI_File file;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &processes);
+    OK(MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
+                     &file));
+    OK(MPI_File_write_at_all(file, 4 * rank, &rank, 1, MPI_INT, MPI_STATUS_IGNORE));
+    if (rank == processes - 1) {
+        /* MPICH's launcher ends the job when all that have the process's output have ended: a child
+         * keeps it open for as long as the others need. */
+        if (fork() == 0) {
+            sleep(6);
+            _exit(0);
+        }
+        kill(getpid(), SIGKILL);
+    }
+    double began = MPI_Wtime();
+    FAILS(MPI_ERR_IO, MPI_File_write_at_all(file, 4 * rank, &rank, 1, MPI_INT, MPI_STATUS_IGNORE));
+    double seconds = MPI_Wtime() - began;
+    EXPECT(seconds < 10, "the error came after %.1f s", seconds);
+    printf("an error on process %d after %.0f seconds\n", rank, seconds);
+    fflush(stdout);
+    /* MPI itself cannot go on without the process. */
+    _exit(0);
+}
