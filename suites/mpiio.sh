@@ -16,11 +16,11 @@
 #   H5PY_PYTHON             a python3 with mpi4py and an h5py that was built with the same MPI
 #   NETCDF4_PYTHON          likewise with netCDF4
 #
-# A suite whose source is not given is skipped by name. LIMIT (120) are the seconds of one program.
+# A suite whose source is not given is skipped by name. LIMIT (600) are the seconds of one program.
 
 here=$(dirname "$(readlink -f "$0")")
 . "$here/lib.sh"
-: "${MPI:=mpich}" "${PROCESSES:=4}" "${LIMIT:=120}"
+: "${MPI:=mpich}" "${PROCESSES:=4}" "${LIMIT:=600}"
 expected=${EXPECTED:-$here/mpiio.expected}
 [ -n "${DIRECTORY:-}" ] && fail "this suite tests a volume of its own: set WEFT"
 needs "mpicc.$MPI" "mpirun.$MPI" gcc make
@@ -139,7 +139,7 @@ pnetcdf() {
         [ -f "$scratch/pnetcdf/test/$folder/Makefile" ] || continue
         [ "$folder" = largefile ] && [ -z "${LARGE:-}" ] && continue
         ran=$((ran + 1))
-        timeout $((LIMIT * 5)) make -k -C "$scratch/pnetcdf/test/$folder" "ptest$PROCESSES" TESTOUTDIR="$work" TESTMPIRUN="$(launcher NP)" \
+        timeout "$LIMIT" make -k -C "$scratch/pnetcdf/test/$folder" "ptest$PROCESSES" TESTOUTDIR="$work" TESTMPIRUN="$(launcher NP)" \
             > "$scratch/output" 2>&1 && continue
         echo "pnetcdf $folder" >> "$scratch/failed"
         say "pnetcdf $folder"
