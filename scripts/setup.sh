@@ -90,7 +90,28 @@ setup_mount_programs() {
 
 # Compilers for the tests of the C interface.
 setup_c() {
-    command -v cc >/dev/null && command -v c++ >/dev/null && command -v nm >/dev/null || setup_packages gcc g++ binutils libc6-dev
+    command -v cc >/dev/null && command -v c++ >/dev/null && command -v nm >/dev/null && return 0
+    setup_packages gcc g++ binutils libc6-dev
+}
+
+# A Python of its own, in target/, with what the tests of the Python package need; its path is in WEFT_PYTHON.
+setup_python() {
+    local folder=$setup_root/target/python
+    command -v python3 >/dev/null || setup_packages python3 python3-venv || return 1
+    if ! "$folder/bin/python" -m pytest --version >/dev/null 2>&1; then
+        python3 -m venv "$folder" >/dev/null 2>&1 || { setup_packages python3-venv && python3 -m venv "$folder"; } || return 1
+    fi
+    "$folder/bin/python" -m pip install -q --disable-pip-version-check -r "$setup_root/crates/weft-python/tests/requirements.txt" >&2 || {
+        setup_say "missing: what the tests of the Python package need (crates/weft-python/tests/requirements.txt), and pip could not install it."
+        return 1
+    }
+    export WEFT_PYTHON=$folder/bin/python
+}
+
+# MPI libraries for the tests of MPI-IO. Where they cannot be installed, those tests say which they skip.
+setup_mpi() {
+    command -v mpicc.mpich >/dev/null && command -v mpicc.openmpi >/dev/null && command -v mpifort.mpich >/dev/null && return 0
+    setup_packages mpich libmpich-dev openmpi-bin libopenmpi-dev gfortran || setup_say "tests with MPI will be skipped"
 }
 
 # What the lints need besides.

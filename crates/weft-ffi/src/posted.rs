@@ -1,7 +1,7 @@
 //! Operations in the background.
 //!
-//! An operation is a boxed future of what came of it. Its task goes on by itself; a descriptor makes
-//! one more task that waits and then signals.
+//! An operation is a boxed future of what came of it. Its task goes on by itself; a descriptor
+//! makes one more task that waits and then signals.
 
 use std::future::{Future, poll_fn};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -22,9 +22,9 @@ use crate::runtime::runtime;
 /// What came of an operation: bytes moved.
 type Outcome = Result<i64, Error>;
 
-/// An operation in the background: posted now, tested and waited for later. Its memory belongs to it
-/// until [`Posted::wait`] or [`Posted::cancel`] has returned. One thread at a time tests it or waits
-/// for it.
+/// An operation in the background: posted now, tested and waited for later. Its memory belongs to
+/// it until [`Posted::wait`] or [`Posted::cancel`] has returned. One thread at a time tests it or
+/// waits for it.
 pub struct Posted {
     state: Mutex<State>,
     loans: Arc<Loans>,
@@ -86,7 +86,8 @@ impl Posted {
         Ok(ended.is_ready())
     }
 
-    /// Waits until it has ended. Returns the bytes moved. After it the memory is the caller's again.
+    /// Waits until it has ended. Returns the bytes moved. After it the memory is the caller's
+    /// again.
     ///
     /// # Errors
     /// Those of the call that was posted.

@@ -9,6 +9,7 @@ use std::ptr;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
+use weft_layout::{OFFSET_MAX, ViewOffset};
 
 /// `Py_buffer` of `object.h`.
 #[repr(C)]
@@ -153,6 +154,15 @@ impl Drop for Buffer {
             unsafe { PyBuffer_Release(&raw mut *self.0) };
         });
     }
+}
+
+/// An offset of a file or a view.
+pub(crate) fn offset_of(offset: u64) -> PyResult<ViewOffset> {
+    if offset > OFFSET_MAX {
+        let message = format!("offset {offset} is past the largest one");
+        return Err(PyValueError::new_err(message));
+    }
+    Ok(ViewOffset(offset))
 }
 
 /// The bytes of a path: text of the file system's encoding, bytes, or what has `__fspath__`.

@@ -7,13 +7,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use weft_client::{Access, LockKind, LockOwner, LockRange, Locked, Place};
 use weft_ffi::Failure;
-use weft_layout::{CellIndex, Storage};
+use weft_layout::{CellIndex, FileOffset, OFFSET_MAX, Storage};
 
+use crate::buffer::{offset_of, path_bytes};
 use crate::errors::{client_error, closed, exception};
 use crate::per_process::PerProcess;
 use crate::stat::Stat;
-use crate::view::View;
-use crate::volume::{Connected, Volume};
+use crate::volume::{Connected, Volume, layout_of};
 use crate::waiting::wait;
 
 /// A file, and the attachment that each process has of it.
@@ -68,6 +68,75 @@ impl Opened {
 /// See `_weft.pyi`.
 #[pyclass(frozen, module = "weft._weft")]
 pub(crate) struct File(pub(crate) Arc<Opened>);
+
+#[pymethods]
+impl Volume {
+    /// Attaches a file: one request, however deep the path.
+    #[pyo3(signature = (path, *, write=false, create=false, exclusive=false, cautious=false,
+        follow=true, permissions=0o644, layout=None, policy=None))]
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        reason = "keywords of Python"
+    )]
+    fn attach(
+        &self,
+        py: Python<'_>,
+        path: &Bound<'_, PyAny>,
+        write: bool,
+        create: bool,
+        exclusive: bool,
+        cautious: bool,
+        follow: bool,
+        permissions: u32,
+        layout: Option<&Bound<'_, PyDict>>,
+        policy: Option<&str>,
+    ) -> PyResult<File> {
+        if (create || exclusive) && !write {
+            return Err(PyValueError::new_err("to create a file needs write=True"));
+        }
+        let volume = self.0.volume(py)?;
+        let mut access = if write {
+            Access::read_write()
+        } else {
+            Access::read()
+        };
+        if cautious {
+            access = access.cautious();
+        }
+        if !follow {
+            access = access.no_follow();
+        }
+        if let Some(name) = policy {
+            let found = volume.policies().find(name);
+            access = access.policy(found.map_err(|e| PyValueError::new_err(e.to_string()))?);
+        }
+        // A child of this process attaches the file that is there then.
+        let again = access.clone();
+        if exclusive {
+            access = access.create_new(permissions).layout(&layout_of(layout)?);
+        } else if create {
+            access = access.create(permissions).layout(&layout_of(layout)?);
+        } else if layout.is_some() {
+            return Err(PyValueError::new_err("a layout is for create=True"));
+        }
+        let bytes = path_bytes(path)?;
+        let shown = String::from_utf8_lossy(&bytes).into_owned();
+        let file = wait(py, Some(&shown), volume.attach(bytes, access))?;
+        Ok(File(Arc::new(Opened::new(
+            self.0.clone(),
+            file,
+            Some(again),
+        ))))
+    }
+
+    /// Adopts a file that another process has attached and handed over. No message.
+    fn adopt(&self, py: Python<'_>, handed: &[u8]) -> PyResult<File> {
+        let adopted = self.0.volume(py)?.adopt(handed);
+        let file = adopted.map_err(|error| crate::errors::client_error(error, None))?;
+        Ok(File(Arc::new(Opened::new(self.0.clone(), file, None))))
+    }
+}
 
 #[pymethods]
 impl File {
@@ -159,10 +228,27 @@ impl File {
         self.0.closed.load(std::sync::atomic::Ordering::Acquire)
     }
 
-    /// A view: None is the whole file in its order; else as the command line writes it.
-    #[pyo3(signature = (view=None, *, fork=None))]
-    fn view(&self, py: Python<'_>, view: Option<&str>, fork: Option<String>) -> PyResult<View> {
-        View::open(py, self.0.clone(), view, fork)
+    /// Copies bytes of another file of the volume, by the servers where they can; returns how many.
+    #[pyo3(signature = (source, source_offset=0, offset=0, length=None))]
+    fn copy_from(
+        &self,
+        py: Python<'_>,
+        source: &File,
+        source_offset: u64,
+        offset: u64,
+        length: Option<u64>,
+    ) -> PyResult<u64> {
+        let (from, to) = (source.0.file(py)?, self.0.file(py)?);
+        let (at, into) = (
+            FileOffset(offset_of(source_offset)?.0),
+            FileOffset(offset_of(offset)?.0),
+        );
+        let length = length.unwrap_or(OFFSET_MAX - source_offset.max(offset));
+        wait(
+            py,
+            Some(self.path()),
+            to.copy_range(&from, at, into, length),
+        )
     }
 
     /// Cell, name and bytes of every fork.
@@ -197,6 +283,9 @@ impl File {
             .map(|name| file.volume().policies().find(name))
             .transpose()
             .map_err(|e| PyValueError::new_err(e.to_string()))?;
+        let runtime = weft_ffi::runtime();
+        let runtime = runtime.map_err(|failure| exception(&failure, Some(self.path())))?;
+        let _context = runtime.enter();
         file.set_policy(found)
             .map_err(|error| client_error(error, Some(self.path())))
     }

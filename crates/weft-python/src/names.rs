@@ -170,8 +170,8 @@ impl Volume {
             ..Changes::default()
         };
         let (path, shown) = path_of(path)?;
-        let changed = wait(py, Some(&shown), volume.set_attributes(path, &changes))?;
-        Ok(Stat::from(&changed))
+        let attributes = wait(py, Some(&shown), volume.set_attributes(path, &changes))?;
+        Ok(Stat::from(&attributes))
     }
 
     fn truncate(&self, py: Python<'_>, path: &Bound<'_, PyAny>, size: u64) -> PyResult<()> {

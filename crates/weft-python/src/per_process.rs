@@ -31,9 +31,9 @@ impl<T: Clone> PerProcess<T> {
         if let Some(value) = self.get() {
             return Ok(value);
         }
-        let made = make()?;
-        self.set(Some(made.clone()));
-        Ok(made)
+        let value = make()?;
+        self.set(Some(value.clone()));
+        Ok(value)
     }
 
     /// Takes the value of this process away.

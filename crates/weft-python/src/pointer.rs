@@ -5,10 +5,10 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use weft_ffi::{Failure, Loan, Loans, Process, data_of};
 
-use crate::buffer::Buffer;
-use crate::errors::exception;
+use crate::buffer::{Buffer, offset_of};
+use crate::errors::{client_error, exception};
 use crate::group::Group;
-use crate::view::{lends, offset_of};
+use crate::view::{View, lends};
 use crate::waiting::wait;
 
 /// See `_weft.pyi`.
@@ -20,7 +20,7 @@ pub(crate) struct SharedPointer {
 }
 
 impl SharedPointer {
-    pub(crate) fn new(pointer: weft_client::SharedPointer, path: &str) -> SharedPointer {
+    fn new(pointer: weft_client::SharedPointer, path: &str) -> SharedPointer {
         SharedPointer {
             pointer: std::mem::ManuallyDrop::new(pointer),
             process: Process::current(),
@@ -47,6 +47,16 @@ impl Drop for SharedPointer {
             // SAFETY: it is dropped once, here.
             unsafe { std::mem::ManuallyDrop::drop(&mut self.pointer) };
         }
+    }
+}
+
+#[pymethods]
+impl View {
+    /// This view with the shared pointer of a name.
+    fn shared_pointer(&self, py: Python<'_>, name: &str) -> PyResult<SharedPointer> {
+        let pointer = self.here(py)?.another().shared_pointer(name);
+        let pointer = pointer.map_err(|error| client_error(error, Some(self.path())))?;
+        Ok(SharedPointer::new(pointer, self.path()))
     }
 }
 

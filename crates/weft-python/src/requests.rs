@@ -9,12 +9,12 @@ use weft_client::{OpenView, Transfer};
 use weft_ffi::{Failure, Loan, Loans, Posted, data_of};
 use weft_layout::ViewOffset;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, offset_of};
 use crate::errors::exception;
 use crate::group::Group;
 use crate::operation::Operation;
 use crate::pattern::Pattern;
-use crate::view::{View, lends, offset_of};
+use crate::view::{View, lends};
 use crate::waiting::wait;
 
 /// Which bytes, in the file and in memory. Without a pattern in memory, the buffer is packed.

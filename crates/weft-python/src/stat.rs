@@ -91,6 +91,6 @@ impl Entry {
     }
 
     fn __repr__(&self) -> String {
-        format!("<weft.Entry {:?} {}>", self.name, self.kind())
+        format!("<weft.Entry {} {}>", self.name.display(), self.kind())
     }
 }

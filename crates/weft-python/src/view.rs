@@ -6,13 +6,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use weft_client::OpenView;
 use weft_ffi::{Loan, Loans, data_of};
-use weft_layout::{OFFSET_MAX, ViewOffset, view_text};
+use weft_layout::view_text;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, offset_of};
 use crate::errors::{client_error, exception};
 use crate::file::{File, Opened};
 use crate::per_process::PerProcess;
-use crate::pointer::SharedPointer;
 use crate::waiting::wait;
 
 /// See `_weft.pyi`.
@@ -22,7 +21,7 @@ pub(crate) struct View {
     text: Option<String>,
     fork: Option<String>,
     checkpoint: Option<u64>,
-    view: PerProcess<Arc<OpenView>>,
+    opened: PerProcess<Arc<OpenView>>,
 }
 
 /// Whether the memory of writes may be lent: policies may keep bytes beyond the call.
@@ -31,15 +30,6 @@ pub(crate) fn lends(view: &OpenView) -> bool {
 }
 
 impl View {
-    pub(crate) fn open(
-        py: Python<'_>,
-        file: Arc<Opened>,
-        text: Option<&str>,
-        fork: Option<String>,
-    ) -> PyResult<View> {
-        View::of_checkpoint_number(py, file, text.map(str::to_owned), fork, None)
-    }
-
     fn of_checkpoint_number(
         py: Python<'_>,
         file: Arc<Opened>,
@@ -53,14 +43,14 @@ impl View {
             text,
             fork,
             checkpoint,
-            view: PerProcess::new(view),
+            opened: PerProcess::new(view),
         })
     }
 
     /// This process's view, unless the file is closed.
     pub(crate) fn here(&self, py: Python<'_>) -> PyResult<Arc<OpenView>> {
         self.file.file(py)?;
-        self.view.get_or(|| {
+        self.opened.get_or(|| {
             let (text, fork) = (self.text.as_deref(), self.fork.as_deref());
             opened(py, &self.file, text, fork, self.checkpoint)
         })
@@ -98,13 +88,13 @@ fn opened(
     Ok(Arc::new(view.zeroed()))
 }
 
-/// An offset of a view.
-pub(crate) fn offset_of(offset: u64) -> PyResult<ViewOffset> {
-    if offset > OFFSET_MAX {
-        let message = format!("offset {offset} is past the largest one");
-        return Err(PyValueError::new_err(message));
+#[pymethods]
+impl File {
+    /// A view: None is the whole file in its order; else as the command line writes it.
+    #[pyo3(signature = (view=None, *, fork=None))]
+    fn view(&self, py: Python<'_>, view: Option<&str>, fork: Option<String>) -> PyResult<View> {
+        View::of_checkpoint_number(py, self.0.clone(), view.map(str::to_owned), fork, None)
     }
-    Ok(ViewOffset(offset))
 }
 
 #[pymethods]
@@ -228,13 +218,6 @@ impl View {
     fn of_checkpoint(&self, py: Python<'_>, number: u64) -> PyResult<View> {
         let (file, text, fork) = (self.file.clone(), self.text.clone(), self.fork.clone());
         View::of_checkpoint_number(py, file, text, fork, Some(number))
-    }
-
-    /// This view with the shared pointer of a name.
-    fn shared_pointer(&self, py: Python<'_>, name: &str) -> PyResult<SharedPointer> {
-        let pointer = self.here(py)?.another().shared_pointer(name);
-        let pointer = pointer.map_err(|error| client_error(error, Some(self.path())))?;
-        Ok(SharedPointer::new(pointer, self.path()))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weft_client::{Access, NewLayout};
+use weft_client::NewLayout;
 use weft_ffi::NamedVolume;
 use weft_layout::Storage;
 
-use crate::buffer::path_bytes;
 use crate::errors::exception;
-use crate::file::{File, Opened};
 use crate::per_process::PerProcess;
 use crate::waiting::wait;
 
@@ -121,72 +119,6 @@ impl Volume {
         };
         let volume = PerProcess::new(connect(py, &wanted)?);
         Ok(Volume(Arc::new(Connected { wanted, volume })))
-    }
-
-    /// Attaches a file: one request, however deep the path.
-    #[pyo3(signature = (path, *, write=false, create=false, exclusive=false, cautious=false,
-        follow=true, permissions=0o644, layout=None, policy=None))]
-    #[allow(
-        clippy::too_many_arguments,
-        clippy::fn_params_excessive_bools,
-        reason = "keywords of Python"
-    )]
-    fn attach(
-        &self,
-        py: Python<'_>,
-        path: &Bound<'_, PyAny>,
-        write: bool,
-        create: bool,
-        exclusive: bool,
-        cautious: bool,
-        follow: bool,
-        permissions: u32,
-        layout: Option<&Bound<'_, PyDict>>,
-        policy: Option<&str>,
-    ) -> PyResult<File> {
-        if (create || exclusive) && !write {
-            return Err(PyValueError::new_err("to create a file needs write=True"));
-        }
-        let volume = self.0.volume(py)?;
-        let mut access = if write {
-            Access::read_write()
-        } else {
-            Access::read()
-        };
-        if cautious {
-            access = access.cautious();
-        }
-        if !follow {
-            access = access.no_follow();
-        }
-        if let Some(name) = policy {
-            let found = volume.policies().find(name);
-            access = access.policy(found.map_err(|e| PyValueError::new_err(e.to_string()))?);
-        }
-        // A child of this process attaches the file that is there then.
-        let again = access.clone();
-        if exclusive {
-            access = access.create_new(permissions).layout(&layout_of(layout)?);
-        } else if create {
-            access = access.create(permissions).layout(&layout_of(layout)?);
-        } else if layout.is_some() {
-            return Err(PyValueError::new_err("a layout is for create=True"));
-        }
-        let bytes = path_bytes(path)?;
-        let shown = String::from_utf8_lossy(&bytes).into_owned();
-        let file = wait(py, Some(&shown), volume.attach(bytes, access))?;
-        Ok(File(Arc::new(Opened::new(
-            self.0.clone(),
-            file,
-            Some(again),
-        ))))
-    }
-
-    /// Adopts a file that another process has attached and handed over. No message.
-    fn adopt(&self, py: Python<'_>, handed: &[u8]) -> PyResult<File> {
-        let adopted = self.0.volume(py)?.adopt(handed);
-        let file = adopted.map_err(|error| crate::errors::client_error(error, None))?;
-        Ok(File(Arc::new(Opened::new(self.0.clone(), file, None))))
     }
 
     /// Waits until all changes of names survive power loss.

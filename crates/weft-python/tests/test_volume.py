@@ -160,6 +160,17 @@ def test_forks_locks_and_policies_of_a_file(volume, folder):
         file.sync()
 
 
+def test_servers_copy_between_files(volume, folder):
+    volume.write(f"{folder}/a", bytes(range(256)) * 1000)
+    with volume.attach(f"{folder}/a") as source:
+        with volume.attach(f"{folder}/b", write=True, create=True) as target:
+            assert target.copy_from(source, 10, 5, 100_000) == 100_000
+            assert target.copy_from(source, 255_990, 0) == 10
+    copied = volume.read(f"{folder}/b")
+    assert copied[:10] == bytes(range(246, 256)) and copied[10:20] == bytes(range(15, 25))
+    assert len(copied) == 100_005
+
+
 def test_a_child_uses_the_handles_of_its_parent(volume, folder):
     file = volume.attach(f"{folder}/f", write=True, create=True)
     view = file.view()

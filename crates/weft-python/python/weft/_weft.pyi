@@ -169,6 +169,16 @@ class File:
         """Returns when all that was written to the file survives power loss."""
 
     def close(self) -> None: ...
+    def copy_from(
+        self,
+        source: File,
+        source_offset: int = 0,
+        offset: int = 0,
+        length: Optional[int] = None,
+    ) -> int:
+        """Copies bytes of another file of the volume (None: to its end), by the servers where they
+        can. Returns how many."""
+
     def forks(self) -> list[tuple[int, str, int]]:
         """Cell, name and bytes of every fork."""
 
