@@ -141,8 +141,9 @@ def test_zarr(url, options, fs, folder, sharded):
     store = zarr.storage.FsspecStore.from_url(f"{url}/data.zarr", storage_options=options)
     root = zarr.create_group(store)
     root.attrs["title"] = "Weft"
+    shards = (150, 100) if sharded else None
     field = root.create_array(
-        "field", shape=(300, 200), chunks=(30, 50), shards=(150, 100) if sharded else None, dtype="f8"
+        "field", shape=(300, 200), chunks=(30, 50), shards=shards, dtype="f8"
     )
     model = numpy.random.default_rng(1).random((300, 200))
     field[...] = model

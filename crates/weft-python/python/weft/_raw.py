@@ -11,19 +11,24 @@ import io
 import os
 from typing import TYPE_CHECKING, Any, Optional
 
-from . import File
+from . import File, Operation, Pattern, View
 
 if TYPE_CHECKING:
     from .fs import WeftFileSystem
 
 # A read fetches at least this much: one request to each of four servers, at 256 KiB per cell.
 READ_BUFFER = 1 << 20
+# Longer reads keep the servers busy by themselves.
+READ_AHEAD = 4 << 20
 # Bytes are kept until a write is worth the messages.
 WRITE_BUFFER = 4 << 20
 
 
 class RawFile(io.RawIOBase):
     """An attached file with a position; each read and write is one request.
+
+    A file that is open for reading only reads ahead: after two reads in a row the next one, of the
+    same length, is under way while the caller works on these bytes.
 
     In append mode every write goes to the end that the file has then. The end is asked for and the
     bytes are written in two steps: clients that append at the same time need a lock.
@@ -38,6 +43,8 @@ class RawFile(io.RawIOBase):
         self._reads = "r" in mode or "+" in mode
         self._writes = "r" not in mode or "+" in mode
         self._appends = "a" in mode
+        self._ahead: Optional[_Ahead] = None
+        self._end = -1  # Where the last read ended.
 
     def readable(self) -> bool:
         """Whether the mode allows reads."""
@@ -54,8 +61,16 @@ class RawFile(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fills the buffer by one request. Returns the bytes that the file had."""
         self._check(self._reads, "read")
-        read = self._view.read_into(buffer, self._position)
+        start, length = self._position, memoryview(buffer).nbytes
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or not ahead.fills(buffer, start):
+            read = self._view.read_into(buffer, start)
+        else:
+            read = length
         self._position += read
+        if not self._writes and read == length and 0 < length <= READ_AHEAD and start == self._end:
+            self._ahead = _Ahead(self._view, self._position, length)
+        self._end = self._position
         return read
 
     def readall(self) -> bytes:
@@ -113,6 +128,7 @@ class RawFile(io.RawIOBase):
         """Closes the file. A second call does nothing."""
         if self.closed:
             return
+        self._ahead = None
         try:
             self.file.close()
         finally:
@@ -123,6 +139,34 @@ class RawFile(io.RawIOBase):
             raise ValueError("I/O operation on closed file")
         if not allowed:
             raise io.UnsupportedOperation(f"{what}: {self.name} is open with mode {self.mode!r}")
+
+
+class _Ahead:
+    """A read that was posted before anyone asked for its bytes."""
+
+    def __init__(self, view: View, start: int, length: int) -> None:
+        self._start, self._process = start, os.getpid()
+        self._data = bytearray(length)
+        self._operation: Operation = view.post_read(self._data, Pattern.bytes(length), start)
+
+    def fills(self, buffer: Any, start: int) -> bool:
+        """Whether it was this read, and has filled the buffer. Else the caller reads by itself:
+
+        also where the file ended, because it may have grown since, and where the read failed,
+        because the second try gives the error that belongs to it.
+        """
+        if self._process != os.getpid() or start != self._start:
+            return False
+        target = memoryview(buffer).cast("B")
+        if len(target) != len(self._data):
+            return False
+        try:
+            if self._operation.wait() < len(self._data):
+                return False
+        except OSError:
+            return False
+        target[:] = self._data
+        return True
 
 
 class OpenedFile:
@@ -176,9 +220,13 @@ class OpenedFile:
         """Gives a file of a transaction its name: readers see the old bytes or all the new ones."""
         if self.temporary is None:
             raise RuntimeError("the file belongs to no transaction: it has its name already")
-        self.close()  # type: ignore[attr-defined]
         exclusive = "x" in self.raw.mode  # type: ignore[attr-defined]
-        self.fs.volume.rename(self.temporary, self.path, replace=not exclusive)
+        try:
+            self.close()  # type: ignore[attr-defined]
+            self.fs.volume.rename(self.temporary, self.path, replace=not exclusive)
+        except BaseException:
+            self.discard()
+            raise
 
     def discard(self) -> None:
         """Removes a file of a transaction."""
@@ -196,7 +244,8 @@ class OpenedFile:
         mode = self.raw.mode  # type: ignore[attr-defined]
         if mode != "rb":
             raise TypeError(f"cannot pickle {self.path}: it is open for writing")
-        return reopen, (self.fs, self.path, self.blocksize, self.tell())  # type: ignore[attr-defined]
+        position = self.tell()  # type: ignore[attr-defined]
+        return reopen, (self.fs, self.path, self.blocksize, position)
 
     def __reduce__(self) -> tuple:
         return self.__reduce_ex__(2)
@@ -206,7 +255,11 @@ class OpenedFile:
 
 
 class Reader(OpenedFile, io.BufferedReader):
-    """A file that is open for reading. A small read fetches a whole buffer ahead."""
+    """A file that is open for reading. A small read fetches a whole buffer.
+
+    What another client writes into bytes that the buffer has, or that are read ahead, is seen after
+    a seek to a place outside the buffer, or when the file is opened again.
+    """
 
 
 class Writer(OpenedFile, io.BufferedWriter):

@@ -33,7 +33,8 @@ from typing import Any, Iterator, Optional, Sequence, Union
 
 import fsspec
 from fsspec import AbstractFileSystem
-from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.callbacks import NoOpCallback
+from fsspec.transaction import Transaction
 from fsspec.utils import stringify_path, tokenize
 
 from . import File, Stat, Volume, _pickle, _raw
@@ -43,6 +44,7 @@ CHUNK = 8 << 20
 # Files that one call of cat_ranges reads at the same time.
 PARALLEL_FILES = 8
 
+_NO_CALLBACK = NoOpCallback()
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -53,6 +55,28 @@ class _OfEnvironment(type(AbstractFileSystem)):  # type: ignore[misc]
     def _environment(cls) -> tuple:
         names = ("WEFT_VOLUME", "WEFT_ADDRESS", "WEFT_KEY_FILE")
         return tuple(os.environ.get(name) for name in names)
+
+
+class WeftTransaction(Transaction):
+    """Files that get their names together, at the end of a ``with fs.transaction`` block.
+
+    Each rename is atomic, all of them together are not. Where one fails, the files before it have
+    their names, those after it are removed, and the transaction has ended. (Some versions of fsspec
+    would go on with it, and keep all that is written later under temporary names.)
+    """
+
+    def complete(self, commit: bool = True) -> None:
+        """Commits or discards all files."""
+        fs = self.fs
+        try:
+            super().complete(commit)
+        except BaseException:
+            while self.files:
+                with contextlib.suppress(OSError):
+                    self.files.popleft().discard()
+            raise
+        finally:
+            fs._intrans, fs._transaction, self.fs = False, None, None
 
 
 class WeftFileSystem(AbstractFileSystem, metaclass=_OfEnvironment):
@@ -69,6 +93,7 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_OfEnvironment):
 
     protocol = "weft"
     root_marker = "/"
+    transaction_type = WeftTransaction
     _extra_tokenize_attributes = ("_environment",)
 
     def __init__(
@@ -243,8 +268,8 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_OfEnvironment):
     def rm(self, path: Any, recursive: bool = False, maxdepth: Optional[int] = None) -> None:
         """Removes files; with ``recursive`` also directories and all that is in them.
 
-        Links are removed, and not what they lead to. With ``maxdepth`` a directory that is not empty
-        then is an error, as in ``rmdir``.
+        Links are removed, and not what they lead to. With ``maxdepth``, a directory that still has
+        entries is an error, as in ``rmdir``.
         """
         if maxdepth is not None:
             for name in reversed(self.expand_path(path, recursive=recursive, maxdepth=maxdepth)):
@@ -427,7 +452,7 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_OfEnvironment):
         self,
         lpath: Any,
         rpath: str,
-        callback: Any = DEFAULT_CALLBACK,
+        callback: Any = _NO_CALLBACK,
         mode: str = "overwrite",
         **options: Any,
     ) -> None:
@@ -524,15 +549,15 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_OfEnvironment):
     def _in_parents(self, name: str, make: bool, call: Any) -> Any:
         """Calls; and again, if directories above ``name`` are missing and ``make`` has them made.
 
-        So directories cost no request when they are there.
+        So directories cost no request when they are there. The second call is also right when they
+        are there by now: another thread may have made them.
         """
         try:
             return call()
         except FileNotFoundError:
-            parent = self._parent(name)
-            if not make or name == "/" or self.isdir(parent):
+            if not make or name == "/":
                 raise
-        self.makedirs(parent, exist_ok=True)
+        self.makedirs(self._parent(name), exist_ok=True)
         return call()
 
     @contextlib.contextmanager
@@ -563,8 +588,8 @@ def _split(path: Any) -> tuple[Optional[str], str]:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(
-            f"{text!r} has no address HOST:PORT before its path: a path of the volume that options or "
-            "environment name is weft:///path, with three slashes"
+            f"{text!r} has no address HOST:PORT before its path: a path of the volume that options "
+            "or environment name is weft:///path, with three slashes"
         )
     return address, slash + rest
 
@@ -622,7 +647,7 @@ def _appends(file: File) -> Any:
     return write
 
 
-def _copy(readinto: Any, write: Any, callback: Any = DEFAULT_CALLBACK) -> None:
+def _copy(readinto: Any, write: Any, callback: Any = _NO_CALLBACK) -> None:
     buffer = memoryview(bytearray(CHUNK))
     while True:
         read = readinto(buffer)

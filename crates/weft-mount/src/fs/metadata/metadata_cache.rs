@@ -332,6 +332,17 @@ impl MetadataCache {
         }
     }
 
+    /// The entry for a node that was asked for by its id.
+    pub(in crate::fs) fn entry_by_id(&self, asked: AskedAt, answer: &Answer) -> Entry {
+        self.nodes.looked_up(&answer.attr);
+        self.learn(asked, answer);
+        Entry {
+            attr: answer.attr,
+            attr_valid: self.attributes_valid(asked, answer),
+            entry_valid: Duration::ZERO,
+        }
+    }
+
     /// The entry for a node that the cache above knows.
     pub(in crate::fs) fn reported(&self, asked: AskedAt, answer: &Answer) -> Entry {
         self.nodes.reported(&answer.attr);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use weft_client::Place;
+use weft_client::{FileKind, Place};
 use weft_proto::limits::NAME_MAX;
 
 use crate::fs::view_ids::{HIDDEN, is_view};
@@ -32,6 +32,9 @@ impl FileSystem {
                 Errno::NAMETOOLONG,
             ));
         }
+        if name == b"." || name == b".." {
+            return self.look_up_by_id(caller, parent, name == b"..").await;
+        }
         let asked = self.metadata.now();
         let nothing = || Found::Nothing(self.metadata.name_valid(asked, parent, name));
         if self.metadata.is_absent(parent, name) {
@@ -49,6 +52,27 @@ impl FileSystem {
             &answer,
             (parent, name),
         )))
+    }
+
+    /// A node by its id, or the directory above it. The kernel asks so for what it has forgotten,
+    /// when a program has a file handle of it: ids are those of files in the volume, so handles are
+    /// valid as long as the files, whichever process serves the mount.
+    async fn look_up_by_id(&self, caller: Caller, id: u64, above: bool) -> Result<Found, FsError> {
+        let volume = self.on(caller);
+        let asked = self.metadata.now();
+        let known = async |id| {
+            let place = self.metadata.place(id);
+            self.call(|| volume.known_attributes(&place)).await
+        };
+        let mut attributes = known(id).await?;
+        if above {
+            if attributes.kind != FileKind::Directory as i32 {
+                return Err(FsError::refused("it is not a directory", Errno::NOTDIR));
+            }
+            attributes = known(attributes.parent).await?;
+        }
+        let answer = self.complete(attributes).await?;
+        Ok(Found::Node(self.metadata.entry_by_id(asked, &answer)))
     }
 
     /// The kernel forgets so many lookups of a node.

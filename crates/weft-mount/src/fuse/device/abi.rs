@@ -61,6 +61,7 @@ pub(in crate::fuse) mod init {
     pub(in crate::fuse) const ASYNC_READ: u64 = 1;
     pub(in crate::fuse) const POSIX_LOCKS: u64 = 1 << 1;
     pub(in crate::fuse) const ATOMIC_O_TRUNC: u64 = 1 << 3;
+    pub(in crate::fuse) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(in crate::fuse) const BIG_WRITES: u64 = 1 << 5;
     pub(in crate::fuse) const DONT_MASK: u64 = 1 << 6;
     pub(in crate::fuse) const FLOCK_LOCKS: u64 = 1 << 10;
