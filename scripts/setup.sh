@@ -114,6 +114,12 @@ setup_mpi() {
     setup_packages mpich libmpich-dev openmpi-bin libopenmpi-dev gfortran || setup_say "tests with MPI will be skipped"
 }
 
+# A server and a client of NFS. Where they cannot be installed, their test says that it is skipped.
+setup_nfs() {
+    command -v ganesha.nfsd >/dev/null && command -v rpcbind >/dev/null && [ -e /usr/include/nfsc/libnfs.h ] && return 0
+    setup_packages nfs-ganesha nfs-ganesha-vfs rpcbind libnfs-dev || setup_say "the test with NFS will be skipped"
+}
+
 # What the lints need besides.
 setup_lints() {
     command -v python3 >/dev/null || setup_packages python3 || return 1

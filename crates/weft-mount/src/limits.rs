@@ -121,6 +121,8 @@ pub(crate) const OPENED_DIRECTORIES_MAX: usize = 1024;
 pub(crate) const KEPT_LISTED_MAX: usize = 1 << 15;
 /// Pages of a listing that an open directory keeps whole.
 pub(crate) const LISTING_PAGES_MAX: usize = 16;
+/// Names of closed directories whose cookies are remembered, 16 bytes each.
+pub(crate) const CLOSED_COOKIES_MAX: usize = 1 << 20;
 /// Removed names whose position one segment of a listing remembers; a reader behind an older one
 /// restarts at the beginning.
 pub(crate) const REMOVED_NAMES_MAX: usize = 4096;

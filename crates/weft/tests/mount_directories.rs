@@ -185,11 +185,13 @@ fn every_position_of_a_directory_can_be_sought_in_any_order() {
         let entry = entries.next().unwrap().unwrap();
         assert_eq!(entry.file_name().to_str().unwrap(), all[at].0);
     }
-    // Positions that were never returned do no harm.
-    for place in [1 << 20, 1 << 40, i64::MAX as u64] {
+    // Positions of no name miss none; the last possible one is the end.
+    for place in [1 << 20, 1 << 40] {
         seek(&open, SeekFrom::Start(place)).unwrap();
-        assert_eq!(rest(&open), []);
+        assert_eq!(rest(&open).len(), 4000);
     }
+    seek(&open, SeekFrom::Start(i64::MAX as u64)).unwrap();
+    assert_eq!(rest(&open), []);
 }
 
 /// Bytes that a process has in memory.
@@ -301,4 +303,60 @@ fn names_that_stay_are_listed_exactly_once_while_others_change() {
         u64::from(count / DIRECTORIES + 2)
     );
     seek_back(&directory, count);
+}
+
+/// The names of a directory behind a cookie, each with its own, by an open of its own.
+fn behind(directory: &Path, cookie: u64) -> Vec<(String, u64)> {
+    let open = File::open(directory).unwrap();
+    seek(&open, SeekFrom::Start(cookie)).unwrap();
+    let mut buffer = Vec::with_capacity(2000);
+    let mut entries = RawDir::new(&open, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_str().unwrap().to_owned();
+        names.push((name, entry.next_entry_cookie()));
+    }
+    names
+}
+
+#[test]
+fn a_listing_continues_in_another_open_and_on_another_mount() {
+    let Some(m) = Mounted::new() else { return };
+    let directory = m.file("d");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..5000 {
+        fs::write(directory.join(format!("name-{number}")), b"").unwrap();
+    }
+    let all = behind(&directory, 0);
+    assert_eq!(all.len(), 5002);
+    let checks = |directory: &Path| {
+        for at in (0..all.len()).step_by(700) {
+            let (name, cookie) = &all[at];
+            assert_eq!(behind(directory, *cookie), all[at + 1..], "{name}");
+        }
+    };
+    checks(&directory);
+    let other = m.further("other", "");
+    checks(&other.join("d"));
+    // The place of a name that was removed is known where it was listed; else nothing is missed.
+    let (removed, cookie) = &all[3000];
+    fs::remove_file(directory.join(removed)).unwrap();
+    let expected = &all[3001..];
+    assert_eq!(behind(&directory, *cookie), expected);
+    m.unmount();
+    m.mount("");
+    let again = behind(&directory, *cookie);
+    assert!(again.ends_with(expected));
+    checks_without(&directory, &all, 3000);
+}
+
+/// As the names were listed, without one that was removed.
+fn checks_without(directory: &Path, all: &[(String, u64)], removed: usize) {
+    for at in (0..all.len()).step_by(900).filter(|at| *at != removed) {
+        let rest = all[at + 1..]
+            .iter()
+            .filter(|(name, _)| *name != all[removed].0);
+        assert!(behind(directory, all[at].1).iter().eq(rest));
+    }
 }

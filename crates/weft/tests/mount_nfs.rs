@@ -1,5 +1,5 @@
-//! A mount exported by nfs-ganesha, as `docs/operating.md` describes, and a client of NFS that works
-//! on it, in network and mount namespaces of their own.
+//! A mount exported by nfs-ganesha, as `docs/operating.md` describes, and a client of NFS that
+//! works on it, in network and mount namespaces of their own.
 
 mod mount_support;
 

@@ -66,7 +66,7 @@ use caller::Callers;
 use error::is_transient;
 use files::{Handle, KeptFiles, OpenFiles};
 use handle_table::HandleTable;
-use listing::{KeptListings, OpenDirectory};
+use listing::{ClosedCookies, KeptListings, OpenDirectory};
 use metadata::MetadataCache;
 use names::NamespaceSync;
 use request_counts::RequestCounts;
@@ -85,6 +85,7 @@ pub struct FileSystem {
     handles: HandleTable<Handle>,
     directories: HandleTable<OpenDirectory>,
     listings: KeptListings,
+    closed_cookies: ClosedCookies,
     views: ViewNodes,
     view_handles: HandleTable<OpenViewHandle>,
     space: SpaceCache,
@@ -107,6 +108,7 @@ impl FileSystem {
             handles: HandleTable::default(),
             directories: HandleTable::default(),
             listings: KeptListings::default(),
+            closed_cookies: ClosedCookies::default(),
             views: ViewNodes::default(),
             view_handles: HandleTable::default(),
             options,

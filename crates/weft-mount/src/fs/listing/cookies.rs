@@ -1,27 +1,37 @@
-//! The cookies of an open directory: each marks the position behind one name, as long as the
-//! directory is open.
+//! The cookies of a directory: each marks the position behind one name.
 //!
-//! Names have the service's order, and a name gets a number, its *cookie*, when it is first listed.
-//! The order is split into *segments*, each about a page of the service's. A segment knows the name
-//! behind which it begins, and the number and a hash of every name that was listed in it. So a seek
-//! to a cookie continues exactly behind the name that it was given for: a new listing is merged
-//! with the old one, and a removed name keeps its position between those that stayed. A million
-//! names take 16 MiB.
+//! A name's *cookie* is a hash of it, so it means the same to every reader: an NFS server opens a
+//! directory anew for each answer, and continues at the cookie that a client sends it, also after
+//! another mount.
+//!
+//! Names have the service's order. It is split into *segments*, each about a page of the service's.
+//! A segment knows the name behind which it begins, and the cookie of every name that was listed in
+//! it. So a seek to a cookie continues exactly behind the name that it was given for: a new listing
+//! is merged with the old one, and a removed name keeps its position between those that stayed. A
+//! million names take 16 MiB.
+//!
+//! Two names of a directory have one cookie in one of 10⁶ directories of a million names. A reader
+//! that continues there goes on behind the later one: it never goes back.
 //!
 //! Rejected: the index of a name in its page as its cookie, which changes when names before it come
-//! and go; and an order by hashes as the service's order, which other file systems use, but which
+//! and go; numbers in the order in which names are first listed, which mean something to one reader
+//! only; and an order by hashes as the service's order, which other file systems use, but which
 //! would have had to be on disk from the start.
 //!
-//! Invariants:
-//! 1. No number is given to two names. A name that is removed and made again may get its number
-//!    back.
-//! 2. Within a segment names are in order, existing and removed ones; segments are in order.
+//! Invariant: within a segment names are in order, existing and removed ones; segments are in
+//! order.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+
+use bytes::Bytes;
 
 use crate::limits::REMOVED_NAMES_MAX;
-use bytes::Bytes;
+
+/// The lowest cookie of an entry behind `.` and `..`.
+pub(super) const FIRST: u64 = 3;
+
+/// No entry's cookie: behind it there is nothing, as on local file systems.
+pub(super) const END: u64 = i64::MAX.unsigned_abs();
 
 /// The position of a cookie: its segment, and the number of existing and removed names before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +42,16 @@ pub(super) struct Position {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SeenName {
-    hash: u64,
     cookie: u64,
+    /// Names that were first listed later have higher ones.
+    number: u64,
+}
+
+/// The cookie of a name. The kernel takes 63 bits.
+fn cookie_of(name: &[u8]) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&blake3::hash(name).as_bytes()[..8]);
+    (u64::from_le_bytes(eight) >> 1).clamp(FIRST, END - 1)
 }
 
 #[derive(Debug)]
@@ -44,29 +62,27 @@ struct Segment {
     seen: Vec<SeenName>,
 }
 
-/// The cookies of one open directory.
+/// The cookies of one directory that were given.
 #[derive(Debug)]
 pub(super) struct Cookies {
-    hasher: RandomState,
     segments: Vec<Segment>,
-    /// The next cookie, and the next segment's id.
-    cookie: u64,
+    /// The next name's number, and the next segment's id.
+    number: u64,
     id: u64,
     /// The segment where a cookie was last found: a reader that continues is there, or in the next.
     last: usize,
 }
 
 impl Cookies {
-    /// Nothing is listed yet; the first name will get this cookie.
-    pub(super) fn new(first: u64) -> Cookies {
+    /// Nothing is listed yet.
+    pub(super) fn new() -> Cookies {
         Cookies {
-            hasher: RandomState::new(),
             segments: vec![Segment {
                 id: 0,
                 after: Bytes::new(),
                 seen: Vec::new(),
             }],
-            cookie: first,
+            number: 0,
             id: 1,
             last: 0,
         }
@@ -89,22 +105,22 @@ impl Cookies {
         (after, next.map(|next| next.after.clone()))
     }
 
-    /// The position of a cookie; `None` if its name was forgotten, or it never had one.
+    /// Names that are remembered, removed ones included.
+    pub(super) fn names(&self) -> usize {
+        self.segments.iter().map(|segment| segment.seen.len()).sum()
+    }
+
+    /// The position of a cookie; `None` if its name was forgotten, or not listed yet.
     pub(super) fn find(&mut self, cookie: u64) -> Option<Position> {
         let from = self.last.min(self.segments.len());
         let mut segments = (from..self.segments.len()).chain(0..from);
         let position = segments.find_map(|segment| {
             let seen = &self.segments[segment].seen;
-            let behind = seen.iter().position(|seen| seen.cookie == cookie)?;
+            let behind = seen.iter().rposition(|seen| seen.cookie == cookie)?;
             Some(Position { segment, behind })
         })?;
         self.last = position.segment;
         Some(position)
-    }
-
-    /// Whether a cookie was ever given to a name.
-    pub(super) fn was_given(&self, cookie: u64) -> bool {
-        cookie < self.cookie
     }
 
     /// A segment has these names, in order; with `more`, further ones become the next segment.
@@ -116,13 +132,13 @@ impl Cookies {
         more: bool,
     ) -> Vec<u64> {
         let names: Vec<&Bytes> = names.collect();
-        let hashes: Vec<u64> = names.iter().map(|n| self.hasher.hash_one(n)).collect();
+        let cookies: Vec<u64> = names.iter().map(|name| cookie_of(name)).collect();
         let old = std::mem::take(&mut self.segments[segment].seen);
-        let mut merged = MergedNames::new(&old, &hashes);
-        for hash in &hashes {
-            merged.push(*hash, &mut self.cookie);
+        let mut merged = MergedNames::new(&old, &cookies);
+        for cookie in &cookies {
+            merged.push(*cookie, &mut self.number);
         }
-        let (mut seen, cookies, rest) = merged.done();
+        let (mut seen, rest) = merged.done();
         match names.last().filter(|_| more) {
             Some(last) => {
                 let next = Segment {
@@ -180,51 +196,47 @@ struct MergedNames<'a> {
     /// All of `old` before here is in `seen`, except names that are listed later.
     at: usize,
     seen: Vec<SeenName>,
-    cookies: Vec<u64>,
 }
 
 impl<'a> MergedNames<'a> {
-    fn new(old: &'a [SeenName], hashes: &[u64]) -> MergedNames<'a> {
-        let listed: HashSet<u64> = hashes.iter().copied().collect();
+    fn new(old: &'a [SeenName], cookies: &[u64]) -> MergedNames<'a> {
+        let listed: HashSet<u64> = cookies.iter().copied().collect();
         let positions = old.iter().enumerate();
-        let positions = positions.filter(|(_, seen)| listed.contains(&seen.hash));
+        let positions = positions.filter(|(_, seen)| listed.contains(&seen.cookie));
         MergedNames {
             old,
             positions: positions
-                .map(|(position, seen)| (seen.hash, position))
+                .map(|(position, seen)| (seen.cookie, position))
                 .collect(),
             listed,
             at: 0,
             seen: Vec::with_capacity(old.len()),
-            cookies: Vec::with_capacity(hashes.len()),
         }
     }
 
-    fn push(&mut self, hash: u64, next: &mut u64) {
-        let cookie = if let Some(position) = self.positions.get(&hash) {
+    fn push(&mut self, cookie: u64, next: &mut u64) {
+        let number = if let Some(position) = self.positions.get(&cookie) {
             // A removed name before it stays before it.
             while self.at <= *position {
                 let seen = self.old[self.at];
-                if !self.listed.contains(&seen.hash) {
+                if !self.listed.contains(&seen.cookie) {
                     self.seen.push(seen);
                 }
                 self.at += 1;
             }
-            self.old[*position].cookie
+            self.old[*position].number
         } else {
             *next += 1;
             *next - 1
         };
-        self.seen.push(SeenName { hash, cookie });
-        self.cookies.push(cookie);
+        self.seen.push(SeenName { cookie, number });
     }
 
-    /// The existing and removed names up to the last listed one, the cookies of the listed ones,
-    /// and the earlier names behind it.
-    fn done(self) -> (Vec<SeenName>, Vec<u64>, Vec<SeenName>) {
+    /// The existing and removed names up to the last listed one, and the earlier names behind it.
+    fn done(self) -> (Vec<SeenName>, Vec<SeenName>) {
         let rest = self.old[self.at..].iter();
-        let rest = rest.filter(|seen| !self.listed.contains(&seen.hash));
-        (self.seen, self.cookies, rest.copied().collect())
+        let rest = rest.filter(|seen| !self.listed.contains(&seen.cookie));
+        (self.seen, rest.copied().collect())
     }
 }
 
@@ -234,13 +246,13 @@ fn forget(seen: &mut Vec<SeenName>, there: &[u64]) {
         return;
     }
     let there: HashSet<u64> = there.iter().copied().collect();
-    let gone = seen.iter().map(|seen| seen.cookie);
-    let mut gone: Vec<u64> = gone.filter(|cookie| !there.contains(cookie)).collect();
+    let gone = seen.iter().filter(|seen| !there.contains(&seen.cookie));
+    let mut gone: Vec<u64> = gone.map(|seen| seen.number).collect();
     gone.sort_unstable();
     let first = gone[gone.len().saturating_sub(REMOVED_NAMES_MAX)..]
         .first()
         .copied();
-    seen.retain(|seen| there.contains(&seen.cookie) || Some(seen.cookie) >= first);
+    seen.retain(|seen| there.contains(&seen.cookie) || Some(seen.number) >= first);
 }
 
 #[cfg(test)]
@@ -310,7 +322,7 @@ mod tests {
         for _ in 0..60 {
             let page = random.random_range(1..20);
             let mut directory: BTreeSet<Bytes> = (0..100).map(|n| name(n * 10)).collect();
-            let mut cookies = Cookies::new(3);
+            let mut cookies = Cookies::new();
             let mut first = rest(&mut cookies, &directory, None, page);
             assert_eq!(first.len(), 100);
             let stays: BTreeSet<Bytes> = first
@@ -349,15 +361,15 @@ mod tests {
 
     #[test]
     fn the_number_of_removed_names_is_bounded() {
-        let mut cookies = Cookies::new(3);
-        let mut last = 0;
+        let mut cookies = Cookies::new();
+        let (mut first, mut last) = (0, 0);
         for round in 0..20 {
             let names: Vec<Bytes> = (0..1000).map(|n| name(round * 1000 + n)).collect();
             last = cookies.listed(0, names.iter(), false)[0];
+            first = if round == 0 { last } else { first };
         }
         assert!(cookies.segments[0].seen.len() <= 1000 + REMOVED_NAMES_MAX);
         assert!(cookies.find(last).is_some(), "the newest are kept");
-        assert!(cookies.find(3).is_none() && cookies.was_given(3));
-        assert!(!cookies.was_given(3 + 20_000));
+        assert!(cookies.find(first).is_none());
     }
 }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use weft_client::{FileKind, Place};
 
+use super::cookies::{END, FIRST, Position};
 use super::kept::WholeListing;
-use super::open_directory::{FIRST, Listed, ListedPage, Listing, OpenDirectory, Page};
+use super::open_directory::{Listed, ListedPage, Listing, OpenDirectory, Page};
 use crate::fs::metadata::{Answer, AskedAt, Attr};
 use crate::fs::view_ids::is_view;
 use crate::fs::{Caller, Entry, FileSystem, FsError};
@@ -55,10 +56,13 @@ impl FileSystem {
             return self.view_page(&directory, cookie).await;
         }
         let mut sought = (cookie >= FIRST).then_some(cookie);
-        if sought.is_some_and(|cookie| !listing.was_given(cookie)) {
+        if sought == Some(END) {
             return Ok(Page::default());
         }
-        let position = sought.and_then(|cookie| listing.find(cookie));
+        let position = match sought {
+            Some(cookie) => self.position(&directory, &mut listing, cookie).await?,
+            None => None,
+        };
         // The name was removed so long ago that its position is forgotten: restarting repeats
         // names, but misses none.
         sought = sought.filter(|_| position.is_some());
@@ -90,6 +94,31 @@ impl FileSystem {
         }
         listing.note_end();
         Ok(Page::default())
+    }
+
+    /// Where a cookie is. One that another open of the directory was given, or an earlier mount, is
+    /// looked for in what was listed before, then in all of the directory.
+    async fn position(
+        &self,
+        directory: &OpenDirectory,
+        listing: &mut Listing,
+        cookie: u64,
+    ) -> Result<Option<Position>, FsError> {
+        if let Some(position) = listing.find(cookie) {
+            return Ok(Some(position));
+        }
+        if let Some(cookies) = self.closed_cookies.take(directory.id) {
+            listing.adopt(cookies);
+        }
+        let mut segment = 0;
+        while segment < listing.segments() {
+            if let Some(position) = listing.find(cookie) {
+                return Ok(Some(position));
+            }
+            self.page(directory, listing, segment).await?;
+            segment += 1;
+        }
+        Ok(listing.find(cookie))
     }
 
     /// Drops a cached page if names may have come or gone since.
@@ -262,6 +291,12 @@ impl FileSystem {
 
     /// An open directory is closed.
     pub fn release_directory(&self, handle: u64) {
+        if let Ok(directory) = self.directories.get(handle)
+            && let Some(mut listing) = directory.idle_listing()
+        {
+            let cookies = listing.take_cookies();
+            self.closed_cookies.keep(directory.id, cookies);
+        }
         self.directories.remove(handle);
     }
 

@@ -13,9 +13,6 @@ use crate::fs::caller::Caller;
 use crate::fs::metadata::{AskedAt, Attr};
 use crate::limits::LISTING_PAGES_MAX;
 
-/// The cookie of the first entry behind `.` and `..`.
-pub(super) const FIRST: u64 = 3;
-
 /// One name of a listing.
 #[derive(Clone, Debug)]
 pub struct Listed {
@@ -31,7 +28,7 @@ pub struct Listed {
     pub exact: bool,
     /// It has no extended attributes.
     pub bare: bool,
-    /// The number of this entry; a listing continues behind it.
+    /// The cookie of this entry; a listing continues behind it.
     pub cookie: u64,
 }
 
@@ -100,6 +97,11 @@ impl OpenDirectory {
         }
     }
 
+    /// The listing, if no reader is at it.
+    pub(super) fn idle_listing(&self) -> Option<MutexGuard<'_, Listing>> {
+        self.listing.try_lock().ok()
+    }
+
     /// The listing; readers of one directory run one after another.
     pub(super) async fn listing(&self) -> MutexGuard<'_, Listing> {
         self.listing.lock().await
@@ -120,7 +122,7 @@ impl Listing {
     fn new() -> Listing {
         Listing {
             parent: None,
-            cookies: Cookies::new(FIRST),
+            cookies: Cookies::new(),
             pages: VecDeque::new(),
             last: None,
         }
@@ -166,9 +168,18 @@ impl Listing {
         self.cookies.segments()
     }
 
-    /// Whether a cookie was ever given to a name.
-    pub(super) fn was_given(&self, cookie: u64) -> bool {
-        self.cookies.was_given(cookie)
+    /// Takes over the cookies that another open of the directory was given, if nothing was listed
+    /// here yet.
+    pub(super) fn adopt(&mut self, cookies: Cookies) {
+        if self.cookies.names() == 0 {
+            self.cookies = cookies;
+        }
+    }
+
+    /// Gives the cookies away at the end.
+    pub(super) fn take_cookies(&mut self) -> Cookies {
+        self.rewind();
+        std::mem::replace(&mut self.cookies, Cookies::new())
     }
 
     /// The position of a cookie, if its name is remembered.
