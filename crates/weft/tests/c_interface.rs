@@ -225,6 +225,8 @@ fn the_pages_name_functions_that_are_there() {
     let header = std::fs::read_to_string(c.root.join("crates/weft-c/include/weft.h")).unwrap();
     for page in ["docs/interfaces.md", "docs/interfaces/c.md"] {
         let text = std::fs::read_to_string(c.root.join(page)).unwrap();
+        // Hints of MPI-IO have such names, too.
+        let text = text.replace("hint `weft_", "hint `");
         let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         let named: Vec<&str> = words
             .filter(|w| w.to_lowercase().starts_with("weft_"))

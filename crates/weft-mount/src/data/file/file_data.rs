@@ -100,6 +100,23 @@ impl FileData {
     }
 }
 
+/// A write that goes through to the servers, until this is dropped.
+pub(in crate::data) struct Through<'a>(&'a FileData);
+
+impl<'a> Through<'a> {
+    pub(in crate::data) fn new(data: &'a FileData) -> Through<'a> {
+        data.state().begin_through();
+        Through(data)
+    }
+}
+
+impl Drop for Through<'_> {
+    fn drop(&mut self) {
+        self.0.state().end_through();
+        self.0.notify_progress();
+    }
+}
+
 /// Keeps batches of a file from being sent.
 pub(in crate::data) struct Hold<'a>(&'a Arc<FileData>);
 

@@ -13,5 +13,5 @@ mod read;
 mod size_query;
 mod truncate;
 
-pub(super) use file_data::{FileData, FileResources, message_name};
+pub(super) use file_data::{FileData, FileResources, Through, message_name};
 pub use size_query::SizeQuery;

@@ -65,8 +65,14 @@ impl FileData {
                 return Ok(read.bytes);
             }
             if !at_rest {
-                // A truncation has its turn until what is known here agrees with the servers.
+                // A truncation has its turn until what is known here agrees with the servers, and a
+                // write through was possibly found by one of the two questions only.
                 drop(self.turn().await);
+                let begun = self.state().begun_through();
+                self.wait_until(|state| state.have_ended_through(begun))
+                    .await;
+                last = None;
+                continue;
             }
             last = Some(hole);
         }

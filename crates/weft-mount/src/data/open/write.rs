@@ -5,6 +5,7 @@ use weft_layout::{OFFSET_MAX, Storage, ViewOffset};
 
 use super::open_data::OpenData;
 use crate::data::error::DataError;
+use crate::data::file::Through;
 
 impl OpenData {
     /// Writes. Returns when the bytes are in the cache, or (strict) at the servers. Waits while the
@@ -33,6 +34,7 @@ impl OpenData {
         let view = self.file().canonical()?;
         let end = offset + data.len() as u64;
         let durable = self.data().state().sends_durably();
+        let _through = Through::new(self.data());
         let write = || {
             let (at, data) = (ViewOffset(offset), data.clone());
             let view = &view;

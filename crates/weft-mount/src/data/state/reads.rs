@@ -129,10 +129,21 @@ impl FileState {
         }
     }
 
-    /// How often it was written or truncated here; `None` while a truncation, or another change
-    /// that needs the file at rest, is under way.
+    /// How often it was written or truncated here; `None` while a write goes through, or a
+    /// truncation, or another change that needs the file at rest, is under way.
     pub(in crate::data) fn changes(&self) -> Option<u64> {
-        (!self.write_back.is_held()).then(|| self.size.changes())
+        let (begun, ended) = self.size.through();
+        (begun == ended && !self.write_back.is_held()).then(|| self.size.changes())
+    }
+
+    /// Writes through that began so far.
+    pub(in crate::data) fn begun_through(&self) -> u64 {
+        self.size.through().0
+    }
+
+    /// Whether so many writes through have ended.
+    pub(in crate::data) fn have_ended_through(&self, count: u64) -> bool {
+        self.size.through().1 >= count
     }
 
     /// How often the file was truncated.

@@ -24,6 +24,8 @@ pub(super) struct KnownSize {
     losses: u64,
     /// Counts writes and truncations.
     changes: u64,
+    /// Writes that go through to the servers: how many began, and how many have ended.
+    through: (u64, u64),
     /// The number of the latest query, and of the latest whose answer counted.
     asked: u64,
     answered: u64,
@@ -67,6 +69,22 @@ impl KnownSize {
 
     pub(super) fn truncations(&self) -> u64 {
         self.truncations
+    }
+
+    /// A write goes through to the servers.
+    pub(super) fn begin_through(&mut self) {
+        self.through.0 += 1;
+    }
+
+    /// A write through has ended, whatever came of it.
+    pub(super) fn end_through(&mut self) {
+        self.through.1 += 1;
+        self.changes += 1;
+    }
+
+    /// Writes through that began, and those that have ended.
+    pub(super) fn through(&self) -> (u64, u64) {
+        self.through
     }
 
     pub(super) fn changes(&self) -> u64 {

@@ -85,6 +85,16 @@ impl FileState {
         Ok(())
     }
 
+    /// A write goes through to the servers: until it ends, its bytes may be there or not.
+    pub(in crate::data) fn begin_through(&mut self) {
+        self.size.begin_through();
+    }
+
+    /// A write through has ended.
+    pub(in crate::data) fn end_through(&mut self) {
+        self.size.end_through();
+    }
+
     /// The open file `open` has written up to `end`.
     pub(in crate::data) fn note_write(&mut self, open: u64, end: u64) {
         self.size.grow_to(end);

@@ -65,6 +65,10 @@ impl FileSystem {
             self.call(|| volume.known_attributes(&place)).await
         };
         let mut attributes = known(id).await?;
+        if attributes.links == 0 {
+            // Programs that have it open have the kernel remember it.
+            return Err(FsError::refused("the file was removed", Errno::NOENT));
+        }
         if above {
             if attributes.kind != FileKind::Directory as i32 {
                 return Err(FsError::refused("it is not a directory", Errno::NOTDIR));
