@@ -18,4 +18,4 @@ with volume.attach(path) as file:
     file.view().read_request(buffer, elements, 8 * column)
     sent = volume.requests_sent - before
 values = buffer.cast("d")
-print(f"{len(values)} elements of column {column}, sum {sum(values):.0f}, by {sent} requests")
+print(f"{len(values)} elements of column {column}, sum {sum(values):.0f}, requests sent: {sent}")
