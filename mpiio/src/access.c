@@ -23,13 +23,20 @@ static int check(const struct file *file, int how)
     return MPI_SUCCESS;
 }
 
+/* The access begins at an offset in etypes; one that no file has is beyond all ends. */
+static void begin_at(struct access *access, MPI_Offset etypes)
+{
+    if (!view_bytes(access->view, etypes, &access->from))
+        access->from = INT64_MAX;
+}
+
 /* Where an access with a pointer of this process begins; the pointer moves on at once. */
 static void take_individual(struct access *access)
 {
     struct file *file = access->file;
     uint64_t etype = access->view->etype_size;
     pthread_mutex_lock(&file->lock);
-    access->from = (uint64_t)file->position * etype;
+    begin_at(access, file->position);
     file->position += (MPI_Offset)(etype == 0 ? 0 : access->bytes / etype);
     pthread_mutex_unlock(&file->lock);
 }
@@ -38,8 +45,8 @@ static void take_individual(struct access *access)
 static int has_end(const struct access *access)
 {
     return access->bytes == 0
-           || (access->from + access->bytes <= INT64_MAX
-               && view_position(access->view, access->from + access->bytes - 1) >= 0);
+           || (access->bytes <= INT64_MAX - access->from
+               && view_reaches(access->view, access->from + access->bytes - 1));
 }
 
 /* Prepares an access; its view is to be freed. A call that is wrong in this process alone goes on
@@ -69,7 +76,7 @@ static int prepare(struct file *file, int how, const struct buffer *buffer, stru
     else if (place == ACCESS_INDIVIDUAL)
         take_individual(access);
     else if (access->code == MPI_SUCCESS)
-        access->from = (uint64_t)buffer->offset * access->view->etype_size;
+        begin_at(access, buffer->offset);
     if (access->code == MPI_SUCCESS && !has_end(access)) {
         access->code = error_make(MPI_ERR_ARG, "the access ends beyond the largest offset of a "
                                   "file");

@@ -146,11 +146,15 @@ static int sought(struct file *file, const struct view *view, MPI_Offset now, MP
     else if (whence != MPI_SEEK_SET)
         status = error_make(MPI_ERR_ARG, "a pointer moves by MPI_SEEK_SET, MPI_SEEK_CUR or "
                             "MPI_SEEK_END, not %d", whence);
-    if (status == MPI_SUCCESS && from + offset < 0)
-        status = error_make(MPI_ERR_ARG, "a pointer cannot move to %lld, before the view",
-                            (long long)(from + offset));
-    *to = from + offset;
-    return status;
+    if (status != MPI_SUCCESS)
+        return status;
+    if (__builtin_add_overflow(from, offset, to))
+        return error_make(MPI_ERR_ARG, "a pointer cannot move by %lld from %lld: no file is so long",
+                          (long long)offset, (long long)from);
+    if (*to < 0)
+        return error_make(MPI_ERR_ARG, "a pointer cannot move to %lld, before the view",
+                          (long long)*to);
+    return MPI_SUCCESS;
 }
 
 int MPI_File_seek(MPI_File fh, MPI_Offset offset, int whence)
@@ -194,9 +198,15 @@ int MPI_File_get_byte_offset(MPI_File fh, MPI_Offset offset, MPI_Offset *displac
         return error_raise(fh, error_make(MPI_ERR_ARG, "the offset %lld is negative",
                                           (long long)offset));
     struct view *view = file_view(file);
-    *displacement = view_position(view, (uint64_t)offset * view->etype_size);
+    uint64_t bytes;
+    int there = view_bytes(view, offset, &bytes) && view_reaches(view, bytes);
+    if (there)
+        *displacement = view_position(view, bytes);
     view_free(view);
-    return MPI_SUCCESS;
+    if (there)
+        return MPI_SUCCESS;
+    return error_raise(fh, error_make(MPI_ERR_ARG, "the offset %lld is beyond the largest one of a "
+                                      "file", (long long)offset));
 }
 
 int MPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence)
@@ -216,7 +226,10 @@ int MPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence)
         if (status == MPI_SUCCESS)
             status = sought(file, view, (MPI_Offset)(now / view->etype_size), offset, whence, &to);
         if (status == MPI_SUCCESS)
-            status = shared_move(file, (uint64_t)to * view->etype_size);
+            status = view_bytes(view, to, &now)
+                ? shared_move(file, now)
+                : error_make(MPI_ERR_ARG, "the shared pointer cannot move to %lld: no file is so "
+                             "long", (long long)to);
     }
     view_free(view);
     failed = status != MPI_SUCCESS;

@@ -81,6 +81,12 @@ void view_free(struct view *view);
 /* Returns where byte `number` of the view's data lies in the file. */
 int64_t view_position(const struct view *view, uint64_t number);
 
+/* Stores how many bytes so many etypes are. Returns 0 if no file has as many. */
+int view_bytes(const struct view *view, MPI_Offset etypes, uint64_t *bytes);
+
+/* Whether byte `number` of the view's data lies at an offset that a file can have. */
+int view_reaches(const struct view *view, uint64_t number);
+
 /* Returns how many bytes of the view's data lie below `limit` in the file. */
 uint64_t view_below(const struct view *view, int64_t limit);
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "convert.h"
 #include "error.h"
@@ -33,7 +34,7 @@ struct transfer {
     size_t count;
     size_t ended; /* parts that have */
     uint64_t moved;
-    int waited; /* milliseconds since the last look at other processes */
+    int64_t looked; /* when it last looked at other processes, in milliseconds; 0: not yet */
     int code;
 };
 
@@ -139,6 +140,11 @@ static int make_parts(struct transfer *transfer)
         else
             transfer->count++;
     }
+    /* MPI forbids overlapping tiles in a write, but a refusal at the wait would leave others waiting
+     * for this process: the last element wins. */
+    if (is_write(transfer) && shape_may_overlap(transfer->where))
+        for (size_t i = 0; i < transfer->count; i++)
+            transfer->parts[i].request.request.flags = WEFT_LAST_WINS;
     if (arena->failed && status == MPI_SUCCESS)
         status = error_make(MPI_ERR_NO_MEM, "there is no memory for the requests of an access");
     return status;
@@ -187,24 +193,37 @@ static int failed(struct transfer *transfer, int64_t status)
                       file_in(transfer)->path);
 }
 
-static void post(struct transfer *transfer, struct part *part)
+static int try_to_post(struct transfer *transfer, struct part *part)
 {
     struct file *file = file_in(transfer);
     const struct request *r = &part->request;
     weft_operation **operation = &part->operation;
-    int status;
     if (part->joins && is_write(transfer))
-        status = weft_post_collective_write(file->bytes, file->group, &r->request, r->base,
-                                            r->length, operation);
-    else if (part->joins)
-        status = weft_post_collective_read(file->bytes, file->group, &r->request, r->base,
-                                           r->length, operation);
-    else if (is_write(transfer))
-        status = weft_post_write(file->bytes, &r->request, r->base, r->length, operation);
-    else
-        status = weft_post_read(file->bytes, &r->request, r->base, r->length, operation);
-    if (status < 0 && transfer->code == MPI_SUCCESS)
+        return weft_post_collective_write(file->bytes, file->group, &r->request, r->base,
+                                          r->length, operation);
+    if (part->joins)
+        return weft_post_collective_read(file->bytes, file->group, &r->request, r->base, r->length,
+                                         operation);
+    if (is_write(transfer))
+        return weft_post_write(file->bytes, &r->request, r->base, r->length, operation);
+    return weft_post_read(file->bytes, &r->request, r->base, r->length, operation);
+}
+
+static void post(struct transfer *transfer, struct part *part)
+{
+    static const struct placed nothing = {0, NULL};
+    int status = try_to_post(transfer, part);
+    if (status == 0)
+        return;
+    if (transfer->code == MPI_SUCCESS)
         transfer->code = failed(transfer, status);
+    if (!part->joins)
+        return;
+    /* The library has refused the request before it came to the collective, for which the others
+     * wait: an empty one comes in its place. */
+    request_free(&part->request);
+    if (request_make(&transfer->arena, nothing, nothing, NULL, &part->request) == MPI_SUCCESS)
+        try_to_post(transfer, part);
 }
 
 static void count(struct transfer *transfer, int64_t outcome)
@@ -299,11 +318,6 @@ static int collect(struct transfer *transfer)
     return 1;
 }
 
-int transfer_test(struct transfer *transfer)
-{
-    return collect(transfer);
-}
-
 /* Gives up a collective that a process will never come to. */
 static void look_at_peers(struct transfer *transfer)
 {
@@ -320,20 +334,34 @@ static void look_at_peers(struct transfer *transfer)
                                 file_in(transfer)->path, ended);
 }
 
+static int64_t milliseconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int transfer_test(struct transfer *transfer)
+{
+    if (collect(transfer))
+        return 1;
+    int64_t now = milliseconds_now();
+    if (transfer->looked == 0)
+        transfer->looked = now;
+    if (now - transfer->looked < LOOK_AT_PEERS)
+        return 0;
+    transfer->looked = now;
+    look_at_peers(transfer);
+    return collect(transfer);
+}
+
 int transfer_pause(struct transfer *transfer, int milliseconds)
 {
     size_t index;
     if (collect(transfer))
         return 1;
     weft_wait_any(&transfer->parts[transfer->ended].operation, 1, milliseconds, &index);
-    if (collect(transfer))
-        return 1;
-    transfer->waited += milliseconds;
-    if (transfer->waited >= LOOK_AT_PEERS) {
-        transfer->waited = 0;
-        look_at_peers(transfer);
-    }
-    return collect(transfer);
+    return transfer_test(transfer);
 }
 
 int transfer_wait(struct transfer *transfer, uint64_t *moved)

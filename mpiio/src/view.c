@@ -94,6 +94,25 @@ int64_t view_position(const struct view *view, uint64_t number)
     return at + shape_position(tile->shape, number % tile->size);
 }
 
+int view_bytes(const struct view *view, MPI_Offset etypes, uint64_t *bytes)
+{
+    return !__builtin_mul_overflow((uint64_t)etypes, view->etype_size, bytes)
+           && *bytes <= INT64_MAX;
+}
+
+int view_reaches(const struct view *view, uint64_t number)
+{
+    const struct type *tile = view->tile;
+    int64_t at;
+    if (tile->size == 0)
+        return 1;
+    /* Ends of tiles are compared: parts of the last one may lie behind the byte. */
+    return !__builtin_mul_overflow((int64_t)(number / tile->size), tile->extent, &at)
+           && !__builtin_add_overflow(at, view->displacement, &at)
+           && !__builtin_add_overflow(at, shape_position(tile->shape, number % tile->size), &at)
+           && at >= 0 && at < INT64_MAX;
+}
+
 uint64_t view_below(const struct view *view, int64_t limit)
 {
     const struct type *tile = view->tile;

@@ -3,6 +3,8 @@
  *
  *     calls FILE SERVERS
  */
+#include <stdint.h>
+
 #include "expect.h"
 
 static int rank, processes;
@@ -344,6 +346,63 @@ static void large_counts_work(void)
 }
 #endif
 
+/* Offsets that overflow when they become bytes are refused, and no byte at the beginning changes. */
+static void offsets_that_overflow_are_refused(void)
+{
+    MPI_File file = open_new(MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL);
+    MPI_Offset far = (MPI_Offset)1 << 61, at;
+    MPI_Datatype sparse;
+    double one = 1.5, other = -7, found;
+    if (rank == 0)
+        OK(MPI_File_write_at(file, 0, &one, 1, MPI_DOUBLE, MPI_STATUS_IGNORE));
+    OK(MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_DOUBLE, "native", MPI_INFO_NULL));
+    FAILS(MPI_ERR_ARG, MPI_File_write_at(file, far, &other, 1, MPI_DOUBLE, MPI_STATUS_IGNORE));
+    OK(MPI_File_seek(file, far, MPI_SEEK_SET));
+    FAILS(MPI_ERR_ARG, MPI_File_write(file, &other, 1, MPI_DOUBLE, MPI_STATUS_IGNORE));
+    FAILS(MPI_ERR_ARG, MPI_File_seek(file, INT64_MAX, MPI_SEEK_CUR));
+    FAILS(MPI_ERR_ARG, MPI_File_get_byte_offset(file, far, &at));
+    FAILS(MPI_ERR_ARG, MPI_File_seek_shared(file, far, MPI_SEEK_SET));
+    MPI_Type_create_resized(MPI_BYTE, 0, (MPI_Aint)1 << 40, &sparse);
+    MPI_Type_commit(&sparse);
+    OK(MPI_File_set_view(file, 0, MPI_BYTE, sparse, "native", MPI_INFO_NULL));
+    FAILS(MPI_ERR_ARG, MPI_File_write_at(file, 1 << 24, "X", 1, MPI_BYTE, MPI_STATUS_IGNORE));
+    OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    MPI_Barrier(MPI_COMM_WORLD);
+    OK(MPI_File_read_at(file, 0, &found, 8, MPI_BYTE, MPI_STATUS_IGNORE));
+    EXPECT(found == one, "%g", found);
+    MPI_Type_free(&sparse);
+    OK(MPI_File_close(&file));
+}
+
+/* A process whose request the library refuses gets an error; the others' collective is done. */
+static void a_refused_request_holds_up_nobody(void)
+{
+    MPI_File file = open_new(MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL);
+    char sent[64], got[64];
+    memset(sent, rank + 1, sizeof sent);
+    double began = MPI_Wtime();
+    if (rank == 0)
+        FAILS(MPI_ERR_ARG, MPI_File_write_at_all(file, 0, NULL, 64, MPI_BYTE, MPI_STATUS_IGNORE));
+    else
+        OK(MPI_File_write_at_all(file, 64 * rank, sent, 64, MPI_BYTE, MPI_STATUS_IGNORE));
+    OK(MPI_File_read_at_all(file, 64 * rank, got, 64, MPI_BYTE, MPI_STATUS_IGNORE));
+    EXPECT(rank == 0 || memcmp(sent, got, 64) == 0, "the bytes of the others");
+    /* Tiles that overlap: forbidden in a write, and no reason to keep others waiting. */
+    MPI_Datatype eight, tile = MPI_BYTE;
+    MPI_Type_contiguous(8, MPI_BYTE, &eight);
+    if (rank == 0) {
+        MPI_Type_create_resized(eight, 0, 4, &tile);
+        MPI_Type_commit(&tile);
+    }
+    OK(MPI_File_set_view(file, 0, MPI_BYTE, tile, "native", MPI_INFO_NULL));
+    MPI_File_write_at_all(file, 64 * rank, sent, 64, MPI_BYTE, MPI_STATUS_IGNORE);
+    EXPECT(MPI_Wtime() - began < 10, "somebody was waited for");
+    if (rank == 0)
+        MPI_Type_free(&tile);
+    MPI_Type_free(&eight);
+    OK(MPI_File_close(&file));
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -361,6 +420,8 @@ int main(int argc, char **argv)
     external32_is_big_endian();
     posted_collectives_wait_for_nobody();
     a_call_costs_one_request_for_each_server();
+    offsets_that_overflow_are_refused();
+    a_refused_request_holds_up_nobody();
 #if MPI_VERSION >= 4
     large_counts_work();
 #endif

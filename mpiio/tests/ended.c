@@ -2,7 +2,9 @@
  * A process that ends in the middle of a job: the others get an error within seconds, and the
  * volume holds nothing of it.
  *
- *     ended FILE
+ *     ended FILE [posted]
+ *
+ * With `posted` the collective is a nonblocking one.
  *
  * Prints "an error on process N after S seconds" for each process that stays.
  */
@@ -31,11 +33,21 @@ int main(int argc, char **argv)
         kill(getpid(), SIGKILL);
     }
     double began = MPI_Wtime();
-    FAILS(MPI_ERR_IO, MPI_File_write_at_all(file, 4 * rank, &rank, 1, MPI_INT, MPI_STATUS_IGNORE));
+    if (argc > 2) {
+        MPI_Request request;
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        OK(MPI_File_iwrite_at_all(file, 4 * rank, &rank, 1, MPI_INT, &request));
+        FAILS(MPI_ERR_IO, MPI_Wait(&request, MPI_STATUS_IGNORE));
+    } else {
+        FAILS(MPI_ERR_IO,
+              MPI_File_write_at_all(file, 4 * rank, &rank, 1, MPI_INT, MPI_STATUS_IGNORE));
+    }
     double seconds = MPI_Wtime() - began;
     EXPECT(seconds < 10, "the error came after %.1f s", seconds);
     printf("an error on process %d after %.0f seconds\n", rank, seconds);
     fflush(stdout);
-    /* MPI itself cannot go on without the process. */
+    /* MPI itself cannot go on without the process. A launcher may end the job when one process ends
+     * without MPI_Finalize(): the others have time to print. */
+    sleep(2);
     _exit(0);
 }
