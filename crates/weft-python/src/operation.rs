@@ -130,21 +130,23 @@ pub(crate) fn wait_any(
 ) -> PyResult<usize> {
     let limit = timeout.map(Duration::try_from_secs_f64).transpose();
     let limit = limit.map_err(|e| PyValueError::new_err(e.to_string()))?;
-    let held: Vec<_> = operations.iter().map(|o| o.posted.lock()).collect();
-    let posted = held.iter().zip(&operations).map(|(held, operation)| {
-        operation.here()?;
-        held.as_ref()
-            .map(|(posted, _)| posted)
-            .ok_or_else(|| operation.ended())
-    });
-    let posted = posted.collect::<PyResult<Vec<&Posted>>>()?;
     let began = std::time::Instant::now();
     loop {
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         let turn = left
             .unwrap_or(Duration::MAX)
             .min(Duration::from_millis(100));
-        match py.detach(|| Posted::wait_any(&posted, Some(turn))) {
+        // Handlers of signals, which run between two turns, may use the operations.
+        let held: Vec<_> = operations.iter().map(|o| o.posted.lock()).collect();
+        let posted = held.iter().zip(&operations).map(|(held, operation)| {
+            operation.here()?;
+            let posted = held.as_ref().map(|(posted, _)| posted);
+            posted.ok_or_else(|| operation.ended())
+        });
+        let posted = posted.collect::<PyResult<Vec<&Posted>>>()?;
+        let ended = py.detach(|| Posted::wait_any(&posted, Some(turn)));
+        drop(held);
+        match ended {
             Ok(index) => return Ok(index),
             Err(failure) if failure.errno() != libc::ETIMEDOUT || left == Some(turn) => {
                 return Err(exception(&failure, None));

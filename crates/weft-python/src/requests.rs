@@ -62,6 +62,16 @@ fn prepared(
 }
 
 impl Prepared {
+    fn flagged(mut self, synced: bool, last_wins: bool) -> Prepared {
+        if synced {
+            self.transfer = self.transfer.synced();
+        }
+        if last_wins {
+            self.transfer = self.transfer.last_wins();
+        }
+        self
+    }
+
     fn loan(&self, loans: &Arc<Loans>) -> Result<Loan, Failure> {
         // SAFETY: the memory is exported as long as the buffer lives, which is until the loans have
         // ended.
@@ -87,7 +97,7 @@ impl View {
         memory: Option<&Pattern>,
         group: Option<&Group>,
     ) -> PyResult<u64> {
-        let view = self.here(py)?;
+        let view = in_step(group, self.here(py))?;
         let refused = |failure| exception(&failure, Some(self.path()));
         let prepared = in_step(group, prepared(buffer, true, offset, pattern, memory))?;
         let loans = Arc::new(Loans::default());
@@ -119,14 +129,9 @@ impl View {
         synced: bool,
         last_wins: bool,
     ) -> PyResult<u64> {
-        let view = self.here(py)?;
-        let mut prepared = in_step(group, prepared(data, false, offset, pattern, memory))?;
-        if synced {
-            prepared.transfer = prepared.transfer.synced();
-        }
-        if last_wins {
-            prepared.transfer = prepared.transfer.last_wins();
-        }
+        let view = in_step(group, self.here(py))?;
+        let prepared = in_step(group, prepared(data, false, offset, pattern, memory))?
+            .flagged(synced, last_wins);
         let loans = Arc::new(Loans::default());
         let data = prepared.data(&view, &loans);
         let data = in_step(
@@ -150,7 +155,7 @@ impl View {
     /// Reads runs of the view, each into a buffer of its own: one request to each server.
     fn read_list(&self, py: Python<'_>, runs: Vec<(u64, Bound<'_, PyAny>)>) -> PyResult<u64> {
         let view = self.here(py)?;
-        let (buffers, mut lent) = lend(&runs, true, self.path())?;
+        let (buffers, mut lent) = lend(&runs, self.path())?;
         let mut list: Vec<(ViewOffset, &mut [u8])> = lent
             .iter_mut()
             .map(|(at, loan)| (*at, loan.as_mut()))
@@ -176,16 +181,27 @@ impl View {
             ));
         }
         let view = self.here(py)?;
-        let (_buffers, lent) = lend(&runs, false, self.path())?;
-        let copied = |(at, loan): &(ViewOffset, Loan)| (*at, Bytes::copy_from_slice(loan.as_ref()));
-        let list: Vec<(ViewOffset, Bytes)> = lent.iter().map(copied).collect();
-        wait(py, Some(self.path()), async {
+        let loans = Arc::new(Loans::default());
+        let (mut buffers, mut list) = (Vec::new(), Vec::new());
+        for (offset, run) in &runs {
+            let buffer = Buffer::readable(run)?;
+            // SAFETY: the buffers are exported until the loans have ended, below.
+            let data = unsafe { data_of(buffer.start(), buffer.length(), lends(&view), &loans) };
+            let data = data.map_err(|failure| exception(&failure, Some(self.path())))?;
+            list.push((offset_of(*offset)?, data));
+            buffers.push(buffer);
+        }
+        let written = wait(py, Some(self.path()), async {
             match (synced, last_wins) {
                 (true, _) => view.write_list_synced(&list).await,
                 (_, true) => view.write_list_last_wins(&list).await,
                 _ => view.write_list(&list).await,
             }
-        })
+        });
+        drop(list);
+        py.detach(|| loans.wait());
+        drop(buffers);
+        written
     }
 
     /// Posts `read_request`. Never waits.
@@ -199,7 +215,7 @@ impl View {
         memory: Option<&Pattern>,
         group: Option<&Group>,
     ) -> PyResult<Operation> {
-        let view = self.here(py)?;
+        let view = in_step(group, self.here(py))?;
         let prepared = in_step(group, prepared(buffer, true, offset, pattern, memory))?;
         let loans = Arc::new(Loans::default());
         let refused = |failure| exception(&failure, Some(self.path()));
@@ -233,14 +249,9 @@ impl View {
         synced: bool,
         last_wins: bool,
     ) -> PyResult<Operation> {
-        let view = self.here(py)?;
-        let mut prepared = in_step(group, prepared(data, false, offset, pattern, memory))?;
-        if synced {
-            prepared.transfer = prepared.transfer.synced();
-        }
-        if last_wins {
-            prepared.transfer = prepared.transfer.last_wins();
-        }
+        let view = in_step(group, self.here(py))?;
+        let prepared = in_step(group, prepared(data, false, offset, pattern, memory))?
+            .flagged(synced, last_wins);
         let loans = Arc::new(Loans::default());
         let refused = |failure| exception(&failure, Some(self.path()));
         let data = in_step(group, prepared.data(&view, &loans).map_err(refused))?;
@@ -282,16 +293,12 @@ fn in_step<T>(group: Option<&Group>, arguments: PyResult<T>) -> PyResult<T> {
 
 type Lent = (Vec<Buffer>, Vec<(ViewOffset, Loan)>);
 
-/// Exports and lends the buffers of a list.
-fn lend(runs: &[(u64, Bound<'_, PyAny>)], fill: bool, path: &str) -> PyResult<Lent> {
+/// Exports and lends the buffers of a list, to be filled.
+fn lend(runs: &[(u64, Bound<'_, PyAny>)], path: &str) -> PyResult<Lent> {
     let loans = Arc::new(Loans::default());
     let (mut buffers, mut lent) = (Vec::new(), Vec::new());
     for (offset, run) in runs {
-        let buffer = if fill {
-            Buffer::writable(run)?
-        } else {
-            Buffer::readable(run)?
-        };
+        let buffer = Buffer::writable(run)?;
         // SAFETY: the caller keeps the buffers until the call has ended.
         let loan = unsafe { Loan::new(buffer.start(), buffer.length(), &loans) };
         let loan = loan.map_err(|failure| exception(&failure, Some(path)))?;

@@ -2,6 +2,8 @@
 
 import doctest
 import importlib
+import pathlib
+import re
 
 import pytest
 
@@ -12,3 +14,19 @@ def test_examples_do_what_they_show(volume, name):
         pytest.importorskip("numpy")
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert tried > 0 and failed == 0
+
+
+def test_the_guide_does_what_it_says(volume_folder, volume, folder):
+    """The blocks of docs/interfaces/python.md, in order; those that need MPI only where it is."""
+    pytest.importorskip("numpy")
+    pytest.importorskip("fsspec")
+    guide = pathlib.Path(__file__).parents[3] / "docs/interfaces/python.md"
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text(), re.S)
+    names = {"first": bytearray(10), "second": bytearray(10)}
+    run = 0
+    for block in blocks:
+        if "mpi4py" in block:
+            continue
+        exec(block.replace("./weft-volume", volume_folder), names)
+        run += 1
+    assert run == 4 and names["first"] == b"first" and names["last"] == b"line"

@@ -671,3 +671,21 @@ def test_the_wrapper_of_fsspec_makes_it_async(fs, folder):
 def test_the_volume_of_an_instance_is_at_hand(fs, folder):
     assert isinstance(fs.volume, weft.Volume)
     assert fs.volume.stat(folder).kind == "directory"
+
+
+def test_sparse_files_are_read_as_zeros_up_to_their_end(fs, volume, folder):
+    path = f"{folder}/sparse"
+    with volume.attach(path, write=True, create=True, layout={"cells": 3, "bsu": 4096}) as file:
+        file.truncate(100_000)
+        file.view().write(b"middle", 50_000)
+    expected = bytes(50_000) + b"middle" + bytes(49_994)
+    assert fs.cat_file(path) == expected
+    assert fs.cat_file(path, 90_000, 200_000) == bytes(10_000)
+    assert fs.cat_ranges([path] * 2, [49_990, 99_000], [50_010, 101_000]) == [
+        expected[49_990:50_010],
+        bytes(1000),
+    ]
+    with fs.open(path, "rb", block_size=7000) as file:
+        assert file.read(60_000) == expected[:60_000]
+        assert file.read() == expected[60_000:]
+    assert volume.read(path) == expected

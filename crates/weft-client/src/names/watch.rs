@@ -71,8 +71,8 @@ impl Volume {
 }
 
 impl Watch {
-    /// This client keeps bytes that programs write, and sends them later. Whoever opens such a file
-    /// waits until they are sent.
+    /// This client keeps bytes that programs write, and sends them later. An open of such a file
+    /// by another client waits until they are sent.
     #[must_use]
     pub fn gathering(mut self) -> Watch {
         self.gathers = true;

@@ -79,7 +79,7 @@ fn a_change_waits_for_every_other_client_that_keeps_the_file(v: &mut Volume) {
     let published = v.meta.changes().published();
     assert!(leases.acknowledge(2, published) && leases.are_recalled_by(4));
     assert!(leases.acknowledge(3, published) && !leases.are_recalled_by(4));
-    // Who opens it again when it is closed, keeps it again.
+    // A client that opens it again after the close keeps it again.
     v.detach(4, id, true);
     keep(v, 2, "f").unwrap();
     assert!(v.meta.leases().holds_file(2, id));
@@ -250,7 +250,7 @@ fn an_attach_waits_for_writers_that_gather(v: &mut Volume) {
     assert!(leases.acknowledge(1, published) && !leases.are_recalled_by(4));
     let now = v.tick();
     v.meta.attach_sent(now, 4, &request(false), id).unwrap();
-    // The next open asks again. One whose client has ended asks nobody.
+    // The next open asks again, and asks no client that has ended.
     assert!(v.attach(4, &request(false)).is_err());
     v.meta.leases().client_ended(1);
     v.attach(4, &request(false)).unwrap();

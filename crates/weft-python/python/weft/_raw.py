@@ -24,6 +24,17 @@ READ_AHEAD = 4 << 20
 WRITE_BUFFER = 4 << 20
 
 
+def read_into(view: View, buffer: Any, start: int) -> int:
+    """Fills a buffer from ``start`` on. Returns how many of its bytes lie below the file's end.
+
+    A view counts the bytes that the cells have: fewer at the end of the file, and where it is
+    sparse. Only the size tells which.
+    """
+    length = memoryview(buffer).nbytes
+    read = view.read_into(buffer, start)
+    return read if read == length else min(max(view.size - start, 0), length)
+
+
 class RawFile(io.RawIOBase):
     """An attached file with a position; each read and write is one request.
 
@@ -64,7 +75,7 @@ class RawFile(io.RawIOBase):
         start, length = self._position, memoryview(buffer).nbytes
         ahead, self._ahead = self._ahead, None
         if ahead is None or not ahead.fills(buffer, start):
-            read = self._view.read_into(buffer, start)
+            read = read_into(self._view, buffer, start)
         else:
             read = length
         self._position += read

@@ -18,8 +18,9 @@ also where elements do not lie side by side; writes take them from any array.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import numpy
 
@@ -156,35 +157,25 @@ class Array:
         self.file.close()
 
     def _selected(self, key: Any, group: Optional[Group]) -> "_Selected":
-        try:
+        with _in_step(group):
             return _select(self, key)
-        except BaseException:
-            if group is not None:
-                # The others' collectives go on, and so does the next one of this member.
-                group.skip()
-            raise
 
     def _target(
         self, selected: "_Selected", out: Optional[numpy.ndarray], group: Optional[Group]
     ) -> tuple[numpy.ndarray, bool]:
-        if out is None:
-            target = numpy.empty(selected.shape, self.dtype, order="C")
-        elif not isinstance(out, numpy.ndarray) or out.dtype != self.dtype:
-            if group is not None:
-                group.skip()
-            raise TypeError(f"out must be an array of {self.dtype}")
-        elif out.shape != selected.shape:
-            if group is not None:
-                group.skip()
-            raise ValueError(f"out has shape {out.shape}, the index {selected.shape}")
-        else:
-            target = out
-        return target, selected.is_packed(target)
+        with _in_step(group):
+            if out is None:
+                out = numpy.empty(selected.shape, self.dtype, order="C")
+            elif not isinstance(out, numpy.ndarray) or out.dtype != self.dtype:
+                raise TypeError(f"out must be an array of {self.dtype}")
+            elif out.shape != selected.shape:
+                raise ValueError(f"out has shape {out.shape}, the index {selected.shape}")
+            return out, selected.is_packed(out)
 
     def _source(
         self, selected: "_Selected", value: Any, group: Optional[Group]
     ) -> tuple[Any, Optional[Pattern]]:
-        try:
+        with _in_step(group):
             source = numpy.asarray(value, self.dtype)
             if source.shape != selected.shape:
                 # As in NumPy, leading dimensions of one element do not count.
@@ -192,12 +183,8 @@ class Array:
                     source = source[0]
                 # Elements that are spread over a dimension lie in memory once each.
                 source = numpy.ascontiguousarray(numpy.broadcast_to(source, selected.shape))
-        except BaseException:
-            if group is not None:
-                group.skip()
-            raise
-        memory = None if selected.is_packed(source) else selected.in_memory(source)
-        return _as_bytes(source), memory
+            memory = None if selected.is_packed(source) else selected.in_memory(source)
+            return _as_bytes(source), memory
 
     def _result(
         self, selected: "_Selected", target: numpy.ndarray, out: Optional[numpy.ndarray]
@@ -206,6 +193,17 @@ class Array:
 
     def __reduce__(self) -> tuple:
         return Array, (self.file, self.shape, self.dtype, self.order)
+
+
+@contextlib.contextmanager
+def _in_step(group: Optional[Group]) -> Iterator[None]:
+    """Counts a collective whose arguments are refused: this member and the others go on in step."""
+    try:
+        yield
+    except BaseException:
+        if group is not None:
+            group.skip()
+        raise
 
 
 class _Selected:

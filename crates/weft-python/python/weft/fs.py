@@ -682,8 +682,7 @@ def _read_ranges(file: File, ranges: Sequence[tuple[Optional[int], Optional[int]
     view = file.view()
     read = view.read_into(runs[0][1], runs[0][0]) if len(runs) == 1 else view.read_list(runs)
     if read < sum(lengths):
-        if len(runs) == 1:
-            return [bytes(memoryview(buffer)[:read]) for buffer in buffers]
+        # The file ends there, or is sparse.
         size = file.size
         for (start, _), buffer in zip(ranges, buffers):
             del buffer[max(0, size - start) :]  # type: ignore[operator]

@@ -51,7 +51,7 @@ pub(crate) fn attach(
     let attached = attach_now(volume, now, client, request, sent)?;
     let id = attached.reply.attributes.id;
     let state = volume.state();
-    // Whoever keeps it must ask from now on.
+    // Clients that keep it must ask from now on.
     if request.write && state.leases().is_held_elsewhere(client, id) {
         let changed = vec![Change::File(id)];
         state.changes().publish(client, changed, state.leases());

@@ -16,21 +16,20 @@ impl ClosedCookies {
     /// Keeps the cookies of a directory, and drops the oldest ones beyond
     /// [`CLOSED_COOKIES_MAX`] names.
     pub(super) fn keep(&self, directory: u64, cookies: Cookies) {
-        let names = cookies.names();
-        if names == 0 || names > CLOSED_COOKIES_MAX {
+        // One page of the service finds the cookies of a small directory again.
+        if cookies.segments() < 2 || cookies.names() > CLOSED_COOKIES_MAX {
             return;
         }
         let mut kept = self.0.lock();
         kept.retain(|(id, _)| *id != directory);
         kept.push_back((directory, cookies));
         let mut room = CLOSED_COOKIES_MAX;
-        let counted = kept.iter().rev().take_while(|(_, cookies)| {
-            // Each directory counts, also an empty one.
-            let fits = room.checked_sub(cookies.names().max(64));
-            room = fits.unwrap_or(0);
-            fits.is_some()
+        let fit = kept.iter().rev().take_while(|(_, cookies)| {
+            let left = room.checked_sub(cookies.names());
+            room = left.unwrap_or(0);
+            left.is_some()
         });
-        let surplus = kept.len() - counted.count();
+        let surplus = kept.len() - fit.count();
         kept.drain(..surplus);
     }
 
@@ -51,7 +50,7 @@ mod tests {
     fn cookies(names: usize) -> Cookies {
         let mut cookies = Cookies::new();
         let names: Vec<Bytes> = (0..names).map(|n| format!("{n:07}").into()).collect();
-        cookies.listed(0, names.iter(), false);
+        cookies.listed(0, names.iter(), names.len() > 1);
         cookies
     }
 
@@ -61,6 +60,8 @@ mod tests {
         closed.keep(1, cookies(10));
         assert_eq!(closed.take(1).unwrap().names(), 10);
         assert!(closed.take(1).is_none());
+        closed.keep(1, cookies(1));
+        assert!(closed.take(1).is_none(), "one page has it");
         for directory in 0..9 {
             closed.keep(directory, cookies(CLOSED_COOKIES_MAX / 8));
         }
