@@ -1,5 +1,6 @@
 //! Checkpoints of files in a real volume: named states that survive writes and killed processes.
 
+mod ends_support;
 mod files_support;
 
 use std::collections::BTreeSet;
@@ -7,6 +8,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ends_support::Ends;
 use files_support::{Volume, bytes};
 
 #[test]
@@ -146,6 +148,7 @@ fn each_write_to_one_server_is_wholly_before_or_after_a_checkpoint() {
     volume.feed("put /file", &vec![0; 3 * CELL]);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ends = Ends(&stop);
         for cell in 0..3 {
             let (volume, stop) = (&volume, &stop);
             scope.spawn(move || {
@@ -161,7 +164,6 @@ fn each_write_to_one_server_is_wholly_before_or_after_a_checkpoint() {
             std::thread::sleep(Duration::from_millis(50));
             volume.text(&format!("checkpoint create /file c{n}"));
         }
-        stop.store(true, Ordering::Relaxed);
     });
     let mut seen = BTreeSet::new();
     for n in 0..8 {

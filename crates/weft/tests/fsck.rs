@@ -1,6 +1,7 @@
 //! `weft fsck` on real volumes: damage in the real formats is found, named and repaired; a second
 //! run finds nothing; a volume in use causes no false alarm.
 
+mod ends_support;
 mod files_support;
 mod fsck_support;
 
@@ -9,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ends_support::Ends;
 use files_support::{Volume, bytes};
 use fsck_support::{all, engine, faults, folders, fsck, id, repair, stopped, write};
 use weft_kv::{OrderedKv, Space};
@@ -357,6 +359,7 @@ fn a_volume_in_use_gives_no_false_alarm() {
     volume.text("mkdir /d");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let ends = Ends(&stop);
         for worker in 0..3_u64 {
             let (volume, stop) = (&volume, &stop);
             scope.spawn(move || {
@@ -382,7 +385,7 @@ fn a_volume_in_use_gives_no_false_alarm() {
             std::thread::sleep(Duration::from_millis(300));
             reports.push(fsck(&volume, &[]));
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         for (report, code) in reports {
             assert_eq!((faults(&report), code), (Vec::<&str>::new(), 0), "{report}");
         }

@@ -2,6 +2,7 @@
 //! for logs. It keeps serving and needs no restart.
 
 mod cgroup_support;
+mod ends_support;
 mod files_support;
 mod one_server;
 
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cgroup_support::Group;
+use ends_support::Ends;
 use files_support::weft;
 use one_server::{OneServer, said};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -77,6 +79,7 @@ fn silent_connections_do_not_exhaust_the_descriptors_of_the_service() {
     let address = volume.address();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let ends = Ends(&ended);
         let creating = scope.spawn(|| {
             let mut created = 0;
             while !ended.load(Ordering::Relaxed) {
@@ -96,7 +99,7 @@ fn silent_connections_do_not_exhaust_the_descriptors_of_the_service() {
             let listed = volume.weft("ls /");
             assert!(listed.status.success(), "{}", said(&listed));
         }
-        ended.store(true, Ordering::Relaxed);
+        drop(ends);
         assert!(creating.join().unwrap() > 0);
     });
     for _ in 0..20 {

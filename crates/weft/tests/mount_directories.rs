@@ -2,6 +2,7 @@
 //!
 //! `WEFT_CASES` is the number of names that stay, in thousands: 20 by default, 1,000 in long runs.
 
+mod ends_support;
 mod mount_support;
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ends_support::Ends;
 use mount_support::Mounted;
 use rustix::fs::{RawDir, SeekFrom, seek};
 
@@ -287,6 +289,7 @@ fn names_that_stay_are_listed_exactly_once_while_others_change() {
     println!("made: {}", memory_of_all());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let ends = Ends(&stop);
         let here = scope.spawn(|| churn(&directory, &stop));
         let (start, mut rounds) = (Instant::now(), 0);
         while rounds < 3 || (rounds < 6 && start.elapsed() < Duration::from_secs(1)) {
@@ -295,7 +298,7 @@ fn names_that_stay_are_listed_exactly_once_while_others_change() {
             println!("listed in {:?}: {}", start.elapsed(), memory_of_all());
             rounds += 1;
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         println!("{} names came and went", here.join().unwrap());
     });
     assert_eq!(

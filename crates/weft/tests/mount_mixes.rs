@@ -4,6 +4,7 @@
 //! `WEFT_CASES` is the number of operations of all workers in each mode, 30,000 by default;
 //! `WEFT_SEED` chooses other operations.
 
+mod ends_support;
 #[path = "mount_mixes/map.rs"]
 mod map;
 mod mount_support;
@@ -15,6 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
+use ends_support::Ends;
 use map::Map;
 use mount_support::Mounted;
 use worker::{Mix, PAGE};
@@ -226,6 +228,7 @@ fn a_page_that_is_read_again_during_a_write_shows_the_write() {
     let done = std::sync::atomic::AtomicBool::new(false);
     let is_done = || done.load(std::sync::atomic::Ordering::Relaxed);
     let stale = std::thread::scope(|scope| {
+        let _ends = Ends(&done);
         for _ in 0..2 {
             scope.spawn(|| {
                 while !is_done() {
@@ -247,7 +250,6 @@ fn a_page_that_is_read_again_during_a_write_shows_the_write() {
             writer.read_exact_at(&mut found, 8).unwrap();
             stale += u64::from(found != n.to_le_bytes());
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
         stale
     });
     assert_eq!(stale, 0, "of {WRITES} writes that were read back");

@@ -6,6 +6,7 @@ mod ahead;
 mod appends;
 #[path = "mount_sharing/closes.rs"]
 mod closes;
+mod ends_support;
 #[path = "mount_sharing/files_ahead.rs"]
 mod files_ahead;
 #[path = "mount_sharing/kept_files.rs"]

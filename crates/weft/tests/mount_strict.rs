@@ -4,12 +4,14 @@
 //! `WEFT_CASES` is the number of operations, a few thousand by default; `WEFT_SEED` chooses the
 //! seed.
 
+mod ends_support;
 mod mount_support;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ends_support::Ends;
 use mount_support::Mounted;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -182,6 +184,7 @@ fn a_reader_of_a_file_that_is_rewritten_never_sees_zeros() {
     let (path, end) = (m.file("rewritten"), AtomicBool::new(false));
     std::fs::write(&path, [b'x'; 4096]).unwrap();
     std::thread::scope(|scope| {
+        let ends = Ends(&end);
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
@@ -198,7 +201,7 @@ fn a_reader_of_a_file_that_is_rewritten_never_sees_zeros() {
         for _ in 0..number("WEFT_CASES").unwrap_or(1500) {
             std::fs::write(&path, [b'x'; 4096]).unwrap();
         }
-        end.store(true, Ordering::Relaxed);
+        drop(ends);
         let empty: u32 = readers.into_iter().map(|r| r.join().unwrap()).sum();
         assert!(empty > 0, "no read met the file while it was empty");
     });

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::ends_support::Ends;
 use crate::mount_support::{Mounted, kill, wait_until, weft_ok};
 
 pub fn calls(mount: &Path, kind: &str) -> u64 {
@@ -186,6 +187,7 @@ fn make_beyond_a_bound(m: &Mounted, directory: &Path) -> usize {
     let (stop, made) = (AtomicBool::new(false), AtomicUsize::new(0));
     let lent = calls(&m.path, "Delegate");
     std::thread::scope(|scope| {
+        let _ends = Ends(&stop);
         scope.spawn(|| {
             let mut more = 100;
             while more > 0 {
@@ -201,7 +203,6 @@ fn make_beyond_a_bound(m: &Mounted, directory: &Path) -> usize {
             made.load(Ordering::Relaxed) >= 100 && calls(&m.path, "Delegate") > lent
         });
         quota(m, &["set", "--user", "0", "--files", "1"]);
-        stop.store(true, Ordering::Relaxed);
     });
     made.into_inner()
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
+use super::ends_support::Ends;
 use super::mount_support::{Mounted, sh};
 
 fn append(path: &Path, what: &[u8]) {
@@ -220,12 +221,12 @@ fn a_growing_file_never_seems_to_shrink_on_another_mount() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _ends = Ends(&done);
             let mut file = fs::File::options().append(true).open(&path).unwrap();
             for _ in 0..400 {
                 file.write_all(&[1; 3000]).unwrap();
                 std::thread::sleep(Duration::from_millis(8));
             }
-            done.store(true, Ordering::SeqCst);
         });
         scope.spawn(|| {
             while !done.load(Ordering::SeqCst) {
