@@ -106,6 +106,15 @@ setup_python() {
         return 1
     }
     export WEFT_PYTHON=$folder/bin/python
+    setup_torch "$folder"
+}
+
+# PyTorch, of some gigabytes. Where it cannot be installed, the tests with it are skipped.
+setup_torch() {
+    "$1/bin/python" -c 'import torch' 2>/dev/null && return 0
+    setup_say "installing PyTorch for tests of the Python package ..."
+    "$1/bin/python" -m pip install -q --disable-pip-version-check --no-cache-dir torch >&2 ||
+        setup_say "tests with PyTorch will be skipped"
 }
 
 # MPI libraries for the tests of MPI-IO. Where they cannot be installed, those tests say which they skip.

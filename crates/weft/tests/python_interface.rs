@@ -10,18 +10,26 @@ fn python() -> PathBuf {
     std::env::var_os("WEFT_PYTHON").map_or_else(|| "python3".into(), PathBuf::from)
 }
 
+/// Copies a folder of sources.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap();
+        if path.is_file() {
+            std::fs::copy(&path, to.join(name)).unwrap();
+        } else if name != "__pycache__" {
+            copy(&path, &to.join(name));
+        }
+    }
+}
+
 #[test]
 fn the_tests_of_the_python_package_pass() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../weft-python");
     let site = tempdir().unwrap();
     let package = site.path().join("weft");
-    std::fs::create_dir(&package).unwrap();
-    for file in std::fs::read_dir(root.join("python/weft")).unwrap() {
-        let path = file.unwrap().path();
-        if path.is_file() {
-            std::fs::copy(&path, package.join(path.file_name().unwrap())).unwrap();
-        }
-    }
+    copy(&root.join("python/weft"), &package);
     // Cargo puts the library that is a dependency of this test beside it.
     let test = std::env::current_exe().unwrap();
     let library = test.parent().unwrap().join("libweft_python.so");

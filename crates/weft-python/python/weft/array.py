@@ -35,8 +35,11 @@ _NAMES = {"u": "u", "i": "i", "f": "f"}
 class Array:
     """An array in a file. Made by :meth:`weft.Volume.array` and :meth:`weft.Volume.open_array`."""
 
-    def __init__(self, file: File, shape: Sequence[int], dtype: Any, order: str) -> None:
+    def __init__(
+        self, file: File, shape: Sequence[int], dtype: Any, order: str, base: int = 0
+    ) -> None:
         self.file = file
+        self.base = base  # the byte of the file where it begins
         self.shape = tuple(int(extent) for extent in shape)
         self.dtype = numpy.dtype(dtype)
         self.order = order
@@ -148,6 +151,10 @@ class Array:
             last_wins=selected.repeats,
         )
 
+    def shape_of(self, key: Any) -> tuple[int, ...]:
+        """The shape of what an index names. No message."""
+        return _select(self, key).shape
+
     def sync(self) -> None:
         """Returns when all that was written survives power loss."""
         self.file.sync()
@@ -158,7 +165,9 @@ class Array:
 
     def _selected(self, key: Any, group: Optional[Group]) -> "_Selected":
         with _in_step(group):
-            return _select(self, key)
+            selected = _select(self, key)
+            selected.offset += self.base
+            return selected
 
     def _target(
         self, selected: "_Selected", out: Optional[numpy.ndarray], group: Optional[Group]
@@ -192,7 +201,7 @@ class Array:
         return target[()] if selected.scalar and out is None else target
 
     def __reduce__(self) -> tuple:
-        return Array, (self.file, self.shape, self.dtype, self.order)
+        return Array, (self.file, self.shape, self.dtype, self.order, self.base)
 
 
 @contextlib.contextmanager
