@@ -113,6 +113,9 @@ impl Error {
             Error::Protocol { .. } => Code::Internal,
             Error::Map(MapError::PastLimit { .. })
             | Error::Pattern(PatternError::OutOfRange { .. }) => Code::TooLarge,
+            Error::NoData {
+                kind: "directory", ..
+            } => Code::IsDirectory,
             Error::Pattern(_)
             | Error::Buffer { .. }
             | Error::Array(_)

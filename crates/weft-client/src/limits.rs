@@ -22,6 +22,8 @@ pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(500);
 /// How long a server waits for members of a collective unless the group says otherwise.
 pub const GROUP_WAIT: Duration = Duration::from_secs(30);
 
+/// How long a collective tries to reach a lost server, at most.
+pub(crate) const COLLECTIVE_AWAY_MAX: Duration = Duration::from_secs(9);
 /// Pause before a member asks a lost server again.
 pub(crate) const COLLECTIVE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 

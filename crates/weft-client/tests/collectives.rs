@@ -765,6 +765,48 @@ async fn a_member_with_an_invalid_call_stays_in_step_with_the_others() {
     test.stop().await;
 }
 
+/// A member that fails at once goes on; the others, who wait for it, do not fall behind for good.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_learn_that_one_went_on_without_them() {
+    let test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let view = create(&volume, "/passed", 2, 64).await;
+    let view = view.canonical().unwrap();
+    let [first, second] = [0, 1].map(|i| group("passed", 2, i));
+    first.skip();
+    let began = std::time::Instant::now();
+    let fails_then_goes_on = async {
+        let missing = one(&view, &second, 2).await.unwrap_err();
+        (missing, one(&view, &second, 2).await)
+    };
+    let (done, (missing, also)) = tokio::join!(one(&view, &first, 1), fails_then_goes_on);
+    assert_eq!(missing.code(), Code::MembersMissing);
+    assert!(missing.to_string().contains("called a later one"), "{missing}");
+    assert_eq!((done.unwrap().bytes, also.unwrap().bytes), (100, 100));
+    assert!(began.elapsed() < Duration::from_secs(8));
+    test.stop().await;
+}
+
+/// A process that ended is not waited for as long as one that is late.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_process_is_gone_is_waited_for_less_than_ten_seconds() {
+    let test = TestVolume::start(2).await;
+    let (volume, other) = (test.client().await, test.client().await);
+    let view = create(&volume, "/gone", 2, 64).await;
+    let view = view.canonical().unwrap();
+    let theirs = canonical(&other, "/gone").await;
+    let [first, second] = [0, 1].map(|i| group("gone", 2, i));
+    let (done, also) = tokio::join!(one(&view, &first, 1), one(&theirs, &second, 2));
+    assert_eq!((done.unwrap().bytes, also.unwrap().bytes), (100, 100));
+    drop((theirs, other));
+    let began = std::time::Instant::now();
+    let missing = one(&view, &first, 1).await.unwrap_err();
+    assert_eq!(missing.code(), Code::MembersMissing);
+    assert!(missing.to_string().contains("gone"), "{missing}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    test.stop().await;
+}
+
 /// An overlap within one member does not hide an overlap between two.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_overlap_of_members_is_detected_although_one_overlaps_itself() {

@@ -23,6 +23,7 @@ pub(crate) struct Opened {
     path: String,
     /// How a child attaches it; `None`: it was adopted, and a child cannot have it.
     access: Option<Access>,
+    writes: bool,
     file: PerProcess<weft_client::File>,
     closed: std::sync::atomic::AtomicBool,
 }
@@ -38,7 +39,25 @@ impl Opened {
             id: file.id(),
             path: file.path().to_owned(),
             access,
+            writes: file.writable(),
             file: PerProcess::new(file),
+            closed: false.into(),
+        }
+    }
+
+    /// A file that another process attached: each process attaches it at its first use, by its id.
+    fn again(volume: Arc<Connected>, id: u64, path: String, write: bool) -> Opened {
+        Opened {
+            volume,
+            id,
+            path,
+            access: Some(if write {
+                Access::read_write()
+            } else {
+                Access::read()
+            }),
+            writes: write,
+            file: PerProcess::empty(),
             closed: false.into(),
         }
     }
@@ -128,6 +147,11 @@ impl Volume {
             file,
             Some(again),
         ))))
+    }
+
+    /// A file that was pickled.
+    fn _attached(&self, id: u64, path: String, write: bool) -> File {
+        File(Arc::new(Opened::again(self.0.clone(), id, path, write)))
     }
 
     /// Adopts a file that another process has attached and handed over. No message.
@@ -362,15 +386,20 @@ impl File {
         self.close(py)
     }
 
-    /// The file is attached again where it is unpickled, by its path.
+    /// The file is attached again at its first use where it is unpickled, by its id.
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Volume, String, bool))> {
+    ) -> PyResult<(Bound<'py, PyAny>, (Volume, u64, String, bool))> {
         let py = slf.py();
         let file = slf.get();
         let attach = py.import("weft._pickle")?.getattr("attach")?;
-        let writes = file.writable(py)?;
-        Ok((attach, (file.volume(), file.0.path.clone(), writes)))
+        if file.0.access.is_none() {
+            let reason = "another process handed it over, which alone can pickle it";
+            let failure = Failure::new(libc::EBADF, reason);
+            return Err(exception(&failure, Some(file.path())));
+        }
+        let path = file.0.path.clone();
+        Ok((attach, (file.volume(), file.0.id, path, file.0.writes)))
     }
 
     fn __repr__(&self) -> String {

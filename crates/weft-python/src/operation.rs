@@ -148,8 +148,12 @@ pub(crate) fn wait_any(
         drop(held);
         match ended {
             Ok(index) => return Ok(index),
-            Err(failure) if failure.errno() != libc::ETIMEDOUT || left == Some(turn) => {
+            Err(failure) if failure.errno() != libc::ETIMEDOUT => {
                 return Err(exception(&failure, None));
+            }
+            Err(_) if left == Some(turn) => {
+                let message = format!("none has ended in {} s", timeout.unwrap_or_default());
+                return Err(exception(&Failure::new(libc::ETIMEDOUT, message), None));
             }
             Err(_) => py.check_signals()?,
         }

@@ -19,6 +19,11 @@ impl<T: Clone> PerProcess<T> {
         PerProcess(Mutex::new(Some((Process::current(), value))))
     }
 
+    /// A value that each process makes at its first use.
+    pub(crate) fn empty() -> PerProcess<T> {
+        PerProcess(Mutex::new(None))
+    }
+
     /// The value, if it is this process's.
     pub(crate) fn get(&self) -> Option<T> {
         let held = self.0.lock();

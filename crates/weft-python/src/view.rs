@@ -47,6 +47,22 @@ impl View {
         })
     }
 
+    /// A view that each process opens at its first use.
+    pub(crate) fn again(
+        file: Arc<Opened>,
+        text: Option<String>,
+        fork: Option<String>,
+        checkpoint: Option<u64>,
+    ) -> View {
+        View {
+            file,
+            text,
+            fork,
+            checkpoint,
+            opened: PerProcess::empty(),
+        }
+    }
+
     /// This process's view, unless the file is closed.
     pub(crate) fn here(&self, py: Python<'_>) -> PyResult<Arc<OpenView>> {
         self.file.file(py)?;
@@ -94,6 +110,12 @@ impl File {
     #[pyo3(signature = (view=None, *, fork=None))]
     fn view(&self, py: Python<'_>, view: Option<&str>, fork: Option<String>) -> PyResult<View> {
         View::of_checkpoint_number(py, self.0.clone(), view.map(str::to_owned), fork, None)
+    }
+
+    /// A view that was pickled.
+    #[pyo3(signature = (view, fork, checkpoint))]
+    fn _view(&self, view: Option<String>, fork: Option<String>, checkpoint: Option<u64>) -> View {
+        View::again(self.0.clone(), view, fork, checkpoint)
     }
 }
 

@@ -32,11 +32,11 @@ pub(crate) struct Connected {
 impl Connected {
     /// This process's connection.
     pub(crate) fn volume(&self, py: Python<'_>) -> PyResult<weft_client::Volume> {
-        self.volume.get_or(|| connect(py, &self.wanted))
+        self.volume.get_or(|| connected(py, &self.wanted))
     }
 }
 
-fn connect(py: Python<'_>, wanted: &Wanted) -> PyResult<weft_client::Volume> {
+fn connected(py: Python<'_>, wanted: &Wanted) -> PyResult<weft_client::Volume> {
     let options = wanted.named.clone().options();
     let mut options = options.map_err(|failure| exception(&failure, None))?;
     if let Some(name) = &wanted.name {
@@ -92,8 +92,12 @@ pub(crate) fn layout_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<NewLayout
 impl Volume {
     #[new]
     #[pyo3(signature = (folder=None, *, address=None, key_file=None, name=None, application=None,
-        policy=None, lazy=false))]
-    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
+        policy=None, lazy=false, connect=true))]
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        reason = "keywords of Python"
+    )]
     fn new(
         py: Python<'_>,
         folder: Option<std::path::PathBuf>,
@@ -103,6 +107,7 @@ impl Volume {
         application: Option<String>,
         policy: Option<String>,
         lazy: bool,
+        connect: bool,
     ) -> PyResult<Volume> {
         let text =
             |path: Option<std::path::PathBuf>| path.map(|p| p.to_string_lossy().into_owned());
@@ -117,8 +122,18 @@ impl Volume {
             policy,
             lazy,
         };
-        let volume = PerProcess::new(connect(py, &wanted)?);
+        let volume = if connect {
+            PerProcess::new(connected(py, &wanted)?)
+        } else {
+            PerProcess::empty()
+        };
         Ok(Volume(Arc::new(Connected { wanted, volume })))
+    }
+
+    /// Ends the connection, when its files are closed; the next use connects again.
+    fn close(&self, py: Python<'_>) {
+        let volume = self.0.volume.take();
+        py.detach(|| drop(volume));
     }
 
     /// Waits until all changes of names survive power loss.

@@ -23,6 +23,7 @@ def test_many_requests_are_in_flight_in_one_loop(volume_folder, folder):
             assert buffers == [bytes([i]) * 10 for i in range(100)]
             await view.sync()
             assert await file.size() == 100_000
+            assert file.path == f"{folder}/f" and file.writable and view.position == 0
         entries = await volume.list(folder)
         assert [entry.name for entry in entries] == ["f"]
         with pytest.raises(FileNotFoundError):

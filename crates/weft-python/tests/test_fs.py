@@ -689,3 +689,15 @@ def test_sparse_files_are_read_as_zeros_up_to_their_end(fs, volume, folder):
         assert file.read(60_000) == expected[:60_000]
         assert file.read() == expected[60_000:]
     assert volume.read(path) == expected
+
+
+def test_coroutines_for_asyncio(fs, volume_folder, folder):
+    async def main():
+        other = fsspec.filesystem("weft", folder=volume_folder, asynchronous=True)
+        await asyncio.gather(*(other._pipe_file(f"{folder}/{n}", b"%d" % n) for n in range(20)))
+        read = await asyncio.gather(*(other._cat_file(f"{folder}/{n}") for n in range(20)))
+        assert read == [b"%d" % n for n in range(20)]
+        assert len(await other._ls(folder)) == 20
+        assert (await other._info(f"{folder}/13"))["size"] == 2
+
+    asyncio.run(main())

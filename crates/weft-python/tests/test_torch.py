@@ -141,6 +141,18 @@ def test_a_file_keeps_the_states_of_a_run(folder, volume):
     loads = [(_load_state, path, (2, 2), step, f"step-{step}") for step in (1, 2)]
     in_ranks(*steps, *loads, (_load_state, path, (1, 4), 2))
     assert [known.name for known in volume.checkpoints(path)] == ["step-1", "step-2"]
+    # Objects are no tensors.
+    assert set(wt.load_file(path)) == {"weights", "half", "bias", "step", "mixed"}
+    # One that is saved again takes the place of the first.
+    state = {"weights": whole(), "half": whole(torch.bfloat16, 2), "step": torch.tensor(1)}
+    save(state, wt.CheckpointWriter(path, checkpoint="step-1"))
+    assert [known.name for known in volume.checkpoints(path)] == ["step-2", "step-1"]
+    for again in (
+        wt.CheckpointWriter(path, checkpoint="step-1", overwrite=False),
+        wt.CheckpointWriter(path, overwrite=False),
+    ):
+        with pytest.raises(BaseException, match="File exists|checkpoint 'step-1'|file exists"):
+            save(state, again)
     load_alone(path, 1, "step-1")
     with pytest.raises(BaseException, match="step-3"):
         load_alone(path, 3, "step-3")
@@ -307,11 +319,12 @@ def test_a_file_that_is_not_saved_leaves_nothing(folder, volume):
     volume.write(f"{folder}/kept", b"as it was")
 
     class Broken:
-        def __getattr__(self, name):
-            raise RuntimeError("broken")
+        pass
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(TypeError, match="b is no tensor"):
         wt.save_file({"a": torch.ones(3), "b": Broken()}, f"{folder}/kept")
+    with pytest.raises(TypeError, match="list of names"):
+        wt.load_file(f"{folder}/kept", "a")
     assert bytes(volume.read(f"{folder}/kept")) == b"as it was"
     assert [entry.name for entry in volume.list(folder)] == ["kept"]
 
@@ -337,6 +350,7 @@ def test_shuffled_batches_are_list_requests(images, volume):
     assert volume.requests_sent - before <= 3
     assert torch.equal(batch, data[chosen])
     assert torch.equal(records[[5, 5, 2]], data[[5, 5, 2]])
+    assert torch.equal(records[2:10:3], data[2:10:3])
     for wrong in (1000, -1001):
         with pytest.raises(IndexError):
             records[wrong]

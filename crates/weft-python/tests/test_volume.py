@@ -246,6 +246,18 @@ def test_threads_share_a_connection(volume, folder):
     assert not failures
 
 
+def test_errors_are_those_of_plain_files(volume, folder):
+    for write in (False, True):
+        with pytest.raises(IsADirectoryError):
+            volume.attach(folder, write=write)
+    volume.write(f"{folder}/f", b"bytes")
+    with volume.attach(f"{folder}/f") as file:
+        with pytest.raises(OSError, match="reading only") as caught:
+            file.view().write(b"other")
+        assert caught.value.errno == errno.EBADF
+    assert volume.read(f"{folder}/f") == b"bytes"
+
+
 def test_an_interrupt_ends_a_call_that_waits(volume_folder, folder):
     program = f"""
 import os, signal, threading, weft

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use rustix::io::Errno;
 use weft_layout::{CellIndex, Layout, ServerId};
 use weft_proto::meta::{AttachReply, Target, TruncateRequest};
 use weft_proto::prost::Message;
@@ -263,8 +264,13 @@ impl File {
         if self.0.write {
             return Ok(());
         }
-        let what = format!("{doing} {}", self.0.path);
-        Err(Error::invalid(what, "it is attached for reading only"))
+        Err(Error::Refused {
+            what: format!("{doing} {}", self.0.path),
+            code: Code::Invalid,
+            errno: Errno::BADF.raw_os_error(),
+            retry: RetryClass::Never,
+            message: "it is attached for reading only".to_owned(),
+        })
     }
 
     /// What another process needs to [`Volume::adopt`] this attachment without a request of its

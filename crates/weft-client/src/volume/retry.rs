@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use weft_net::{CallError, ConnectError};
 use weft_proto::{Code, Retry as RetryClass};
 
-use crate::limits::{BACKOFF_FIRST, BACKOFF_MAX, COLLECTIVE_RETRY_INTERVAL};
+use crate::limits::{
+    BACKOFF_FIRST, BACKOFF_MAX, COLLECTIVE_AWAY_MAX, COLLECTIVE_RETRY_INTERVAL,
+};
 use crate::{Error, Volume};
 
 /// Whether a call whose connection was lost may simply be repeated.
@@ -68,10 +70,11 @@ pub(crate) struct RetryUntil {
 }
 
 impl RetryUntil {
-    /// `wait`: milliseconds from the first failure.
+    /// `wait`: how many milliseconds members wait for one another. A server may be away for so
+    /// long, and not longer than [`COLLECTIVE_AWAY_MAX`], from the first failure on.
     pub(crate) fn new(wait: u32) -> RetryUntil {
         RetryUntil {
-            wait: Duration::from_millis(wait.into()),
+            wait: Duration::from_millis(wait.into()).min(COLLECTIVE_AWAY_MAX),
             deadline: None,
             stale: false,
         }

@@ -66,6 +66,12 @@ class Volume(_weft.Volume):
     connection, however many threads it has. A child of ``fork`` connects at its first call.
     """
 
+    def __enter__(self) -> "Volume":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
     def read(self, path: Path) -> bytearray:
         """All bytes of a file."""
         with self.attach(path) as file:
@@ -103,11 +109,17 @@ class Volume(_weft.Volume):
         chunks: Optional[Union[int, Sequence[int]]] = None,
         cells: Optional[int] = None,
         exclusive: bool = False,
+        overwrite: bool = False,
     ) -> "Array":
-        """Creates a file that holds an array, full of zeros; see :class:`weft.array.Array`."""
+        """Creates a file that holds an array, full of zeros; see :class:`weft.array.Array`.
+
+        If it holds an array of this shape and type already, that one is opened for writing: so all
+        processes of a job may make the same call. Anything else in it is a FileExistsError, or with
+        ``overwrite`` gone. With ``exclusive`` no file may be there.
+        """
         from .array import create
 
-        return create(self, path, shape, dtype, order, chunks, cells, exclusive)
+        return create(self, path, shape, dtype, order, chunks, cells, exclusive, overwrite)
 
     def open_array(self, path: Path, *, write: bool = False) -> "Array":
         """Opens the array that a file says it holds; see :class:`weft.array.Array`."""
@@ -128,6 +140,8 @@ class Group(_weft.Group):
     @classmethod
     def from_mpi(cls, comm: Any, **options: Any) -> "Group":
         """The group of the processes of an mpi4py communicator. Collective over it."""
+        if not hasattr(comm, "Get_rank"):
+            raise TypeError(f"{comm!r} is no communicator of mpi4py")
         name = uuid.uuid4().hex if comm.Get_rank() == 0 else None
         name = comm.bcast(name, root=0)
         return cls(name, comm.Get_size(), comm.Get_rank(), **options)

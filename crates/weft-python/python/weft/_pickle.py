@@ -30,16 +30,16 @@ def connect(arguments: dict) -> Any:
         if volume is None:
             folder = arguments["folder"]
             others = {name: value for name, value in arguments.items() if name != "folder"}
-            volume = _connections[key] = Volume(folder, **others)
+            # It connects at its first use: what unpickles it may not expect an error.
+            volume = _connections[key] = Volume(folder, connect=False, **others)
         return volume
 
 
-def attach(volume: Any, path: str, write: bool) -> Any:
-    """A file as it was attached, and not created again."""
-    return connect(volume.__reduce__()[1][0]).attach(path, write=write)
+def attach(volume: Any, id: int, path: str, write: bool) -> Any:
+    """A file as it was attached, at its first use: the same one, whatever its path is then."""
+    return connect(volume.__reduce__()[1][0])._attached(id, path, write)
 
 
 def view(file: Any, text: Optional[str], fork: Optional[str], checkpoint: Optional[int]) -> Any:
     """A view as it was opened."""
-    opened = file.view(text, fork=fork)
-    return opened if checkpoint is None else opened.of_checkpoint(checkpoint)
+    return file._view(text, fork, checkpoint)

@@ -39,8 +39,9 @@ class Volume:
         application: Optional[str] = None,
         policy: Optional[str] = None,
         lazy: bool = False,
+        connect: bool = True,
     ) -> None:
-        """Connects. ``name`` is what ``weft status`` calls this client, ``application`` its job.
+        """Connects, or without ``connect`` at the first use. ``name`` is what ``weft status`` calls this client, ``application`` its job.
 
         ``policy`` is for files that have none. With ``lazy``, changes of names survive power loss
         a second after they return, or after :meth:`sync_names`.
@@ -136,6 +137,9 @@ class Volume:
         tree: Optional[Path] = None,
     ) -> None: ...
     def quotas(self) -> list[Quota]: ...
+    def close(self) -> None:
+        """Ends the connection, when its files are closed. The next use connects again."""
+
     def sync_names(self) -> None:
         """Returns when all changes of names by this connection survive power loss."""
 

@@ -14,7 +14,8 @@
 >>> asyncio.run(main())
 b'hello'
 
-Every method of :class:`weft.Volume`, :class:`weft.File` and :class:`weft.View` is a coroutine here.
+Every method of :class:`weft.Volume`, :class:`weft.File` and :class:`weft.View` is a coroutine here, and
+so is ``size()`` of files and views, which asks the servers; other attributes are as they are there.
 Requests of views are operations in the background, which the event loop waits for by a descriptor;
 what goes to the metadata service runs in a thread. A task that is cancelled cancels its operation,
 and its memory is not touched any more.
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import Any, Callable
+from typing import Any
 
 import weft
 
@@ -57,23 +58,33 @@ class _Async:
     def __init__(self, blocking: Any) -> None:
         self.blocking = blocking
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(type(self.blocking), name)
-        if not callable(method):
-            # A property: it may ask the service.
+    # Properties that ask the servers: methods here.
+    _asks = frozenset()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._asks:
+
             async def ask() -> Any:
                 return await asyncio.to_thread(getattr, self.blocking, name)
 
             return ask
+        found = getattr(self.blocking, name)
+        if not callable(found) or isinstance(found, type):
+            return _wrapped(found)
 
-        @functools.wraps(method)
+        @functools.wraps(found)
         async def call(*arguments: Any, **keywords: Any) -> Any:
             given = [_blocking(argument) for argument in arguments]
             named = {key: _blocking(value) for key, value in keywords.items()}
-            bound = getattr(self.blocking, name)
-            return _wrapped(await asyncio.to_thread(bound, *given, **named))
+            return _wrapped(await asyncio.to_thread(found, *given, **named))
 
         return call
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await asyncio.to_thread(self.blocking.close)
 
     def __repr__(self) -> str:
         return f"<weft.aio {self.blocking!r}>"
@@ -86,15 +97,13 @@ class Volume(_Async):
 class File(_Async):
     """An attached file: :class:`weft.File`, each method a coroutine."""
 
-    async def __aenter__(self) -> "File":
-        return self
-
-    async def __aexit__(self, *_: Any) -> None:
-        await asyncio.to_thread(self.blocking.close)
+    _asks = frozenset(["size"])
 
 
 class View(_Async):
     """A view: :class:`weft.View`, each method a coroutine."""
+
+    _asks = frozenset(["size"])
 
     async def read_into(self, buffer: Any, offset: int = 0) -> int:
         """Fills a buffer from byte ``offset`` on."""

@@ -18,8 +18,12 @@ also where elements do not lie side by side; writes take them from any array.
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import errno
 import math
+import operator
+import os
 from typing import Any, Iterator, Optional, Sequence, Union
 
 import numpy
@@ -40,11 +44,18 @@ class Array:
     ) -> None:
         self.file = file
         self.base = base  # the byte of the file where it begins
-        self.shape = tuple(int(extent) for extent in shape)
+        self.shape = tuple(operator.index(extent) for extent in shape)
         self.dtype = numpy.dtype(dtype)
         self.order = order
-        self._view: View = file.view()
+        self._opened: Optional[View] = None
         self._strides = _strides(self.shape, self.dtype.itemsize, order)
+
+    @property
+    def _view(self) -> View:
+        """Opened at the first use: so an array can be unpickled without the volume."""
+        if self._opened is None:
+            self._opened = self.file.view()
+        return self._opened
 
     @property
     def ndim(self) -> int:
@@ -381,13 +392,14 @@ def create(
     chunks: Optional[Union[int, Sequence[int]]],
     cells: Optional[int],
     exclusive: bool,
+    overwrite: bool,
 ) -> Array:
     """See :meth:`weft.Volume.array`.
 
     ``chunks`` is the part of the array that lies on a server before the next one's begins: rows of
     the slowest dimension, or a shape that is whole in all faster ones.
     """
-    extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+    extents = tuple(operator.index(e) for e in ((shape,) if isinstance(shape, int) else shape))
     if any(extent < 0 for extent in extents):
         raise ValueError("dimensions cannot be negative")
     kind = numpy.dtype(dtype)
@@ -406,13 +418,22 @@ def create(
         path, write=True, create=True, exclusive=exclusive, layout=layout or None
     )
     try:
-        if not file.created:
-            file.truncate(0)
         array = Array(file, extents, kind, order)
-        file.truncate(array.nbytes)
-        volume.setxattr(file.path, ATTRIBUTE, _described(array).encode())
-        name = repr(numpy.lib.format.dtype_to_descr(kind)).encode()
-        volume.setxattr(file.path, DTYPE_ATTRIBUTE, name)
+        said = {DTYPE_ATTRIBUTE: _dtype_text(kind), ATTRIBUTE: _described(array)}
+        if not file.created:
+            known = {name: _attribute(volume, file.path, name) for name in said}
+            if overwrite:
+                file.truncate(0)
+            elif known == said:
+                return array
+            elif file.size > 0:
+                holds = known[ATTRIBUTE] or f"{file.size} bytes that are no array"
+                reason = f"it holds {holds}; overwrite=True replaces that"
+                raise FileExistsError(errno.EEXIST, reason, os.fsdecode(path))
+        for name, text in said.items():
+            volume.setxattr(file.path, name, text.encode())
+        # Another process may do the same.
+        file.extend(array.nbytes)
         return array
     except BaseException:
         file.close()
@@ -421,34 +442,38 @@ def create(
 
 def open_array(volume: Volume, path: Path, write: bool) -> Array:
     """See :meth:`weft.Volume.open_array`."""
-    import ast
-    import errno
-    import os
-
     file = volume.attach(path, write=write)
     try:
-        try:
-            text = volume.getxattr(file.path, ATTRIBUTE).decode()
-        except OSError as error:
-            if error.errno != errno.ENODATA:
-                raise
+        text = _attribute(volume, file.path, ATTRIBUTE)
+        if text is None:
             reason = f"it holds no array that it knows of: it has no attribute {ATTRIBUTE}"
-            raise OSError(errno.EINVAL, reason, os.fsdecode(path)) from None
+            raise OSError(errno.EINVAL, reason, os.fsdecode(path))
         element, extents, *order = text.split()
         shape = tuple(int(extent) for extent in extents.split("x"))
         if shape == (1,) and order == ["scalar"]:
             shape = ()
-        try:
-            name = volume.getxattr(file.path, DTYPE_ATTRIBUTE).decode()
-            dtype = numpy.lib.format.descr_to_dtype(ast.literal_eval(name))
-        except OSError as error:
-            if error.errno != errno.ENODATA:
-                raise
+        name = _attribute(volume, file.path, DTYPE_ATTRIBUTE)
+        if name is None:
             dtype = _dtype_of(element)
+        else:
+            dtype = numpy.lib.format.descr_to_dtype(ast.literal_eval(name))
         return Array(file, shape, dtype, "F" if order == ["column"] else "C")
     except BaseException:
         file.close()
         raise
+
+
+def _attribute(volume: Volume, path: str, name: str) -> Optional[str]:
+    try:
+        return volume.getxattr(path, name).decode()
+    except OSError as error:
+        if error.errno != errno.ENODATA:
+            raise
+        return None
+
+
+def _dtype_text(dtype: numpy.dtype) -> str:
+    return repr(numpy.lib.format.dtype_to_descr(dtype))
 
 
 def _described(array: Array) -> str:
@@ -475,14 +500,16 @@ def _chunk_bytes(
         parts = (chunks, *slowest_first[1:])
     else:
         parts = tuple(chunks) if order == "C" else tuple(chunks)[::-1]
-    if len(parts) != len(shape) or not shape:
+    if len(parts) != len(shape) or not shape or any(part < 1 for part in parts):
         raise ValueError(f"chunks {chunks} do not fit an array of shape {shape}")
+    # A chunk may be larger than the array.
+    parts = tuple(min(part, max(extent, 1)) for part, extent in zip(parts, slowest_first))
     begun = False
     for part, extent in zip(reversed(parts), reversed(slowest_first)):
-        if part < 1 or part > max(extent, 1) or (begun and part != 1):
+        if begun and part != 1:
             raise ValueError(
                 f"chunks {chunks} are not consecutive in an array of shape {shape}: a chunk has "
                 "whole rows, as many of them as you like"
             )
-        begun = begun or part != extent
+        begun = begun or part < extent
     return math.prod(parts) * itemsize

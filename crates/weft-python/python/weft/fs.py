@@ -14,14 +14,15 @@ The ranges that ``cat_ranges`` reads of a file are one list request. ``pipe``, `
 write under a temporary name and rename: a reader sees the old bytes or all the new ones. ``open``
 with mode ``w`` truncates and writes in place; in a transaction it does as they do.
 
-The methods block, and release the interpreter's lock. For asyncio, wrap the file system:
-``fsspec.implementations.asyn_wrapper.AsyncFileSystemWrapper(fs)``; each call runs in a thread.
+The methods block, and release the interpreter's lock. Those that fsspec names with an underscore
+(``_cat_file``, ``_ls``, …) are coroutines for asyncio, of which each runs in a thread.
 
 Deliberately absent: a cache of listings. Each listing is one request and always fresh.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 import errno
@@ -29,7 +30,7 @@ import os
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import fsspec
 from fsspec import AbstractFileSystem
@@ -690,3 +691,20 @@ def _read_ranges(file: File, ranges: Sequence[tuple[Optional[int], Optional[int]
 
 
 fsspec.register_implementation("weft", WeftFileSystem, clobber=True)
+
+
+def _coroutine(name: str) -> Callable[..., Any]:
+    async def call(self: WeftFileSystem, *arguments: Any, **keywords: Any) -> Any:
+        return await asyncio.to_thread(getattr(self, name), *arguments, **keywords)
+
+    call.__name__ = f"_{name}"
+    return call
+
+
+for _name in (
+    *("ls", "info", "exists", "isfile", "isdir", "size", "du", "walk", "find", "glob"),
+    *("cat", "cat_file", "cat_ranges", "pipe", "pipe_file", "get", "get_file", "put", "put_file"),
+    *("rm_file", "copy", "cp_file", "mkdir", "makedirs"),
+):
+    if not hasattr(WeftFileSystem, f"_{_name}"):
+        setattr(WeftFileSystem, f"_{_name}", _coroutine(_name))

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import errno
 import io
+import json
 import os
 import pickle
 from typing import Any, Optional, Sequence, Union
@@ -29,7 +30,15 @@ from torch.futures import Future
 
 from .. import File, Path, Volume
 from ._memory import Reading, Writing, box, volume_or_default
-from ._safetensors import Entry, described, encode_header, header_length, itemsize, read_header
+from ._safetensors import (
+    OBJECTS,
+    Entry,
+    described,
+    encode_header,
+    header_length,
+    itemsize,
+    read_header,
+)
 from ._saving import Saving
 
 # The tensor of bytes that holds what PyTorch knows of a checkpoint.
@@ -59,7 +68,8 @@ class CheckpointWriter(StorageWriter):
     The file gets the name ``path`` when it is complete: then it replaces one that is there. With
     ``checkpoint`` the bytes of the file at ``path`` are written anew instead, and kept as a
     checkpoint of Weft of that name when they are complete: so one file holds the states of a whole
-    run, and each stays readable while the next is saved. ``layout`` is for a new file, as for
+    run, and each stays readable while the next is saved. Without ``overwrite``, a checkpoint or file
+    of that name is a FileExistsError. ``layout`` is for a new file, as for
     :meth:`weft.Volume.attach`. With ``sync`` a saved checkpoint survives power loss.
 
     All ranks of the process group take part; there is one file, so each needs the coordinator.
@@ -70,6 +80,7 @@ class CheckpointWriter(StorageWriter):
         path: Path,
         *,
         checkpoint: Optional[str] = None,
+        overwrite: bool = True,
         volume: Optional[Volume] = None,
         layout: Optional[Any] = None,
         sync: bool = True,
@@ -77,12 +88,14 @@ class CheckpointWriter(StorageWriter):
         super().__init__()
         self.path = _path_of(path)
         self.checkpoint = checkpoint
+        self.overwrite = overwrite
         self.layout = layout
         self.sync = sync
         self._volume = volume
         # Of the coordinator, while it saves.
         self._saving: Union[Saving, _Renewing, None] = None
         self._header: dict[str, Any] = {}
+        self._objects: list[str] = []
         self._header_length = 0
         self._end = 0
 
@@ -114,9 +127,14 @@ class CheckpointWriter(StorageWriter):
         self._lay_out(plans)
         volume = volume_or_default(self._volume)
         if self.checkpoint is None:
+            if not self.overwrite and _exists(volume, self.path):
+                raise FileExistsError(errno.EEXIST, "the file exists", self.path)
             self._saving = Saving.begin(volume, self.path, self.layout)
         else:
-            self._saving = _Renewing(volume, self.path, self.checkpoint, self.layout)
+            name, replaced = self.checkpoint, _numbers(volume, self.path, self.checkpoint)
+            if replaced and not self.overwrite:
+                raise FileExistsError(errno.EEXIST, f"it has a checkpoint {name!r}", self.path)
+            self._saving = _Renewing(volume, self.path, name, bool(replaced), self.layout)
         file = self._saving.file
         file.view().shared_pointer(_POINTER).seek(self._end)
         handed, temporary = file.hand_over(), self._saving.temporary
@@ -191,11 +209,13 @@ class CheckpointWriter(StorageWriter):
         begin = objects.take(len(known))
         view.write(known, begin)
         self._add_object(_METADATA, begin, len(known))
+        self._header["__metadata__"] = {OBJECTS: json.dumps(self._objects)}
         objects.remove()
         view.write(encode_header(self._header, self._header_length))
         saving.finish(self.sync)
 
     def _add_object(self, name: str, begin: int, length: int) -> None:
+        self._objects.append(name)
         begin -= self._header_length
         self._header[name] = described(torch.uint8, (length,), begin, begin + length)
 
@@ -221,8 +241,10 @@ class CheckpointWriter(StorageWriter):
             length = torch.Size(shape).numel() * itemsize(dtype)
             self._header[name] = described(dtype, shape, end, end + length)
             end += length
-        text = len(encode_header(self._header))
-        text += sum(len(name.encode()) * 6 + _OBJECT_HEADER for name in (*objects, _METADATA))
+        self._objects = []
+        text = len(encode_header(self._header)) + _OBJECT_HEADER
+        # A name stands there twice, and escaped.
+        text += sum(len(name.encode()) * 12 + _OBJECT_HEADER for name in (*objects, _METADATA))
         self._header_length = header_length(text)
         self._end = self._header_length + end
 
@@ -247,10 +269,11 @@ class _Renewing:
 
     temporary = None
 
-    def __init__(self, volume: Volume, path: str, name: str, layout: Optional[Any]) -> None:
-        if any(known.name == name for known in _checkpoints(volume, path)):
-            raise FileExistsError(errno.EEXIST, f"it has a checkpoint {name!r} already", path)
+    def __init__(
+        self, volume: Volume, path: str, name: str, replaces: bool, layout: Optional[Any]
+    ) -> None:
         self._volume = volume
+        self._replaces = replaces
         self._name = name
         self.path = path
         self.file = volume.attach(path, write=True, create=True, layout=layout)
@@ -264,6 +287,9 @@ class _Renewing:
     def finish(self, sync: bool) -> None:
         if sync:
             self.file.sync()
+        if self._replaces:
+            # The bytes of the new one are in the file.
+            self._volume.remove_checkpoint(self.path, self._name)
         self._volume.make_checkpoint(self.path, self._name)
         if sync:
             self._volume.sync_names()
@@ -273,11 +299,20 @@ class _Renewing:
         self.file.close()
 
 
-def _checkpoints(volume: Volume, path: str) -> list:
+def _numbers(volume: Volume, path: str, name: str) -> list[int]:
+    """The number of a file's checkpoint of this name, if there is one."""
     try:
-        return volume.checkpoints(path)
+        return [known.number for known in volume.checkpoints(path) if known.name == name]
     except FileNotFoundError:
         return []
+
+
+def _exists(volume: Volume, path: str) -> bool:
+    try:
+        volume.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 class CheckpointReader(StorageReader):
@@ -385,8 +420,7 @@ class CheckpointReader(StorageReader):
     def _view(self, file: File) -> Any:
         if self.checkpoint is None:
             return file.view()
-        known = _checkpoints(volume_or_default(self._volume), self.path)
-        numbers = [known.number for known in known if known.name == self.checkpoint]
+        numbers = _numbers(volume_or_default(self._volume), self.path, self.checkpoint)
         if not numbers:
             reason = f"it has no checkpoint {self.checkpoint!r}"
             raise FileNotFoundError(errno.ENOENT, reason, self.path)

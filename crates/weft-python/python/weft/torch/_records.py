@@ -72,7 +72,9 @@ class Records(torch.utils.data.Dataset):
         return self._count
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, (list, tuple, numpy.ndarray, torch.Tensor)) and (
+        if isinstance(index, slice):
+            index = range(*index.indices(self._count))
+        if isinstance(index, (range, list, tuple, numpy.ndarray, torch.Tensor)) and (
             not isinstance(index, torch.Tensor) or index.ndim
         ):
             records = self._read([self._checked(i) for i in index])

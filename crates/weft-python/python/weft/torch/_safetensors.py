@@ -25,6 +25,8 @@ from ._saving import Saving
 _FIRST_READ = 64 << 10
 # The bound of the format itself.
 HEADER_MAX = 100 << 20
+# In the free-form part: the names of entries that are no tensors, in JSON.
+OBJECTS = "weft.objects"
 # Tensors begin at a multiple of this: a page.
 _ALIGNMENT = 4096
 
@@ -107,7 +109,7 @@ def read_header(view: View, path: Path) -> tuple[dict[str, str], dict[str, Entry
     view.read_into(first)
     length = int.from_bytes(first[:8], "little")
     if size < 8 or length == 0:
-        reason = "no tensors are in it: it is being written, or its writer ended early"
+        reason = "no header is in it: it is no file of safetensors, or not complete"
         raise _damaged(path, reason)
     if length > min(HEADER_MAX, size - 8):
         raise _damaged(path, f"it is no file of safetensors: its header would have {length} bytes")
@@ -150,6 +152,9 @@ class TensorFile:
         self._view = view
         self._device = torch.device(device)
         self._free, self._entries = read_header(view, file.path)
+        # What a checkpoint holds besides its tensors.
+        for name in json.loads(self._free.pop(OBJECTS, "[]")):
+            self._entries.pop(name, None)
 
     def keys(self) -> list[str]:
         """The names of all tensors."""
@@ -183,6 +188,8 @@ class TensorFile:
         """Several tensors, or all. Only their bytes are read; small ones share a request."""
         found: dict[str, torch.Tensor] = {}
         reading = Reading(self._view)
+        if isinstance(names, str):
+            raise TypeError(f"names is a list of names, as [{names!r}]")
         for name in self._entries if names is None else names:
             entry = self.entry(name)
             found[name] = torch.empty(entry.shape, dtype=entry.dtype)
@@ -279,6 +286,9 @@ def save_file(
 
     A reader sees the old file or the new one, whole. With ``sync`` it survives power loss on return.
     """
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} is no tensor: {tensor!r}")
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     # Large elements first: so each tensor begins at a multiple of its elements' size.
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))

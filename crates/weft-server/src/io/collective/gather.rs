@@ -14,7 +14,7 @@ use weft_proto::collective::{
 use weft_proto::{Code, Failure, limits};
 
 use super::group::{
-    Arrival, Gathered, GatheringKey, MemberCall, MemberWrite, Outcome, Take, names,
+    Absence, Arrival, Gathered, GatheringKey, MemberCall, MemberWrite, Outcome, Take, names,
 };
 use crate::failure;
 use crate::io::IoService;
@@ -26,7 +26,8 @@ impl IoService {
     /// One member's read.
     pub(in crate::io) async fn collective_read(&self, call: Served) {
         let request = call.request::<CollectiveReadRequest>();
-        let client = self.clients.round_memory(call.peer.client);
+        let from = call.peer.client;
+        let client = self.clients.round_memory(from);
         let reply = call.reply;
         let checked = request
             .map_err(|e| failure::of_frame(&e))
@@ -34,6 +35,8 @@ impl IoService {
         match checked {
             Ok((job, membership)) => {
                 let call = MemberCall {
+                    from,
+                    arrived: Instant::now(),
                     membership,
                     job,
                     client,
@@ -49,7 +52,8 @@ impl IoService {
     /// One member's write.
     pub(in crate::io) async fn collective_write(&self, call: Served) {
         let request = call.request::<CollectiveWriteRequest>();
-        let client = self.clients.round_memory(call.peer.client);
+        let from = call.peer.client;
+        let client = self.clients.round_memory(from);
         let (reply, payload) = (call.reply, call.payload);
         let checked = match request {
             Ok(request) => {
@@ -70,6 +74,8 @@ impl IoService {
                     member_order: request.member_order,
                 };
                 let call = MemberCall {
+                    from,
+                    arrived: Instant::now(),
                     membership: request.membership,
                     job,
                     client,
@@ -117,16 +123,19 @@ impl IoService {
             Arrival::Joined => {}
             Arrival::Refused(call, failure) => call.reply.fail(&failure),
             Arrival::Keep(key, complete) => {
-                let deadline = Instant::now() + Duration::from_millis(wait.into());
-                let gathered = loop {
+                let table = &self.collectives.table;
+                let began = Instant::now();
+                let deadline = began + Duration::from_millis(wait.into());
+                let (gathered, absence) = loop {
                     let now = Instant::now();
-                    let which = if now >= deadline {
-                        Take::Partial
+                    let absence = if now >= deadline {
+                        Some(Absence::Late)
                     } else {
-                        Take::Complete
+                        table.absence(&key, |client| self.clients.is_connected(client))
                     };
-                    match self.collectives.table.take(&key, &complete, which) {
-                        Ok(Some(gathered)) => break gathered,
+                    let which = absence.map_or(Take::Complete, |_| Take::Partial);
+                    match table.take(&key, &complete, which) {
+                        Ok(Some(gathered)) => break (gathered, absence),
                         Ok(None) => {}
                         Err(()) => return,
                     }
@@ -134,14 +143,23 @@ impl IoService {
                     let pause = CALLER_POLL_INTERVAL.min(deadline - now);
                     let _ = timeout(pause, complete.notified()).await;
                 };
-                self.run(&key, gathered, wait, go_on).await;
+                let absence = absence.unwrap_or(Absence::Late);
+                self.run(&key, gathered, began.elapsed(), absence, go_on)
+                    .await;
             }
             Arrival::Again(call, outcome) => self.follow(*call, outcome).await,
         }
     }
 
-    /// Does the job of the members that came within `wait` milliseconds.
-    async fn run(&self, key: &GatheringKey, gathered: Gathered, wait: u32, go_on: bool) {
+    /// Does the job of the members that came while the first waited.
+    async fn run(
+        &self,
+        key: &GatheringKey,
+        gathered: Gathered,
+        waited: Duration,
+        absence: Absence,
+        go_on: bool,
+    ) {
         let Gathered {
             calls,
             missing,
@@ -157,7 +175,7 @@ impl IoService {
             );
         }
         let result = if !missing.is_empty() && !go_on {
-            let failure = did_not_come(&calls, &missing, wait);
+            let failure = did_not_come(&calls, &missing, waited, absence);
             fail_all(calls, &failure);
             Outcome {
                 failure: Some(failure),
@@ -234,9 +252,13 @@ pub(in crate::io) fn check(membership: &Membership) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The failure of a job without all its members. `wait`: the milliseconds for which the first
-/// member, which may have left, asked.
-fn did_not_come(calls: &[MemberCall], missing: &[u32], wait: u32) -> Failure {
+/// The failure of a job without all its members, for which the first one waited so long.
+fn did_not_come(
+    calls: &[MemberCall],
+    missing: &[u32],
+    waited: Duration,
+    absence: Absence,
+) -> Failure {
     let Some(first) = calls.first().map(|call| &call.membership) else {
         return Failure::new(Code::MembersMissing, "no member came");
     };
@@ -245,11 +267,17 @@ fn did_not_come(calls: &[MemberCall], missing: &[u32], wait: u32) -> Failure {
     } else {
         ""
     };
+    let why = match absence {
+        Absence::Late => "",
+        Absence::Passed => " and called a later one",
+        Absence::Gone => ": processes of members are gone",
+    };
     let what = format!(
-        "{} of group `{}` did not arrive for collective {} within {wait} ms{again}; nothing was done here",
+        "{} of group `{}` did not arrive for collective {} within {} ms{why}{again}; nothing was done here",
         names(missing),
         first.group,
         first.sequence,
+        waited.as_millis(),
     );
     Failure::new(Code::MembersMissing, what)
 }

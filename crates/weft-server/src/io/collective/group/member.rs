@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use weft_net::{Payload, Reply};
 use weft_proto::collective::Membership;
 
@@ -10,6 +11,9 @@ use crate::io::job::Job;
 
 /// The call of one member, checked.
 pub(in crate::io::collective) struct MemberCall {
+    /// The client's id.
+    pub(in crate::io::collective) from: u64,
+    pub(in crate::io::collective) arrived: Instant,
     pub(in crate::io::collective) membership: Membership,
     pub(in crate::io::collective) job: Job,
     pub(in crate::io::collective) client: Arc<ClientRoundMemory>,

@@ -5,4 +5,4 @@ mod table;
 
 pub(in crate::io) use member::names;
 pub(super) use member::{MemberCall, MemberWrite};
-pub(super) use table::{Arrival, Gathered, GatheringKey, GatheringTable, Outcome, Take};
+pub(super) use table::{Absence, Arrival, Gathered, GatheringKey, GatheringTable, Outcome, Take};

@@ -11,7 +11,9 @@ use weft_proto::{Code, Failure, limits};
 
 use super::member::{MemberCall, MemberWrite, names};
 use crate::failure;
-use crate::limits::{REMEMBERED_COLLECTIVE_MAX_AGE, REMEMBERED_COLLECTIVES_MAX};
+use crate::limits::{
+    GONE_MEMBER_WAIT, PASSED_MEMBER_WAIT, REMEMBERED_COLLECTIVE_MAX_AGE, REMEMBERED_COLLECTIVES_MAX,
+};
 
 /// The gatherings of one server, and its recent jobs.
 #[derive(Default)]
@@ -41,8 +43,27 @@ struct Gathering {
 struct StartedJob {
     key: GatheringKey,
     when: Instant,
-    nonces: BTreeMap<u32, u64>,
+    callers: BTreeMap<u32, Caller>,
     outcome: watch::Receiver<Option<Arc<Outcome>>>,
+}
+
+/// A member that came.
+#[derive(Clone, Copy)]
+struct Caller {
+    nonce: u64,
+    client: u64,
+    arrived: Instant,
+}
+
+/// Why members will not come that others wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::io::collective) enum Absence {
+    /// The time to wait is over.
+    Late,
+    /// They have called a later collective of the group.
+    Passed,
+    /// They came to the one before, and no connection of their process is left.
+    Gone,
 }
 
 /// How a job ended.
@@ -153,14 +174,11 @@ impl GatheringTable {
             .filter(|member| !gathering.calls.contains_key(member))
             .collect();
         let (outcome, receiver) = watch::channel(None);
-        let nonces = gathering
-            .calls
-            .iter()
-            .map(|(member, call)| (*member, call.membership.nonce));
+        let callers = gathering.callers().collect();
         state.remember(StartedJob {
             key: key.clone(),
             when: Instant::now(),
-            nonces: nonces.collect(),
+            callers,
             outcome: receiver,
         });
         Ok(Some(Gathered {
@@ -169,9 +187,52 @@ impl GatheringTable {
             outcome,
         }))
     }
+
+    /// Why members of a gathering will not come, if that is known before its time is over.
+    /// `connected`: whether a client has a connection.
+    pub(in crate::io::collective) fn absence(
+        &self,
+        key: &GatheringKey,
+        connected: impl Fn(u64) -> bool,
+    ) -> Option<Absence> {
+        let state = self.0.lock();
+        let gathering = state.gathering.get(key)?;
+        let missing = (0..gathering.members).filter(|m| !gathering.calls.contains_key(m));
+        let now = Instant::now();
+        let mut gone = false;
+        for member in missing {
+            let Some((sequence, caller)) = state.latest(&key.group, member) else {
+                continue;
+            };
+            let since = now.duration_since(caller.arrived);
+            if sequence > key.sequence && since >= PASSED_MEMBER_WAIT {
+                return Some(Absence::Passed);
+            }
+            gone |= !connected(caller.client);
+        }
+        let began = gathering.callers().map(|(_, caller)| caller.arrived).min();
+        let waited = began.is_some_and(|began| now.duration_since(began) >= GONE_MEMBER_WAIT);
+        (gone && waited).then_some(Absence::Gone)
+    }
 }
 
 impl Gatherings {
+    /// The latest collective of a group to which a member came.
+    fn latest(&self, group: &str, member: u32) -> Option<(u64, Caller)> {
+        let gathering = self.gathering.iter().filter(|(key, _)| key.group == group);
+        let gathering = gathering.filter_map(|(key, gathering)| {
+            let (_, caller) = gathering.callers().find(|(m, _)| *m == member)?;
+            Some((key.sequence, caller))
+        });
+        let started = self.started.iter().rev();
+        let started = started
+            .filter(|job| job.key.group == group)
+            .find_map(|job| Some((job.key.sequence, *job.callers.get(&member)?)));
+        gathering
+            .chain(started)
+            .max_by_key(|(sequence, _)| *sequence)
+    }
+
     /// Removes cancelled calls, and a gathering without calls: the next call opens a new one, whose
     /// terms are still open.
     fn remove_cancelled(&mut self, key: &GatheringKey) {
@@ -202,14 +263,26 @@ impl Gatherings {
         key: &GatheringKey,
         membership: &Membership,
     ) -> Option<watch::Receiver<Option<Arc<Outcome>>>> {
-        let (member, nonce) = (membership.member, Some(&membership.nonce));
+        let member = membership.member;
+        let is_same = |caller: &Caller| caller.nonce == membership.nonce;
         let mut all = self.started.iter().rev();
-        let started = all.find(|b| b.key == *key && b.nonces.get(&member) == nonce)?;
+        let started = all.find(|b| b.key == *key && b.callers.get(&member).is_some_and(is_same))?;
         Some(started.outcome.clone())
     }
 }
 
 impl Gathering {
+    fn callers(&self) -> impl Iterator<Item = (u32, Caller)> {
+        self.calls.iter().map(|(member, call)| {
+            let caller = Caller {
+                nonce: call.membership.nonce,
+                client: call.from,
+                arrived: call.arrived,
+            };
+            (*member, caller)
+        })
+    }
+
     fn is_complete(&self) -> bool {
         self.calls.len() == self.members as usize
     }
