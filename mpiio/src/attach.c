@@ -90,6 +90,11 @@ static int attach_place(struct file *file, struct attaching *attaching, struct a
         return error_make(MPI_ERR_IO, "the description of %s has %lld bytes, and only %d have room",
                           place->path, (long long)length, DESCRIPTION_ROOM);
     attaching->length = (int)length;
+    /* Only a file that was created may be unknown to a mount. */
+    weft_attributes attributes = {.size = sizeof attributes};
+    if (place->mounted[0] != '\0' && (file->mode & MPI_MODE_CREATE)
+        && weft_file_stat(file->attached, &attributes) == 0)
+        attached->inode = attributes.id;
     return MPI_SUCCESS;
 }
 

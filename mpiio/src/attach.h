@@ -17,6 +17,7 @@ enum { DESCRIPTION_ROOM = 1 << 16 };
 struct attached {
     char id[WEFT_ID_ROOM];
     char why[MPI_MAX_ERROR_STRING]; /* if there is no file */
+    uint64_t inode; /* what mounts show when they know the file, 0 if none has to be waited for */
     struct place place;
     char description[DESCRIPTION_ROOM]; /* as much of it as is there is sent */
 };

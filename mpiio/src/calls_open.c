@@ -100,9 +100,14 @@ int MPI_File_delete(const char *name, MPI_Info info)
     if (status == MPI_SUCCESS)
         status = place_connect(&place, &volume);
     if (status == MPI_SUCCESS) {
+        char shown[PLACE_ROOM];
+        int is_shown = place_shown(&place, shown);
+        uint64_t inode = is_shown ? place_inode(shown) : 0;
         int removed = weft_unlink(volume, place.path);
         if (removed < 0)
             status = error_weft(removed, "cannot remove %s", place.path);
+        else if (is_shown)
+            place_await_gone(shown, inode);
     }
     return status == MPI_SUCCESS ? status : error_raise(MPI_FILE_NULL, status);
 }

@@ -5,6 +5,7 @@
 #include "carrier.h"
 #include "error.h"
 #include "open.h"
+#include "place.h"
 
 /* Frees what a process has of a file. Returns 0 or the negative errno of closing. */
 int open_release(struct file *file)
@@ -35,6 +36,7 @@ void open_destroy(struct file *file)
         PMPI_Comm_free(&file->comm);
     pthread_mutex_destroy(&file->lock);
     free(file->path);
+    free(file->shown);
     free(file);
 }
 
@@ -48,9 +50,12 @@ static int finish(struct file *file, int pointer_was_used)
     if (closed < 0)
         status = error_weft(closed, "cannot close %s", file->path);
     if (file->mode & MPI_MODE_DELETE_ON_CLOSE) {
+        uint64_t inode = file->shown != NULL ? place_inode(file->shown) : 0;
         int removed = weft_unlink(file->volume, file->path);
         if (removed < 0 && removed != -ENOENT && status == MPI_SUCCESS)
             status = error_weft(removed, "cannot remove %s", file->path);
+        if (removed == 0)
+            place_await_gone(file->shown, inode);
     }
     return status;
 }

@@ -41,7 +41,8 @@ struct file {
     int rank, size;
     int mode; /* MPI_MODE_... */
     char id[WEFT_ID_ROOM];
-    char *path; /* in the volume */
+    char *path;  /* in the volume */
+    char *shown; /* below a mount, or NULL */
     weft_volume *volume;
     weft_file *attached;
     weft_view *bytes;

@@ -77,6 +77,12 @@ static int make(struct file *file, struct attaching *attaching, struct attached 
     status = file->path == NULL ? MPI_ERR_NO_MEM : file->hinted;
     if (status == MPI_SUCCESS && file->rank != 0)
         status = attach_adopt(file, attaching, attached);
+    char shown[PLACE_ROOM];
+    if (status == MPI_SUCCESS && place_shown(&attached->place, shown)) {
+        file->shown = strdup(shown);
+        if (attached->inode != 0)
+            place_await(shown, attached->inode);
+    }
     int exchanged = peers_exchange(file->comm, &file->peers);
     if (status == MPI_SUCCESS)
         status = exchanged;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -84,6 +86,44 @@ int place_find(const char *name, struct place *place)
     strcpy(place->mounted, mount.point);
     place->is_weft = 1;
     return MPI_SUCCESS;
+}
+
+int place_shown(const struct place *place, char shown[PLACE_ROOM])
+{
+    struct mount mount;
+    if (place->mounted[0] == '\0' || !mounts_find(place->mounted, &mount)
+        || strcmp(mount.point, place->mounted) != 0)
+        return 0;
+    size_t root = strcmp(mount.root, "/") == 0 ? 0 : strlen(mount.root);
+    const char *point = strcmp(mount.point, "/") == 0 ? "" : mount.point;
+    if (strlen(place->path) < root || strncmp(place->path, mount.root, root) != 0)
+        return 0;
+    return snprintf(shown, PLACE_ROOM, "%s%s", point, place->path + root) < PLACE_ROOM;
+}
+
+uint64_t place_inode(const char *shown)
+{
+    struct stat attributes;
+    return lstat(shown, &attributes) == 0 ? attributes.st_ino : 0;
+}
+
+static void await(const char *shown, uint64_t inode, int there)
+{
+    enum { PAUSE_NS = 500000, PAUSES = 2000 };
+    const struct timespec pause = {0, PAUSE_NS};
+    for (int i = 0; i < PAUSES && (place_inode(shown) == inode) != there; i++)
+        nanosleep(&pause, NULL);
+}
+
+void place_await(const char *shown, uint64_t inode)
+{
+    await(shown, inode, 1);
+}
+
+void place_await_gone(const char *shown, uint64_t inode)
+{
+    if (inode != 0)
+        await(shown, inode, 0);
 }
 
 /* Connections of this process. They live until MPI ends: a program opens many files. */

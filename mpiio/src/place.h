@@ -27,4 +27,16 @@ int place_find(const char *name, struct place *place);
  * files of this process. Stores it in *volume. Returns MPI_SUCCESS or a code. */
 int place_connect(const struct place *place, weft_volume **volume);
 
+/* Stores the path at which this process finds a place below a mount, and returns 1; 0 if the place
+ * was not named so, or nothing is mounted there. */
+int place_shown(const struct place *place, char shown[PLACE_ROOM]);
+
+/* The inode that a mount shows at a path, or 0. */
+uint64_t place_inode(const char *shown);
+
+/* A mount learns some milliseconds later what others create and remove. These two wait until it
+ * shows an inode at a path, or no longer: a second at most. */
+void place_await(const char *shown, uint64_t inode);
+void place_await_gone(const char *shown, uint64_t inode);
+
 #endif

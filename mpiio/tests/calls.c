@@ -4,6 +4,7 @@
  *     calls FILE SERVERS
  */
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "expect.h"
 
@@ -403,6 +404,25 @@ static void a_refused_request_holds_up_nobody(void)
     OK(MPI_File_close(&file));
 }
 
+/* A mount may remember that a name is absent, or an older file of that name. */
+static void mounts_show_what_was_created(void)
+{
+    struct stat attributes;
+    ino_t before = 0;
+    for (int i = 0; name[0] == '/' && i < 20; i++) {
+        MPI_File file = open_new(0, MPI_INFO_NULL);
+        EXPECT(stat(name, &attributes) == 0, "round %d: the mount shows no new file", i);
+        EXPECT(attributes.st_ino != before, "round %d: the mount shows the old file", i);
+        before = attributes.st_ino;
+        OK(MPI_File_close(&file));
+        if (rank == 0 && i % 2 == 0) {
+            OK(MPI_File_delete(name, MPI_INFO_NULL));
+            EXPECT(stat(name, &attributes) < 0, "round %d: the mount shows a removed file", i);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -412,6 +432,7 @@ int main(int argc, char **argv)
     name = argv[1];
     servers = atoi(argv[2]);
     modes_are_checked();
+    mounts_show_what_was_created();
     appending_and_sequential_files_have_their_pointers();
     shared_pointers_deal_every_element_once();
     sizes_and_ends();
