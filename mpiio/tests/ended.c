@@ -27,7 +27,7 @@ int main(int argc, char **argv)
         /* MPICH's launcher ends the job when all that have the process's output have ended: a child
          * keeps it open for as long as the others need. */
         if (fork() == 0) {
-            sleep(6);
+            sleep(9);
             _exit(0);
         }
         kill(getpid(), SIGKILL);
@@ -48,6 +48,6 @@ int main(int argc, char **argv)
     fflush(stdout);
     /* MPI itself cannot go on without the process. A launcher may end the job when one process ends
      * without MPI_Finalize(): the others have time to print. */
-    sleep(2);
+    sleep(4);
     _exit(0);
 }
