@@ -160,7 +160,8 @@ def test_a_pickled_array_is_that_file_or_none(volume, folder):
     array, model = made(volume, folder, (4,), "i4")
     pickled = pickle.dumps(array)
     volume.rename(array.file.path, f"{folder}/renamed")
-    numpy.testing.assert_array_equal(pickle.loads(pickled)[...], model)
+    with pickle.loads(pickled) as again:
+        numpy.testing.assert_array_equal(again[...], model)
     array.close()
     volume.unlink(f"{folder}/renamed")
     volume.array(f"{folder}/renamed", (2,), "f8")[...] = 1.5

@@ -20,8 +20,9 @@ def _forget_connections() -> None:
 os.register_at_fork(after_in_child=_forget_connections)
 
 
-def connect(arguments: dict) -> Any:
-    """The connection of this process that was made with these arguments."""
+def connect(arguments: dict, now: bool = False) -> Any:
+    """The connection of this process that was made with these arguments, or will be at its first
+    use unless ``now``."""
     from . import Volume
 
     key = tuple(sorted((name, str(value)) for name, value in arguments.items()))
@@ -31,7 +32,9 @@ def connect(arguments: dict) -> Any:
             folder = arguments["folder"]
             others = {name: value for name, value in arguments.items() if name != "folder"}
             # It connects at its first use: what unpickles it may not expect an error.
-            volume = _connections[key] = Volume(folder, connect=False, **others)
+            volume = _connections[key] = Volume(folder, connect=now, **others)
+        elif now:
+            _ = volume.requests_sent
         return volume
 
 

@@ -120,7 +120,7 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_OfEnvironment):
             "address": address,
             "key_file": None if key_file is None else os.path.abspath(key_file),
         }
-        self.volume: Volume = _pickle.connect(self._named)
+        self.volume: Volume = _pickle.connect(self._named, now=True)
 
     # Names.
 
