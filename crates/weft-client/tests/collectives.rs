@@ -781,7 +781,10 @@ async fn members_learn_that_one_went_on_without_them() {
     };
     let (done, (missing, also)) = tokio::join!(one(&view, &first, 1), fails_then_goes_on);
     assert_eq!(missing.code(), Code::MembersMissing);
-    assert!(missing.to_string().contains("called a later one"), "{missing}");
+    assert!(
+        missing.to_string().contains("called a later one"),
+        "{missing}"
+    );
     assert_eq!((done.unwrap().bytes, also.unwrap().bytes), (100, 100));
     assert!(began.elapsed() < Duration::from_secs(8));
     test.stop().await;
@@ -803,7 +806,11 @@ async fn a_member_whose_process_is_gone_is_waited_for_less_than_ten_seconds() {
     let missing = one(&view, &first, 1).await.unwrap_err();
     assert_eq!(missing.code(), Code::MembersMissing);
     assert!(missing.to_string().contains("gone"), "{missing}");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
     test.stop().await;
 }
 

@@ -187,5 +187,7 @@ pub(crate) const NOTIFICATION_RETRY_INTERVAL: Duration = Duration::from_millis(1
 /// How long a notification waits for the replies of earlier requests about its file. A slower reply
 /// waits for an unreachable service; other readers still need the notification.
 pub(crate) const NOTIFICATION_DELAY_MAX: Duration = Duration::from_millis(20);
+/// How long the kernel takes to use the attributes of a reply, or to ask for them after an open.
+pub(crate) const ATTRIBUTES_TAKEN: Duration = Duration::from_millis(1);
 /// How long a mount may take to answer a probe. The probe asks nothing that needs a service.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -387,9 +387,7 @@ impl File {
     }
 
     /// The file is attached again at its first use where it is unpickled, by its id.
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Volume, u64, String, bool))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {
         let py = slf.py();
         let file = slf.get();
         let attach = py.import("weft._pickle")?.getattr("attach")?;
@@ -406,6 +404,9 @@ impl File {
         format!("<weft.File {:?}>", self.0.path())
     }
 }
+
+/// The function that makes it again, and its arguments.
+type Reduced<'py> = (Bound<'py, PyAny>, (Volume, u64, String, bool));
 
 fn range_of(start: u64, length: Option<u64>) -> PyResult<LockRange> {
     let most = i64::MAX.unsigned_abs();

@@ -261,7 +261,7 @@ def test_errors_are_those_of_plain_files(volume, folder):
 def test_an_interrupt_ends_a_call_that_waits(volume_folder, folder):
     program = f"""
 import os, signal, threading, weft
-group = weft.Group("nobody else comes", 2, 0, wait=60)
+group = weft.Group("nobody else comes", 2, 0, wait=20)
 file = weft.Volume().attach("{folder}/f", write=True, create=True)
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
@@ -270,6 +270,6 @@ except KeyboardInterrupt:
     print("interrupted")
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert ended.stdout == "interrupted\n", ended.stderr

@@ -141,8 +141,8 @@ impl Group {
         self.member
     }
 
-    /// Counts a collective that this member cannot call: it stays in step with the others. They wait
-    /// for it in vain, until it calls the next one or their time is over.
+    /// Counts a collective that this member cannot call: it stays in step with the others. They
+    /// wait for it in vain, until it calls the next one or their time is over.
     pub fn skip(&self) {
         self.sequence.fetch_add(1, Ordering::AcqRel);
     }

@@ -11,9 +11,7 @@ use tokio::time::Instant;
 use weft_net::{CallError, ConnectError};
 use weft_proto::{Code, Retry as RetryClass};
 
-use crate::limits::{
-    BACKOFF_FIRST, BACKOFF_MAX, COLLECTIVE_AWAY_MAX, COLLECTIVE_RETRY_INTERVAL,
-};
+use crate::limits::{BACKOFF_FIRST, BACKOFF_MAX, COLLECTIVE_AWAY_MAX, COLLECTIVE_RETRY_INTERVAL};
 use crate::{Error, Volume};
 
 /// Whether a call whose connection was lost may simply be repeated.

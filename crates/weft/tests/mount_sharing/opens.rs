@@ -26,6 +26,30 @@ fn read_at_once(path: &Path) -> Vec<u8> {
     read
 }
 
+/// The kernel discards attributes while it hears of changes: it must not take the file for empty.
+#[test]
+fn a_read_right_after_an_open_finds_what_another_mount_wrote() {
+    const ROUNDS: usize = 600;
+    let Some(m) = Mounted::new() else { return };
+    live(&m);
+    let (path, theirs) = (m.file("renewed"), other(&m).join("renewed"));
+    fs::write(&path, b"").unwrap();
+    let mut empty = 0;
+    for _ in 0..ROUNDS {
+        open(&path).set_len(0).unwrap();
+        fs::write(&theirs, [b'x'; 512]).unwrap();
+        empty += usize::from(
+            fs::File::open(&path)
+                .unwrap()
+                .read_at(&mut [0; 8], 0)
+                .unwrap()
+                != 8,
+        );
+    }
+    // The kernel may take a reply later than a mount waits for that.
+    assert!(empty <= ROUNDS / 100, "{empty} of {ROUNDS} reads");
+}
+
 #[test]
 fn an_open_shows_what_another_mount_has_written_and_not_sent() {
     let Some(m) = Mounted::new() else { return };

@@ -169,10 +169,12 @@ fn begin(
 ) {
     let unique = request.header.unique;
     let (number, thread) = (request.header.opcode, request.header.pid);
-    answer.hold(
-        (number == opcode::GETATTR)
-            .then(|| session.attribute_requests.begin(request.header.nodeid)),
-    );
+    let (file, attributes) = (request.header.nodeid, &session.attribute_requests);
+    answer.hold(match number {
+        opcode::GETATTR => Some(attributes.begin(file)),
+        opcode::OPEN => Some(attributes.begin_open(file)),
+        _ => None,
+    });
     let fs = session.fs.clone();
     let read = reads_written_pages(&fs, &request);
     let order = read.map(|file| (session.order.clone(), file));

@@ -188,8 +188,7 @@ class TensorFile:
         """Several tensors, or all. Only their bytes are read; small ones share a request."""
         found: dict[str, torch.Tensor] = {}
         reading = Reading(self._view)
-        if isinstance(names, str):
-            raise TypeError(f"names is a list of names, as [{names!r}]")
+        _check_names(names)
         for name in self._entries if names is None else names:
             entry = self.entry(name)
             found[name] = torch.empty(entry.shape, dtype=entry.dtype)
@@ -270,8 +269,14 @@ def load_file(
     device: Union[str, torch.device] = "cpu",
 ) -> dict[str, torch.Tensor]:
     """The tensors of a file of safetensors: all, or those of these names."""
+    _check_names(names)
     with open_file(path, volume=volume, device=device) as tensors:
         return tensors.get_tensors(names)
+
+
+def _check_names(names: Optional[Iterable[str]]) -> None:
+    if isinstance(names, str):
+        raise TypeError(f"names is a list of names, as [{names!r}]")
 
 
 def save_file(
