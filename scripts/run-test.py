@@ -26,11 +26,11 @@ def descendants(root):
                 continue
             children.setdefault(parent, []).append(int(folder.name))
             lines[int(folder.name)] = line
-    found, todo = [], [root]
-    while todo:
-        pid = todo.pop()
+    found, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop()
         found.append((pid, lines.get(pid, "")))
-        todo += children.get(pid, [])
+        waiting += children.get(pid, [])
     return found
 
 

@@ -765,7 +765,7 @@ async fn a_member_with_an_invalid_call_stays_in_step_with_the_others() {
     test.stop().await;
 }
 
-/// A member that fails at once goes on; the others, who wait for it, do not fall behind for good.
+/// A member that fails at once goes on; the others wait for it, and do not fall behind for good.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_learn_that_one_went_on_without_them() {
     let test = TestVolume::start(2).await;
@@ -806,6 +806,24 @@ async fn a_member_whose_process_is_gone_is_waited_for_less_than_ten_seconds() {
     let missing = one(&view, &first, 1).await.unwrap_err();
     assert_eq!(missing.code(), Code::MembersMissing);
     assert!(missing.to_string().contains("gone"), "{missing}");
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+    test.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collective_ends_within_ten_seconds_if_a_server_is_gone() {
+    let mut test = TestVolume::start(2).await;
+    let volume = test.client().await;
+    let view = create(&volume, "/server-gone", 2, 64).await;
+    let view = view.canonical().unwrap();
+    test.stop_server(1).await;
+    let began = std::time::Instant::now();
+    let gone = one(&view, &group("server-gone", 1, 0), 1).await;
+    assert_eq!(gone.unwrap_err().code(), Code::Unavailable);
     assert!(
         began.elapsed() < Duration::from_secs(10),
         "{:?}",

@@ -307,6 +307,9 @@ def test_what_is_no_file_of_safetensors_is_refused(folder, volume, data):
         '{"a":{"dtype":"F32","shape":2,"data_offsets":[0,8]}}',
         '{"a":{"shape":[2],"data_offsets":[0,8]}}',
         '{"a":[]}',
+        '{"__metadata__":[1]}',
+        '{"__metadata__":{"weft.objects":"no list"}}',
+        '{"__metadata__":{"weft.objects":"[\\"a\\"]"}}',
     ],
 )
 def test_a_damaged_header_is_refused(folder, volume, said):

@@ -153,7 +153,7 @@ pub(crate) const CALLER_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long members wait for one that called a later collective of their group: its earlier call
 /// may be on the way.
 pub(crate) const PASSED_MEMBER_WAIT: Duration = Duration::from_secs(1);
-/// How long members wait for one whose process has no connection left: it may connect again.
+/// How long members wait for one without a connection: its client may connect again.
 pub(crate) const GONE_MEMBER_WAIT: Duration = Duration::from_secs(8);
 /// Started and ended collectives that are remembered for members that reconnect.
 pub(crate) const REMEMBERED_COLLECTIVES_MAX: usize = 4096;

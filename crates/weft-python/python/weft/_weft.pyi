@@ -41,7 +41,8 @@ class Volume:
         lazy: bool = False,
         connect: bool = True,
     ) -> None:
-        """Connects, or without ``connect`` at the first use. ``name`` is what ``weft status`` calls this client, ``application`` its job.
+        """Connects, or without ``connect`` at the first use. ``name`` is what ``weft status`` calls
+        this client, ``application`` its job.
 
         ``policy`` is for files that have none. With ``lazy``, changes of names survive power loss
         a second after they return, or after :meth:`sync_names`.

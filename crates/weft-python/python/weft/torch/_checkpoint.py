@@ -209,7 +209,7 @@ class CheckpointWriter(StorageWriter):
         begin = objects.take(len(known))
         view.write(known, begin)
         self._add_object(_METADATA, begin, len(known))
-        self._header["__metadata__"] = {OBJECTS: json.dumps(self._objects)}
+        self._header["__metadata__"] = {OBJECTS: json.dumps(self._objects, ensure_ascii=False)}
         objects.remove()
         view.write(encode_header(self._header, self._header_length))
         saving.finish(self.sync)
@@ -244,7 +244,7 @@ class CheckpointWriter(StorageWriter):
         self._objects = []
         text = len(encode_header(self._header)) + _OBJECT_HEADER
         # A name stands there twice, and escaped.
-        text += sum(len(name.encode()) * 12 + _OBJECT_HEADER for name in (*objects, _METADATA))
+        text += sum(len(name.encode()) * 16 + _OBJECT_HEADER for name in (*objects, _METADATA))
         self._header_length = header_length(text)
         self._end = self._header_length + end
 
@@ -346,7 +346,8 @@ class CheckpointReader(StorageReader):
         """What PyTorch knows of the checkpoint, or what the header of safetensors says."""
         with self._attach() as file:
             view = self._view(file)
-            _, self._entries = read_header(view, self.path)
+            _, tensors, objects = read_header(view, self.path)
+            self._entries = {**tensors, **objects}
             entry = self._entries.pop(_METADATA, None)
             if entry is None:
                 return Metadata({name: _known(of) for name, of in self._entries.items()})

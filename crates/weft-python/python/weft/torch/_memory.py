@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import functools
+import os
 from collections import deque
 from typing import Any, Callable, Optional, Sequence
 
 import torch
 
 from .. import Operation, Pattern, View, Volume
+from .._pickle import connect
 from ..array import _nested
 
 # Pieces that are smaller share a list request, of so many bytes and pieces at most.
@@ -20,14 +21,15 @@ _LIST_PIECES = 1024
 _WINDOW_BYTES = 256 << 20
 
 
-@functools.lru_cache(maxsize=1)
-def _of_environment() -> Volume:
-    return Volume()
-
-
 def volume_or_default(volume: Optional[Volume]) -> Volume:
-    """The volume, or the one of the environment: one connection for all that name none."""
-    return _of_environment() if volume is None else volume
+    """The volume, or the one that the environment names: one connection for all that name none."""
+    if volume is not None:
+        return volume
+    folder = os.environ.get("WEFT_VOLUME")
+    if folder is not None:
+        return connect({"folder": folder})
+    named = {"address": os.environ.get("WEFT_ADDRESS"), "key_file": os.environ.get("WEFT_KEY_FILE")}
+    return connect({"folder": None, **named})
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[Any, Optional[Pattern]]:

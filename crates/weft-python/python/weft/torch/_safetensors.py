@@ -99,8 +99,10 @@ def header_length(text: int) -> int:
     return -(-(text + 8) // _ALIGNMENT) * _ALIGNMENT
 
 
-def read_header(view: View, path: Path) -> tuple[dict[str, str], dict[str, Entry]]:
-    """The free-form part of a file's header, and its tensors.
+def read_header(
+    view: View, path: Path
+) -> tuple[dict[str, str], dict[str, Entry], dict[str, Entry]]:
+    """The free-form part of a file's header, its tensors, and what a checkpoint holds besides.
 
     Whatever is in the file, what is returned lies within it.
     """
@@ -120,11 +122,12 @@ def read_header(view: View, path: Path) -> tuple[dict[str, str], dict[str, Entry
         text += rest
     try:
         header = json.loads(text.decode())
-        free = header.pop("__metadata__", {})
-        entries = {name: _entry(said, 8 + length, size) for name, said in header.items()}
+        free = dict(header.pop("__metadata__", {}))
+        tensors = {name: _entry(said, 8 + length, size) for name, said in header.items()}
+        objects = {name: tensors.pop(name) for name in json.loads(free.pop(OBJECTS, "[]"))}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise _damaged(path, f"its header is damaged: {error}") from None
-    return free, entries
+    return free, tensors, objects
 
 
 def _entry(said: dict, start: int, size: int) -> Entry:
@@ -151,10 +154,7 @@ class TensorFile:
         self._file = file
         self._view = view
         self._device = torch.device(device)
-        self._free, self._entries = read_header(view, file.path)
-        # What a checkpoint holds besides its tensors.
-        for name in json.loads(self._free.pop(OBJECTS, "[]")):
-            self._entries.pop(name, None)
+        self._free, self._entries, _ = read_header(view, file.path)
 
     def keys(self) -> list[str]:
         """The names of all tensors."""
@@ -237,12 +237,11 @@ class TensorSlice:
         return list(self.shape)
 
     def __getitem__(self, key: Any) -> torch.Tensor:
-        read = numpy.atleast_1d(numpy.asarray(self._array.read(key)))
         shape = self._array.shape_of(key)
         tensor = torch.empty(shape, dtype=self.dtype)
         if tensor.numel():
             memory, _ = memory_of(tensor)
-            memoryview(memory).cast("B")[:] = memoryview(read.reshape(-1).view("u1")).cast("B")
+            self._array.read(key, out=numpy.ndarray(shape, self._array.dtype, buffer=memory))
         return tensor if self._device.type == "cpu" else tensor.to(self._device)
 
 
