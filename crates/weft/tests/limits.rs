@@ -211,6 +211,8 @@ fn partial_payloads_of_many_clients_take_bounded_memory_and_free_it() {
     const BOUND: u64 = (128 << 20) + CONNECTIONS * (256 << 10);
     // The store keeps this much of the received data in memory.
     const CACHE: u64 = 32 << 20;
+    // Freed memory stays resident where a small allocation in use shares a huge page with it.
+    const PINNED: u64 = 64 << 20;
     raise_descriptors();
     let volume = Volume(OneServer::stopped());
     let mut up = weft();
@@ -283,7 +285,7 @@ fn partial_payloads_of_many_clients_take_bounded_memory_and_free_it() {
         "{grown} bytes for {CONNECTIONS} connections"
     );
     let deadline = Instant::now() + Duration::from_secs(20);
-    while resident(server) > before + CACHE + (32 << 20) {
+    while resident(server) > before + CACHE + PINNED {
         let left = resident(server) - before;
         assert!(Instant::now() < deadline, "{left} bytes were not freed");
         std::thread::sleep(Duration::from_millis(100));
