@@ -130,13 +130,16 @@ int access_begin(struct file *file, int how, const struct buffer *buffer)
     return raised(file, code);
 }
 
-int access_end(struct file *file, MPI_Status *status)
+int access_end(struct file *file, int is_write, MPI_Status *status)
 {
     struct transfer *transfer = file->split;
     uint64_t moved = 0;
     int code;
     if (transfer == NULL) {
         code = error_make(MPI_ERR_IO, "no split collective call of %s has begun", file->path);
+    } else if (transfer_writes(transfer) != is_write) {
+        code = error_make(MPI_ERR_IO, "the split collective call of %s that has begun %s", file->path,
+                          is_write ? "reads" : "writes");
     } else {
         file->split = NULL;
         code = transfer_wait(transfer, &moved);

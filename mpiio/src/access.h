@@ -31,6 +31,6 @@ int access_start(struct file *file, int how, const struct buffer *buffer, MPI_Re
 
 /* The two halves of a split collective call. */
 int access_begin(struct file *file, int how, const struct buffer *buffer);
-int access_end(struct file *file, MPI_Status *status);
+int access_end(struct file *file, int is_write, MPI_Status *status);
 
 #endif

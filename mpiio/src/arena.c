@@ -33,7 +33,7 @@ void *arena_take(struct arena *arena, size_t bytes)
     void *taken = arena->next;
     arena->next += bytes;
     arena->left -= bytes;
-    return memset(taken, 0, bytes);
+    return bytes == 0 ? taken : memset(taken, 0, bytes);
 }
 
 void *arena_array(struct arena *arena, size_t count, size_t size)

@@ -23,6 +23,11 @@ static uint32_t file_mask(void)
 
 int attach_check_mode(int mode)
 {
+    const int known = MPI_MODE_RDONLY | MPI_MODE_RDWR | MPI_MODE_WRONLY | MPI_MODE_CREATE
+                      | MPI_MODE_EXCL | MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_UNIQUE_OPEN
+                      | MPI_MODE_SEQUENTIAL | MPI_MODE_APPEND;
+    if (mode & ~known)
+        return error_make(MPI_ERR_AMODE, "the mode %d has bits that MPI does not know", mode);
     int ways = ((mode & MPI_MODE_RDONLY) != 0) + ((mode & MPI_MODE_WRONLY) != 0)
                + ((mode & MPI_MODE_RDWR) != 0);
     if (ways != 1)

@@ -85,14 +85,14 @@
     }
 
 /* The second half. */
-#define END(name, B)                                                                              \
+#define END(name, is_write, B)                                                                    \
     INTERPOSE(name)                                                                               \
     int MPI_##name(MPI_File fh, B buffer, MPI_Status *status)                                     \
     {                                                                                             \
         struct file *file = file_of(fh);                                                          \
         if (file == NULL)                                                                         \
             return NEXT(name)(fh, buffer, status);                                                \
-        return access_end(file, status);                                                          \
+        return access_end(file, is_write, status);                                                \
     }
 
 #define INTO void *
@@ -134,9 +134,9 @@ CALLS(, int)
 CALLS(_c, MPI_Count)
 #endif
 
-END(File_read_at_all_end, INTO)
-END(File_write_at_all_end, FROM)
-END(File_read_all_end, INTO)
-END(File_write_all_end, FROM)
-END(File_read_ordered_end, INTO)
-END(File_write_ordered_end, FROM)
+END(File_read_at_all_end, 0, INTO)
+END(File_write_at_all_end, 1, FROM)
+END(File_read_all_end, 0, INTO)
+END(File_write_all_end, 1, FROM)
+END(File_read_ordered_end, 0, INTO)
+END(File_write_ordered_end, 1, FROM)

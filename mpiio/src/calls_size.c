@@ -104,17 +104,25 @@ int MPI_File_set_atomicity(MPI_File fh, int flag)
     const char *other = file->hints.policy[0] ? file->hints.policy : NULL;
     int set = (flag != 0) == file->atomic
                   ? 0 : weft_file_set_policy(file->attached, flag ? "posix" : other);
-    int failed = set < 0, status = MPI_SUCCESS;
-    if (failed)
+    int status = MPI_SUCCESS;
+    if (set < 0)
         status = error_weft(set, "cannot change the atomicity of %s", file->path);
-    int sent = PMPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, file->comm);
+    enum { FAILED, ATOMIC, PLAIN, VALUES }; /* some process */
+    int some[VALUES] = {set < 0, flag != 0, flag == 0};
+    int sent = PMPI_Allreduce(MPI_IN_PLACE, some, VALUES, MPI_INT, MPI_MAX, file->comm);
     if (sent != MPI_SUCCESS && status == MPI_SUCCESS)
         status = sent;
-    if (failed && status == MPI_SUCCESS)
+    if (some[FAILED] && status == MPI_SUCCESS)
         status = error_make(MPI_ERR_IO, "another process cannot change the atomicity of %s",
                             file->path);
-    if (status != MPI_SUCCESS)
+    if (some[ATOMIC] && some[PLAIN] && status == MPI_SUCCESS)
+        status = error_make(MPI_ERR_ARG, "processes choose different atomicities of %s",
+                            file->path);
+    if (status != MPI_SUCCESS) {
+        if (set == 0 && (flag != 0) != file->atomic)
+            weft_file_set_policy(file->attached, file->atomic ? "posix" : other);
         return error_raise(fh, status);
+    }
     file->atomic = flag != 0;
     return MPI_SUCCESS;
 }

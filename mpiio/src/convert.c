@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "contents.h"
 #include "error.h"
+#include "type.h"
 
 /* Elements that the MPI library converts in one call, whose counts are of type int. */
 enum { BATCH = 1 << 20 };
@@ -55,12 +57,34 @@ static int unpack(const char *packed, MPI_Aint length, char *buffer, MPI_Count c
     return MPI_SUCCESS;
 }
 
+/* MPICH ends the program when it converts this one. */
+static int has_wide_characters(MPI_Datatype datatype)
+{
+    struct arena arena = {0};
+    struct contents contents;
+    int found = 0;
+    if (datatype == MPI_WCHAR)
+        return 1;
+    if (type_is_predefined(datatype) || contents_read(&arena, datatype, &contents) != MPI_SUCCESS) {
+        arena_free(&arena);
+        return 0;
+    }
+    for (size_t i = 0; i < contents.types_count && !found; i++)
+        found = has_wide_characters(contents.types[i]);
+    contents_free(&contents);
+    arena_free(&arena);
+    return found;
+}
+
 int convert_check(MPI_Datatype datatype, enum representation representation)
 {
     MPI_Count size, lower, extent;
     MPI_Aint end = 0;
     if (representation != EXTERNAL32)
         return MPI_SUCCESS;
+    if (has_wide_characters(datatype))
+        return error_make(MPI_ERR_UNSUPPORTED_DATAREP, "Weft does not convert MPI_WCHAR to "
+                          "external32: use MPI_BYTE or MPI_INT32_T");
     int status = PMPI_Type_size_x(datatype, &size);
     if (status == MPI_SUCCESS)
         status = PMPI_Type_get_true_extent_x(datatype, &lower, &extent);

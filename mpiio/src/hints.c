@@ -1,6 +1,7 @@
 #include "hints.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,10 @@ static int read_number(const char *text, uint64_t *number)
     char *end;
     if (!isdigit((unsigned char)text[0]))
         return -1;
+    errno = 0;
     *number = strtoull(text, &end, 10);
+    if (errno == ERANGE)
+        return -1;
     const char *unit = *end == '\0' ? NULL : strchr(units, tolower((unsigned char)*end));
     if (unit != NULL && *unit != '\0') {
         int shift = 10 * (int)(unit - units + 1);
@@ -45,7 +49,10 @@ static int read_servers(const char *text, struct hints *hints)
         char *end;
         if (!isdigit((unsigned char)*next) || count == SERVERS_ROOM)
             return -1;
-        hints->servers[count++] = (uint32_t)strtoul(next, &end, 10);
+        unsigned long long server = strtoull(next, &end, 10);
+        if (server > UINT32_MAX)
+            return -1;
+        hints->servers[count++] = (uint32_t)server;
         if (*end != '\0' && *end != ',')
             return -1;
         next = *end == ',' ? end + 1 : end;
@@ -76,14 +83,14 @@ static int read_storage(const char *value, struct hints *hints)
 /* Adds a name to those that are ignored. */
 static void ignore(const char *key, struct hints *hints)
 {
-    size_t length = strlen(hints->ignored), more = strlen(key);
+    size_t length = strlen(hints->ignored), more = strlen(key), comma = length > 0;
     if (length + more + 2 > sizeof hints->ignored)
         return;
     for (const char *at = hints->ignored; (at = strstr(at, key)) != NULL; at++)
         if ((at == hints->ignored || at[-1] == ',') && (at[more] == ',' || at[more] == '\0'))
             return;
-    snprintf(hints->ignored + length, sizeof hints->ignored - length, "%s%s",
-             length > 0 ? "," : "", key);
+    memcpy(hints->ignored + length, ",", comma);
+    memcpy(hints->ignored + length + comma, key, more + 1);
 }
 
 static int read_hint(const char *key, const char *value, struct hints *hints)
@@ -147,6 +154,17 @@ static void set_text(MPI_Info info, const char *key, const char *value)
         PMPI_Info_set(info, key, value);
 }
 
+/* The servers that a program chose, as it may name them. */
+static void set_servers(MPI_Info info, const struct hints *hints)
+{
+    char text[MPI_MAX_INFO_VAL] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < hints->layout.server_count && length + 12 < sizeof text; i++)
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRIu32,
+                                   i > 0 ? "," : "", hints->servers[i]);
+    set_text(info, "weft_servers", text);
+}
+
 static void set_number(MPI_Info info, const char *key, uint64_t number)
 {
     char text[24];
@@ -165,6 +183,7 @@ int hints_write(const struct hints *hints, const weft_attributes *attributes, in
     set_number(*info, "weft_chunk", attributes->chunk);
     set_text(*info, "weft_storage",
              attributes->storage == WEFT_STORAGE_ADDRESSED ? "addressed" : "plain");
+    set_servers(*info, hints);
     set_text(*info, "weft_policy", hints->policy[0] ? hints->policy : attributes->policy);
     set_text(*info, "weft_fork", hints->fork);
     set_number(*info, "weft_wait", hints->wait_ms / 1000);

@@ -96,11 +96,16 @@ static int make(struct file *file, struct attaching *attaching, struct attached 
 int open_file(MPI_Comm comm, const char *name, int mode, MPI_Info info, int *is_weft,
               struct file **made)
 {
+    int is_inter = 0;
+    *is_weft = 0;
+    *made = NULL;
+    /* The MPI library refuses what leads to no processes of a file. */
+    if (comm == MPI_COMM_NULL || PMPI_Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || is_inter)
+        return MPI_SUCCESS;
     struct attaching attaching = {0, MPI_SUCCESS, 0};
     struct attached *attached = calloc(1, sizeof *attached);
     struct file *file = calloc(1, sizeof *file);
     *is_weft = 1;
-    *made = NULL;
     if (file == NULL || attached == NULL) {
         /* The others wait for this process in a broadcast: no error that it returned would help. */
         fprintf(stderr, "weft: there is no memory to open %s\n", name);

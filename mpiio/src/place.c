@@ -68,6 +68,8 @@ int place_find(const char *name, struct place *place)
     struct mount mount;
     char path[PLACE_ROOM];
     memset(place, 0, sizeof *place);
+    if (name == NULL)
+        return MPI_SUCCESS; /* as of other names that lead nowhere */
     if (strncmp(name, PREFIX, sizeof PREFIX - 1) == 0)
         return parse(name, name + sizeof PREFIX - 1, place);
     if (!mounts_any())

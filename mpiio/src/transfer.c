@@ -72,14 +72,14 @@ static struct file *file_in(const struct transfer *transfer)
     return transfer->access.file;
 }
 
+int transfer_writes(const struct transfer *transfer)
+{
+    return (transfer->access.how & TRANSFER_WRITE) != 0;
+}
+
 struct file *transfer_file(const struct transfer *transfer)
 {
     return file_in(transfer);
-}
-
-static int is_write(const struct transfer *transfer)
-{
-    return (transfer->access.how & TRANSFER_WRITE) != 0;
 }
 
 /* Whether this access is a collective of Weft: not if each process acts for itself. Atomic
@@ -106,7 +106,7 @@ static int shape_memory(struct transfer *transfer, struct placed *memory, char *
     *buffer = access->buffer;
     *memory = shape_repeat(&transfer->arena, type->shape, type->extent, (uint64_t)access->count);
     transfer->conversion.type = type; /* its shape is used until the end */
-    if (is_write(transfer) || !shape_may_overlap(*memory))
+    if (transfer_writes(transfer) || !shape_may_overlap(*memory))
         return MPI_SUCCESS;
     status = convert_by_buffer(&transfer->conversion, access, *memory);
     *buffer = transfer->conversion.packed;
@@ -142,7 +142,7 @@ static int make_parts(struct transfer *transfer)
     }
     /* MPI forbids overlapping tiles in a write, but a refusal at the wait would leave others waiting
      * for this process: the last element wins. */
-    if (is_write(transfer) && shape_may_overlap(transfer->where))
+    if (transfer_writes(transfer) && shape_may_overlap(transfer->where))
         for (size_t i = 0; i < transfer->count; i++)
             transfer->parts[i].request.request.flags = WEFT_LAST_WINS;
     if (arena->failed && status == MPI_SUCCESS)
@@ -171,7 +171,7 @@ static int begin(const struct access *access, struct transfer **made)
     atomic_fetch_add(&access->view->uses, 1);
     transfer->code = access->code;
     if (transfer->code == MPI_SUCCESS && access->bytes > 0)
-        transfer->code = convert_begin(&transfer->conversion, access, is_write(transfer));
+        transfer->code = convert_begin(&transfer->conversion, access, transfer_writes(transfer));
     if (transfer->code == MPI_SUCCESS)
         transfer->code = make_parts(transfer);
     else
@@ -189,7 +189,7 @@ static int begin(const struct access *access, struct transfer **made)
 
 static int failed(struct transfer *transfer, int64_t status)
 {
-    return error_weft(status, "cannot %s %s", is_write(transfer) ? "write" : "read",
+    return error_weft(status, "cannot %s %s", transfer_writes(transfer) ? "write" : "read",
                       file_in(transfer)->path);
 }
 
@@ -198,13 +198,13 @@ static int try_to_post(struct transfer *transfer, struct part *part)
     struct file *file = file_in(transfer);
     const struct request *r = &part->request;
     weft_operation **operation = &part->operation;
-    if (part->joins && is_write(transfer))
+    if (part->joins && transfer_writes(transfer))
         return weft_post_collective_write(file->bytes, file->group, &r->request, r->base,
                                           r->length, operation);
     if (part->joins)
         return weft_post_collective_read(file->bytes, file->group, &r->request, r->base, r->length,
                                          operation);
-    if (is_write(transfer))
+    if (transfer_writes(transfer))
         return weft_post_write(file->bytes, &r->request, r->base, r->length, operation);
     return weft_post_read(file->bytes, &r->request, r->base, r->length, operation);
 }
@@ -238,7 +238,7 @@ static void run(struct transfer *transfer, struct part *part)
 {
     struct file *file = file_in(transfer);
     const struct request *r = &part->request;
-    if (is_write(transfer))
+    if (transfer_writes(transfer))
         count(transfer, weft_write_request(file->bytes, &r->request, r->base, r->length));
     else
         count(transfer, weft_read_request(file->bytes, &r->request, r->base, r->length));
@@ -248,7 +248,7 @@ static void run(struct transfer *transfer, struct part *part)
  * never written are zeros, and count as any others. */
 static void count_holes(struct transfer *transfer)
 {
-    if (is_write(transfer) || transfer->code != MPI_SUCCESS
+    if (transfer_writes(transfer) || transfer->code != MPI_SUCCESS
         || transfer->moved >= transfer->access.bytes)
         return;
     int64_t size = weft_view_size(file_in(transfer)->bytes);
@@ -261,7 +261,7 @@ static void count_holes(struct transfer *transfer)
 static int end(struct transfer *transfer, uint64_t *moved)
 {
     count_holes(transfer);
-    int status = convert_end(&transfer->conversion, &transfer->access, is_write(transfer),
+    int status = convert_end(&transfer->conversion, &transfer->access, transfer_writes(transfer),
                              transfer->code == MPI_SUCCESS ? transfer->moved : 0);
     if (transfer->code == MPI_SUCCESS)
         transfer->code = status;
@@ -330,7 +330,7 @@ static void look_at_peers(struct transfer *transfer)
     transfer->ended++;
     transfer->code = error_make(MPI_ERR_IO, "cannot %s %s: process %d of the communicator has "
                                 "ended without this collective call; its bytes may be there in "
-                                "part", is_write(transfer) ? "write" : "read",
+                                "part", transfer_writes(transfer) ? "write" : "read",
                                 file_in(transfer)->path, ended);
 }
 

@@ -50,6 +50,9 @@ int transfer_pause(struct transfer *transfer, int milliseconds);
 /* Waits until a transfer has ended, and frees it; the rest is as of transfer_now(). */
 int transfer_wait(struct transfer *transfer, uint64_t *moved);
 
+/* Whether a transfer writes. */
+int transfer_writes(const struct transfer *transfer);
+
 /* The file of a transfer. */
 struct file *transfer_file(const struct transfer *transfer);
 

@@ -4,7 +4,9 @@
  *     calls FILE SERVERS
  */
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "expect.h"
 
@@ -32,6 +34,8 @@ static void modes_are_checked(void)
     FAILS(MPI_ERR_AMODE, MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY | MPI_MODE_RDWR,
                                        MPI_INFO_NULL, &file));
     FAILS(MPI_ERR_AMODE, MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY | MPI_MODE_CREATE,
+                                       MPI_INFO_NULL, &file));
+    FAILS(MPI_ERR_AMODE, MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY | 1 << 20,
                                        MPI_INFO_NULL, &file));
     file = open_new(0, MPI_INFO_NULL);
     OK(MPI_File_get_amode(file, &mode));
@@ -181,7 +185,16 @@ static void sizes_and_ends(void)
     OK(MPI_File_get_atomicity(file, &flag));
     EXPECT(flag == 1, "not atomic");
     OK(MPI_File_write_at_all(file, rank * 8, bytes, 8, MPI_BYTE, &status));
+    if (processes > 1)
+        FAILS(MPI_ERR_ARG, MPI_File_set_atomicity(file, rank == 0));
+    OK(MPI_File_get_atomicity(file, &flag));
+    EXPECT(flag == 1, "a refused call changed the atomicity");
     OK(MPI_File_set_atomicity(file, 0));
+    OK(MPI_File_write_at_all_begin(file, rank * 8, bytes, 8, MPI_BYTE));
+    OK(MPI_File_write_at_all_end(file, bytes, &status));
+    OK(MPI_File_read_at_all_begin(file, rank * 8, bytes, 8, MPI_BYTE));
+    FAILS(MPI_ERR_IO, MPI_File_write_at_all_end(file, bytes, &status));
+    OK(MPI_File_read_at_all_end(file, bytes, &status));
     OK(MPI_File_sync(file));
     OK(MPI_File_close(&file));
 }
@@ -231,7 +244,83 @@ static void hints_choose_the_layout(void)
     OK(MPI_File_close(&file));
     MPI_Info_set(info, "striping_unit", "wide");
     FAILS(MPI_ERR_INFO_VALUE, MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR, info, &file));
+    MPI_Info_set(info, "striping_unit", "99999999999999999999999");
+    FAILS(MPI_ERR_INFO_VALUE, MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR, info, &file));
+    MPI_Info_set(info, "striping_unit", "4096");
+    MPI_Info_set(info, "weft_servers", "4294967297");
+    FAILS(MPI_ERR_INFO_VALUE, MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR, info, &file));
+    MPI_Info_set(info, "weft_servers", "1,0");
+    file = open_new(0, info);
+    EXPECT(strcmp(info_of(file, "weft_servers"), "1,0") == 0, "%s", info_of(file, "weft_servers"));
+    OK(MPI_File_close(&file));
     MPI_Info_free(&info);
+}
+
+/* Pieces at absolute addresses, with pages between them that the program does not have. */
+static void memory_between_pieces_is_not_touched(void)
+{
+    enum { COUNT = 10, BYTES = 2 * COUNT * sizeof(int) };
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const char *policies[] = {"", "session", "nfs", "atomic"};
+    for (size_t gap = page; gap <= 256 * page; gap *= 256)
+        for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+            int is_atomic = strcmp(policies[i], "atomic") == 0, lengths[2] = {COUNT, COUNT};
+            char *memory = mmap(NULL, 2 * page + gap, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            EXPECT(memory != MAP_FAILED, "mmap");
+            munmap(memory + page, gap);
+            int *pieces[2] = {(int *)(memory + page) - COUNT, (int *)(memory + page + gap)};
+            int back[2 * COUNT];
+            MPI_Aint places[2];
+            MPI_Datatype both;
+            MPI_Info info;
+            MPI_Request request;
+            MPI_Info_create(&info);
+            if (policies[i][0] != '\0' && !is_atomic)
+                MPI_Info_set(info, "weft_policy", policies[i]);
+            MPI_File file = open_new(0, info);
+            MPI_Info_free(&info);
+            OK(MPI_File_set_atomicity(file, is_atomic));
+            for (int j = 0; j < 2; j++) {
+                MPI_Get_address(pieces[j], &places[j]);
+                for (int k = 0; k < COUNT; k++)
+                    pieces[j][k] = 1000 * rank + j * COUNT + k;
+            }
+            MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &both);
+            MPI_Type_commit(&both);
+            OK(MPI_File_write_at(file, BYTES * rank, MPI_BOTTOM, 1, both, MPI_STATUS_IGNORE));
+            OK(MPI_File_write_at_all(file, BYTES * (processes + rank), MPI_BOTTOM, 1, both,
+                                     MPI_STATUS_IGNORE));
+            OK(MPI_File_iwrite_at(file, BYTES * (2 * processes + rank), MPI_BOTTOM, 1, both,
+                                  &request));
+            OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+            for (int j = 0; j < 3; j++) {
+                OK(MPI_File_read_at(file, BYTES * (j * processes + rank), back, 2 * COUNT, MPI_INT,
+                                    MPI_STATUS_IGNORE));
+                for (int k = 0; k < 2 * COUNT; k++)
+                    EXPECT(back[k] == 1000 * rank + k, "%s: element %d of write %d is %d",
+                           policies[i], k, j, back[k]);
+            }
+            MPI_Type_free(&both);
+            OK(MPI_File_close(&file));
+            munmap(memory, page);
+            munmap(memory + page + gap, page);
+        }
+}
+
+/* What has no group of processes is the MPI library's to refuse. */
+static void intercommunicators_are_refused(void)
+{
+    MPI_Comm half, both;
+    MPI_File file;
+    if (processes < 2)
+        return;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 7, &both);
+    int code = MPI_File_open(both, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    EXPECT(code != MPI_SUCCESS, "a file of an intercommunicator");
+    MPI_Comm_free(&both);
+    MPI_Comm_free(&half);
 }
 
 static void external32_is_big_endian(void)
@@ -248,6 +337,8 @@ static void external32_is_big_endian(void)
     for (int i = 0; i < 8; i++)
         EXPECT(bytes[i] == i + 1, "byte %d is %d", i, bytes[i]);
     FAILS(MPI_ERR_UNSUPPORTED_DATAREP, MPI_File_set_view(file, 0, MPI_LONG, MPI_LONG, "external32",
+                                                         MPI_INFO_NULL));
+    FAILS(MPI_ERR_UNSUPPORTED_DATAREP, MPI_File_set_view(file, 0, MPI_WCHAR, MPI_WCHAR, "external32",
                                                          MPI_INFO_NULL));
     OK(MPI_File_close(&file));
 }
@@ -438,6 +529,8 @@ int main(int argc, char **argv)
     sizes_and_ends();
     error_handlers_are_called();
     hints_choose_the_layout();
+    memory_between_pieces_is_not_touched();
+    intercommunicators_are_refused();
     external32_is_big_endian();
     posted_collectives_wait_for_nobody();
     a_call_costs_one_request_for_each_server();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_client::{Collected, Group, Missing, Overlaps};
-use weft_ffi::{Failure, Loans, data_of, runtime};
+use weft_ffi::{Failure, Loans, data_of_transfer, runtime};
 use weft_proto::limits::{GROUP_NAME_MAX, MEMBERS_MAX, WAIT_MAX};
 
 use crate::arguments::{
@@ -207,8 +207,9 @@ pub unsafe extern "C" fn weft_collective_write(
         let transfer = or_skip(group, unsafe { transfer_of(request, length, WRITE_FLAGS) })?;
         let loans = Arc::new(Loans::default());
         // SAFETY: the caller's; this returns after every loan has ended.
-        let data = unsafe { data_of(buffer.cast(), length, lends(view), &loans) };
-        let data = or_skip(group, data)?;
+        let data =
+            unsafe { data_of_transfer(transfer, buffer.cast(), length, lends(view), &loans) };
+        let (transfer, data) = or_skip(group, data)?;
         let collective = view.collective(group);
         let collected = runtime()?.block_on(collective.write(&transfer, data));
         loans.wait();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_client::Operation;
-use weft_ffi::{Failure, Loan, Loans, Posted, data_of};
+use weft_ffi::{Failure, Loan, Loans, Posted, data_of_transfer};
 
 use crate::arguments::{Owned, give, handles, of, set, slice_of, take};
 use crate::error::call;
@@ -90,8 +90,10 @@ pub unsafe extern "C" fn weft_post_write(
         // SAFETY: the caller's.
         let (view, transfer) = unsafe { (of(view)?, transfer_of(request, length, WRITE_FLAGS)?) };
         let loans = Arc::new(Loans::default());
+        let memory = buffer.cast();
         // SAFETY: the caller's.
-        let data = unsafe { data_of(buffer.cast(), length, lends(view), &loans) }?;
+        let (transfer, data) =
+            unsafe { data_of_transfer(transfer, memory, length, lends(view), &loans) }?;
         let posted = view.post_write_with(transfer, data);
         // SAFETY: the caller's.
         unsafe { post(loans, operation, posted, |outcome| outcome.bytes) }
@@ -142,8 +144,10 @@ pub unsafe extern "C" fn weft_post_collective_write(
         // SAFETY: the caller's.
         let transfer = unsafe { transfer_of(request, length, WRITE_FLAGS) }?;
         let loans = Arc::new(Loans::default());
+        let memory = buffer.cast();
         // SAFETY: the caller's.
-        let data = unsafe { data_of(buffer.cast(), length, lends(view), &loans) }?;
+        let (transfer, data) =
+            unsafe { data_of_transfer(transfer, memory, length, lends(view), &loans) }?;
         let posted = view.collective(group).post_write(transfer, data);
         // SAFETY: the caller's.
         unsafe { post(loans, operation, posted, |collected| collected.bytes) }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_client::{Error, OpenView};
-use weft_ffi::{Failure, Loans, data_of, runtime};
+use weft_ffi::{Failure, Loans, data_of, data_of_transfer, runtime};
 use weft_layout::{CellIndex, OFFSET_MAX, Order, Partition, Subfile, View, ViewOffset, view_text};
 
 use crate::arguments::{
@@ -398,12 +398,13 @@ pub unsafe extern "C" fn weft_write_request(
         let view = unsafe { of(view) }?;
         // SAFETY: the caller's.
         let transfer = unsafe { transfer_of(request, length, WRITE_FLAGS) }?;
-        // SAFETY: the caller's.
-        unsafe {
-            write(view, buffer, length, |data| {
-                view.write_with(&transfer, data)
-            })
-        }
+        let (memory, loans) = (buffer.cast(), Arc::new(Loans::default()));
+        // SAFETY: the caller's; this returns after every loan has ended.
+        let (transfer, data) =
+            unsafe { data_of_transfer(transfer, memory, length, lends(view), &loans) }?;
+        let written = runtime()?.block_on(view.write_with(&transfer, data));
+        loans.wait();
+        Ok(written? as i64)
     })
 }
 

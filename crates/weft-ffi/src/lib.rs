@@ -28,7 +28,7 @@ mod posted;
 mod runtime;
 
 pub use failure::{Failure, guarded};
-pub use memory::{Loan, Loans, data_of};
+pub use memory::{Loan, Loans, data_of, data_of_transfer};
 pub use named_volume::NamedVolume;
 pub use posted::Posted;
 pub use runtime::{Process, after_fork, runtime};

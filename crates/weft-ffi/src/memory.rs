@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
+use weft_client::Transfer;
 
 use crate::failure::Failure;
 
@@ -118,4 +119,29 @@ pub unsafe fn data_of(
         return Ok(Bytes::from_owner(loan));
     }
     Ok(Bytes::copy_from_slice(loan.bytes()))
+}
+
+/// As [`data_of`] for the memory of a transfer. Where bytes are copied, only those that are written
+/// are touched: a program may have none between them.
+///
+/// # Errors
+/// As [`Loan::new`] and [`Transfer::packed`].
+/// # Safety
+/// `first` points to the bytes of the transfer in a span of `length`, and they do not change until
+/// [`Loans::wait`] has returned.
+pub unsafe fn data_of_transfer(
+    transfer: Transfer,
+    first: *const u8,
+    length: usize,
+    lend: bool,
+    loans: &Arc<Loans>,
+) -> Result<(Transfer, Bytes), Failure> {
+    if transfer.is_packed() || lend && length >= LEND_MIN {
+        // SAFETY: the caller's.
+        let data = unsafe { data_of(first, length, lend, loans) }?;
+        return Ok((transfer, data));
+    }
+    // SAFETY: the caller's; bytes that are written are only read.
+    let loan = unsafe { Loan::new(first.cast_mut(), length, loans) }?;
+    Ok(transfer.packed(loan.bytes())?)
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use weft_client::{OpenView, Transfer};
-use weft_ffi::{Failure, Loan, Loans, Posted, data_of};
+use weft_ffi::{Failure, Loan, Loans, Posted, data_of, data_of_transfer};
 use weft_layout::ViewOffset;
 
 use crate::buffer::{Buffer, offset_of};
@@ -78,9 +78,10 @@ impl Prepared {
         unsafe { Loan::new(self.first, self.length, loans) }
     }
 
-    fn data(&self, view: &OpenView, loans: &Arc<Loans>) -> Result<Bytes, Failure> {
+    fn data(&self, view: &OpenView, loans: &Arc<Loans>) -> Result<(Transfer, Bytes), Failure> {
+        let (transfer, lend) = (self.transfer.clone(), lends(view));
         // SAFETY: as in `loan`.
-        unsafe { data_of(self.first, self.length, lends(view), loans) }
+        unsafe { data_of_transfer(transfer, self.first, self.length, lend, loans) }
     }
 }
 
@@ -134,16 +135,15 @@ impl View {
             .flagged(synced, last_wins);
         let loans = Arc::new(Loans::default());
         let data = prepared.data(&view, &loans);
-        let data = in_step(
+        let (transfer, data) = in_step(
             group,
             data.map_err(|failure| exception(&failure, Some(self.path()))),
         )?;
-        let transfer = &prepared.transfer;
         let written = wait(py, Some(self.path()), async {
             match group {
-                None => view.write_with(transfer, data).await,
+                None => view.write_with(&transfer, data).await,
                 Some(group) => {
-                    let written = view.collective(&group.0).write(transfer, data).await;
+                    let written = view.collective(&group.0).write(&transfer, data).await;
                     written.map(|collected| collected.bytes)
                 }
             }
@@ -254,17 +254,15 @@ impl View {
             .flagged(synced, last_wins);
         let loans = Arc::new(Loans::default());
         let refused = |failure| exception(&failure, Some(self.path()));
-        let data = in_step(group, prepared.data(&view, &loans).map_err(refused))?;
+        let (transfer, data) = in_step(group, prepared.data(&view, &loans).map_err(refused))?;
         let _context = weft_ffi::runtime().map_err(refused)?.enter();
         let posted = match group {
             None => {
-                let posted = view.post_write_with(prepared.transfer, data);
+                let posted = view.post_write_with(transfer, data);
                 Posted::new(loans, posted, |outcome| outcome.bytes)
             }
             Some(group) => {
-                let posted = view
-                    .collective(&group.0)
-                    .post_write(prepared.transfer, data);
+                let posted = view.collective(&group.0).post_write(transfer, data);
                 Posted::new(loans, posted, |collected| collected.bytes)
             }
         };

@@ -151,6 +151,7 @@ impl Volume {
             sole: writing,
             shared: false,
             kept: None,
+            as_of: None,
         };
         self.opened(shown, reply, writing, true, Asked::default())
             .ok()

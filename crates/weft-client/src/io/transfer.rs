@@ -83,6 +83,38 @@ impl Transfer {
         }
     }
 
+    /// Whether the bytes lie one after the other in memory.
+    pub fn is_packed(&self) -> bool {
+        self.memory.is_none()
+    }
+
+    /// The same with its bytes one after the other, and a copy of them. Nothing is touched in
+    /// `memory` between them.
+    ///
+    /// # Errors
+    /// When a pattern is not legal, the two have different lengths, or `memory` is too short.
+    pub fn packed(&self, memory: &[u8]) -> Result<(Transfer, Bytes), Error> {
+        let request = Request::new(self.at, &self.pattern)?;
+        let (length, place) = (request.memory(), self.memory(&request)?);
+        let needed = place.as_ref().map_or(length, Memory::end);
+        check_room(memory.len(), needed)?;
+        let mut bytes = Vec::with_capacity(length as usize);
+        while (bytes.len() as u64) < length {
+            let number = bytes.len() as u64;
+            let (at, run) = match &place {
+                None => (number, length),
+                Some(place) => place.place(number),
+            };
+            let run = run.min(length - number);
+            bytes.extend_from_slice(&memory[at as usize..(at + run) as usize]);
+        }
+        let packed = Transfer {
+            memory: None,
+            ..self.clone()
+        };
+        Ok((packed, bytes.into()))
+    }
+
     /// The request and the memory of a read.
     pub(crate) fn reading<'a>(
         &self,
@@ -296,4 +328,30 @@ fn room_of(memory: Option<&Memory>, runs: &[(i64, u64)]) -> u64 {
             .fold(0, |sum: u64, run| sum.saturating_add(run.1))
     };
     memory.map_or_else(packed, Memory::end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packing_takes_the_bytes_in_their_order_and_none_between() {
+        let backwards = Pattern::bytes(2).every(-3).times(3);
+        let transfer = Transfer::of(Pattern::bytes(1).every(5).times(6)).at(ViewOffset(7));
+        let apart = transfer.clone().in_memory_from(6, backwards);
+        assert!(transfer.is_packed() && !apart.is_packed());
+        let (packed, bytes) = apart.packed(b"ab-cd-ef").unwrap();
+        assert_eq!((packed, &bytes[..]), (transfer.clone(), &b"efcdab"[..]));
+        let (same, bytes) = transfer.packed(b"abcdefg").unwrap();
+        assert_eq!((same, &bytes[..]), (transfer.clone(), &b"abcdef"[..]));
+        assert!(matches!(
+            apart.packed(b"ab-cd-e"),
+            Err(Error::Buffer {
+                given: 7,
+                needed: 8
+            })
+        ));
+        let unequal = transfer.in_memory(Pattern::bytes(5));
+        assert!(unequal.packed(&[0; 100]).is_err());
+    }
 }

@@ -23,10 +23,11 @@ impl FileSystem {
                     files,
                     entries,
                     opened,
+                    until,
                 } => {
                     let sent = self.data.flush_files(&opened);
                     let names = entries.iter().map(|e| (e.parent, &e.name[..]));
-                    self.metadata.changed(files.iter().copied(), names);
+                    self.metadata.changed_by_others(&files, names, until);
                     for id in files {
                         self.forget_kept(id).await;
                     }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use weft_proto::Kind;
+use weft_proto::coord::ChangeCursor;
 use weft_proto::meta::{
     AcceptRollbackReply, AcceptRollbackRequest, Accessed, AttachReply, AttachRequest, Attributes,
     ConnectedClient, Create, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply,
@@ -81,6 +82,10 @@ fn open_files(golden: &mut Golden) {
     );
     let shared = AttachReply {
         shared: true,
+        as_of: Some(ChangeCursor {
+            boot: 3,
+            cursor: 300,
+        }),
         ..AttachReply::default()
     };
     golden.message(Kind::Attach, "SharedAttachReply", &shared);

@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use weft_client::FileKind;
+use weft_client::{ChangeCursor, FileKind};
 
 use super::answer::Answer;
 use super::attr::{Attr, Entry};
 use super::change_log::{AskedAt, ChangeLog, Subject};
 use super::complete_directories::CompleteDirectories;
 use super::nodes::{Content, Nodes};
+use super::shown::ShownChanges;
 use crate::data::DataCache;
 use crate::fs::error::FsError;
 use crate::fs::options::Options;
@@ -24,6 +25,7 @@ pub(in crate::fs) struct MetadataCache {
     log: ChangeLog,
     nodes: Nodes,
     complete: CompleteDirectories,
+    shown: ShownChanges,
     data: Arc<DataCache>,
     upper: OnceLock<Arc<dyn UpperCache>>,
     /// Nothing is cached.
@@ -41,6 +43,7 @@ impl MetadataCache {
             log: ChangeLog::default(),
             nodes: Nodes::with_root(),
             complete: CompleteDirectories::default(),
+            shown: ShownChanges::default(),
             data,
             upper: OnceLock::new(),
             strict: options.strict,
@@ -169,25 +172,31 @@ impl MetadataCache {
 
     // Changes by others.
 
-    /// Other clients have changed files and names: drops all copies of them.
-    pub(in crate::fs) fn changed<'a>(
+    /// The reply of an open shows a file as of these changes, and no other open has it: the cache
+    /// above has no earlier copies from then on.
+    pub(in crate::fs) fn opened_as_of(&self, id: u64, as_of: ChangeCursor) {
+        self.shown.shown(id, as_of);
+    }
+
+    /// Other clients have changed files and names, all of it up to `until`: drops the copies.
+    pub(in crate::fs) fn changed_by_others<'a>(
         &self,
-        files: impl IntoIterator<Item = u64>,
+        files: &[u64],
         names: impl IntoIterator<Item = (u64, &'a [u8])>,
+        until: ChangeCursor,
     ) {
         for id in files {
-            // A concurrent open is either in the tables already or finds the change in the log.
-            self.log.record(Subject::File(id));
-            self.data.invalidate(id);
-            self.nodes.doubt(id, true);
-            self.nodes.forget_access(id);
-            self.nodes.settled(id, None);
-            if let Some(upper) = self.upper()
-                && self.nodes.has(id)
-            {
-                upper.invalidate_file(id, FileCopies::AttributesAndData);
+            if self.shown.covers(*id, until) {
+                self.forget_here(*id);
+            } else {
+                self.forget_data(*id);
             }
         }
+        self.forget_names(names);
+    }
+
+    /// Drops all copies of names.
+    pub(in crate::fs) fn forget_names<'a>(&self, names: impl IntoIterator<Item = (u64, &'a [u8])>) {
         for (directory, name) in names {
             let subject = self.log.name(directory, name);
             self.log.record(subject);
@@ -216,9 +225,24 @@ impl MetadataCache {
         }
     }
 
-    /// The data of a file was written past the data cache: drops all copies of it.
+    /// A file is not as the caches have it, or was written past the data cache: drops all copies.
     pub(in crate::fs) fn forget_data(&self, id: u64) {
-        self.changed([id], []);
+        self.forget_here(id);
+        if let Some(upper) = self.upper()
+            && self.nodes.has(id)
+        {
+            upper.invalidate_file(id, FileCopies::AttributesAndData);
+        }
+    }
+
+    /// Drops the copies of a file that are not in the cache above.
+    fn forget_here(&self, id: u64) {
+        // A concurrent open is either in the tables already or finds the change in the log.
+        self.log.record(Subject::File(id));
+        self.data.invalidate(id);
+        self.nodes.doubt(id, true);
+        self.nodes.forget_access(id);
+        self.nodes.settled(id, None);
     }
 
     /// The cache above has no pages of this range of a file when this returns. It may wait for
