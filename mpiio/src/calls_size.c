@@ -116,7 +116,7 @@ int MPI_File_set_atomicity(MPI_File fh, int flag)
         status = error_make(MPI_ERR_IO, "another process cannot change the atomicity of %s",
                             file->path);
     if (some[ATOMIC] && some[PLAIN] && status == MPI_SUCCESS)
-        status = error_make(MPI_ERR_ARG, "processes choose different atomicities of %s",
+        status = error_make(MPI_ERR_NOT_SAME, "processes choose different atomicities of %s",
                             file->path);
     if (status != MPI_SUCCESS) {
         if (set == 0 && (flag != 0) != file->atomic)

@@ -154,17 +154,6 @@ static void set_text(MPI_Info info, const char *key, const char *value)
         PMPI_Info_set(info, key, value);
 }
 
-/* The servers that a program chose, as it may name them. */
-static void set_servers(MPI_Info info, const struct hints *hints)
-{
-    char text[MPI_MAX_INFO_VAL] = "";
-    size_t length = 0;
-    for (size_t i = 0; i < hints->layout.server_count && length + 12 < sizeof text; i++)
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s%" PRIu32,
-                                   i > 0 ? "," : "", hints->servers[i]);
-    set_text(info, "weft_servers", text);
-}
-
 static void set_number(MPI_Info info, const char *key, uint64_t number)
 {
     char text[24];
@@ -183,7 +172,6 @@ int hints_write(const struct hints *hints, const weft_attributes *attributes, in
     set_number(*info, "weft_chunk", attributes->chunk);
     set_text(*info, "weft_storage",
              attributes->storage == WEFT_STORAGE_ADDRESSED ? "addressed" : "plain");
-    set_servers(*info, hints);
     set_text(*info, "weft_policy", hints->policy[0] ? hints->policy : attributes->policy);
     set_text(*info, "weft_fork", hints->fork);
     set_number(*info, "weft_wait", hints->wait_ms / 1000);

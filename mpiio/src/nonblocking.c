@@ -60,8 +60,12 @@ static int query(void *state, MPI_Status *status)
 static int release(void *state)
 {
     struct pending *pending = state;
-    if (pending->transfer != NULL)
-        transfer_wait(pending->transfer, &pending->moved);
+    if (pending->transfer != NULL) {
+        MPI_File handle = transfer_file(pending->transfer)->handle;
+        int code = transfer_wait(pending->transfer, &pending->moved);
+        if (code != MPI_SUCCESS)
+            error_raise(handle, code);
+    }
     free(pending);
     return MPI_SUCCESS;
 }

@@ -125,7 +125,7 @@ pub unsafe fn data_of(
 /// are touched: a program may have none between them.
 ///
 /// # Errors
-/// As [`Loan::new`] and [`Transfer::packed`].
+/// As [`Loan::new`].
 /// # Safety
 /// `first` points to the bytes of the transfer in a span of `length`, and they do not change until
 /// [`Loans::wait`] has returned.
@@ -143,5 +143,7 @@ pub unsafe fn data_of_transfer(
     }
     // SAFETY: the caller's; bytes that are written are only read.
     let loan = unsafe { Loan::new(first.cast_mut(), length, loans) }?;
-    Ok(transfer.packed(loan.bytes())?)
+    let packed = transfer.packed(loan.bytes());
+    // What is wrong with a transfer is said by the write itself, which collectives count.
+    Ok(packed.unwrap_or_else(|_| (transfer, Bytes::copy_from_slice(loan.bytes()))))
 }

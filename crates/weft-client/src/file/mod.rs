@@ -201,7 +201,7 @@ impl File {
         &self.0.reply.attributes
     }
 
-    /// Changes by other clients that the attach has seen; `None`: it was not sent to the service.
+    /// Changes by other clients that the attach has seen; `None`: not known.
     pub fn as_of(&self) -> Option<ChangeCursor> {
         self.0.reply.as_of
     }

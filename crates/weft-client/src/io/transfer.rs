@@ -89,7 +89,8 @@ impl Transfer {
     }
 
     /// The same with its bytes one after the other, and a copy of them. Nothing is touched in
-    /// `memory` between them.
+    /// `memory` between them, unless bytes of it stand for so many of the request that a copy of
+    /// all of it is shorter.
     ///
     /// # Errors
     /// When a pattern is not legal, the two have different lengths, or `memory` is too short.
@@ -98,6 +99,9 @@ impl Transfer {
         let (length, place) = (request.memory(), self.memory(&request)?);
         let needed = place.as_ref().map_or(length, Memory::end);
         check_room(memory.len(), needed)?;
+        if length > memory.len() as u64 {
+            return Ok((self.clone(), Bytes::copy_from_slice(memory)));
+        }
         let mut bytes = Vec::with_capacity(length as usize);
         while (bytes.len() as u64) < length {
             let number = bytes.len() as u64;
@@ -351,6 +355,11 @@ mod tests {
                 needed: 8
             })
         ));
+        // One byte of memory for a thousand million.
+        let same = Pattern::bytes(1).every(0).times(1_000_000_000);
+        let broadcast = Transfer::of(Pattern::bytes(1_000_000_000)).in_memory(same);
+        let (unpacked, bytes) = broadcast.packed(b"z").unwrap();
+        assert_eq!((unpacked, &bytes[..]), (broadcast, &b"z"[..]));
         let unequal = transfer.in_memory(Pattern::bytes(5));
         assert!(unequal.packed(&[0; 100]).is_err());
     }

@@ -179,20 +179,25 @@ impl MetadataCache {
     }
 
     /// Other clients have changed files and names, all of it up to `until`: drops the copies.
+    /// Returns the files whose change an open has shown to the cache above: that cache keeps its
+    /// copies until [`MetadataCache::forget_above`].
     pub(in crate::fs) fn changed_by_others<'a>(
         &self,
         files: &[u64],
         names: impl IntoIterator<Item = (u64, &'a [u8])>,
         until: ChangeCursor,
-    ) {
+    ) -> Vec<u64> {
+        let mut shown = Vec::new();
         for id in files {
+            self.forget_here(*id);
             if self.shown.covers(*id, until) {
-                self.forget_here(*id);
+                shown.push(*id);
             } else {
-                self.forget_data(*id);
+                self.forget_above(*id);
             }
         }
         self.forget_names(names);
+        shown
     }
 
     /// Drops all copies of names.
@@ -228,6 +233,11 @@ impl MetadataCache {
     /// A file is not as the caches have it, or was written past the data cache: drops all copies.
     pub(in crate::fs) fn forget_data(&self, id: u64) {
         self.forget_here(id);
+        self.forget_above(id);
+    }
+
+    /// The cache above drops its copies of a file.
+    pub(in crate::fs) fn forget_above(&self, id: u64) {
         if let Some(upper) = self.upper()
             && self.nodes.has(id)
         {

@@ -1,8 +1,8 @@
 //! Changes that opens have shown to the cache above before the watch reports them.
 //!
-//! With the reply of an open the cache above drops what it has of the file. A report of a change
-//! that the open already shows would only make it drop newer copies; and the kernel, which ignores
-//! the answer of a question that a notification overtakes, would end the first read at the old size.
+//! An open makes the cache above drop older copies of the file. A report of a change that the open
+//! already shows is not urgent, and may harm: the kernel ignores the answer to a question that a
+//! notification overtakes, keeps the old size, and ends the first read there. So it comes later.
 
 use std::collections::HashMap;
 
