@@ -16,9 +16,7 @@ impl FileSystem {
         if !shown.is_empty() {
             tokio::spawn(async move {
                 tokio::time::sleep(SHOWN_REPORT_DELAY).await;
-                for id in shown {
-                    self.metadata.forget_above(id);
-                }
+                self.metadata.forget_shown(&shown);
             });
         }
     }

@@ -80,35 +80,7 @@ fn open_files(golden: &mut Golden) {
             ..AttachReply::default()
         },
     );
-    let shared = AttachReply {
-        shared: true,
-        as_of: Some(ChangeCursor {
-            boot: 3,
-            cursor: 300,
-        }),
-        ..AttachReply::default()
-    };
-    golden.message(Kind::Attach, "SharedAttachReply", &shared);
-    let keeping = AttachRequest {
-        keep: Some(KeepSmall {
-            directory: 5,
-            after: Bytes::from_static(b"n"),
-            files: 64,
-        }),
-        ..AttachRequest::default()
-    };
-    golden.message(Kind::Attach, "KeepingAttachRequest", &keeping);
-    let kept = AttachReply {
-        kept: Some(KeptSmall {
-            ahead: vec![SmallFile {
-                name: Bytes::from_static(b"o"),
-                attributes: Attributes::default(),
-                inline: Bytes::from_static(b"in"),
-            }],
-        }),
-        ..AttachReply::default()
-    };
-    golden.message(Kind::Attach, "KeptAttachReply", &kept);
+    forms_of_attach(golden);
     let named = ReassertRequest {
         application: "job 7".to_owned(),
         ..ReassertRequest::default()
@@ -162,6 +134,38 @@ fn open_files(golden: &mut Golden) {
 }
 
 /// Attributes and sizes.
+fn forms_of_attach(golden: &mut Golden) {
+    let shared = AttachReply {
+        shared: true,
+        as_of: Some(ChangeCursor {
+            boot: 3,
+            cursor: 300,
+        }),
+        ..AttachReply::default()
+    };
+    golden.message(Kind::Attach, "SharedAttachReply", &shared);
+    let keeping = AttachRequest {
+        keep: Some(KeepSmall {
+            directory: 5,
+            after: Bytes::from_static(b"n"),
+            files: 64,
+        }),
+        ..AttachRequest::default()
+    };
+    golden.message(Kind::Attach, "KeepingAttachRequest", &keeping);
+    let kept = AttachReply {
+        kept: Some(KeptSmall {
+            ahead: vec![SmallFile {
+                name: Bytes::from_static(b"o"),
+                attributes: Attributes::default(),
+                inline: Bytes::from_static(b"in"),
+            }],
+        }),
+        ..AttachReply::default()
+    };
+    golden.message(Kind::Attach, "KeptAttachReply", &kept);
+}
+
 fn attributes_of_files(golden: &mut Golden) {
     golden.call(
         &StatRequest {

@@ -179,8 +179,8 @@ impl MetadataCache {
     }
 
     /// Other clients have changed files and names, all of it up to `until`: drops the copies.
-    /// Returns the files whose change an open has shown to the cache above: that cache keeps its
-    /// copies until [`MetadataCache::forget_above`].
+    /// Returns files whose change an open has shown to the cache above: the caller calls
+    /// [`MetadataCache::forget_shown`] a moment later.
     pub(in crate::fs) fn changed_by_others<'a>(
         &self,
         files: &[u64],
@@ -190,10 +190,10 @@ impl MetadataCache {
         let mut shown = Vec::new();
         for id in files {
             self.forget_here(*id);
-            if self.shown.covers(*id, until) {
-                shown.push(*id);
-            } else {
+            if !self.shown.covers(*id, until) {
                 self.forget_above(*id);
+            } else if self.shown.is_newly_due(*id) {
+                shown.push(*id);
             }
         }
         self.forget_names(names);
@@ -236,8 +236,16 @@ impl MetadataCache {
         self.forget_above(id);
     }
 
+    /// Drops what the cache above may have of files from before it was shown their changes.
+    pub(in crate::fs) fn forget_shown(&self, files: &[u64]) {
+        for id in files {
+            self.shown.heard(*id);
+            self.forget_above(*id);
+        }
+    }
+
     /// The cache above drops its copies of a file.
-    pub(in crate::fs) fn forget_above(&self, id: u64) {
+    fn forget_above(&self, id: u64) {
         if let Some(upper) = self.upper()
             && self.nodes.has(id)
         {
