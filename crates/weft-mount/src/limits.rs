@@ -189,9 +189,5 @@ pub(crate) const NOTIFICATION_RETRY_INTERVAL: Duration = Duration::from_millis(1
 pub(crate) const NOTIFICATION_DELAY_MAX: Duration = Duration::from_millis(20);
 /// How long the kernel takes to use the attributes of a reply, or to ask for them after an open.
 pub(crate) const ATTRIBUTES_TAKEN: Duration = Duration::from_millis(1);
-/// How much later the kernel hears of a change that an open has shown.
-pub(crate) const SHOWN_REPORT_DELAY: Duration = Duration::from_millis(200);
-/// Files of which it is remembered what an open has shown.
-pub(crate) const SHOWN_CHANGES_MAX: usize = 4096;
 /// How long a mount may take to answer a probe. The probe asks nothing that needs a service.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(3);

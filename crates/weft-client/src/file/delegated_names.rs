@@ -151,7 +151,6 @@ impl Volume {
             sole: writing,
             shared: false,
             kept: None,
-            as_of: None,
         };
         self.opened(shown, reply, writing, true, Asked::default())
             .ok()

@@ -27,7 +27,6 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rustix::io::Errno;
 use weft_layout::{CellIndex, Layout, ServerId};
-use weft_proto::coord::ChangeCursor;
 use weft_proto::meta::{AttachReply, Target, TruncateRequest};
 use weft_proto::prost::Message;
 use weft_proto::stamp::Stamp;
@@ -201,11 +200,6 @@ impl File {
         &self.0.reply.attributes
     }
 
-    /// Changes by other clients that the attach has seen; `None`: not known.
-    pub fn as_of(&self) -> Option<ChangeCursor> {
-        self.0.reply.as_of
-    }
-
     /// Whether it is attached for writing.
     pub fn writable(&self) -> bool {
         self.0.write
@@ -287,7 +281,6 @@ impl File {
         let mut reply = AttachReply {
             inline: self.inline_data(),
             kept: None,
-            as_of: None,
             ..self.0.reply.clone()
         };
         if let Some(plugin) = self.policy().filter(|policy| policy.is_plugin()) {

@@ -21,4 +21,4 @@ pub use place::Place;
 pub use quota::{NewBounds, Payer, Quota};
 pub use stat::{Attributes, FileKind};
 pub(crate) use stat::{Cells, ForkStates, is_regular, kind_name, size_of};
-pub use watch::{ChangeCursor, Changed, ChangedEntry, Watch};
+pub use watch::{Changed, ChangedEntry, Watch};

@@ -11,7 +11,7 @@ use weft_proto::coord::WatchRequest;
 use crate::Volume;
 use crate::volume::Repeat;
 
-pub use weft_proto::coord::{ChangeCursor, ChangedEntry};
+pub use weft_proto::coord::ChangedEntry;
 
 /// Pause before a service that does not answer is asked again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
@@ -37,8 +37,6 @@ pub enum Changed {
         /// what programs wrote to them, which the next call of [`Watch::next`] says. Only for
         /// clients that are [`Watch::gathering`].
         opened: Vec<u64>,
-        /// All changes up to here are notified.
-        until: ChangeCursor,
     },
     /// Anything may have changed: watching has just begun, the service could not be reached, or
     /// this client is too slow.
@@ -133,10 +131,6 @@ impl Watch {
                     files: reply.files,
                     entries: reply.entries,
                     opened: reply.opened,
-                    until: ChangeCursor {
-                        boot: reply.boot,
-                        cursor: reply.cursor,
-                    },
                 };
             }
         }

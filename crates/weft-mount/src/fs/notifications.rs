@@ -7,20 +7,9 @@ use tokio::time::timeout;
 use weft_client::Changed as Notification;
 
 use super::FileSystem;
-use crate::limits::{INVALIDATION_TIMEOUT, SHOWN_REPORT_DELAY};
+use crate::limits::INVALIDATION_TIMEOUT;
 
 impl FileSystem {
-    /// Opens have shown these files as they are now. The kernel hears of it all the same, once the
-    /// programs have read what they opened: it may have older answers from before the opens.
-    fn forget_later(self: Arc<Self>, shown: Vec<u64>) {
-        if !shown.is_empty() {
-            tokio::spawn(async move {
-                tokio::time::sleep(SHOWN_REPORT_DELAY).await;
-                self.metadata.forget_shown(&shown);
-            });
-        }
-    }
-
     /// Follows changes for ever; dropped when the mount ends.
     pub async fn follow_changes(self: Arc<Self>) {
         self.watch_refusals();
@@ -34,12 +23,10 @@ impl FileSystem {
                     files,
                     entries,
                     opened,
-                    until,
                 } => {
                     let sent = self.data.flush_files(&opened);
                     let names = entries.iter().map(|e| (e.parent, &e.name[..]));
-                    let shown = self.metadata.changed_by_others(&files, names, until);
-                    self.clone().forget_later(shown);
+                    self.metadata.changed(files.iter().copied(), names);
                     for id in files {
                         self.forget_kept(id).await;
                     }

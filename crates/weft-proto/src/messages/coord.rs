@@ -55,17 +55,6 @@ pub struct WatchRequest {
     pub gathers: bool,
 }
 
-/// How far changes are known.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct ChangeCursor {
-    /// The run of the service.
-    #[prost(fixed64, tag = "1")]
-    pub boot: u64,
-    /// The changes of that run up to this one.
-    #[prost(uint64, tag = "2")]
-    pub cursor: u64,
-}
-
 /// A name in a directory whose entry was replaced or removed.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Message)]
 pub struct ChangedEntry {

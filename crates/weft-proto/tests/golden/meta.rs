@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use weft_proto::Kind;
-use weft_proto::coord::ChangeCursor;
 use weft_proto::meta::{
     AcceptRollbackReply, AcceptRollbackRequest, Accessed, AttachReply, AttachRequest, Attributes,
     ConnectedClient, Create, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply,
@@ -80,7 +79,31 @@ fn open_files(golden: &mut Golden) {
             ..AttachReply::default()
         },
     );
-    forms_of_attach(golden);
+    let shared = AttachReply {
+        shared: true,
+        ..AttachReply::default()
+    };
+    golden.message(Kind::Attach, "SharedAttachReply", &shared);
+    let keeping = AttachRequest {
+        keep: Some(KeepSmall {
+            directory: 5,
+            after: Bytes::from_static(b"n"),
+            files: 64,
+        }),
+        ..AttachRequest::default()
+    };
+    golden.message(Kind::Attach, "KeepingAttachRequest", &keeping);
+    let kept = AttachReply {
+        kept: Some(KeptSmall {
+            ahead: vec![SmallFile {
+                name: Bytes::from_static(b"o"),
+                attributes: Attributes::default(),
+                inline: Bytes::from_static(b"in"),
+            }],
+        }),
+        ..AttachReply::default()
+    };
+    golden.message(Kind::Attach, "KeptAttachReply", &kept);
     let named = ReassertRequest {
         application: "job 7".to_owned(),
         ..ReassertRequest::default()
@@ -134,38 +157,6 @@ fn open_files(golden: &mut Golden) {
 }
 
 /// Attributes and sizes.
-fn forms_of_attach(golden: &mut Golden) {
-    let shared = AttachReply {
-        shared: true,
-        as_of: Some(ChangeCursor {
-            boot: 3,
-            cursor: 300,
-        }),
-        ..AttachReply::default()
-    };
-    golden.message(Kind::Attach, "SharedAttachReply", &shared);
-    let keeping = AttachRequest {
-        keep: Some(KeepSmall {
-            directory: 5,
-            after: Bytes::from_static(b"n"),
-            files: 64,
-        }),
-        ..AttachRequest::default()
-    };
-    golden.message(Kind::Attach, "KeepingAttachRequest", &keeping);
-    let kept = AttachReply {
-        kept: Some(KeptSmall {
-            ahead: vec![SmallFile {
-                name: Bytes::from_static(b"o"),
-                attributes: Attributes::default(),
-                inline: Bytes::from_static(b"in"),
-            }],
-        }),
-        ..AttachReply::default()
-    };
-    golden.message(Kind::Attach, "KeptAttachReply", &kept);
-}
-
 fn attributes_of_files(golden: &mut Golden) {
     golden.call(
         &StatRequest {

@@ -103,7 +103,6 @@ fn attach_now(
                     sole: request.write && exact && writers == Writers::None,
                     shared: false,
                     kept: None,
-                    as_of: None,
                 };
                 let committed = created || spilled || changed;
                 Ok((Attached { reply, committed }, exact))
@@ -198,7 +197,6 @@ fn attach_found(
         sole: request.write && exact && writers == Writers::None,
         shared: false,
         kept: is_kept.then(KeptSmall::default),
-        as_of: None,
     };
     Ok(Some(Attached {
         reply,

@@ -285,12 +285,6 @@ impl FileSystem {
         let presumed = counts && !write && unseen && self.accessed(id);
         let name_losses = self.volume.name_losses();
         let keeps = self.keeps_small(flags) && file.is_kept() && file.policy().is_none();
-        if let Some(as_of) = file.as_of()
-            && !open_cache_policy.keep_pages
-            && self.files.any(id).is_none()
-        {
-            self.metadata.opened_as_of(id, as_of);
-        }
         let handle = self.files.add(id, |pages| {
             let opening = (open_cache_policy.opening, pages);
             Handle::new(

@@ -6,14 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use weft_client::{ChangeCursor, FileKind};
+use weft_client::FileKind;
 
 use super::answer::Answer;
 use super::attr::{Attr, Entry};
 use super::change_log::{AskedAt, ChangeLog, Subject};
 use super::complete_directories::CompleteDirectories;
 use super::nodes::{Content, Nodes};
-use super::shown::ShownChanges;
 use crate::data::DataCache;
 use crate::fs::error::FsError;
 use crate::fs::options::Options;
@@ -25,7 +24,6 @@ pub(in crate::fs) struct MetadataCache {
     log: ChangeLog,
     nodes: Nodes,
     complete: CompleteDirectories,
-    shown: ShownChanges,
     data: Arc<DataCache>,
     upper: OnceLock<Arc<dyn UpperCache>>,
     /// Nothing is cached.
@@ -43,7 +41,6 @@ impl MetadataCache {
             log: ChangeLog::default(),
             nodes: Nodes::with_root(),
             complete: CompleteDirectories::default(),
-            shown: ShownChanges::default(),
             data,
             upper: OnceLock::new(),
             strict: options.strict,
@@ -172,36 +169,25 @@ impl MetadataCache {
 
     // Changes by others.
 
-    /// The reply of an open shows a file as of these changes, and no other open has it: the cache
-    /// above has no earlier copies from then on.
-    pub(in crate::fs) fn opened_as_of(&self, id: u64, as_of: ChangeCursor) {
-        self.shown.shown(id, as_of);
-    }
-
-    /// Other clients have changed files and names, all of it up to `until`: drops the copies.
-    /// Returns files whose change an open has shown to the cache above: the caller calls
-    /// [`MetadataCache::forget_shown`] a moment later.
-    pub(in crate::fs) fn changed_by_others<'a>(
+    /// Other clients have changed files and names: drops all copies of them.
+    pub(in crate::fs) fn changed<'a>(
         &self,
-        files: &[u64],
+        files: impl IntoIterator<Item = u64>,
         names: impl IntoIterator<Item = (u64, &'a [u8])>,
-        until: ChangeCursor,
-    ) -> Vec<u64> {
-        let mut shown = Vec::new();
+    ) {
         for id in files {
-            self.forget_here(*id);
-            if !self.shown.covers(*id, until) {
-                self.forget_above(*id);
-            } else if self.shown.is_newly_due(*id) {
-                shown.push(*id);
+            // A concurrent open is either in the tables already or finds the change in the log.
+            self.log.record(Subject::File(id));
+            self.data.invalidate(id);
+            self.nodes.doubt(id, true);
+            self.nodes.forget_access(id);
+            self.nodes.settled(id, None);
+            if let Some(upper) = self.upper()
+                && self.nodes.has(id)
+            {
+                upper.invalidate_file(id, FileCopies::AttributesAndData);
             }
         }
-        self.forget_names(names);
-        shown
-    }
-
-    /// Drops all copies of names.
-    pub(in crate::fs) fn forget_names<'a>(&self, names: impl IntoIterator<Item = (u64, &'a [u8])>) {
         for (directory, name) in names {
             let subject = self.log.name(directory, name);
             self.log.record(subject);
@@ -230,37 +216,9 @@ impl MetadataCache {
         }
     }
 
-    /// A file is not as the caches have it, or was written past the data cache: drops all copies.
+    /// The data of a file was written past the data cache: drops all copies of it.
     pub(in crate::fs) fn forget_data(&self, id: u64) {
-        self.forget_here(id);
-        self.forget_above(id);
-    }
-
-    /// Drops what the cache above may have of files from before it was shown their changes.
-    pub(in crate::fs) fn forget_shown(&self, files: &[u64]) {
-        for id in files {
-            self.shown.heard(*id);
-            self.forget_above(*id);
-        }
-    }
-
-    /// The cache above drops its copies of a file.
-    fn forget_above(&self, id: u64) {
-        if let Some(upper) = self.upper()
-            && self.nodes.has(id)
-        {
-            upper.invalidate_file(id, FileCopies::AttributesAndData);
-        }
-    }
-
-    /// Drops the copies of a file that are not in the cache above.
-    fn forget_here(&self, id: u64) {
-        // A concurrent open is either in the tables already or finds the change in the log.
-        self.log.record(Subject::File(id));
-        self.data.invalidate(id);
-        self.nodes.doubt(id, true);
-        self.nodes.forget_access(id);
-        self.nodes.settled(id, None);
+        self.changed([id], []);
     }
 
     /// The cache above has no pages of this range of a file when this returns. It may wait for

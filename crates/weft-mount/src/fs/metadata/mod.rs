@@ -8,8 +8,7 @@
 //! - `metadata_cache`: owns the parts below and the cache above; every change passes it.
 //! - `change_log`: what has changed lately, so that overtaken answers are recognized.
 //! - `nodes`: what is known of each node that the cache above knows. `paths`: their names.
-//! - `complete_directories`: directories all of whose names are known. `shown`: changes that opens
-//!   have shown before they were reported.
+//! - `complete_directories`: directories all of whose names are known.
 //! - `attr`, `answer`: attributes as programs see them, and an answer of the service.
 //!
 //! Invariants:
@@ -24,7 +23,6 @@ mod complete_directories;
 mod metadata_cache;
 mod nodes;
 mod paths;
-mod shown;
 
 pub use attr::{Attr, Entry};
 pub use change_log::AskedAt;

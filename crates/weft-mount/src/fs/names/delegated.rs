@@ -53,9 +53,8 @@ impl FileSystem {
             let path = self.metadata.under(*directory, name);
             tracing::error!(%path, file, %reason, "the service refused a change of a name that was acknowledged");
             self.namespace.note_refused(*errno);
-            self.metadata.forget_data(*directory);
-            self.metadata.forget_data(*file);
-            self.metadata.forget_names([(*directory, &name[..])]);
+            self.metadata
+                .changed([*directory, *file], [(*directory, &name[..])]);
         }
     }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::attributes::{Attributes, LayoutOptions};
 use super::target::{Credentials, Target};
-use crate::coord::{ChangeCursor, HeldLock};
+use crate::coord::HeldLock;
 
 /// Create the file if it does not exist.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
@@ -117,9 +117,6 @@ pub struct AttachReply {
     /// The file is small and leased to the client.
     #[prost(message, optional, tag = "7")]
     pub kept: Option<KeptSmall>,
-    /// The answer shows these changes, and perhaps later ones.
-    #[prost(message, optional, tag = "8")]
-    pub as_of: Option<ChangeCursor>,
 }
 
 /// Report a writer's size and time; with `detach`, close the file.

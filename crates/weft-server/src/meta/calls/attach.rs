@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use weft_meta::{Attached, MetaError, SERVICE, Spill, SpillEnd};
 use weft_net::Served;
-use weft_proto::coord::ChangeCursor;
 use weft_proto::inline::{SpillReply, SpillRequest, StoreInlineRequest};
 use weft_proto::meta::AttachRequest;
 use weft_proto::{Code, Failure, Kind};
@@ -31,20 +30,12 @@ impl MetaService {
         let (mut tries, mut refused, mut sent) = (0, false, None);
         let mut result = loop {
             let now = self.env.clock.now();
-            // What is published was committed before: the answer shows it.
-            let as_of = ChangeCursor {
-                boot: self.watchers.boot(),
-                cursor: self.namespace.changes().published(),
-            };
             let attached = match sent {
                 None => namespace.attach(now, client, &request),
                 Some(file) => namespace.attach_sent(now, client, &request, file),
             };
             match attached {
-                Ok(mut attached) => {
-                    attached.reply.as_of = Some(as_of);
-                    break Ok(attached);
-                }
+                Ok(attached) => break Ok(attached),
                 Err(MetaError::Unsent { id }) if tries < DELEGATION_TRIES => {
                     tries += 1;
                     namespace.recall_gathered(client, id);
