@@ -204,12 +204,13 @@ pub unsafe extern "C" fn weft_collective_write(
         // SAFETY: the caller's.
         let (view, group) = unsafe { (of(view)?, of(group)?) };
         // SAFETY: the caller's.
-        let transfer = or_skip(group, unsafe { transfer_of(request, length, WRITE_FLAGS) })?;
+        let transfer = unsafe { transfer_of(request, length, WRITE_FLAGS) };
+        let mut transfer = or_skip(group, transfer)?;
         let loans = Arc::new(Loans::default());
+        let (memory, lend) = (buffer.cast(), lends(view));
         // SAFETY: the caller's; this returns after every loan has ended.
-        let data =
-            unsafe { data_of_transfer(transfer, buffer.cast(), length, lends(view), &loans) };
-        let (transfer, data) = or_skip(group, data)?;
+        let data = unsafe { data_of_transfer(&mut transfer, memory, length, lend, &loans) };
+        let data = or_skip(group, data)?;
         let collective = view.collective(group);
         let collected = runtime()?.block_on(collective.write(&transfer, data));
         loans.wait();

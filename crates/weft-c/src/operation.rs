@@ -88,12 +88,12 @@ pub unsafe extern "C" fn weft_post_write(
     call(|| {
         has_place(operation)?;
         // SAFETY: the caller's.
-        let (view, transfer) = unsafe { (of(view)?, transfer_of(request, length, WRITE_FLAGS)?) };
+        let (view, mut transfer) =
+            unsafe { (of(view)?, transfer_of(request, length, WRITE_FLAGS)?) };
         let loans = Arc::new(Loans::default());
-        let memory = buffer.cast();
+        let (memory, lend) = (buffer.cast(), lends(view));
         // SAFETY: the caller's.
-        let (transfer, data) =
-            unsafe { data_of_transfer(transfer, memory, length, lends(view), &loans) }?;
+        let data = unsafe { data_of_transfer(&mut transfer, memory, length, lend, &loans) }?;
         let posted = view.post_write_with(transfer, data);
         // SAFETY: the caller's.
         unsafe { post(loans, operation, posted, |outcome| outcome.bytes) }
@@ -142,12 +142,11 @@ pub unsafe extern "C" fn weft_post_collective_write(
         // SAFETY: the caller's.
         let (view, group) = unsafe { (of(view)?, of(group)?) };
         // SAFETY: the caller's.
-        let transfer = unsafe { transfer_of(request, length, WRITE_FLAGS) }?;
+        let mut transfer = unsafe { transfer_of(request, length, WRITE_FLAGS) }?;
         let loans = Arc::new(Loans::default());
-        let memory = buffer.cast();
+        let (memory, lend) = (buffer.cast(), lends(view));
         // SAFETY: the caller's.
-        let (transfer, data) =
-            unsafe { data_of_transfer(transfer, memory, length, lends(view), &loans) }?;
+        let data = unsafe { data_of_transfer(&mut transfer, memory, length, lend, &loans) }?;
         let posted = view.collective(group).post_write(transfer, data);
         // SAFETY: the caller's.
         unsafe { post(loans, operation, posted, |collected| collected.bytes) }

@@ -397,11 +397,11 @@ pub unsafe extern "C" fn weft_write_request(
         // SAFETY: the caller's.
         let view = unsafe { of(view) }?;
         // SAFETY: the caller's.
-        let transfer = unsafe { transfer_of(request, length, WRITE_FLAGS) }?;
-        let (memory, loans) = (buffer.cast(), Arc::new(Loans::default()));
+        let mut transfer = unsafe { transfer_of(request, length, WRITE_FLAGS) }?;
+        let (memory, lend) = (buffer.cast(), lends(view));
+        let loans = Arc::new(Loans::default());
         // SAFETY: the caller's; this returns after every loan has ended.
-        let (transfer, data) =
-            unsafe { data_of_transfer(transfer, memory, length, lends(view), &loans) }?;
+        let data = unsafe { data_of_transfer(&mut transfer, memory, length, lend, &loans) }?;
         let written = runtime()?.block_on(view.write_with(&transfer, data));
         loans.wait();
         Ok(written? as i64)

@@ -121,8 +121,8 @@ pub unsafe fn data_of(
     Ok(Bytes::copy_from_slice(loan.bytes()))
 }
 
-/// As [`data_of`] for the memory of a transfer. Where bytes are copied, only those that are written
-/// are touched: a program may have none between them.
+/// As [`data_of`] for the memory of a transfer, which becomes one of what is returned. Where bytes
+/// are copied, only those that are written are touched: a program may have none between them.
 ///
 /// # Errors
 /// As [`Loan::new`].
@@ -130,20 +130,22 @@ pub unsafe fn data_of(
 /// `first` points to the bytes of the transfer in a span of `length`, and they do not change until
 /// [`Loans::wait`] has returned.
 pub unsafe fn data_of_transfer(
-    transfer: Transfer,
+    transfer: &mut Transfer,
     first: *const u8,
     length: usize,
     lend: bool,
     loans: &Arc<Loans>,
-) -> Result<(Transfer, Bytes), Failure> {
-    if transfer.is_packed() || lend && length >= LEND_MIN {
-        // SAFETY: the caller's.
-        let data = unsafe { data_of(first, length, lend, loans) }?;
-        return Ok((transfer, data));
+) -> Result<Bytes, Failure> {
+    if transfer.is_packed() {
+        // SAFETY: the caller's: the transfer has all bytes of the span.
+        return unsafe { data_of(first, length, lend, loans) };
     }
-    // SAFETY: the caller's; bytes that are written are only read.
-    let loan = unsafe { Loan::new(first.cast_mut(), length, loans) }?;
-    let packed = transfer.packed(loan.bytes());
+    // SAFETY: the caller's; bytes that are written are only read, and those between them are not.
+    let span = Bytes::from_owner(unsafe { Loan::new(first.cast_mut(), length, loans) }?);
+    if lend && length >= LEND_MIN {
+        return Ok(span);
+    }
     // What is wrong with a transfer is said by the write itself, which collectives count.
-    Ok(packed.unwrap_or_else(|_| (transfer, Bytes::copy_from_slice(loan.bytes()))))
+    let packed = transfer.pack(&span);
+    Ok(packed.unwrap_or_else(|_| Bytes::copy_from_slice(&span)))
 }

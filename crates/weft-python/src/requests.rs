@@ -78,10 +78,10 @@ impl Prepared {
         unsafe { Loan::new(self.first, self.length, loans) }
     }
 
-    fn data(&self, view: &OpenView, loans: &Arc<Loans>) -> Result<(Transfer, Bytes), Failure> {
-        let (transfer, lend) = (self.transfer.clone(), lends(view));
+    fn data(&mut self, view: &OpenView, loans: &Arc<Loans>) -> Result<Bytes, Failure> {
+        let lend = lends(view);
         // SAFETY: as in `loan`.
-        unsafe { data_of_transfer(transfer, self.first, self.length, lend, loans) }
+        unsafe { data_of_transfer(&mut self.transfer, self.first, self.length, lend, loans) }
     }
 }
 
@@ -131,19 +131,20 @@ impl View {
         last_wins: bool,
     ) -> PyResult<u64> {
         let view = in_step(group, self.here(py))?;
-        let prepared = in_step(group, prepared(data, false, offset, pattern, memory))?
+        let mut prepared = in_step(group, prepared(data, false, offset, pattern, memory))?
             .flagged(synced, last_wins);
         let loans = Arc::new(Loans::default());
         let data = prepared.data(&view, &loans);
-        let (transfer, data) = in_step(
+        let data = in_step(
             group,
             data.map_err(|failure| exception(&failure, Some(self.path()))),
         )?;
+        let transfer = &prepared.transfer;
         let written = wait(py, Some(self.path()), async {
             match group {
-                None => view.write_with(&transfer, data).await,
+                None => view.write_with(transfer, data).await,
                 Some(group) => {
-                    let written = view.collective(&group.0).write(&transfer, data).await;
+                    let written = view.collective(&group.0).write(transfer, data).await;
                     written.map(|collected| collected.bytes)
                 }
             }
@@ -250,19 +251,21 @@ impl View {
         last_wins: bool,
     ) -> PyResult<Operation> {
         let view = in_step(group, self.here(py))?;
-        let prepared = in_step(group, prepared(data, false, offset, pattern, memory))?
+        let mut prepared = in_step(group, prepared(data, false, offset, pattern, memory))?
             .flagged(synced, last_wins);
         let loans = Arc::new(Loans::default());
         let refused = |failure| exception(&failure, Some(self.path()));
-        let (transfer, data) = in_step(group, prepared.data(&view, &loans).map_err(refused))?;
+        let data = in_step(group, prepared.data(&view, &loans).map_err(refused))?;
         let _context = weft_ffi::runtime().map_err(refused)?.enter();
         let posted = match group {
             None => {
-                let posted = view.post_write_with(transfer, data);
+                let posted = view.post_write_with(prepared.transfer, data);
                 Posted::new(loans, posted, |outcome| outcome.bytes)
             }
             Some(group) => {
-                let posted = view.collective(&group.0).post_write(transfer, data);
+                let posted = view
+                    .collective(&group.0)
+                    .post_write(prepared.transfer, data);
                 Posted::new(loans, posted, |collected| collected.bytes)
             }
         };

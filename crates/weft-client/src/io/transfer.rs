@@ -88,35 +88,32 @@ impl Transfer {
         self.memory.is_none()
     }
 
-    /// The same with its bytes one after the other, and a copy of them. Nothing is touched in
-    /// `memory` between them, unless bytes of it stand for so many of the request that a copy of
-    /// all of it is shorter.
+    /// Copies the bytes of a write, one after the other, and makes this a transfer from the copy.
+    /// Nothing is touched in `memory` between them, unless bytes of it stand for so many of the
+    /// request that a copy of all of it is shorter: then that is returned, and this stays.
     ///
     /// # Errors
-    /// When a pattern is not legal, the two have different lengths, or `memory` is too short.
-    pub fn packed(&self, memory: &[u8]) -> Result<(Transfer, Bytes), Error> {
+    /// When a pattern is not legal, the two have different lengths, or `memory` is too short; this
+    /// stays as it is.
+    pub fn pack(&mut self, memory: &Bytes) -> Result<Bytes, Error> {
         let request = Request::new(self.at, &self.pattern)?;
-        let (length, place) = (request.memory(), self.memory(&request)?);
-        let needed = place.as_ref().map_or(length, Memory::end);
-        check_room(memory.len(), needed)?;
-        if length > memory.len() as u64 {
-            return Ok((self.clone(), Bytes::copy_from_slice(memory)));
-        }
+        let length = request.memory();
+        let Some(places) = self
+            .memory(&request)?
+            .filter(|_| length <= memory.len() as u64)
+        else {
+            return Ok(Bytes::copy_from_slice(memory));
+        };
+        check_room(memory.len(), places.end())?;
+        let source = Source::Patterned(memory.clone(), places);
         let mut bytes = Vec::with_capacity(length as usize);
         while (bytes.len() as u64) < length {
             let number = bytes.len() as u64;
-            let (at, run) = match &place {
-                None => (number, length),
-                Some(place) => place.place(number),
-            };
-            let run = run.min(length - number);
-            bytes.extend_from_slice(&memory[at as usize..(at + run) as usize]);
+            let (from, range) = source.find(number, length - number);
+            bytes.extend_from_slice(&from[range]);
         }
-        let packed = Transfer {
-            memory: None,
-            ..self.clone()
-        };
-        Ok((packed, bytes.into()))
+        self.memory = None;
+        Ok(bytes.into())
     }
 
     /// The request and the memory of a read.
@@ -341,26 +338,27 @@ mod tests {
     #[test]
     fn packing_takes_the_bytes_in_their_order_and_none_between() {
         let backwards = Pattern::bytes(2).every(-3).times(3);
-        let transfer = Transfer::of(Pattern::bytes(1).every(5).times(6)).at(ViewOffset(7));
-        let apart = transfer.clone().in_memory_from(6, backwards);
-        assert!(transfer.is_packed() && !apart.is_packed());
-        let (packed, bytes) = apart.packed(b"ab-cd-ef").unwrap();
-        assert_eq!((packed, &bytes[..]), (transfer.clone(), &b"efcdab"[..]));
-        let (same, bytes) = transfer.packed(b"abcdefg").unwrap();
-        assert_eq!((same, &bytes[..]), (transfer.clone(), &b"abcdef"[..]));
+        let packed = Transfer::of(Pattern::bytes(1).every(5).times(6)).at(ViewOffset(7));
+        let mut apart = packed.clone().in_memory_from(6, backwards);
+        assert!(packed.is_packed() && !apart.is_packed());
+        let short = apart.pack(&Bytes::from_static(b"ab-cd-e"));
         assert!(matches!(
-            apart.packed(b"ab-cd-e"),
+            short,
             Err(Error::Buffer {
                 given: 7,
                 needed: 8
             })
         ));
+        let bytes = apart.pack(&Bytes::from_static(b"ab-cd-ef"));
+        assert_eq!(&bytes.unwrap()[..], b"efcdab");
+        assert_eq!(apart, packed);
         // One byte of memory for a thousand million.
         let same = Pattern::bytes(1).every(0).times(1_000_000_000);
         let broadcast = Transfer::of(Pattern::bytes(1_000_000_000)).in_memory(same);
-        let (unpacked, bytes) = broadcast.packed(b"z").unwrap();
-        assert_eq!((unpacked, &bytes[..]), (broadcast, &b"z"[..]));
-        let unequal = transfer.in_memory(Pattern::bytes(5));
-        assert!(unequal.packed(&[0; 100]).is_err());
+        let mut unpacked = broadcast.clone();
+        let bytes = unpacked.pack(&Bytes::from_static(b"z"));
+        assert_eq!((&bytes.unwrap()[..], unpacked), (&b"z"[..], broadcast));
+        let mut unequal = packed.in_memory(Pattern::bytes(5));
+        assert!(unequal.pack(&Bytes::from_static(&[0; 100])).is_err());
     }
 }
