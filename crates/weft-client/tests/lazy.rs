@@ -23,6 +23,7 @@ async fn service() -> (Arc<MemKv>, Node) {
         id: VOLUME,
         name: "lazy".into(),
         servers: vec![(ServerId(0), "127.0.0.1:1".into())],
+        replicas: Vec::new(),
         uid: 0,
         gid: 0,
         mode: 0o777,

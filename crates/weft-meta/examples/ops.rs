@@ -83,6 +83,7 @@ fn fresh(kv: &Arc<dyn OrderedKv>) -> Namespace {
         servers: (1..=4)
             .map(|id| (ServerId(id), format!("h:{id}")))
             .collect(),
+        replicas: Vec::new(),
         uid: 1000,
         gid: 1000,
         mode: 0o755,

@@ -42,6 +42,11 @@ pub(crate) const LOCKS_TOTAL_MAX: usize = 1 << 20;
 
 /// Nanoseconds without a heartbeat after which a server counts as down.
 pub(crate) const HEARTBEAT_TIMEOUT: i64 = 5_000_000_000;
+/// Nanoseconds without a heartbeat after which a backup does not get the place of a primary that
+/// was started again.
+pub(crate) const REPLICA_UP: i64 = 2_500_000_000;
+/// Replicas of a server.
+pub(crate) const REPLICAS_MAX: usize = 4;
 
 /// Nanoseconds between two records of a server's durable position, at least. The record reveals an
 /// older copy of a store.

@@ -3,7 +3,7 @@
 use crate::round_trip::{Decoder, round_trip};
 use crate::{
     addressed, checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, pointer,
-    quota, session, upkeep,
+    quota, replica, session, upkeep,
 };
 
 /// A request type: its kind on the wire and the type of its reply.
@@ -215,6 +215,8 @@ calls! {
     AcceptRollback = 107: meta::AcceptRollbackRequest => meta::AcceptRollbackReply;
     /// The connected clients.
     ListClients = 108: meta::ListClientsRequest => meta::ListClientsReply;
+    /// Change which replicas of a server are in sync (from its replicas).
+    ChangeReplicas = 109: meta::ChangeReplicasRequest => meta::ChangeReplicasReply;
     /// Check the namespace for consistency.
     CheckNamespace = 112: fsck::CheckNamespaceRequest => fsck::CheckNamespaceReply;
     /// One page of the regular files, in the order of their ids.
@@ -246,4 +248,12 @@ calls! {
     ReadNames = 136: addressed::ReadNamesRequest => addressed::ReadNamesReply;
     /// Wait for changes of the files that the client keeps names of.
     Callbacks = 137: addressed::CallbacksRequest => addressed::CallbacksReply;
+    /// The primary is there (from the primary of a server to a backup).
+    Beacon = 138: replica::BeaconRequest => replica::BeaconReply;
+    /// Apply a change (from the primary of a server to a backup).
+    Apply = 139: replica::ApplyRequest => replica::ApplyReply;
+    /// List the files of a replica (from its primary).
+    ReplicaFiles = 140: replica::ReplicaFilesRequest => replica::ReplicaFilesReply;
+    /// Hash parts of a fork of a replica (from its primary).
+    ReplicaParts = 141: replica::ReplicaPartsRequest => replica::ReplicaPartsReply;
 }

@@ -30,7 +30,7 @@ pub use error::{Code, Failure, Retry};
 pub use frame::{CHECKSUMS_AT, Flags, FrameError, HEADER_BYTES, Header, body_from};
 pub use messages::{
     addressed, checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, pointer,
-    quota, session, stamp, upkeep,
+    quota, replica, session, stamp, upkeep,
 };
 pub use prost;
 

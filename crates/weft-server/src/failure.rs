@@ -31,7 +31,10 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
         | StoreError::DiskFailed { .. }
         | StoreError::Index { .. }
         | StoreError::SyncFailed { .. } => Code::Io,
-        StoreError::Locked { .. } | StoreError::Closed => Code::Unavailable,
+        StoreError::Locked { .. } | StoreError::Closed | StoreError::Unacknowledged { .. } => {
+            Code::Unavailable
+        }
+        StoreError::NotPrimary => Code::StaleMap,
     };
     Failure::new(code, error.to_string())
 }

@@ -318,3 +318,33 @@ pub(crate) const CLEAN_SHARE: u32 = 20;
 /// With less than one of so many parts of the store available, the cleaner does not wait for its
 /// interval.
 pub(crate) const CLEAN_SPACE_SHARE: u64 = 10;
+
+// Replicas
+
+/// Interval between two messages of a primary that each backup answers.
+pub(crate) const REPLICA_BEACON: Duration = Duration::from_millis(500);
+/// How long a primary shows data without an answer of a backup that is in sync.
+pub(crate) const REPLICA_LEASE: Duration = Duration::from_secs(3);
+/// How long a backup waits for its primary before it asks for its place; longer than
+/// [`REPLICA_LEASE`].
+pub(crate) const REPLICA_SILENCE: Duration = Duration::from_secs(4);
+/// How often a replica looks after the others.
+pub(crate) const REPLICA_TICK: Duration = Duration::from_millis(100);
+/// How long a call waits for a change of the replicas in sync.
+pub(crate) const REPLICA_WAIT: Duration = Duration::from_secs(10);
+/// How long the metadata service may take for a change of the replicas in sync.
+pub(crate) const REPLICA_CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Wait before a replica that failed to catch up tries again.
+pub(crate) const REPLICA_RETRY: Duration = Duration::from_secs(1);
+/// How long a replica that catches up may take for one answer.
+pub(crate) const REPLICA_CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Slices of a change's payload; beyond this they are copied together.
+pub(crate) const REPLICA_SLICES_MAX: usize = 64;
+/// Forks in one page of a replica's files.
+pub(crate) const REPLICA_LIST_FORKS: usize = 2048;
+/// Bytes of a part, which is compared and sent as a whole.
+pub(crate) const REPLICA_PART_BYTES: u64 = 1 << 20;
+/// Parts that one call hashes.
+pub(crate) const REPLICA_PARTS_MAX: usize = 64;
+/// Incarnations of other replicas that a store remembers.
+pub(crate) const INHERITED_MAX: usize = 128;

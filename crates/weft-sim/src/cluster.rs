@@ -98,6 +98,7 @@ impl Machine {
         }
         IoRole {
             server,
+            replica: None,
             store_id: Vec::new(),
             store,
             meta_address: format!("{}:{PORT}", Cluster::META_HOST),
@@ -135,6 +136,7 @@ impl Cluster {
                     )
                 })
                 .collect(),
+            replicas: Vec::new(),
             uid: 0,
             gid: 0,
             mode: 0o755,

@@ -284,6 +284,20 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// Another replica of the server is the primary now (from callers that replicate a store).
+    #[error(
+        "this process is not the server's primary any more: another replica has taken its place"
+    )]
+    NotPrimary,
+    /// A backup has not acknowledged a change, which may have happened there (from callers that
+    /// replicate a store).
+    #[error(
+        "a backup of the server has not acknowledged the change, and the metadata service has not removed it from the replicas in sync within {seconds} s; it may have happened or not"
+    )]
+    Unacknowledged {
+        /// How long the primary waited.
+        seconds: u64,
+    },
 }
 
 fn log_damage(file: &str, at: u64, what: &str, first: u64) -> String {
@@ -564,6 +578,8 @@ mod tests {
                 vec!["sync", "input/output error"],
             ),
             (StoreError::Closed, Vec::new()),
+            (StoreError::NotPrimary, Vec::new()),
+            (StoreError::Unacknowledged { seconds: 20 }, vec!["20"]),
         ];
         for (error, _) in &all {
             match error {
@@ -589,7 +605,9 @@ mod tests {
                 | StoreError::Version { .. }
                 | StoreError::Index { .. }
                 | StoreError::SyncFailed { .. }
-                | StoreError::Closed => {}
+                | StoreError::Closed
+                | StoreError::NotPrimary
+                | StoreError::Unacknowledged { .. } => {}
             }
         }
         all

@@ -73,7 +73,7 @@ pub use decoders::{DECODERS, Decoder, item_kinds};
 pub use disk::{DISKS_MAX, DiskState, DiskStatus};
 pub use engine::{HeldChunks, Store};
 pub use error::StoreError;
-pub use files::ListPage;
+pub use files::{ListPage, StoredFile};
 pub use finding::{Fault, Finding};
 pub use io::{DataRuns, DiskWait, READ_ATTEMPTS, ReadSlice};
 pub use key::{

@@ -214,3 +214,6 @@ pub(crate) const SCAN_READ_BYTES: u64 = 1 << 20;
 pub(crate) const SCAN_REQUESTS_MAX: usize = 3;
 /// Occurrences of a group of duplicates that are kept to be shown.
 pub(crate) const OCCURRENCES_SHOWN: usize = 5;
+
+/// Replicas of a server.
+pub(crate) const REPLICAS_MAX: u32 = 4;

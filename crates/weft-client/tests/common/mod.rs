@@ -75,6 +75,7 @@ async fn start_server(env: Env, folder: &Path, id: u32, address: &str, meta: &st
     store.reserve_bytes = 1 << 20;
     let role = IoRole {
         server: id,
+        replica: None,
         store,
         store_id: Vec::new(),
         meta_address: meta.to_owned(),
@@ -146,6 +147,7 @@ impl TestVolume {
                 servers: (0..servers)
                     .map(|i| (ServerId(i), "127.0.0.1:1".into()))
                     .collect(),
+                replicas: Vec::new(),
                 uid: 0,
                 gid: 0,
                 mode: 0o777,

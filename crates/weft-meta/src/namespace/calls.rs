@@ -338,6 +338,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ServerMap
         | Kind::ListClients
         | Kind::Heartbeat
+        | Kind::ChangeReplicas
         | Kind::Lock
         | Kind::TestLock
         | Kind::Watch
@@ -389,6 +390,10 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::Clean
         | Kind::ReadNames
         | Kind::Callbacks
+        | Kind::Beacon
+        | Kind::Apply
+        | Kind::ReplicaFiles
+        | Kind::ReplicaParts
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint

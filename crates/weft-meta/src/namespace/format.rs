@@ -7,12 +7,13 @@ use weft_proto::meta::{FileKind, ROOT};
 
 use crate::access::MODE;
 use crate::error::MetaError;
+use crate::limits::REPLICAS_MAX;
 use crate::quota::Payer;
 use crate::records::keys::{
     self, CLEAN_KEY, COUNTERS_KEY, INODES, QUOTAS, SERVERS, VOLUME, VOLUME_KEY,
 };
 use crate::records::record::{
-    CountersRecord, FORMAT, InodeRecord, QuotaRecord, ServerRecord, VolumeRecord,
+    CountersRecord, FORMAT, InodeRecord, QuotaRecord, ReplicaRecord, ServerRecord, VolumeRecord,
 };
 
 /// What is fixed when a volume is formatted.
@@ -24,6 +25,9 @@ pub struct VolumeSettings {
     pub name: String,
     /// Its I/O servers and where they listen.
     pub servers: Vec<(ServerId, String)>,
+    /// Further replicas of servers: their numbers, 1 to 3, and where they listen. The replica at
+    /// the server's own address has the number 0.
+    pub replicas: Vec<(ServerId, u32, String)>,
     /// Owner of the root directory.
     pub uid: u32,
     /// Group of the root directory.
@@ -92,16 +96,35 @@ pub(super) fn format(kv: &dyn OrderedKv, settings: &VolumeSettings) -> Result<()
         changes.push((QUOTAS, payer.key().to_vec(), record));
     }
     for (id, address) in &settings.servers {
-        let address = address.clone();
-        let record = ServerRecord {
-            address,
-            ..ServerRecord::default()
-        };
+        let record = server_record(*id, address, settings);
         let record = record.encode_to_vec();
         changes.push((SERVERS, id.0.to_be_bytes().to_vec(), Some(record)));
     }
     kv.write(Batch { changes })?;
     Ok(kv.sync()?)
+}
+
+/// The record of a server whose stores are all empty, and so in sync.
+fn server_record(id: ServerId, address: &str, settings: &VolumeSettings) -> ServerRecord {
+    let further = settings.replicas.iter().filter(|(of, ..)| *of == id);
+    let further = further.map(|(_, number, address)| (*number, address.as_str()));
+    let mut replicas: Vec<(u32, &str)> = std::iter::once((0, address)).chain(further).collect();
+    replicas.sort_unstable();
+    let mut record = ServerRecord {
+        address: address.to_owned(),
+        ..ServerRecord::default()
+    };
+    if replicas.len() > 1 {
+        record.term = 1;
+        record.in_sync = replicas.iter().map(|(number, _)| *number).collect();
+        let replicas = replicas.into_iter().map(|(number, address)| ReplicaRecord {
+            number,
+            address: address.to_owned(),
+            ..ReplicaRecord::default()
+        });
+        record.replicas = replicas.collect();
+    }
+    record
 }
 
 fn check_settings(settings: &VolumeSettings) -> Result<(), MetaError> {
@@ -117,6 +140,18 @@ fn check_settings(settings: &VolumeSettings) -> Result<(), MetaError> {
     ids.sort_unstable();
     if let Some(at) = (1..count).find(|at| ids[at - 1] == ids[*at]) {
         return refuse(format!("server {} is named twice", ids[at]));
+    }
+    for (at, (id, number, _)) in settings.replicas.iter().enumerate() {
+        let same = |other: &&(ServerId, u32, String)| (other.0, other.1) == (*id, *number);
+        if settings.replicas[..at].iter().any(|other| same(&other)) {
+            return refuse(format!("replica {number} of server {id} is named twice"));
+        }
+        if *number == 0 || *number as usize >= REPLICAS_MAX || ids.binary_search(&id.0).is_err() {
+            return refuse(format!(
+                "server {id} cannot have a replica {number}: replicas have the numbers 0 to {}",
+                REPLICAS_MAX - 1
+            ));
+        }
     }
     Ok(())
 }

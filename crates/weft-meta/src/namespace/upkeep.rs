@@ -9,7 +9,8 @@ use weft_proto::fsck::{
     NamesOfRequest, RepairNamespaceReply,
 };
 use weft_proto::meta::{
-    HeartbeatReply, HeartbeatRequest, ReassertReply, ReassertRequest, ServerMapReply, StatReply,
+    ChangeReplicasReply, ChangeReplicasRequest, HeartbeatReply, HeartbeatRequest, ReassertReply,
+    ReassertRequest, ServerMapReply, StatReply,
 };
 
 use super::handle::Namespace;
@@ -296,6 +297,20 @@ impl Namespace {
         request: &HeartbeatRequest,
     ) -> Result<HeartbeatReply, MetaError> {
         ops::heartbeat(self.volume(), now, request)
+    }
+
+    /// Changes which replicas of a server are in sync, if the caller knows the term in force and
+    /// may make the change. Answers with the set that is in force.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`], also for a server that has one store.
+    /// # Durability
+    /// The set survives power loss.
+    pub fn change_replicas(
+        &self,
+        request: &ChangeReplicasRequest,
+    ) -> Result<ChangeReplicasReply, MetaError> {
+        ops::change_replicas(self.volume(), request)
     }
 
     /// Accepts a server whose store is older than what the server reported as durable, once the

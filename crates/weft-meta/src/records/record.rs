@@ -389,6 +389,36 @@ pub struct ServerRecord {
     /// this id in doubt; 0: only a store with the position is accepted.
     #[prost(uint64, tag = "6")]
     pub doubt: u64,
+    /// Its replicas, ascending by number; empty: it has one store. The fields above are those of
+    /// the primary.
+    #[prost(message, repeated, tag = "7")]
+    pub replicas: Vec<ReplicaRecord>,
+    /// The numbers of the replicas that have every acknowledged change, ascending.
+    #[prost(uint32, repeated, tag = "8")]
+    pub in_sync: Vec<u32>,
+    /// The number of the primary.
+    #[prost(uint32, tag = "9")]
+    pub primary: u32,
+    /// Rises with every change of `in_sync`.
+    #[prost(uint64, tag = "10")]
+    pub term: u64,
+}
+
+/// A replica of a server.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReplicaRecord {
+    /// Its number.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// `host:port`, as last reported.
+    #[prost(string, tag = "2")]
+    pub address: String,
+    /// The id of its store; empty: not reported yet.
+    #[prost(bytes = "vec", tag = "3")]
+    pub store: Vec<u8>,
+    /// The incarnation of its store, as last reported; 0: not reported yet.
+    #[prost(fixed64, tag = "4")]
+    pub incarnation: u64,
 }
 
 /// The volume; written once.
@@ -449,6 +479,7 @@ pub const DECODERS: &[(&str, Decoder)] = &[
     ("DeleteRecord", again::<DeleteRecord>),
     ("TruncateRecord", again::<TruncateRecord>),
     ("ServerRecord", again::<ServerRecord>),
+    ("ReplicaRecord", again::<ReplicaRecord>),
     ("VolumeRecord", again::<VolumeRecord>),
     ("CountersRecord", again::<CountersRecord>),
 ];

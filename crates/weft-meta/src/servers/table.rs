@@ -5,14 +5,26 @@ use std::ops::{Bound, ControlFlow};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use weft_kv::Reader;
-use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, Server, ServerState, Usage};
+use weft_proto::meta::{
+    ChangeReplicasRequest, HeartbeatReply, HeartbeatRequest, Replica, ReplicaChange, ReplicaSet,
+    Server, ServerState, Usage,
+};
 use weft_proto::stamp::Position;
 
 use super::placement::Pool;
+use super::replicas;
 use crate::error::MetaError;
-use crate::limits::{HEARTBEAT_TIMEOUT, POSITION_RECORD_INTERVAL};
+use crate::limits::{HEARTBEAT_TIMEOUT, POSITION_RECORD_INTERVAL, REPLICA_UP};
 use crate::records::keys::{self, SERVERS};
-use crate::records::record::ServerRecord;
+use crate::records::record::{ReplicaRecord, ServerRecord};
+
+/// What a replica reported last.
+#[derive(Clone, Debug, Default)]
+struct ReplicaEntry {
+    last_heartbeat: i64,
+    usage: Usage,
+    metrics: String,
+}
 
 #[derive(Debug, Default)]
 struct ServerEntry {
@@ -31,9 +43,35 @@ struct ServerEntry {
     rolled_back: Option<i64>,
     /// When the newest bytes of that store were written.
     newest: i64,
+    /// Its replicas that have reported, by number.
+    replicas: BTreeMap<u32, ReplicaEntry>,
 }
 
 impl ServerEntry {
+    /// Whether a replica has reported within so many nanoseconds.
+    fn replica_reported(&self, number: u32, now: i64, within: i64) -> bool {
+        let replica = self.replicas.get(&number);
+        replica.is_some_and(|r| now.saturating_sub(r.last_heartbeat) <= within)
+    }
+
+    /// Its replicas as the wire describes them.
+    fn describe_replicas(&self, now: i64) -> Vec<Replica> {
+        let record = &self.record;
+        let describe = |of: &ReplicaRecord| {
+            let entry = self.replicas.get(&of.number).cloned().unwrap_or_default();
+            Replica {
+                number: of.number,
+                address: of.address.clone(),
+                primary: of.number == record.primary,
+                in_sync: record.in_sync.contains(&of.number),
+                up: self.replica_reported(of.number, now, HEARTBEAT_TIMEOUT),
+                usage: entry.usage,
+                metrics: entry.metrics,
+            }
+        };
+        record.replicas.iter().map(describe).collect()
+    }
+
     fn is_up(&self, now: i64) -> bool {
         self.last_heartbeat
             .is_some_and(|at| now.saturating_sub(at) <= HEARTBEAT_TIMEOUT)
@@ -98,6 +136,14 @@ pub(crate) enum Heartbeat {
     Refused(HeartbeatReply),
     /// The server is accepted, once the update (if any) is durable.
     Accepted(Option<ServerUpdate>),
+}
+
+/// What the report of a replica means.
+pub(crate) struct ReplicaReport {
+    /// The record to store, if it changes; and whether clients must read the server map again.
+    pub(crate) update: Option<(ServerRecord, bool)>,
+    /// The replica is the primary, once the update is durable: the report is the server's.
+    pub(crate) is_primary: bool,
 }
 
 /// The change of a server's record by a heartbeat.
@@ -189,6 +235,99 @@ impl ServerTable {
         server.ok_or(MetaError::UnknownServer { server: id })
     }
 
+    /// Takes the report of a replica; `None` if the server has one store.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`] for a server or a replica that the volume was not formatted
+    /// with.
+    pub(crate) fn receive_replica(
+        &mut self,
+        now: i64,
+        request: &HeartbeatRequest,
+    ) -> Result<Option<ReplicaReport>, MetaError> {
+        let number = request.replica;
+        let server = self.server(request.id)?;
+        if server.record.replicas.is_empty() && number == 0 {
+            return Ok(None);
+        }
+        let known = server.record.replicas.iter().find(|r| r.number == number);
+        let known = known.ok_or(MetaError::UnknownServer { server: request.id })?;
+        let report = ReplicaRecord {
+            number,
+            address: request.address.clone(),
+            store: if request.store.is_empty() {
+                known.store.clone()
+            } else {
+                request.store.to_vec()
+            },
+            incarnation: request.durable.map_or(known.incarnation, |d| d.incarnation),
+        };
+        let mut others = server.record.in_sync.iter().copied();
+        let successor =
+            others.find(|n| *n != number && server.replica_reported(*n, now, REPLICA_UP));
+        let next = replicas::reported(&server.record, &report, successor);
+        let entry = ReplicaEntry {
+            last_heartbeat: now,
+            usage: request.usage,
+            metrics: request.metrics.clone(),
+        };
+        server.replicas.insert(number, entry);
+        let primary = next.as_ref().unwrap_or(&server.record).primary;
+        let moves = |next: &ServerRecord| next.primary != server.record.primary;
+        Ok(Some(ReplicaReport {
+            update: next.map(|next| (next.clone(), moves(&next))),
+            is_primary: primary == number,
+        }))
+    }
+
+    /// The answer to the report of a replica that is not the primary.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`].
+    pub(crate) fn answer_backup(
+        &mut self,
+        id: u32,
+        service: Option<Position>,
+    ) -> Result<HeartbeatReply, MetaError> {
+        let epoch = self.epoch;
+        let record = &self.server(id)?.record;
+        Ok(HeartbeatReply {
+            epoch,
+            since: record.since,
+            service,
+            replicas: replicas::set_of(record),
+            ..HeartbeatReply::default()
+        })
+    }
+
+    /// The record after the change that a replica asks for, and whether clients must read the
+    /// server map again; `None` if the change may not be made.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`].
+    pub(crate) fn change_replicas(
+        &mut self,
+        request: &ChangeReplicasRequest,
+    ) -> Result<Option<(ServerRecord, bool)>, MetaError> {
+        let record = &self.server(request.server)?.record;
+        if record.term != request.term {
+            return Ok(None);
+        }
+        let Ok(change) = ReplicaChange::try_from(request.change) else {
+            return Ok(None);
+        };
+        let next = replicas::changed(record, request.caller, change, request.replica);
+        Ok(next.map(|next| (next.clone(), next.primary != record.primary)))
+    }
+
+    /// The replicas of a server that are in sync; `None` if it has one store.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`].
+    pub(crate) fn replica_set(&mut self, id: u32) -> Result<Option<ReplicaSet>, MetaError> {
+        Ok(replicas::set_of(&self.server(id)?.record))
+    }
+
     /// Accepts or refuses a heartbeat. A server is accepted only with a store that has what the
     /// server reported as durable before. `service` is the durable position of the namespace.
     ///
@@ -229,6 +368,7 @@ impl ServerTable {
                     check: vec![at],
                     service,
                     doubt: server.record.doubt,
+                    replicas: replicas::set_of(&server.record),
                 }));
             }
             server.accepted = durable.incarnation;
@@ -266,6 +406,10 @@ impl ServerTable {
     /// A server's new record and the new epoch are durable.
     pub(crate) fn store(&mut self, id: u32, record: ServerRecord, epoch: u64) {
         if let Ok(server) = self.server(id) {
+            if server.record.primary != record.primary {
+                // What is known of the store is known of the former primary's.
+                (server.accepted, server.durable, server.rolled_back) = (0, None, None);
+            }
             server.record = record;
         }
         self.epoch = epoch;
@@ -289,6 +433,7 @@ impl ServerTable {
             check: Vec::new(),
             service,
             doubt: 0,
+            replicas: replicas::set_of(&server.record),
         })
     }
 
@@ -323,6 +468,7 @@ impl ServerTable {
             usage: server.usage,
             metrics: server.metrics.clone(),
             newest: server.newest,
+            replicas: server.describe_replicas(now),
         });
         (self.epoch, servers.collect())
     }

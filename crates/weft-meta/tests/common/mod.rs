@@ -46,6 +46,7 @@ pub fn settings() -> VolumeSettings {
         servers: (1..=4)
             .map(|id| (ServerId(id), format!("host{id}:7000")))
             .collect(),
+        replicas: Vec::new(),
         uid: 0,
         gid: 0,
         mode: 0o777,

@@ -17,6 +17,7 @@ pub mod meta;
 pub mod order;
 pub mod pointer;
 pub mod quota;
+pub mod replica;
 pub mod session;
 pub mod stamp;
 pub mod upkeep;

@@ -15,6 +15,22 @@ impl IoService {
         if let Err(failure) = self.admission.check(call.kind, self.server).await {
             return call.reply.fail(&failure);
         }
+        let failure = match call.kind {
+            // They describe this process alone.
+            Kind::Disks | Kind::ScrubStatus | Kind::Losses => None,
+            Kind::Beacon | Kind::Apply | Kind::ReplicaFiles | Kind::ReplicaParts => {
+                let what = "replicas take changes of their primary only";
+                let other = call.peer.role != Role::IoServer;
+                other.then(|| Failure::new(Code::Permission, what))
+            }
+            _ => match self.replicas() {
+                Some(replicas) => replicas.admit().await.err(),
+                None => None,
+            },
+        };
+        if let Some(failure) = failure {
+            return call.reply.fail(&failure);
+        }
         match call.kind {
             Kind::Read => self.read(call).await,
             Kind::Write => self.write(call).await,
@@ -55,6 +71,12 @@ impl IoService {
                 Box::pin(answer(call, names)).await;
             }
             Kind::Callbacks => Box::pin(self.callbacks(call)).await,
+            Kind::Beacon => answer(call, async |r| self.beacon(r).await).await,
+            Kind::Apply => Box::pin(self.apply(call)).await,
+            Kind::ReplicaFiles => answer(call, async |r| self.replica_files(r).await).await,
+            Kind::ReplicaParts => {
+                Box::pin(answer(call, async |r| self.replica_parts(r).await)).await;
+            }
             Kind::Clean => answer(call, async |r| self.clean(r).await).await,
             Kind::Outcome => self.change(call, async |r| self.outcome(r).await).await,
             Kind::Pointer => self.change(call, async |r| self.pointer(r).await).await,

@@ -4,6 +4,7 @@
 //!
 //! - `job`: a checked request, and walks over its pieces; `plan`: from pieces to ranges on disk;
 //! - `clients`: what each client may hold in memory; `admission`: whether the server takes part;
+//! - `replica`: the store, whose changes go to all replicas of the server;
 //! - `order`: claims of operations that are atomic, also across servers;
 //! - `sharers`: clients that keep names of chunks, and are told of changes;
 //! - `data`: reads, writes, copies; `cells`: status, sync, forks; `collective`: jobs of groups;
@@ -25,6 +26,7 @@ mod job;
 mod order;
 mod plan;
 mod pointers;
+mod replica;
 mod sharers;
 mod upkeep;
 
@@ -56,6 +58,7 @@ use upkeep::{Cleaner, Scrubber, StoreChecks};
 
 pub(crate) use admission::Admission;
 pub(crate) use data::Peers;
+pub(crate) use replica::{ReplicaIdentity, Replicas, ReplicatedStore, watch_replicas};
 pub(crate) use upkeep::clean_regularly;
 pub use upkeep::finding_on_the_wire;
 
@@ -64,7 +67,7 @@ const SINCE_UNKNOWN: u64 = u64::MAX;
 
 /// Serves the calls of kinds 32 to 63, and of 128 and above, from one store.
 pub(crate) struct IoService {
-    store: Store,
+    store: ReplicatedStore,
     clock: Arc<dyn WallClock>,
     metrics: Arc<Metrics>,
     /// The newest known epoch of the server map; requests with an older one are refused.
@@ -94,7 +97,7 @@ impl IoService {
     /// A service over an open store. `grace`: the time that clients have to come back to the
     /// metadata service.
     pub(crate) fn new(
-        store: Store,
+        store: ReplicatedStore,
         clock: Arc<dyn WallClock>,
         metrics: Arc<Metrics>,
         peers: Peers,
@@ -130,6 +133,11 @@ impl IoService {
     /// The store that it serves.
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// The replicas of the server; `None`: it has one store.
+    pub(crate) fn replicas(&self) -> Option<&Arc<Replicas>> {
+        self.store.replicas()
     }
 
     /// The metadata service has compared the store with the server's earlier reports.

@@ -83,6 +83,9 @@ impl MetaService {
                 self.answer(call, clients).await;
             }
             Kind::Heartbeat if call.peer.role == Role::IoServer => self.heartbeat(call).await,
+            Kind::ChangeReplicas if call.peer.role == Role::IoServer => {
+                self.answer(call, |r| n.change_replicas(r)).await;
+            }
             Kind::AcceptRollback => self.accept_rollback(call).await,
             Kind::Truncate => self.truncate(call).await,
             Kind::MakeCheckpoint => self.make_checkpoint(call).await,

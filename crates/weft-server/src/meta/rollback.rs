@@ -53,7 +53,11 @@ impl Rollback {
     pub(super) fn check(&self, kind: Kind) -> Result<(), Failure> {
         let served = matches!(
             kind,
-            Kind::Heartbeat | Kind::ServerMap | Kind::ListClients | Kind::AcceptRollback
+            Kind::Heartbeat
+                | Kind::ServerMap
+                | Kind::ListClients
+                | Kind::AcceptRollback
+                | Kind::ChangeReplicas
         );
         if served || !self.found.load(Ordering::Acquire) {
             return Ok(());

@@ -24,6 +24,8 @@ use crate::tasks::stopped;
 pub(super) struct ServerInfo {
     /// Its id.
     pub server: u32,
+    /// Which of its replicas this is; `None`: it has one store.
+    pub replica: Option<u32>,
     /// The address it serves.
     pub address: String,
     /// The address of its metrics.
@@ -47,6 +49,8 @@ pub(super) struct Heartbeat {
     service: Option<Position>,
     /// When it was noted last.
     noted: Option<Instant>,
+    /// The configuration names another number of replicas than the volume has.
+    mistaken: bool,
 }
 
 /// When the next heartbeat is due.
@@ -68,6 +72,7 @@ impl Heartbeat {
             doubted: 0,
             service: None,
             noted: None,
+            mistaken: false,
         }
     }
 
@@ -99,6 +104,7 @@ impl Heartbeat {
                     self.io.set_epoch(reply.epoch);
                     self.io.set_since(reply.since);
                     failed = 0;
+                    self.learn_replicas(&reply);
                     if self.compare(&reply).await == NextBeat::Now {
                         continue;
                     }
@@ -120,11 +126,31 @@ impl Heartbeat {
         }
     }
 
+    /// Learns which replicas are in sync. A process that takes its server for one with another
+    /// number of stores is not used.
+    fn learn_replicas(&mut self, reply: &HeartbeatReply) {
+        match (&reply.replicas, self.io.replicas()) {
+            (Some(set), Some(replicas)) => replicas.learn(set),
+            (None, None) => {}
+            _ if self.mistaken => {}
+            (set, _) => {
+                self.mistaken = true;
+                let has = set.as_ref().map_or(1, |set| set.members.len());
+                tracing::error!(
+                    server = self.info.server,
+                    "the configuration names another number of replicas than the volume was formatted with, which is {has}: nothing is served"
+                );
+            }
+        }
+    }
+
     /// Checks whether the store has the positions that the service asks for.
     async fn compare(&mut self, reply: &HeartbeatReply) -> NextBeat {
         if reply.check.is_empty() {
             self.rolled_back = false;
-            self.io.set_admission(Admission::Accepted);
+            if reply.replicas.is_some() == self.info.replica.is_some() {
+                self.io.set_admission(Admission::Accepted);
+            }
             return NextBeat::AfterInterval;
         }
         let has = |at: &stamp::Position| self.io.store().still_has(position::from_wire(at)).is_ok();
@@ -188,6 +214,7 @@ impl Heartbeat {
         let has_id = !self.info.store.is_empty();
         let request = HeartbeatRequest {
             id: self.info.server,
+            replica: self.info.replica.unwrap_or(0),
             address: self.info.address.clone(),
             metrics: self.info.metrics.clone(),
             usage: Usage {

@@ -20,7 +20,10 @@ use weft_store::{Pool, Store};
 use crate::config::{IoRole, NodeConfig};
 use crate::error::NodeError;
 use crate::failure::unsupported;
-use crate::io::{Admission, IoService, Peers, clean_regularly};
+use crate::io::{
+    Admission, IoService, Peers, ReplicaIdentity, Replicas, ReplicatedStore, clean_regularly,
+    watch_replicas,
+};
 use crate::meta::MetaService;
 use crate::metrics::Metrics;
 use crate::tasks::stopped;
@@ -165,6 +168,7 @@ impl Node {
                 let io = heartbeat.io().clone();
                 tasks.push(tokio::spawn(heartbeat.run(stopping.clone())));
                 tokio::spawn(clean_regularly(Arc::downgrade(&io)));
+                tokio::spawn(watch_replicas(Arc::downgrade(&io)));
                 Some(io)
             }
             None => None,
@@ -253,6 +257,20 @@ async fn open_io(
         BufferPool::default(),
         counters.clone(),
     );
+    let store = match role.replica {
+        None => ReplicatedStore::alone(store),
+        Some(number) => {
+            let replicas = Replicas::new(ReplicaIdentity {
+                server: role.server,
+                number,
+                meta: link.clone(),
+                env: env.clone(),
+                identity: identity.clone(),
+                counters: counters.clone(),
+            });
+            ReplicatedStore::of_replica(store, Arc::new(replicas))
+        }
+    };
     let peers = Peers::new(env.clone(), identity, link.clone(), counters.clone());
     let io = IoService::new(
         store,
@@ -268,6 +286,7 @@ async fn open_io(
     }
     let info = ServerInfo {
         server: role.server,
+        replica: role.replica,
         address,
         metrics: role.metrics_address,
         store: role.store_id.into(),

@@ -97,7 +97,24 @@ impl Store {
         sums: impl Into<Sums>,
         now: Timestamp,
     ) -> Result<PreparedWrite, StoreError> {
-        let sums = Some(sums.into());
+        self.prepare_of(writes, Some(sums.into()), now).await
+    }
+
+    /// As [`Store::prepare`], of bytes whose sums are not known.
+    pub async fn prepare_unsummed(
+        &self,
+        writes: Vec<Scattered>,
+        now: Timestamp,
+    ) -> Result<PreparedWrite, StoreError> {
+        self.prepare_of(writes, None, now).await
+    }
+
+    async fn prepare_of(
+        &self,
+        writes: Vec<Scattered>,
+        sums: Option<Sums>,
+        now: Timestamp,
+    ) -> Result<PreparedWrite, StoreError> {
         if any_addressed(&writes) {
             let store = self.clone();
             return detached(async move { store.prepare_addressed(writes, sums, now).await }).await;

@@ -44,14 +44,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let possible = |_: &StoreState, _| Ok(());
         self.operate(files, op, made, possible, |state, file, body, _| {
-            ItemRecord::Checkpoint { file, number: op }.encode(body);
-            state.add_checkpoint(file, op, made.0);
-            for id in state.forks().live(file) {
-                ItemRecord::Keep { id, number: op }.encode(body);
-                state.keep(id, op);
-                let modified = state.forks()[id].modified();
-                derive(state, id, modified, body);
-            }
+            keep_all(state, file, op, made, body);
         })
         .await
     }
@@ -239,6 +232,24 @@ impl Store {
             state.sequence()
         };
         self.0.append(sequence)
+    }
+}
+
+/// Makes a checkpoint of all forks of a file.
+pub(super) fn keep_all(
+    state: &mut StoreState,
+    file: FileId,
+    number: u64,
+    made: Timestamp,
+    body: &mut Vec<u8>,
+) {
+    ItemRecord::Checkpoint { file, number }.encode(body);
+    state.add_checkpoint(file, number, made.0);
+    for id in state.forks().live(file) {
+        ItemRecord::Keep { id, number }.encode(body);
+        state.keep(id, number);
+        let modified = state.forks()[id].modified();
+        derive(state, id, modified, body);
     }
 }
 

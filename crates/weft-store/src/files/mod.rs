@@ -11,6 +11,8 @@ mod deferred_truncation;
 mod list;
 mod merge;
 mod note;
+mod replica;
 mod truncate;
 
 pub use list::ListPage;
+pub use replica::StoredFile;

@@ -8,7 +8,7 @@ use weft_client::{Server, ServerState, Volume};
 
 use super::connect;
 use crate::limits::START_POLL_INTERVAL;
-use crate::volume_config::{Config, NodeName};
+use crate::volume_config::{Config, ServerName};
 
 /// The servers with these numbers, ascending; all of them if none is given.
 pub(crate) async fn named(volume: &Volume, numbers: &[u32]) -> Result<Vec<u32>> {
@@ -37,7 +37,7 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
                 match ServerState::try_from(server.state) {
                     Ok(ServerState::Up) => {}
                     Ok(ServerState::RolledBack) => refused.push(refusal(server)),
-                    _ => missing.push(NodeName::Server(server.id).to_string()),
+                    _ => missing.push(ServerName::of(server.id).to_string()),
                 }
             }
             if missing.is_empty() {

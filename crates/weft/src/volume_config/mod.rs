@@ -13,7 +13,7 @@ mod private;
 mod start_lock;
 
 pub(crate) use config::file::{
-    ADDRESS, Config, FILE, MetaSection, NodeName, ServerSection, VolumeSection, WIRE,
+    ADDRESS, Config, FILE, MetaSection, NodeName, ServerName, ServerSection, VolumeSection, WIRE,
 };
 pub(crate) use config::identity::{hex, volume_id};
 pub(crate) use config::ports::{FreeAddresses, free_addresses};

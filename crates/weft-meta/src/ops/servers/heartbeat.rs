@@ -2,6 +2,7 @@
 
 use weft_proto::meta::{HeartbeatReply, HeartbeatRequest};
 
+use super::store_record::store_record;
 use crate::error::MetaError;
 use crate::limits::ADDRESS_MAX;
 use crate::records::keys::SERVERS;
@@ -22,6 +23,17 @@ pub(crate) fn heartbeat(
     }
     let mut table = volume.state().servers().write();
     let service = volume.state().incarnations().durable();
+    if let Some(report) = table.receive_replica(now, request)? {
+        let replica = request.replica;
+        if let Some((record, moves)) = report.update {
+            let (term, in_sync) = (record.term, record.in_sync.clone());
+            store_record(volume, &mut table, id, record, moves)?;
+            tracing::info!(server = id, replica, term, ?in_sync, "replica started");
+        }
+        if !report.is_primary {
+            return table.answer_backup(id, service);
+        }
+    }
     let update = match table.receive(now, request, service)? {
         Heartbeat::Refused(reply) => return Ok(reply),
         Heartbeat::Accepted(update) => update,

@@ -5,9 +5,12 @@
 //! change is visible; no other operation here syncs. Nothing here connects to a server.
 
 mod accept_rollback;
+mod change_replicas;
 mod heartbeat;
 mod server_map;
+mod store_record;
 
 pub(crate) use accept_rollback::accept_rollback;
+pub(crate) use change_replicas::change_replicas;
 pub(crate) use heartbeat::heartbeat;
 pub(crate) use server_map::server_map;

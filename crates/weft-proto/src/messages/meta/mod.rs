@@ -24,9 +24,10 @@ pub use names::{
     RenameReply, RenameRequest, UnlinkReply, UnlinkRequest,
 };
 pub use servers::{
-    AcceptRollbackReply, AcceptRollbackRequest, ConnectedClient, HeartbeatReply, HeartbeatRequest,
-    ListClientsReply, ListClientsRequest, Server, ServerMapReply, ServerMapRequest, ServerState,
-    Usage,
+    AcceptRollbackReply, AcceptRollbackRequest, ChangeReplicasReply, ChangeReplicasRequest,
+    ConnectedClient, HeartbeatReply, HeartbeatRequest, ListClientsReply, ListClientsRequest,
+    Replica, ReplicaAddress, ReplicaChange, ReplicaSet, Server, ServerMapReply, ServerMapRequest,
+    ServerState, Usage,
 };
 pub use target::{Credentials, ROOT, Target};
 pub use xattr::{

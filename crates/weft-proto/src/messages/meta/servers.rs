@@ -61,6 +61,107 @@ pub struct Server {
     /// the epoch; 0: there are none.
     #[prost(int64, tag = "7")]
     pub newest: i64,
+    /// Its replicas, ascending by number; empty: it has one store, and no other.
+    #[prost(message, repeated, tag = "8")]
+    pub replicas: Vec<Replica>,
+}
+
+/// A replica of a server, as the metadata service knows it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Replica {
+    /// Its number.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// `host:port`.
+    #[prost(string, tag = "2")]
+    pub address: String,
+    /// Calls go to it.
+    #[prost(bool, tag = "3")]
+    pub primary: bool,
+    /// It has every acknowledged change.
+    #[prost(bool, tag = "4")]
+    pub in_sync: bool,
+    /// It has reported recently.
+    #[prost(bool, tag = "5")]
+    pub up: bool,
+    /// Its usage.
+    #[prost(message, required, tag = "6")]
+    pub usage: Usage,
+    /// `host:port` of its metrics; empty: it serves none.
+    #[prost(string, tag = "7")]
+    pub metrics: String,
+}
+
+/// Which replicas of a server have every acknowledged change, and which of them is the primary.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct ReplicaSet {
+    /// Rises with every change.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    /// The primary's number.
+    #[prost(uint32, tag = "2")]
+    pub primary: u32,
+    /// The replicas that are in sync, the primary among them, ascending.
+    #[prost(uint32, repeated, tag = "3")]
+    pub in_sync: Vec<u32>,
+    /// All replicas, ascending by number.
+    #[prost(message, repeated, tag = "4")]
+    pub members: Vec<ReplicaAddress>,
+}
+
+/// Where a replica is.
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+pub struct ReplicaAddress {
+    /// Its number.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// `host:port`; empty: not known yet.
+    #[prost(string, tag = "2")]
+    pub address: String,
+}
+
+/// A change of the replicas of a server that are in sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum ReplicaChange {
+    /// From the primary: a backup has not acknowledged a change, and is not in sync any more.
+    Remove = 0,
+    /// From the primary: a replica has caught up.
+    Add = 1,
+    /// From a backup that is in sync: the primary is silent, and the caller takes its place. It is
+    /// the only one in sync then.
+    TakeOver = 2,
+}
+
+/// Change the replicas of a server that are in sync (from its replicas).
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ChangeReplicasRequest {
+    /// The server.
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    /// The replica that asks.
+    #[prost(uint32, tag = "2")]
+    pub caller: u32,
+    /// The term that the caller knows. With another one in force, nothing is changed.
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+    /// The change.
+    #[prost(enumeration = "ReplicaChange", tag = "4")]
+    pub change: i32,
+    /// The replica that is removed or added.
+    #[prost(uint32, tag = "5")]
+    pub replica: u32,
+}
+
+/// The set that is in force, which survives power loss.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ChangeReplicasReply {
+    /// The set.
+    #[prost(message, required, tag = "1")]
+    pub set: ReplicaSet,
+    /// The change was made.
+    #[prost(bool, tag = "2")]
+    pub changed: bool,
 }
 
 /// The server map.
@@ -155,6 +256,9 @@ pub struct HeartbeatRequest {
     /// the epoch; else 0.
     #[prost(int64, tag = "11")]
     pub newest: i64,
+    /// Which replica of the server it is.
+    #[prost(uint32, tag = "12")]
+    pub replica: u32,
 }
 
 /// What a server must know about the volume.
@@ -178,6 +282,9 @@ pub struct HeartbeatReply {
     /// put in doubt what it has of files below this id, and report that. 0: not accepted.
     #[prost(uint64, tag = "5")]
     pub doubt: u64,
+    /// The replicas that are in sync; absent: the server has one store.
+    #[prost(message, optional, tag = "6")]
+    pub replicas: Option<ReplicaSet>,
 }
 
 /// Accept a server, or the metadata service, although its store is older than it reported before.

@@ -173,7 +173,7 @@ impl IoService {
             self.check_present(key.file)?;
         } else if let Some(number) = request.checkpoint {
             let accepted = self.store.accept_checkpoint(key.file, number, self.now());
-            accepted.map_err(|e| failure::of_store(&e))?;
+            accepted.await.map_err(|e| failure::of_store(&e))?;
             return Ok(CreateForkReply {});
         }
         let made = self

@@ -13,7 +13,7 @@ use weft_proto::io::{WriteReply, WriteRequest};
 use weft_proto::limits::STAGED_MAX;
 use weft_proto::order::Claim;
 use weft_proto::{Code, Failure};
-use weft_store::{PreparedWrite, StoreError};
+use weft_store::StoreError;
 
 use super::scatter::Scatterer;
 use crate::failure;
@@ -21,6 +21,7 @@ use crate::io::IoService;
 use crate::io::job::Job;
 use crate::io::job::walk::{self, Callers};
 use crate::io::order::{Asking, Effect, Extents, ForkExtents, Mode};
+use crate::io::replica::Prepared;
 use crate::limits::{BRIEF_WRITE_BYTES, WRITE_DEPTH};
 
 impl IoService {
@@ -149,7 +150,7 @@ impl IoService {
 
     async fn commit_alone(
         &self,
-        batches: Vec<PreparedWrite>,
+        batches: Vec<Prepared>,
         sync: bool,
         memory: Arc<OwnedSemaphorePermit>,
     ) -> Result<(), Failure> {
@@ -171,13 +172,13 @@ impl IoService {
         mut first: Option<Chunk>,
         call: &mut Served,
         (callers, memory): (&Callers, &Arc<OwnedSemaphorePermit>),
-    ) -> Result<Vec<PreparedWrite>, Failure> {
+    ) -> Result<Vec<Prepared>, Failure> {
         let mut scatterer = Scatterer::new(job, request.chunk, request.ordered)?;
         let mut in_flight = FuturesOrdered::new();
         let (mut batches, mut bytes) = (Vec::new(), 0);
         let keep = |call: &mut Served,
-                    (prepared, bytes): (Result<PreparedWrite, StoreError>, usize)|
-         -> Result<PreparedWrite, Failure> {
+                    (prepared, bytes): (Result<Prepared, StoreError>, usize)|
+         -> Result<Prepared, Failure> {
             let prepared = prepared.map_err(|e| failure::of_store(&e))?;
             call.payload.release_chunk(bytes);
             Ok(prepared)
@@ -205,7 +206,7 @@ impl IoService {
                 _memory: memory.clone(),
             });
             if let Some(before) = batches.len().checked_sub(WRITE_DEPTH)
-                && let Some(disk) = batches.get(before).and_then(PreparedWrite::disk)
+                && let Some(disk) = batches.get(before).and_then(Prepared::disk)
             {
                 disk.ended().await;
             }

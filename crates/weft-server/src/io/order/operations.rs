@@ -14,11 +14,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedRwLockReadGuard, OwnedSemaphorePermit};
 use weft_layout::FileId;
 use weft_proto::{Code, Failure};
-use weft_store::{DiskWait, ForkKey, PreparedWrite, Store, StoreError, Timestamp};
+use weft_store::{DiskWait, ForkKey, StoreError, Timestamp};
 
 use super::extents::Extents;
 use super::outcomes::Outcomes;
 use super::schedule::{Claim, Mode};
+use crate::io::replica::{Prepared, ReplicatedStore};
 use crate::limits::{CLEAR_BATCH_RANGES, CLIENT_OPERATIONS_MAX, ENDED_EARLY_MAX};
 
 /// What an operation does here when it is committed.
@@ -26,7 +27,7 @@ pub(in crate::io) enum Effect {
     /// Nothing: it reads, or its effect comes by other calls.
     Nothing,
     Write {
-        batches: Vec<PreparedWrite>,
+        batches: Vec<Prepared>,
         /// The commit is answered when the bytes survive power loss.
         sync: bool,
         /// As is held by the bytes that the disk is still writing.
@@ -140,7 +141,7 @@ impl Operation {
     /// to have: nothing is awaited in between.
     async fn commit(
         &self,
-        store: &Store,
+        store: &ReplicatedStore,
         outcomes: &Outcomes,
         now: Timestamp,
         decided: bool,
@@ -199,7 +200,7 @@ impl Operation {
             State::Staged {
                 effect: Effect::Write { batches, .. },
                 ..
-            } => batches.iter().filter_map(PreparedWrite::disk).collect(),
+            } => batches.iter().filter_map(Prepared::disk).collect(),
             _ => Vec::new(),
         }
     }
@@ -290,11 +291,11 @@ impl Operations {
     pub(super) async fn commit(
         &self,
         operation: Arc<Operation>,
-        store: &Store,
+        store: &ReplicatedStore,
         now: Timestamp,
         decided: bool,
     ) -> Result<Commit, StoreError> {
-        if !operation.in_steps {
+        if !operation.in_steps && store.replicas().is_none() {
             return operation.commit(store, &self.outcomes, now, decided).await;
         }
         let (store, outcomes) = (store.clone(), self.outcomes.clone());
@@ -315,7 +316,7 @@ impl Operations {
     /// Whether an operation that is not in progress any more has taken effect here.
     pub(super) async fn has_taken_effect(
         &self,
-        store: &Store,
+        store: &ReplicatedStore,
         id: u64,
     ) -> Result<bool, StoreError> {
         self.outcomes.has(store, id).await

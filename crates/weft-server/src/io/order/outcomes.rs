@@ -10,8 +10,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use weft_layout::{CellIndex, CellOffset};
-use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, Store, StoreError, Timestamp, Write};
+use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, StoreError, Timestamp, Write};
 
+use crate::io::replica::ReplicatedStore;
 use crate::limits::OUTCOMES_MAX;
 
 const ENTRY_BYTES: usize = 16;
@@ -79,13 +80,13 @@ pub(super) struct Entry {
 }
 
 impl Outcomes {
-    async fn ring(&self, store: &Store) -> Result<&Mutex<Ring>, StoreError> {
+    async fn ring(&self, store: &ReplicatedStore) -> Result<&Mutex<Ring>, StoreError> {
         self.ring.get_or_try_init(|| load(store)).await
     }
 
     /// Writes the fork anew from memory if an entry cannot be read: a commit could not write it
     /// either, as blocks are read before a part of them is written.
-    async fn heal(&self, store: &Store, at: CellOffset) -> Result<(), StoreError> {
+    async fn heal(&self, store: &ReplicatedStore, at: CellOffset) -> Result<(), StoreError> {
         let readable = async || store.read(&key(), at, ENTRY_BYTES as u64).await;
         if readable().await.is_ok() {
             return Ok(());
@@ -111,7 +112,7 @@ impl Outcomes {
     /// The next entry, and how it is written.
     pub(super) async fn next(
         &self,
-        store: &Store,
+        store: &ReplicatedStore,
         operation: u64,
     ) -> Result<(Entry, Write), StoreError> {
         let sequence = {
@@ -136,7 +137,11 @@ impl Outcomes {
     }
 
     /// Whether an operation has taken effect here.
-    pub(super) async fn has(&self, store: &Store, operation: u64) -> Result<bool, StoreError> {
+    pub(super) async fn has(
+        &self,
+        store: &ReplicatedStore,
+        operation: u64,
+    ) -> Result<bool, StoreError> {
         let ring = self.ring(store).await?.lock();
         Ok(ring.committed.contains_key(&operation))
     }
@@ -153,7 +158,7 @@ fn write(operation: u64, sequence: u64) -> Write {
     }
 }
 
-async fn load(store: &Store) -> Result<Mutex<Ring>, StoreError> {
+async fn load(store: &ReplicatedStore) -> Result<Mutex<Ring>, StoreError> {
     let mut ring = Ring::default();
     if let Some(status) = store.status(&key()).await? {
         match store.read(&key(), CellOffset(0), status.length).await {

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::{Instant, sleep_until};
 use weft_layout::CellIndex;
-use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, Store, StoreError, Timestamp};
+use weft_store::{CHUNK_MIN, ForkKey, ForkName, ORDER_STATE, StoreError, Timestamp};
 
+use crate::io::replica::ReplicatedStore;
 use crate::limits::SHARERS_BELIEVE;
 
 fn key() -> ForkKey {
@@ -46,7 +47,7 @@ impl SharersMark {
     }
 
     /// Before a change is acknowledged: waits until nobody believes names of an earlier run.
-    pub(super) async fn wait_out(&self, store: &Store) {
+    pub(super) async fn wait_out(&self, store: &ReplicatedStore) {
         if self.over.load(Ordering::Acquire) {
             return;
         }
@@ -63,14 +64,14 @@ impl SharersMark {
     }
 
     /// Whether an earlier run has left a mark.
-    async fn was_set(&self, store: &Store) -> bool {
+    async fn was_set(&self, store: &ReplicatedStore) -> bool {
         // A store that cannot say is taken to have one.
         let look = async || !matches!(store.status(&key()).await, Ok(None));
         *self.earlier.get_or_init(look).await
     }
 
     /// Before a client becomes a sharer.
-    pub(super) async fn set(&self, store: &Store) -> Result<(), StoreError> {
+    pub(super) async fn set(&self, store: &ReplicatedStore) -> Result<(), StoreError> {
         if self.set.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -87,7 +88,7 @@ mod tests {
     use std::sync::Arc;
 
     use weft_kv::MemKv;
-    use weft_store::{SimStorage, StoreConfig};
+    use weft_store::{SimStorage, Store, StoreConfig};
 
     use super::*;
 
@@ -95,7 +96,7 @@ mod tests {
     async fn a_restarted_server_waits_until_nobody_believes_names_of_its_last_run() {
         let disk = Arc::new(SimStorage::new(7));
         let config = StoreConfig::new(disk, Arc::new(MemKv::new()), "boot".into());
-        let store = Store::open(config).await.unwrap();
+        let store = ReplicatedStore::alone(Store::open(config).await.unwrap());
         let waits = async |run: &SharersMark| {
             let began = Instant::now();
             run.wait_out(&store).await;

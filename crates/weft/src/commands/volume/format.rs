@@ -63,10 +63,10 @@ impl Format {
 fn new_disks(config: &Config, nodes: &[NodeName]) -> Result<ExitCode> {
     let id = volume_config::volume_id(&config.key()?);
     for node in nodes {
-        let NodeName::Server(number) = node else {
+        let NodeName::Server(name) = node else {
             continue;
         };
-        let section = config.server(*number)?;
+        let section = config.server(*name)?;
         if section.disks.is_empty() {
             continue;
         }
@@ -141,14 +141,20 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
                 ..FjallOptions::default()
             };
             let kv = Arc::new(FjallKv::open(folder.join("namespace"), options)?);
-            let servers = config.servers.iter();
+            let (servers, replicas): (Vec<_>, Vec<_>) =
+                config.servers.iter().partition(|s| s.replica == 0);
             Namespace::format(
                 kv.as_ref(),
                 &VolumeSettings {
                     id,
                     name: config.volume.name.clone(),
                     servers: servers
+                        .into_iter()
                         .map(|s| (ServerId(s.id), s.address.clone()))
+                        .collect(),
+                    replicas: replicas
+                        .into_iter()
+                        .map(|s| (ServerId(s.id), s.replica, s.address.clone()))
                         .collect(),
                     uid: rustix::process::geteuid().as_raw(),
                     gid: rustix::process::getegid().as_raw(),
@@ -159,13 +165,14 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
             weft_kv::OrderedKv::sync(kv.as_ref())?;
         }
         let marker = Marker::new(id, *node);
-        let NodeName::Server(number) = node else {
-            let servers = config.servers.iter().map(|s| s.id).collect();
+        let NodeName::Server(name) = node else {
+            let servers = config.servers.iter().filter(|s| s.replica == 0);
+            let servers = servers.map(|s| s.id).collect();
             marker.with_servers(servers).write(&folder)?;
             continue;
         };
         marker.of_new_store().write(&folder)?;
-        let section = config.server(*number)?;
+        let section = config.server(*name)?;
         if !section.disks.is_empty() {
             volume_config::label_disks(config, section)?;
         }

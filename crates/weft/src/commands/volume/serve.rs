@@ -15,7 +15,7 @@ use weft_server::{Blocking, MetaRole, Node, NodeConfig, serve_metrics};
 use crate::process::processors::shallow_idle;
 use crate::process::{log, threads};
 use crate::volume_config::{
-    self, Config, Lock, Marker, NodeName, ServerSection, clean_shutdown, io_role,
+    self, Config, Lock, Marker, NodeName, ServerName, ServerSection, clean_shutdown, io_role,
 };
 
 /// Keeps a reserve on the metadata service's disk, so that files can be deleted when the disk is
@@ -46,6 +46,9 @@ pub(crate) struct Serve {
     /// The server's id; needed with the role `io`
     #[arg(long, value_name = "ID")]
     server: Option<u32>,
+    /// Which of the server's replicas this process is
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    replica: u32,
     /// Leave the terminal's session (`weft up` starts its nodes so)
     #[arg(long, hide = true)]
     detach: bool,
@@ -104,8 +107,8 @@ impl Serve {
             };
             let io_role = match &server {
                 Some(section) => {
-                    let folder = lock(NodeName::Server(section.id))?;
-                    let marker = Marker::new(volume, NodeName::Server(section.id));
+                    let folder = lock(NodeName::Server(section.name()))?;
+                    let marker = Marker::new(volume, NodeName::Server(section.name()));
                     let store_id = marker.store_id(&folder)?;
                     Some(io_role(&config, section, &folder, store_id)?)
                 }
@@ -172,7 +175,10 @@ impl Serve {
     /// The server's section of the configuration, if this process is an I/O server.
     fn section(&self, config: &Config) -> Result<Option<ServerSection>> {
         match (self.role.contains(&NodeRole::Io), self.server) {
-            (true, Some(id)) => Ok(Some(config.server(id)?.clone())),
+            (true, Some(id)) => {
+                let replica = self.replica;
+                Ok(Some(config.server(ServerName { id, replica })?.clone()))
+            }
             (true, None) => bail!("the role io needs a server: give --server ID"),
             (false, _) => Ok(None),
         }

@@ -9,14 +9,14 @@ use clap::Args;
 use weft_net::Wire;
 
 use super::{format, mount};
-use crate::limits::{OTHER_NODES_TIMEOUT, SERVERS_DEFAULT, START_POLL_INTERVAL};
+use crate::limits::{OTHER_NODES_TIMEOUT, REPLICAS_MAX, SERVERS_DEFAULT, START_POLL_INTERVAL};
 use crate::process::private_files::{make_folder, open_log};
 use crate::remote::servers;
 use crate::terminal::output;
 use crate::volume_config::{
-    ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerSection, Size, StartLock,
-    VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_start_lock,
-    lock_of, note_started,
+    ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerName, ServerSection, Size,
+    StartLock, VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses,
+    is_start_lock, lock_of, note_started,
 };
 
 /// Start a volume on this machine in the background, creating it if there is none
@@ -37,6 +37,10 @@ pub(crate) struct Up {
     /// Number of I/O servers of a new volume [default: 4]
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
+    /// Replicas of each server of a new volume, 1 to 4: processes with a store each, of which all
+    /// but one can be lost [default: 1]
+    #[arg(long, value_name = "N")]
+    replicas: Option<u32>,
     /// Cache memory of each server of a new volume [default: a share of the memory of the machine
     /// or container]
     #[arg(long, value_name = "SIZE")]
@@ -107,7 +111,7 @@ impl Up {
         };
         output::line(format!(
             "volume {dir} {state}: {} and a metadata service at {}",
-            output::count(config.servers.len(), "server"),
+            servers_of(&config),
             config.meta.address
         ))?;
         if fresh {
@@ -150,10 +154,21 @@ impl Up {
         config.key()?;
         let servers = &config.servers;
         let mut other = Vec::new();
-        if let Some(asked) = self.servers.filter(|n| *n as usize != servers.len()) {
+        let count = servers.iter().filter(|s| s.replica == 0).count();
+        if let Some(asked) = self.servers.filter(|n| *n as usize != count) {
             other.push(format!(
                 "--servers {asked}, and it has {}",
-                output::count(servers.len(), "server")
+                output::count(count, "server")
+            ));
+        }
+        let replicas = servers.iter().map(|s| config.replicas(s.id));
+        let (least, most) = (replicas.clone().min(), replicas.max());
+        if let Some(asked) = self.replicas
+            && (least, most) != (Some(asked as usize), Some(asked as usize))
+        {
+            let most = most.unwrap_or(1);
+            other.push(format!(
+                "--replicas {asked}, and its servers have up to {most}"
             ));
         }
         if let Some(asked) = self.cache
@@ -209,23 +224,31 @@ impl Up {
         self.servers.unwrap_or(SERVERS_DEFAULT)
     }
 
+    /// The processes of the servers of a new volume.
+    fn processes(&self) -> usize {
+        (self.count() * self.replicas.unwrap_or(1)) as usize
+    }
+
     /// The addresses of a new volume, for its nodes and their metrics.
     fn addresses(&self) -> Result<FreeAddresses> {
-        let count = self.count();
+        let (count, replicas) = (self.count(), self.replicas.unwrap_or(1));
         if count == 0 || count > 256 {
             bail!("--servers {count} is outside 1 to 256 (more: `weft format` and `weft serve`)");
         }
-        free_addresses(2 * (count as usize + 1))
+        if replicas == 0 || replicas > REPLICAS_MAX {
+            bail!("--replicas {replicas} is outside 1 to {REPLICAS_MAX}");
+        }
+        free_addresses(2 * (self.processes() + 1))
     }
 
     /// Writes the configuration of a new volume and formats it.
     fn make(&self, addresses: &FreeAddresses, wire: Option<Wire>) -> Result<Config> {
-        let count = self.count();
-        if !self.disks.is_empty() && self.disks.len() < count as usize {
+        let (count, processes) = (self.count(), self.processes());
+        if !self.disks.is_empty() && self.disks.len() < processes {
             bail!(
-                "--disks names {}, too few for {}: each server needs at least one",
+                "--disks names {}, too few for {}: each server, or replica of one, needs at least one",
                 output::count(self.disks.len(), "disk"),
-                output::count(count, "server")
+                output::count(processes, "process")
             );
         }
         let disks = self.disks.iter().map(std::path::absolute);
@@ -267,27 +290,29 @@ impl Up {
         }
         make_folder(&self.dir).with_context(|| format!("cannot create {}", self.dir.display()))?;
         let base = fs::canonicalize(&self.dir)?;
-        let (addresses, metrics) = addresses.addresses.split_at(count as usize + 1);
+        let (addresses, metrics) = addresses.addresses.split_at(processes + 1);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let name = base
             .file_name()
             .map_or_else(|| "weft".into(), |n| n.to_string_lossy().into());
-        let servers = (0..count).map(|id| ServerSection {
-            id,
-            address: addresses[id as usize + 1].clone(),
-            bind: None,
-            folder: format!("server-{id}").into(),
-            metrics: Some(metrics[id as usize + 1].clone()),
-            data: self.disks.is_empty(),
-            disks: disks
-                .iter()
-                .skip(id as usize)
-                .step_by(count as usize)
-                .cloned()
-                .collect(),
-            capacity: self.capacity,
-            cache: self.cache,
-            threads: (cores / count as usize).clamp(1, 8),
+        let servers = (0..processes).map(|n| {
+            let name = ServerName {
+                id: n as u32 % count,
+                replica: n as u32 / count,
+            };
+            ServerSection {
+                id: name.id,
+                replica: name.replica,
+                address: addresses[n + 1].clone(),
+                bind: None,
+                folder: name.to_string().into(),
+                metrics: Some(metrics[n + 1].clone()),
+                data: self.disks.is_empty(),
+                disks: disks.iter().skip(n).step_by(processes).cloned().collect(),
+                capacity: self.capacity,
+                cache: self.cache,
+                threads: (cores / processes).clamp(1, 8),
+            }
         });
         let config = Config {
             volume: VolumeSection {
@@ -313,6 +338,17 @@ impl Up {
         made.inspect_err(|_| remove_unfinished(&config))?;
         Ok(config)
     }
+}
+
+/// How many servers there are, and how many processes if they have replicas.
+fn servers_of(config: &Config) -> String {
+    let all = config.servers.len();
+    let servers = config.servers.iter().filter(|s| s.replica == 0).count();
+    let text = output::count(servers, "server");
+    if servers == all {
+        return text;
+    }
+    format!("{text} with replicas ({all} processes)")
 }
 
 /// Removes an unfinished volume, so that `weft up` can try again. Disks that already have a label
@@ -375,7 +411,13 @@ fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
     command.arg("serve").arg("--config").arg(&config.path);
     match node {
         NodeName::Meta => command.args(["--role", "meta"]),
-        NodeName::Server(id) => command.args(["--role", "io", "--server", &id.to_string()]),
+        NodeName::Server(ServerName { id, replica }) => {
+            command.args(["--role", "io", "--server", &id.to_string()]);
+            if replica > 0 {
+                command.args(["--replica", &replica.to_string()]);
+            }
+            &mut command
+        }
     };
     if let (NodeName::Server(_), Some(rate)) = (node, link) {
         command.args(["--link", &rate.to_string()]);

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::size::Size;
 use super::wire::WireSetting;
+use crate::limits::REPLICAS_MAX;
 use crate::process::private_files::write_durably;
 use crate::terminal::output;
 
@@ -77,6 +78,9 @@ pub(crate) struct MetaSection {
 pub(crate) struct ServerSection {
     /// The server's id, which never changes.
     pub(crate) id: u32,
+    /// Which of the server's replicas this is, if there are several sections of this id.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) replica: u32,
     /// Where the server listens, and where its peers find it.
     pub(crate) address: String,
     /// Where it is bound, if that is another address.
@@ -111,6 +115,11 @@ fn yes() -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
 fn is_yes(value: &bool) -> bool {
     *value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 fn default_key() -> PathBuf {
@@ -151,19 +160,23 @@ impl Config {
         if self.servers.is_empty() {
             bail!("no [[server]] section: a volume needs at least one server");
         }
-        if self.servers.len() > weft_layout::SERVERS_MAX {
+        let servers = self.servers.iter().filter(|s| s.replica == 0).count();
+        if servers > weft_layout::SERVERS_MAX {
             bail!(
-                "{} servers are too many: the maximum is {}",
-                self.servers.len(),
+                "{servers} servers are too many: the maximum is {}",
                 weft_layout::SERVERS_MAX
             );
         }
         let mut ids = std::collections::BTreeSet::new();
         let mut folders = std::collections::BTreeSet::from([&self.meta.folder]);
         for server in &self.servers {
-            if !ids.insert(server.id) {
-                bail!("two servers have the id {}: give each its own", server.id);
+            if !ids.insert((server.id, server.replica)) && server.replica == 0 {
+                bail!(
+                    "two servers have the id {}: give each its own, or make one a replica of the other (replica = 1)",
+                    server.id
+                );
             }
+            self.check_replica(server)?;
             if !folders.insert(&server.folder) {
                 bail!(
                     "two nodes share the folder {}: give each its own",
@@ -215,6 +228,33 @@ impl Config {
         Ok(())
     }
 
+    fn check_replica(&self, section: &ServerSection) -> Result<()> {
+        let name = section.name();
+        if section.replica >= REPLICAS_MAX {
+            bail!(
+                "{name}: replica = {} is out of range: choose 0 to {}",
+                section.replica,
+                REPLICAS_MAX - 1
+            );
+        }
+        let same = self.servers.iter().filter(|s| s.name() == name);
+        if same.count() > 1 {
+            bail!("two sections are {name}: give each its own replica = N");
+        }
+        if section.replica > 0 && self.server(ServerName::of(section.id)).is_err() {
+            bail!(
+                "{name} is a replica of server {}, which has no section with replica = 0",
+                section.id
+            );
+        }
+        Ok(())
+    }
+
+    /// How many replicas a server has.
+    pub(crate) fn replicas(&self, id: u32) -> usize {
+        self.servers.iter().filter(|s| s.id == id).count()
+    }
+
     /// Writes how connections are protected, for clients that find the volume by its folder.
     pub(crate) fn write_wire_file(&self) -> Result<()> {
         let path = self.base.join(WIRE);
@@ -231,12 +271,13 @@ impl Config {
         self.base.join(path)
     }
 
-    /// The server with this id.
-    pub(crate) fn server(&self, id: u32) -> Result<&ServerSection> {
-        self.servers.iter().find(|s| s.id == id).with_context(|| {
-            let ids: Vec<String> = self.servers.iter().map(|s| s.id.to_string()).collect();
+    /// The section of a server, or of one of its replicas.
+    pub(crate) fn server(&self, name: ServerName) -> Result<&ServerSection> {
+        let found = self.servers.iter().find(|s| s.name() == name);
+        found.with_context(|| {
+            let ids: Vec<String> = self.servers.iter().map(|s| s.name().to_string()).collect();
             format!(
-                "{} has no server {id}: choose from {}",
+                "{} has no {name}: choose from {}",
                 self.path.display(),
                 ids.join(", ")
             )
@@ -245,7 +286,7 @@ impl Config {
 
     /// Every node: the metadata service, then the servers.
     pub(crate) fn nodes(&self) -> Vec<NodeName> {
-        let servers = self.servers.iter().map(|s| NodeName::Server(s.id));
+        let servers = self.servers.iter().map(|s| NodeName::Server(s.name()));
         std::iter::once(NodeName::Meta).chain(servers).collect()
     }
 }
@@ -270,15 +311,51 @@ fn unreadable(place: &Path, file: &Path, error: std::io::Error) -> anyhow::Error
 pub(crate) enum NodeName {
     /// The metadata service.
     Meta,
-    /// A server by its id.
-    Server(u32),
+    /// A server, or one of its replicas.
+    Server(ServerName),
+}
+
+/// A server, or one of its replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ServerName {
+    /// The server.
+    pub(crate) id: u32,
+    /// The replica.
+    pub(crate) replica: u32,
+}
+
+impl ServerName {
+    /// The server's first replica, or the server if it has one store.
+    pub(crate) fn of(id: u32) -> ServerName {
+        ServerName { id, replica: 0 }
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server-{}", self.id)?;
+        match self.replica {
+            0 => Ok(()),
+            replica => write!(f, ".{replica}"),
+        }
+    }
+}
+
+impl ServerSection {
+    /// The node that the section describes.
+    pub(crate) fn name(&self) -> ServerName {
+        ServerName {
+            id: self.id,
+            replica: self.replica,
+        }
+    }
 }
 
 impl fmt::Display for NodeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NodeName::Meta => f.write_str("meta"),
-            NodeName::Server(id) => write!(f, "server-{id}"),
+            NodeName::Server(name) => name.fmt(f),
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn store_config(
     store.cache_bytes = section.cache.map_or_else(|| share.cache(), |size| size.0);
     let capacity = section.capacity.map_or(u64::MAX, |c| c.0);
     store.capacity = if section.data { capacity } else { 0 };
-    let marker = Marker::new(volume_id(&config.key()?), NodeName::Server(section.id));
+    let marker = Marker::new(volume_id(&config.key()?), NodeName::Server(section.name()));
     store.owner = format!("{} of volume {}", marker.node, marker.volume);
     for disk in &section.disks {
         let path = config.at(disk);
@@ -64,7 +64,7 @@ pub(crate) fn label_disks(
     config: &Config,
     section: &ServerSection,
 ) -> Result<Vec<weft_store::DiskStatus>> {
-    let folder = NodeName::Server(section.id).folder(config)?;
+    let folder = NodeName::Server(section.name()).folder(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -6,7 +6,7 @@ use weft_net::VolumeKey;
 
 use super::marker::Marker;
 use crate::process::memory::Share;
-use crate::volume_config::config::file::{Config, NodeName};
+use crate::volume_config::config::file::{Config, NodeName, ServerName};
 
 impl Config {
     /// Refuses a configuration that does not name the volume's servers, as far as the metadata
@@ -27,12 +27,12 @@ impl Config {
             return Ok(());
         }
         let list = |ids: &[u32]| {
-            let names = ids.iter().map(|id| NodeName::Server(*id).to_string());
+            let names = ids.iter().map(|id| ServerName::of(*id).to_string());
             names.collect::<Vec<_>>().join(", ")
         };
         let path = self.path.display();
         let unknown = nodes.iter().filter_map(|node| match node {
-            NodeName::Server(id) if !has.contains(id) => Some(*id),
+            NodeName::Server(name) if !has.contains(&name.id) => Some(name.id),
             _ => None,
         });
         let unknown: Vec<u32> = unknown.collect();

@@ -57,7 +57,7 @@ impl Offline {
         let meta_folder = lock(NodeName::Meta)?.join("namespace");
         let mut sections = Vec::new();
         for section in &config.servers {
-            sections.push((section.clone(), lock(NodeName::Server(section.id))?));
+            sections.push((section.clone(), lock(NodeName::Server(section.name()))?));
         }
         let env = Env::system();
         let mut key = [0; 32];
@@ -130,6 +130,7 @@ impl Offline {
         for section in &self.config.servers {
             let request = HeartbeatRequest {
                 id: section.id,
+                replica: section.replica,
                 address: section.address.clone(),
                 metrics: section.metrics.clone().unwrap_or_default(),
                 ..HeartbeatRequest::default()
@@ -215,7 +216,7 @@ fn server(
     identity: &Identity,
     meta: &str,
 ) -> Result<NodeConfig> {
-    let name = NodeName::Server(section.id);
+    let name = NodeName::Server(section.name());
     let marker = Marker::new(identity.volume, name).check(folder)?;
     let mut role = io_role(config, section, folder, marker.store)?;
     meta.clone_into(&mut role.meta_address);

@@ -13,7 +13,7 @@ use crate::args::Global;
 use crate::remote::connect;
 use crate::remote::servers::refusal;
 use crate::terminal::output;
-use crate::volume_config::{Config, NodeName, ServerSection, lock_of};
+use crate::volume_config::{Config, NodeName, ServerName, ServerSection, lock_of};
 
 /// Show whether a volume is running, the state of its servers, and how full they are
 #[derive(Args)]
@@ -103,7 +103,7 @@ fn silent(config: &Config, meta_address: String) -> Result<Report> {
         })
     };
     let server = |s: &ServerSection| {
-        let node = NodeName::Server(s.id);
+        let node = NodeName::Server(s.name());
         row(node, s.address.clone(), s.metrics.clone())
     };
     let servers: Result<Vec<Row>> = config.servers.iter().map(server).collect();
@@ -134,7 +134,7 @@ fn report(
     };
     let mut servers = Vec::new();
     for server in &map.servers {
-        let pid = pid(NodeName::Server(server.id))?;
+        let pid = pid(NodeName::Server(ServerName::of(server.id)))?;
         let Some(ServerAnswer {
             state,
             disks,
@@ -145,7 +145,7 @@ fn report(
             continue;
         };
         servers.push(Row {
-            node: NodeName::Server(server.id).to_string(),
+            node: NodeName::Server(ServerName::of(server.id)).to_string(),
             address: server.address.clone(),
             state,
             pid,

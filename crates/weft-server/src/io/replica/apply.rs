@@ -1,0 +1,294 @@
+//! What the primary asks of the other replicas: to apply changes, and to say what they hold.
+
+use bytes::Bytes;
+use weft_layout::{CellOffset, FileId};
+use weft_net::Served;
+use weft_proto::replica::{
+    ApplyReply, ApplyRequest, BeaconReply, BeaconRequest, Change, FileAction, FileOperation,
+    ReplicaFile, ReplicaFilesReply, ReplicaFilesRequest, ReplicaFork, ReplicaPart,
+    ReplicaPartsReply, ReplicaPartsRequest,
+};
+use weft_proto::{Code, Failure};
+use weft_store::{ForkKey, Store, StoreError, StoredFile, Timestamp};
+use weft_sum::ChunkName;
+
+use super::state::{Replicas, Role};
+use super::wire;
+use crate::failure;
+use crate::io::IoService;
+use crate::limits::{REPLICA_LIST_FORKS, REPLICA_PART_BYTES, REPLICA_PARTS_MAX};
+
+/// A part of a fork that holds data, and its hash; `None`: its bytes cannot be read.
+pub(super) type Part = (u64, Option<ChunkName>);
+
+impl IoService {
+    fn own_replicas(&self) -> Result<&Replicas, Failure> {
+        let replicas = self.store.replicas().map(|replicas| &**replicas);
+        replicas.ok_or_else(|| failure::invalid("this server has one store, and no replicas"))
+    }
+
+    pub(in crate::io) async fn beacon(
+        &self,
+        request: BeaconRequest,
+    ) -> Result<BeaconReply, Failure> {
+        let replicas = self.own_replicas()?;
+        replicas.heard_if_known(request.term)?;
+        replicas.learn_incarnations(request.incarnations);
+        let at = self.store.position();
+        Ok(BeaconReply {
+            incarnation: at.incarnation,
+            sequence: at.sequence,
+        })
+    }
+
+    pub(in crate::io) async fn apply(&self, mut call: Served) {
+        let result = match call.request::<ApplyRequest>() {
+            Ok(request) => self.apply_change(request, &mut call).await,
+            Err(e) => Err(failure::of_frame(&e)),
+        };
+        match result {
+            Ok(()) => call.reply.done(&ApplyReply {}),
+            Err(failure) => call.reply.fail(&failure),
+        }
+    }
+
+    async fn apply_change(&self, request: ApplyRequest, call: &mut Served) -> Result<(), Failure> {
+        let replicas = self.own_replicas()?;
+        replicas.heard_if_known(request.term)?;
+        let mut chunks = Vec::new();
+        let mut sums = None;
+        let mut bytes = 0;
+        while let Some(chunk) = call.payload.next_chunk().await {
+            bytes += chunk.bytes.len() as u64;
+            if bytes > request.bytes {
+                return Err(failure::invalid("the payload is too long"));
+            }
+            call.payload.release_chunk(chunk.bytes.len());
+            chunks.push(chunk.bytes);
+            sums = Some(chunk.sums);
+        }
+        if bytes != request.bytes {
+            return Err(failure::invalid("the payload ended early"));
+        }
+        let sums = sums.filter(|_| chunks.len() == 1);
+        // A takeover waits for this, and then nothing of an earlier term begins.
+        let _applying = replicas.applying.read().await;
+        replicas.heard_if_known(request.term)?;
+        let time = Timestamp(request.time);
+        let change = request
+            .change
+            .ok_or_else(|| failure::invalid("no change"))?;
+        let store: &Store = &self.store;
+        let done = match change {
+            Change::Write(pieces) => {
+                let writes = wire::writes(&pieces, &wire::joined(&chunks))?;
+                match sums {
+                    Some(sums) => store.write_summed(writes, sums, time).await,
+                    None => store.write_scattered(writes, time).await,
+                }
+            }
+            Change::Clear(clear) => {
+                let range = |r: &weft_proto::replica::ForkRange| {
+                    Ok((wire::fork_key(&r.fork)?, r.start..r.end))
+                };
+                let ranges: Result<Vec<_>, Failure> = clear.ranges.iter().map(range).collect();
+                store.clear(&ranges?, time).await
+            }
+            Change::SetLengths(set) => {
+                let lengths = wire::lengths(&set)?;
+                store
+                    .truncate(FileId(set.file), lengths, set.op, time)
+                    .await
+            }
+            Change::Extend(to) => {
+                let key = wire::fork_key(&to.fork)?;
+                store.extend(&key, to.chunk, to.length, time).await
+            }
+            Change::CreateFork(fork) => {
+                let key = wire::fork_key(&fork.fork)?;
+                store.create_fork(&key, fork.chunk, time).await
+            }
+            Change::RemoveFork(fork) => store.remove_fork(&wire::fork_key(&fork)?).await,
+            Change::Files(operation) => operate(store, &operation, time).await,
+            Change::Sync(_) => store.sync().await,
+        };
+        done.map_err(|e| failure::of_store(&e))
+    }
+
+    pub(in crate::io) async fn replica_files(
+        &self,
+        request: ReplicaFilesRequest,
+    ) -> Result<ReplicaFilesReply, Failure> {
+        self.own_replicas()?.heard_if_known(request.term)?;
+        if request.only != 0 {
+            let file = self.store.stored_file(FileId(request.only));
+            return Ok(ReplicaFilesReply {
+                files: file.iter().map(replica_file).collect(),
+                more: false,
+            });
+        }
+        let after = FileId(request.after);
+        let (files, more) = self.store.files_after(after, REPLICA_LIST_FORKS);
+        Ok(ReplicaFilesReply {
+            files: files.iter().map(replica_file).collect(),
+            more,
+        })
+    }
+
+    pub(in crate::io) async fn replica_parts(
+        &self,
+        request: ReplicaPartsRequest,
+    ) -> Result<ReplicaPartsReply, Failure> {
+        self.own_replicas()?.heard_if_known(request.term)?;
+        let key = wire::fork_key(&request.fork)?;
+        let checkpoint = (request.checkpoint != 0).then_some(request.checkpoint);
+        let (parts, next) = parts(&self.store, &key, checkpoint, request.first)
+            .await
+            .map_err(|e| failure::of_store(&e))?;
+        let parts = parts.into_iter().map(|(number, hash)| ReplicaPart {
+            number,
+            hash: hash.map_or_else(Bytes::new, |hash| Bytes::copy_from_slice(hash.as_bytes())),
+        });
+        Ok(ReplicaPartsReply {
+            parts: parts.collect(),
+            next,
+        })
+    }
+}
+
+impl Replicas {
+    /// As [`Replicas::heard`], once the metadata service has said which role this replica has.
+    fn heard_if_known(&self, term: u64) -> Result<(), Failure> {
+        if self.term() == 0 && self.role() == Role::Unknown {
+            let what = "this replica has just started, and the metadata service has not said yet which role it has";
+            return Err(Failure::new(Code::Busy, what));
+        }
+        self.heard(term)
+    }
+}
+
+async fn operate(
+    store: &Store,
+    operation: &FileOperation,
+    time: Timestamp,
+) -> Result<(), StoreError> {
+    let files: Vec<FileId> = operation.files.iter().map(|id| FileId(*id)).collect();
+    let (op, number) = (operation.op, operation.checkpoint);
+    match operation.action() {
+        FileAction::Checkpoint if op == 0 => {
+            for file in files {
+                store.repeat_checkpoint(file, number, time).await?;
+            }
+        }
+        FileAction::Checkpoint => store.checkpoint_files(&files, op, time).await?,
+        FileAction::RollBack => store.roll_back_files(&files, number, op, time).await?,
+        FileAction::DropCheckpoint => {
+            for file in files {
+                store.drop_checkpoint(file, number, op).await?;
+            }
+        }
+        FileAction::AcceptCheckpoint => {
+            for file in files {
+                store.accept_checkpoint(file, number, time)?;
+            }
+        }
+        FileAction::Delete => {
+            for file in files {
+                store.delete_file(file).await?;
+            }
+        }
+        FileAction::Empty => {
+            for file in files {
+                store.empty_file(file).await?;
+            }
+        }
+        FileAction::Note => {
+            for file in files {
+                store.note_operation(file, op).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn replica_file(file: &StoredFile) -> ReplicaFile {
+    let fork =
+        |(checkpoint, key, status): &(Option<u64>, ForkKey, weft_store::ForkStatus)| ReplicaFork {
+            checkpoint: checkpoint.unwrap_or(0),
+            cell: key.cell.0,
+            fork: key.fork.as_str().to_owned(),
+            length: status.length,
+            chunk: status.chunk,
+            modified: status.modified.0,
+        };
+    ReplicaFile {
+        file: file.file.0,
+        op: file.op,
+        deleted: file.deleted,
+        checkpoints: file.checkpoints.iter().map(|(number, _)| *number).collect(),
+        forks: file.forks.iter().map(fork).collect(),
+    }
+}
+
+/// The parts of a fork from `first` on that hold more than zeros, and where to go on.
+pub(super) async fn parts(
+    store: &Store,
+    key: &ForkKey,
+    checkpoint: Option<u64>,
+    first: u64,
+) -> Result<(Vec<Part>, Option<u64>), StoreError> {
+    let mut found: Vec<Part> = Vec::new();
+    let mut at = first.saturating_mul(REPLICA_PART_BYTES);
+    let mut read = 0;
+    loop {
+        let runs = store.data_runs(key, checkpoint, CellOffset(at), 64).await?;
+        for run in &runs.runs {
+            let from = (run.start / REPLICA_PART_BYTES).max(first);
+            for number in from..run.end.div_ceil(REPLICA_PART_BYTES) {
+                if found.last().is_some_and(|(last, _)| *last >= number) {
+                    continue;
+                }
+                if read == REPLICA_PARTS_MAX {
+                    return Ok((found, Some(number)));
+                }
+                read += 1;
+                match hash(store, key, checkpoint, number).await {
+                    Ok(None) => {}
+                    Ok(some) => found.push((number, some)),
+                    // A damaged part differs from every other.
+                    Err(StoreError::Closed) => return Err(StoreError::Closed),
+                    Err(_) => found.push((number, None)),
+                }
+            }
+        }
+        match runs.next {
+            Some(next) => at = next.0,
+            None => return Ok((found, None)),
+        }
+    }
+}
+
+/// The hash of one part; `None`: it is zeros alone, or beyond the fork's end.
+async fn hash(
+    store: &Store,
+    key: &ForkKey,
+    checkpoint: Option<u64>,
+    number: u64,
+) -> Result<Option<ChunkName>, StoreError> {
+    let data = part(store, key, checkpoint, number).await?;
+    Ok(ChunkName::of_slices(data.iter().map(|slice| &slice[..])))
+}
+
+/// The bytes of one part.
+pub(super) async fn part(
+    store: &Store,
+    key: &ForkKey,
+    checkpoint: Option<u64>,
+    number: u64,
+) -> Result<Vec<Bytes>, StoreError> {
+    let at = CellOffset(number * REPLICA_PART_BYTES);
+    match checkpoint {
+        None => store.read(key, at, REPLICA_PART_BYTES).await,
+        Some(of) => store.read_checkpoint(key, of, at, REPLICA_PART_BYTES).await,
+    }
+}

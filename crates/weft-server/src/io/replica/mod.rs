@@ -1,0 +1,23 @@
+//! Replicas of a server: what is acknowledged is in the stores of all that are in sync
+//! (`docs/design/0046-replicas.md`).
+//!
+//! Owns the state of this replica ([`Replicas`]) and the way of changes into the store
+//! ([`ReplicatedStore`]): on the primary in order (`turns`), to the other replicas (`forward`), then
+//! into its own store. `apply` is what the others do; `watch` keeps contact, asks the metadata
+//! service for changes of the set, and takes a silent primary's place; `catch_up` makes another
+//! replica equal to this one; `inherited` knows positions of earlier primaries.
+
+mod apply;
+mod catch_up;
+mod forward;
+mod inherited;
+mod state;
+mod store;
+mod turns;
+mod watch;
+mod wire;
+
+pub(crate) use state::{ReplicaIdentity, Replicas};
+pub(in crate::io) use store::Prepared;
+pub(crate) use store::ReplicatedStore;
+pub(crate) use watch::watch_replicas;

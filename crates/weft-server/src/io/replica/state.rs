@@ -1,0 +1,440 @@
+//! What a replica knows of its server's replicas, and the role that follows from it.
+//!
+//! Invariants:
+//! 1. A change is acknowledged only while this replica is the primary, and by all backups in sync.
+//! 2. Data is shown only by the primary, and only while every backup in sync has answered lately:
+//!    none of them has taken its place then.
+//! 3. A set with a lower term never takes the place of one with a higher term.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use weft_net::{BufferPool, Counters, Env, Identity, Link};
+use weft_proto::meta::ReplicaSet;
+use weft_proto::{Code, Failure};
+use weft_store::StoreError;
+
+use super::turns::Turns;
+use crate::limits::{REPLICA_LEASE, REPLICA_WAIT};
+
+/// Who a replica is, and how it reaches the others.
+pub(crate) struct ReplicaIdentity {
+    /// The server.
+    pub(crate) server: u32,
+    /// The number of this replica.
+    pub(crate) number: u32,
+    /// The metadata service.
+    pub(crate) meta: Link,
+    pub(crate) env: Env,
+    pub(crate) identity: Identity,
+    pub(crate) counters: std::sync::Arc<Counters>,
+}
+
+/// How a replica takes part in changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// Nothing is sent to it.
+    Away,
+    /// It gets changes while it catches up; if it fails, it is away.
+    CatchingUp,
+    /// It has caught up, and the service may have added it to the set: changes wait for it.
+    Joining,
+    /// It is in sync: changes wait for it.
+    InSync,
+}
+
+/// Another replica, as the primary sees it.
+struct Peer {
+    link: Link,
+    part: Part,
+    /// When the last message that it answered was sent.
+    answered: Option<Instant>,
+    /// It has failed to acknowledge a change.
+    suspect: Option<String>,
+}
+
+struct State {
+    /// `None`: the metadata service has not said yet.
+    set: Option<ReplicaSet>,
+    /// The highest term in any message.
+    seen: u64,
+    /// The term for which this replica serves as primary.
+    serving: Option<u64>,
+    since: Instant,
+    /// When the primary was heard last.
+    heard: Instant,
+    /// Incarnations whose acknowledged changes the primary has.
+    incarnations: Vec<u64>,
+    peers: BTreeMap<u32, Peer>,
+}
+
+/// The role that follows from a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    Unknown,
+    Primary,
+    Backup { in_sync: bool },
+}
+
+impl State {
+    fn role(&self, number: u32) -> Role {
+        match &self.set {
+            None => Role::Unknown,
+            // A message with a higher term means that the set has changed.
+            Some(set) if set.term < self.seen => Role::Unknown,
+            Some(set) if set.primary == number => Role::Primary,
+            Some(set) => Role::Backup {
+                in_sync: set.in_sync.contains(&number),
+            },
+        }
+    }
+
+    fn term(&self) -> u64 {
+        self.set.as_ref().map_or(0, |set| set.term)
+    }
+}
+
+/// A replica to which changes are sent.
+pub(super) struct Target {
+    pub(super) number: u32,
+    pub(super) link: Link,
+    /// Changes wait for it.
+    pub(super) required: bool,
+}
+
+/// The replicas of this server, as this one knows them.
+pub(crate) struct Replicas {
+    pub(super) me: ReplicaIdentity,
+    state: Mutex<State>,
+    /// Changes with the state.
+    changed: watch::Sender<u64>,
+    pub(super) turns: Turns,
+    /// Held shared by every change that a primary sends; exclusively by a takeover.
+    pub(super) applying: tokio::sync::RwLock<()>,
+    /// Held while the service changes the set.
+    pub(super) changing: tokio::sync::Mutex<()>,
+}
+
+impl Replicas {
+    pub(crate) fn new(me: ReplicaIdentity) -> Replicas {
+        let now = Instant::now();
+        Replicas {
+            me,
+            state: Mutex::new(State {
+                set: None,
+                seen: 0,
+                serving: None,
+                since: now,
+                heard: now,
+                incarnations: Vec::new(),
+                peers: BTreeMap::new(),
+            }),
+            changed: watch::Sender::new(0),
+            turns: Turns::default(),
+            applying: tokio::sync::RwLock::new(()),
+            changing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    fn notify(&self) {
+        self.changed.send_modify(|n| *n = n.wrapping_add(1));
+    }
+
+    /// Changes with the state.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.state().role(self.me.number)
+    }
+
+    /// The term of the set that is known; 0: none.
+    pub(super) fn term(&self) -> u64 {
+        self.state().term()
+    }
+
+    /// Takes a set that the metadata service has said; an older one changes nothing.
+    pub(crate) fn learn(&self, set: &ReplicaSet) {
+        let number = self.me.number;
+        {
+            let mut state = self.state();
+            if set.term < state.seen || state.set.as_ref() == Some(set) {
+                return;
+            }
+            let was = state.role(number);
+            let grown = set.term > state.term();
+            state.seen = state.seen.max(set.term);
+            state.set = Some(set.clone());
+            let role = state.role(number);
+            let now = Instant::now();
+            if role != was || grown && role != Role::Primary {
+                (state.since, state.heard) = (now, now);
+            }
+            if role != Role::Primary {
+                state.serving = None;
+            }
+            for member in set.members.iter().filter(|m| m.number != number) {
+                let peer = state.peers.entry(member.number);
+                let peer = peer.or_insert_with(|| Peer {
+                    link: self.link(&member.address),
+                    part: Part::Away,
+                    answered: None,
+                    suspect: None,
+                });
+                if peer.link.address() != member.address {
+                    peer.link.set_address(&member.address);
+                }
+                let in_sync = set.in_sync.contains(&member.number);
+                let keep = role == Role::Primary && was == Role::Primary;
+                peer.part = match peer.part {
+                    _ if in_sync => Part::InSync,
+                    Part::InSync | Part::Joining => Part::Away,
+                    part if keep => part,
+                    _ => Part::Away,
+                };
+                if !in_sync {
+                    peer.suspect = None;
+                } else if !keep {
+                    peer.answered = None;
+                }
+            }
+        }
+        self.notify();
+    }
+
+    fn link(&self, address: &str) -> Link {
+        Link::new(
+            self.me.env.clone(),
+            self.me.identity.clone(),
+            address.to_owned(),
+            Some(self.me.server),
+            BufferPool::default(),
+            self.me.counters.clone(),
+        )
+    }
+
+    /// Whether this replica is the primary and does not serve as such yet.
+    pub(super) fn must_begin(&self) -> Option<u64> {
+        let state = self.state();
+        let term = state.term();
+        (state.role(self.me.number) == Role::Primary && state.serving.is_none()).then_some(term)
+    }
+
+    /// Serves as primary from now on, unless the set has changed again.
+    pub(super) fn begin(&self, term: u64) {
+        {
+            let mut state = self.state();
+            if state.role(self.me.number) == Role::Primary && state.term() >= term {
+                state.serving = Some(term);
+            }
+        }
+        self.notify();
+    }
+
+    /// A message of a primary with this term has arrived.
+    ///
+    /// # Errors
+    /// [`Code::StaleMap`] if a higher term is known, or this replica is the primary.
+    pub(super) fn heard(&self, term: u64) -> Result<(), Failure> {
+        let mut state = self.state();
+        let known = state.term().max(state.seen);
+        if term < known || state.role(self.me.number) == Role::Primary && term == known {
+            let what = format!("the term of this primary, {term}, is over: {known} is in force");
+            return Err(Failure::new(Code::StaleMap, what));
+        }
+        if term > state.seen {
+            state.seen = term;
+            state.serving = None;
+            drop(state);
+            self.notify();
+            self.state().heard = Instant::now();
+            return Ok(());
+        }
+        state.heard = Instant::now();
+        Ok(())
+    }
+
+    /// How long the primary has not been heard; since it became known, if never.
+    pub(super) fn silence(&self) -> Duration {
+        self.state().heard.elapsed()
+    }
+
+    /// Incarnations whose acknowledged changes the primary has.
+    pub(super) fn learn_incarnations(&self, incarnations: Vec<u64>) {
+        self.state().incarnations = incarnations;
+    }
+
+    pub(super) fn incarnations(&self) -> Vec<u64> {
+        self.state().incarnations.clone()
+    }
+
+    /// The other replicas that get changes, and the term.
+    ///
+    /// # Errors
+    /// [`StoreError::NotPrimary`].
+    pub(super) fn targets(&self) -> Result<(u64, Vec<Target>), StoreError> {
+        let state = self.state();
+        if state.serving.is_none() || state.role(self.me.number) != Role::Primary {
+            return Err(StoreError::NotPrimary);
+        }
+        let others = state.peers.iter().filter(|(_, p)| p.part != Part::Away);
+        let targets = others.map(|(number, peer)| Target {
+            number: *number,
+            link: peer.link.clone(),
+            required: peer.part != Part::CatchingUp,
+        });
+        Ok((state.term(), targets.collect()))
+    }
+
+    /// The other replicas, and how each takes part.
+    pub(super) fn peers(&self) -> Vec<(u32, Link, Part)> {
+        let state = self.state();
+        let peers = state.peers.iter();
+        peers.map(|(n, p)| (*n, p.link.clone(), p.part)).collect()
+    }
+
+    pub(super) fn part(&self, number: u32) -> Part {
+        let state = self.state();
+        state.peers.get(&number).map_or(Part::Away, |p| p.part)
+    }
+
+    /// Whether a change that is sent in this term still waits for a replica.
+    ///
+    /// # Errors
+    /// [`StoreError::NotPrimary`].
+    pub(super) fn is_required(&self, number: u32) -> Result<bool, StoreError> {
+        let state = self.state();
+        if state.role(self.me.number) != Role::Primary {
+            return Err(StoreError::NotPrimary);
+        }
+        let part = state.peers.get(&number).map_or(Part::Away, |p| p.part);
+        Ok(matches!(part, Part::InSync | Part::Joining))
+    }
+
+    /// Lets a replica that is not in sync take part in another way; false if it is in sync, or this
+    /// replica is not the primary.
+    pub(super) fn set_part(&self, number: u32, part: Part) -> bool {
+        let done = {
+            let mut state = self.state();
+            let is_primary = state.role(self.me.number) == Role::Primary;
+            match state.peers.get_mut(&number) {
+                Some(peer) if is_primary && peer.part != Part::InSync => {
+                    peer.part = part;
+                    peer.answered = peer.answered.filter(|_| part != Part::Away);
+                    true
+                }
+                _ => false,
+            }
+        };
+        self.notify();
+        done
+    }
+
+    /// A replica has answered a message that was sent then.
+    pub(super) fn answered(&self, number: u32, sent: Instant) {
+        let mut state = self.state();
+        let Some(peer) = state.peers.get_mut(&number) else {
+            return;
+        };
+        let fresh = peer
+            .answered
+            .is_none_or(|at| at.elapsed() > REPLICA_LEASE / 2);
+        if peer.answered.is_none_or(|at| at < sent) {
+            peer.answered = Some(sent);
+        }
+        drop(state);
+        if fresh {
+            // Reads may wait for it.
+            self.notify();
+        }
+    }
+
+    /// A replica has failed to acknowledge a change: away if it is catching up, else to be removed.
+    pub(super) fn suspect(&self, number: u32, reason: &str) {
+        {
+            let mut state = self.state();
+            match state.peers.get_mut(&number) {
+                Some(peer) if peer.part == Part::CatchingUp => peer.part = Part::Away,
+                Some(peer) if peer.part != Part::Away && peer.suspect.is_none() => {
+                    peer.suspect = Some(reason.to_owned());
+                }
+                _ => return,
+            }
+        }
+        self.notify();
+    }
+
+    /// The replicas that must be removed from the set before anything goes on, and why.
+    pub(super) fn to_remove(&self) -> Vec<(u32, String)> {
+        let state = self.state();
+        if state.role(self.me.number) != Role::Primary {
+            return Vec::new();
+        }
+        let silent = |peer: &Peer| {
+            let since = peer.answered.map_or(state.since, |at| at.max(state.since));
+            (since.elapsed() > REPLICA_LEASE).then(|| "it does not answer".to_owned())
+        };
+        let required = state
+            .peers
+            .iter()
+            .filter(|(_, p)| matches!(p.part, Part::InSync | Part::Joining));
+        let found =
+            required.filter_map(|(n, p)| Some((*n, p.suspect.clone().or_else(|| silent(p))?)));
+        found.collect()
+    }
+
+    fn may_show(&self) -> Result<bool, ()> {
+        let state = self.state();
+        if state.role(self.me.number) != Role::Primary {
+            return match state.role(self.me.number) {
+                Role::Unknown => Ok(false),
+                _ => Err(()),
+            };
+        }
+        let fresh = |p: &Peer| p.answered.is_some_and(|at| at.elapsed() < REPLICA_LEASE);
+        let mut required = state
+            .peers
+            .values()
+            .filter(|p| matches!(p.part, Part::InSync | Part::Joining));
+        Ok(state.serving.is_some() && required.all(fresh))
+    }
+
+    /// Waits until this replica may show data and take changes.
+    ///
+    /// # Errors
+    /// [`Code::StaleMap`] if it is a backup; [`Code::Unavailable`] if backups do not answer and the
+    /// service cannot remove them.
+    pub(in crate::io) async fn admit(&self) -> Result<(), Failure> {
+        let mut changes = self.changes();
+        let deadline = Instant::now() + REPLICA_WAIT;
+        loop {
+            changes.mark_unchanged();
+            match self.may_show() {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(()) => {
+                    let what = "this process is a backup of the server: another one is its primary";
+                    return Err(Failure::new(Code::StaleMap, what));
+                }
+            }
+            if tokio::time::timeout_at(deadline, changes.changed())
+                .await
+                .is_err()
+            {
+                let what = format!(
+                    "the primary of server {} has no contact with its backups, or not with the metadata service, which would remove them; try again",
+                    self.me.server
+                );
+                return Err(Failure::new(Code::Unavailable, what));
+            }
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! The store of a server, whose changes go to all replicas first.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_kv::{Incarnation, Position};
+use weft_layout::{ChunkCode, FileId};
+use weft_proto::replica::{Change, ClearRanges, FileAction, FileOperation, SetLengths};
+use weft_store::{
+    DiskWait, ForkKey, NamedChunks, NamedOutcome, PreparedWrite, Scattered, Store, StoreError,
+    Timestamp, Write,
+};
+use weft_sum::Sums;
+
+use super::state::Replicas;
+use super::turns::Span;
+use super::{inherited, wire};
+
+/// A store, and the replicas that must have every change that it acknowledges. What only reads, or
+/// keeps the store itself in order, is done on the [`Store`].
+#[derive(Clone)]
+pub(crate) struct ReplicatedStore {
+    store: Store,
+    /// `None`: the server has one store.
+    replicas: Option<Arc<Replicas>>,
+}
+
+impl Deref for ReplicatedStore {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+/// Writes that take effect when they are committed.
+pub(in crate::io) struct Prepared {
+    batch: PreparedWrite,
+    /// For the other replicas; empty if there are none.
+    writes: Vec<Scattered>,
+}
+
+impl Prepared {
+    /// As [`PreparedWrite::disk`].
+    pub(in crate::io) fn disk(&self) -> Option<DiskWait> {
+        self.batch.disk()
+    }
+}
+
+/// Goes on if the caller is dropped.
+async fn detached<T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::spawn(work).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(StoreError::Closed),
+    }
+}
+
+impl ReplicatedStore {
+    /// The store of a server without other replicas.
+    pub(crate) fn alone(store: Store) -> ReplicatedStore {
+        ReplicatedStore {
+            store,
+            replicas: None,
+        }
+    }
+
+    /// The store of one of a server's replicas.
+    pub(crate) fn of_replica(store: Store, replicas: Arc<Replicas>) -> ReplicatedStore {
+        ReplicatedStore {
+            store,
+            replicas: Some(replicas),
+        }
+    }
+
+    /// The replicas; `None`: the server has one store.
+    pub(crate) fn replicas(&self) -> Option<&Arc<Replicas>> {
+        self.replicas.as_ref()
+    }
+
+    /// Makes a change on all replicas, this one last.
+    async fn change<T, F>(
+        &self,
+        spans: Vec<Span>,
+        change: impl FnOnce() -> Change,
+        time: Timestamp,
+        own: impl FnOnce(Store) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let store = self.store.clone();
+        let Some(replicas) = self.replicas.clone() else {
+            return own(store).await;
+        };
+        let change = change();
+        detached(async move {
+            let _turn = replicas.turns.take(spans).await;
+            let sent = replicas.send(change, Vec::new(), time).await?;
+            let done = own(store).await;
+            sent.settle(&replicas, &done);
+            done
+        })
+        .await
+    }
+
+    /// As [`Store::write`].
+    pub(in crate::io) async fn write(
+        &self,
+        writes: Vec<Write>,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        if self.replicas.is_none() {
+            return self.store.write(writes, modified).await;
+        }
+        let writes = writes.into_iter().map(Scattered::from).collect();
+        self.write_of(writes, None, modified).await
+    }
+
+    /// As [`Store::write_summed`].
+    pub(in crate::io) async fn write_summed(
+        &self,
+        writes: Vec<Scattered>,
+        sums: impl Into<Sums>,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        if self.replicas.is_none() {
+            return self.store.write_summed(writes, sums, modified).await;
+        }
+        self.write_of(writes, Some(sums.into()), modified).await
+    }
+
+    async fn write_of(
+        &self,
+        writes: Vec<Scattered>,
+        sums: Option<Sums>,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        let store = self.store.clone();
+        let Some(replicas) = self.replicas.clone() else {
+            return match sums {
+                Some(sums) => store.write_summed(writes, sums, modified).await,
+                None => store.write_scattered(writes, modified).await,
+            };
+        };
+        detached(async move {
+            let _turn = replicas.turns.take(Span::of_writes(&writes)).await;
+            let (pieces, payload) = wire::write_pieces(&writes);
+            // What cannot be written here is not sent.
+            let prepared = match sums {
+                Some(sums) => store.prepare(writes, sums, modified).await?,
+                None => store.prepare_unsummed(writes, modified).await?,
+            };
+            let sent = replicas
+                .send(Change::Write(pieces), payload, modified)
+                .await?;
+            let done = store
+                .commit_prepared(vec![prepared], Vec::new(), modified)
+                .await;
+            sent.settle(&replicas, &done);
+            done
+        })
+        .await
+    }
+
+    /// As [`Store::prepare`].
+    pub(in crate::io) async fn prepare(
+        &self,
+        writes: Vec<Scattered>,
+        sums: impl Into<Sums>,
+        now: Timestamp,
+    ) -> Result<Prepared, StoreError> {
+        let kept = match &self.replicas {
+            None => Vec::new(),
+            Some(_) => writes.clone(),
+        };
+        Ok(Prepared {
+            batch: self.store.prepare(writes, sums, now).await?,
+            writes: kept,
+        })
+    }
+
+    /// As [`Store::commit_prepared`].
+    pub(in crate::io) async fn commit_prepared(
+        &self,
+        batches: Vec<Prepared>,
+        then: Vec<Write>,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        let store = self.store.clone();
+        let (prepared, kept): (Vec<_>, Vec<_>) =
+            batches.into_iter().map(|b| (b.batch, b.writes)).unzip();
+        let Some(replicas) = self.replicas.clone() else {
+            return store.commit_prepared(prepared, then, modified).await;
+        };
+        detached(async move {
+            let mut writes: Vec<Scattered> = kept.into_iter().flatten().collect();
+            writes.extend(then.iter().cloned().map(Scattered::from));
+            let _turn = replicas.turns.take(Span::of_writes(&writes)).await;
+            let (pieces, payload) = wire::write_pieces(&writes);
+            drop(writes);
+            let sent = replicas
+                .send(Change::Write(pieces), payload, modified)
+                .await?;
+            let done = store.commit_prepared(prepared, then, modified).await;
+            sent.settle(&replicas, &done);
+            done
+        })
+        .await
+    }
+
+    /// As [`Store::clear`].
+    pub(in crate::io) async fn clear(
+        &self,
+        ranges: &[(ForkKey, Range<u64>)],
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        if self.replicas.is_none() {
+            return self.store.clear(ranges, modified).await;
+        }
+        let ranges = ranges.to_vec();
+        let spans = ranges
+            .iter()
+            .map(|(key, range)| Span::Bytes(key.clone(), range.clone()));
+        let message = ranges.iter().map(|(key, range)| wire::range(key, range));
+        let message = ClearRanges {
+            ranges: message.collect(),
+        };
+        let spans = spans.collect();
+        let own = async move |store: Store| store.clear(&ranges, modified).await;
+        self.change(spans, || Change::Clear(message), modified, own)
+            .await
+    }
+
+    /// As [`Store::truncate`].
+    pub(in crate::io) async fn truncate(
+        &self,
+        file: FileId,
+        lengths: Vec<(ForkKey, u64)>,
+        op: u64,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        let message = || {
+            let lengths = lengths.iter().map(|(key, to)| wire::length(key, *to, 0));
+            Change::SetLengths(SetLengths {
+                file: file.0,
+                lengths: lengths.collect(),
+                op,
+            })
+        };
+        let again = lengths.clone();
+        let own = async move |store: Store| store.truncate(file, again, op, modified).await;
+        self.change(vec![Span::File(file)], message, modified, own)
+            .await
+    }
+
+    /// As [`Store::extend`].
+    pub(in crate::io) async fn extend(
+        &self,
+        key: &ForkKey,
+        chunk: ChunkCode,
+        length: u64,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        let own_key = key.clone();
+        let own = async move |store: Store| store.extend(&own_key, chunk, length, modified).await;
+        let message = || Change::Extend(wire::length(key, length, chunk));
+        self.change(vec![Span::fork(key)], message, modified, own)
+            .await
+    }
+
+    /// As [`Store::create_fork`].
+    pub(in crate::io) async fn create_fork(
+        &self,
+        key: &ForkKey,
+        chunk: ChunkCode,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let own_key = key.clone();
+        let own = async move |store: Store| store.create_fork(&own_key, chunk, now).await;
+        let message = || Change::CreateFork(wire::length(key, 0, chunk));
+        self.change(vec![Span::fork(key)], message, now, own).await
+    }
+
+    /// As [`Store::remove_fork`].
+    pub(in crate::io) async fn remove_fork(&self, key: &ForkKey) -> Result<(), StoreError> {
+        let own_key = key.clone();
+        let own = async move |store: Store| store.remove_fork(&own_key).await;
+        let message = || Change::RemoveFork(wire::fork_id(key));
+        self.change(vec![Span::fork(key)], message, Timestamp(0), own)
+            .await
+    }
+
+    /// As [`Store::remove_unchanged_fork`].
+    pub(in crate::io) async fn remove_unchanged_fork(
+        &self,
+        key: &ForkKey,
+        length: u64,
+        modified: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let store = self.store.clone();
+        let Some(replicas) = self.replicas.clone() else {
+            return store.remove_unchanged_fork(key, length, modified).await;
+        };
+        let key = key.clone();
+        detached(async move {
+            let _turn = replicas.turns.take(vec![Span::fork(&key)]).await;
+            match store.status(&key).await? {
+                Some(found) if (found.length, found.modified) != (length, modified) => Ok(false),
+                _ => {
+                    let change = Change::RemoveFork(wire::fork_id(&key));
+                    let sent = replicas.send(change, Vec::new(), Timestamp(0)).await?;
+                    let done = store.remove_fork(&key).await;
+                    sent.settle(&replicas, &done);
+                    done.map(|()| true)
+                }
+            }
+        })
+        .await
+    }
+
+    async fn operate<F>(
+        &self,
+        files: &[FileId],
+        action: FileAction,
+        (op, checkpoint): (u64, u64),
+        time: Timestamp,
+        own: impl FnOnce(Store, Vec<FileId>) -> F + Send + 'static,
+    ) -> Result<(), StoreError>
+    where
+        F: Future<Output = Result<(), StoreError>> + Send,
+    {
+        let spans = files.iter().map(|file| Span::File(*file)).collect();
+        let message = || {
+            Change::Files(FileOperation {
+                files: files.iter().map(|file| file.0).collect(),
+                action: action.into(),
+                op,
+                checkpoint,
+            })
+        };
+        let files = files.to_vec();
+        let own = async move |store: Store| own(store, files).await;
+        self.change(spans, message, time, own).await
+    }
+
+    /// As [`Store::delete_file`].
+    pub(in crate::io) async fn delete_file(&self, file: FileId) -> Result<(), StoreError> {
+        let own = async move |store: Store, _| store.delete_file(file).await;
+        self.operate(&[file], FileAction::Delete, (0, 0), Timestamp(0), own)
+            .await
+    }
+
+    /// As [`Store::checkpoint_files`].
+    pub(in crate::io) async fn checkpoint_files(
+        &self,
+        files: &[FileId],
+        op: u64,
+        made: Timestamp,
+    ) -> Result<(), StoreError> {
+        let own = async move |store: Store, files: Vec<FileId>| {
+            store.checkpoint_files(&files, op, made).await
+        };
+        self.operate(files, FileAction::Checkpoint, (op, op), made, own)
+            .await
+    }
+
+    /// As [`Store::roll_back_files`].
+    pub(in crate::io) async fn roll_back_files(
+        &self,
+        files: &[FileId],
+        number: u64,
+        op: u64,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
+        let own = async move |store: Store, files: Vec<FileId>| {
+            store.roll_back_files(&files, number, op, modified).await
+        };
+        self.operate(files, FileAction::RollBack, (op, number), modified, own)
+            .await
+    }
+
+    /// As [`Store::drop_checkpoint`].
+    pub(in crate::io) async fn drop_checkpoint(
+        &self,
+        file: FileId,
+        number: u64,
+        op: u64,
+    ) -> Result<(), StoreError> {
+        let own = async move |store: Store, _| store.drop_checkpoint(file, number, op).await;
+        let action = FileAction::DropCheckpoint;
+        self.operate(&[file], action, (op, number), Timestamp(0), own)
+            .await
+    }
+
+    /// As [`Store::accept_checkpoint`].
+    pub(in crate::io) async fn accept_checkpoint(
+        &self,
+        file: FileId,
+        number: u64,
+        made: Timestamp,
+    ) -> Result<(), StoreError> {
+        let own = async move |store: Store, _| store.accept_checkpoint(file, number, made);
+        let action = FileAction::AcceptCheckpoint;
+        self.operate(&[file], action, (0, number), made, own).await
+    }
+
+    /// As [`Store::name_chunks`]. With other replicas, which may lack the chunks, all bytes must be
+    /// sent.
+    pub(in crate::io) async fn name_chunks(
+        &self,
+        named: NamedChunks,
+        modified: Timestamp,
+    ) -> Result<NamedOutcome, StoreError> {
+        match self.replicas {
+            None => self.store.name_chunks(named, modified).await,
+            Some(_) => Ok(NamedOutcome::Lacking((0..named.names.len()).collect())),
+        }
+    }
+
+    /// Makes everything acknowledged so far survive power loss, on all replicas in sync.
+    pub(in crate::io) async fn sync(&self) -> Result<(), StoreError> {
+        let Some(replicas) = &self.replicas else {
+            return self.store.sync().await;
+        };
+        let sync = Change::Sync(true);
+        let others = replicas.send(sync, Vec::<Bytes>::new(), Timestamp(0));
+        let (sent, own) = tokio::join!(others, self.store.sync());
+        sent?.settle(replicas, &own);
+        own
+    }
+
+    /// As [`Store::still_has`]; also for positions of primaries whose place this replica has taken.
+    pub(in crate::io) fn still_has(&self, at: Position) -> Result<(), Incarnation> {
+        let own = self.store.still_has(at);
+        match (&own, &self.replicas) {
+            (Err(_), Some(_)) if inherited::has(&self.store, at.incarnation) => Ok(()),
+            _ => own,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The work of a replica beside calls: beacons, removals and takeovers, and replicas that catch up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use weft_proto::meta::{ChangeReplicasRequest, ReplicaChange};
+use weft_proto::replica::BeaconRequest;
+use weft_store::Store;
+
+use super::catch_up::catch_up;
+use super::inherited;
+use super::state::{Part, Replicas, Role};
+use crate::io::IoService;
+use crate::limits::{
+    REPLICA_BEACON, REPLICA_CHANGE_TIMEOUT, REPLICA_LEASE, REPLICA_RETRY, REPLICA_SILENCE,
+    REPLICA_TICK,
+};
+
+/// Runs as long as the service exists.
+pub(crate) async fn watch_replicas(service: Weak<IoService>) {
+    let mut watch = Watch::default();
+    let mut changes = None;
+    loop {
+        let Some(io) = service.upgrade() else { return };
+        let Some(replicas) = io.store.replicas().cloned() else {
+            return;
+        };
+        watch.step(&io, &replicas).await;
+        let changes = changes.get_or_insert_with(|| replicas.changes());
+        drop((io, replicas));
+        let _ = timeout(REPLICA_TICK, changes.changed()).await;
+    }
+}
+
+#[derive(Default)]
+struct Watch {
+    /// When each backup last got a beacon.
+    beacons: BTreeMap<u32, Instant>,
+    /// Beacons and replicas that catch up.
+    tasks: JoinSet<(u32, bool)>,
+    catching_up: BTreeSet<u32>,
+    /// When a replica may try to catch up again.
+    retry: BTreeMap<u32, Instant>,
+}
+
+impl Watch {
+    async fn step(&mut self, io: &Arc<IoService>, replicas: &Arc<Replicas>) {
+        while let Some(done) = self.tasks.try_join_next() {
+            if let Ok((number, true)) = done {
+                self.catching_up.remove(&number);
+                self.retry.insert(number, Instant::now() + REPLICA_RETRY);
+            } else if done.is_err() {
+                // A panic: which replica it was is not known.
+                self.catching_up.clear();
+            }
+        }
+        match replicas.role() {
+            Role::Unknown => {}
+            Role::Backup { in_sync } => {
+                if in_sync && replicas.silence() > REPLICA_SILENCE + stagger(replicas.me.number) {
+                    replicas
+                        .change(ReplicaChange::TakeOver, replicas.me.number)
+                        .await;
+                }
+            }
+            Role::Primary => self.step_as_primary(io, replicas).await,
+        }
+    }
+
+    async fn step_as_primary(&mut self, io: &Arc<IoService>, replicas: &Arc<Replicas>) {
+        if let Some(term) = replicas.must_begin() {
+            begin(io, replicas, term).await;
+        }
+        for (number, reason) in replicas.to_remove() {
+            let (server, reason) = (replicas.me.server, reason.as_str());
+            tracing::warn!(
+                server,
+                replica = number,
+                reason,
+                "a replica is not in sync any more"
+            );
+            replicas.change(ReplicaChange::Remove, number).await;
+        }
+        let now = Instant::now();
+        for (number, _, part) in replicas.peers() {
+            let due = self.beacons.get(&number);
+            if part != Part::Away && due.is_none_or(|at| now >= *at + REPLICA_BEACON) {
+                self.beacons.insert(number, now);
+                let (io, replicas) = (io.clone(), replicas.clone());
+                self.tasks.spawn(async move {
+                    beacon(&io.store, &replicas, number).await;
+                    (number, false)
+                });
+            }
+            let waits = self.retry.get(&number).is_some_and(|at| now < *at);
+            if part == Part::Away && !waits && self.catching_up.insert(number) {
+                let (store, replicas) = (Store::clone(&io.store), replicas.clone());
+                self.tasks.spawn(async move {
+                    catch_up(&store, &replicas, number).await;
+                    (number, true)
+                });
+            }
+        }
+    }
+}
+
+/// Replicas with higher numbers wait longer, so that not all ask at once.
+fn stagger(number: u32) -> std::time::Duration {
+    REPLICA_TICK * number
+}
+
+/// Begins to serve as primary: ends what an earlier primary has sent, and notes whose
+/// acknowledgements this store keeps.
+async fn begin(io: &IoService, replicas: &Replicas, term: u64) {
+    let _applying = replicas.applying.write().await;
+    let incarnations = replicas.incarnations();
+    if let Err(error) = inherited::add(&io.store, &incarnations) {
+        tracing::error!(%error, "cannot note whose changes this replica has; syncs of clients may report losses");
+    }
+    let server = replicas.me.server;
+    tracing::info!(
+        server,
+        replica = replicas.me.number,
+        term,
+        "serving as primary"
+    );
+    replicas.begin(term);
+}
+
+async fn beacon(store: &Store, replicas: &Replicas, number: u32) {
+    let Ok((term, targets)) = replicas.targets() else {
+        return;
+    };
+    let Some(target) = targets.into_iter().find(|t| t.number == number) else {
+        return;
+    };
+    let request = BeaconRequest {
+        term,
+        primary: replicas.me.number,
+        incarnations: inherited::all(store),
+    };
+    let sent = Instant::now();
+    let asked = async {
+        let (connection, _) = target.link.connection().await?;
+        connection.call(&request).await
+    };
+    match timeout(REPLICA_LEASE, asked).await {
+        Ok(Ok(_)) => replicas.answered(number, sent),
+        Ok(Err(error)) => tracing::debug!(replica = number, %error, "no answer to a beacon"),
+        Err(_) => {}
+    }
+}
+
+impl Replicas {
+    /// Asks the service for a change of the set, and learns the set that is in force.
+    pub(super) async fn change(&self, change: ReplicaChange, replica: u32) -> bool {
+        let _one = self.changing.lock().await;
+        let request = ChangeReplicasRequest {
+            server: self.me.server,
+            caller: self.me.number,
+            term: self.term(),
+            change: change.into(),
+            replica,
+        };
+        let asked = async {
+            let (connection, _) = self.me.meta.connection().await?;
+            connection.call(&request).await
+        };
+        match timeout(REPLICA_CHANGE_TIMEOUT, asked).await {
+            Ok(Ok(reply)) => {
+                self.learn(&reply.set);
+                reply.changed
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, ?change, replica, "cannot change the replicas in sync");
+                tokio::time::sleep(REPLICA_TICK).await;
+                false
+            }
+            Err(_) => false,
+        }
+    }
+}
