@@ -24,6 +24,10 @@ pub const GROUP_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a collective tries to reach a lost server, at most.
 pub(crate) const COLLECTIVE_AWAY_MAX: Duration = Duration::from_secs(9);
+/// How long a call waits for another replica to take the place of a lost one.
+pub(crate) const FAILOVER_MAX: Duration = Duration::from_secs(15);
+/// Pause before it asks again where the server is.
+pub(crate) const FAILOVER_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause before a member asks a lost server again.
 pub(crate) const COLLECTIVE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 

@@ -315,7 +315,7 @@ impl OpenView {
         let server = attachment.layout.servers()[slot.0 as usize];
         let done = attachment
             .volume
-            .on_server(server, Repeat::Unsafe, call)
+            .on_server(server, Repeat::SameBytes, call)
             .await;
         let done = done.map_err(|e| {
             let what = format!("{} on server {server}", self.what("write"));

@@ -11,7 +11,10 @@ use tokio::time::Instant;
 use weft_net::{CallError, ConnectError};
 use weft_proto::{Code, Retry as RetryClass};
 
-use crate::limits::{BACKOFF_FIRST, BACKOFF_MAX, COLLECTIVE_AWAY_MAX, COLLECTIVE_RETRY_INTERVAL};
+use crate::limits::{
+    BACKOFF_FIRST, BACKOFF_MAX, COLLECTIVE_AWAY_MAX, COLLECTIVE_RETRY_INTERVAL, FAILOVER_INTERVAL,
+    FAILOVER_MAX,
+};
 use crate::{Error, Volume};
 
 /// Whether a call whose connection was lost may simply be repeated.
@@ -21,12 +24,18 @@ pub(crate) enum Repeat {
     Safe,
     /// It may have happened.
     Unsafe,
+    /// It may have happened; once more it writes the same bytes. It is repeated only where another
+    /// replica of a server takes the place of a lost one: it has not returned yet, so that others
+    /// that write the same bytes meanwhile may come before it or after it.
+    SameBytes,
 }
 
 /// A bounded number of repetitions.
 pub(crate) struct Retry {
     repeat: Repeat,
     left: u32,
+    /// Until when another replica may take the place of a lost one.
+    failover: Option<Instant>,
 }
 
 impl Retry {
@@ -37,7 +46,11 @@ impl Retry {
 
     /// At most so many repetitions.
     pub(crate) fn times(left: u32, repeat: Repeat) -> Retry {
-        Retry { repeat, left }
+        Retry {
+            repeat,
+            left,
+            failover: None,
+        }
     }
 
     /// Uses up a repetition; false when none is left.
@@ -55,7 +68,33 @@ impl Retry {
 
     /// Whether a call to an I/O server is sent again; asks where servers are if that may help.
     pub(crate) async fn again(&mut self, volume: &Volume, error: &CallError) -> bool {
-        self.left > 0 && volume.may_retry(error, self.repeat).await && self.take()
+        if self.left > 0 && volume.may_retry(error, self.repeat).await {
+            return self.take();
+        }
+        self.wait_for_replica(volume, error).await
+    }
+
+    /// Waits a little if another replica of the server may soon answer; false if not.
+    async fn wait_for_replica(&mut self, volume: &Volume, error: &CallError) -> bool {
+        let passes = match error {
+            CallError::Lost { .. } => self.repeat != Repeat::Unsafe,
+            CallError::Connect(_) => true,
+            CallError::Failed(_) => {
+                matches!(error.code(), Code::StaleMap | Code::Unavailable | Code::Busy)
+            }
+            CallError::Protocol { .. } => false,
+        };
+        if !passes || !volume.shared.servers.have_replicas() {
+            return false;
+        }
+        let now = Instant::now();
+        if now >= *self.failover.get_or_insert(now + FAILOVER_MAX) {
+            return false;
+        }
+        tokio::time::sleep(FAILOVER_INTERVAL).await;
+        // If the service does not answer now, the old address is tried again.
+        let _ = volume.refresh_servers().await;
+        true
     }
 }
 
@@ -80,8 +119,10 @@ impl RetryUntil {
 
     /// Whether a call that failed like this is sent again; sleeps before.
     pub(crate) async fn again(&mut self, volume: &Volume, error: &CallError) -> bool {
-        let stale = error.code() == Code::StaleMap && !std::mem::replace(&mut self.stale, true);
-        if stale && volume.may_retry(error, Repeat::Safe).await {
+        let replicas = volume.shared.servers.have_replicas();
+        let stale = error.code() == Code::StaleMap;
+        let stale_once = stale && !std::mem::replace(&mut self.stale, true);
+        if stale_once && volume.may_retry(error, Repeat::Safe).await {
             return true;
         }
         let lost = matches!(
@@ -90,7 +131,7 @@ impl RetryUntil {
                 | CallError::Connect(
                     ConnectError::Unreachable { .. } | ConnectError::Timeout { .. }
                 )
-        );
+        ) || stale && replicas;
         let now = Instant::now();
         if !lost || now >= *self.deadline.get_or_insert(now + self.wait) {
             return false;

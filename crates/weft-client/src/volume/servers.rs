@@ -1,7 +1,7 @@
 //! The I/O servers as the client knows them, by id.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weft_layout::ServerId;
 use weft_net::{BufferPool, CallError, ConnectError, Counters, Env, Identity, Link, Links};
@@ -11,6 +11,7 @@ use weft_proto::meta::ServerMapReply;
 pub(crate) struct Servers {
     links: Links,
     epoch: AtomicU64,
+    replicas: AtomicBool,
 }
 
 impl Servers {
@@ -23,6 +24,7 @@ impl Servers {
         Servers {
             links: Links::new(env, identity, pool, counters),
             epoch: AtomicU64::new(0),
+            replicas: AtomicBool::new(false),
         }
     }
 
@@ -34,6 +36,13 @@ impl Servers {
     pub(crate) fn learn(&self, map: &ServerMapReply) {
         self.links.learn(map);
         self.epoch.fetch_max(map.epoch, Ordering::AcqRel);
+        let replicas = map.servers.iter().any(|server| !server.replicas.is_empty());
+        self.replicas.store(replicas, Ordering::Release);
+    }
+
+    /// Whether any server has replicas, so that another one may take a lost one's place.
+    pub(crate) fn have_replicas(&self) -> bool {
+        self.replicas.load(Ordering::Acquire)
     }
 
     /// The servers that are looked for at this address.
