@@ -121,6 +121,7 @@ pub(crate) unsafe fn layout_of(layout: *const weft_layout) -> Result<NewLayout, 
                 return Err(Failure::invalid(message));
             }
         },
+        replicas: None,
     })
 }
 

@@ -155,6 +155,7 @@ pub use weft_referee::Recorder;
 
 pub use weft_proto::meta::ConnectedClient;
 pub use weft_proto::meta::Credentials;
+pub use weft_proto::meta::Replica;
 pub use weft_proto::meta::Server;
 pub use weft_proto::meta::ServerMapReply;
 pub use weft_proto::meta::ServerState;

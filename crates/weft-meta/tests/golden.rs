@@ -50,6 +50,7 @@ fn default_layout_records_keep_their_bytes() {
         servers: vec![2],
         base: Some(2),
         storage: None,
+        replicas: None,
     };
     fixed(&record, "080010071880202201022802");
     let addressed = DefaultLayoutRecord {
@@ -57,6 +58,11 @@ fn default_layout_records_keep_their_bytes() {
         ..record
     };
     fixed(&addressed, "0800100718802022010228023001");
+    let replicated = DefaultLayoutRecord {
+        replicas: Some(2),
+        ..addressed
+    };
+    fixed(&replicated, "08001007188020220102280230013802");
 }
 
 #[test]
@@ -139,6 +145,22 @@ fn small_records_keep_their_bytes() {
     fixed(
         &accepted,
         "0a06686f73743a311202696418ac0221080706050403020128ac0230ac02",
+    );
+    let replicated = ServerRecord {
+        replicas: vec![ReplicaRecord {
+            number: 1,
+            address: "b:1".into(),
+            store: b"id".to_vec(),
+            incarnation: 2,
+        }],
+        in_sync: vec![0, 1],
+        primary: 1,
+        term: 300,
+        ..ServerRecord::default()
+    };
+    fixed(
+        &replicated,
+        "3a1408011203623a311a02696421020000000000000042020001480150ac02",
     );
 }
 

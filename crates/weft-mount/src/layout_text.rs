@@ -71,12 +71,13 @@ pub(crate) fn parse(text: &[u8]) -> Result<NewLayout, String> {
                 let chunk = u32::try_from(bytes(value)?);
                 layout.chunk = Some(chunk.map_err(|_| format!("`{word}`: too large"))?);
             }
+            "replicas" => layout.replicas = Some(number(value)?),
             "storage" => layout.storage = Some(storage(value)?),
             "base" => layout.base = Some(number(value)?),
             "servers" => layout.servers = value.split(',').map(number).collect::<Result<_, _>>()?,
             _ => {
                 return Err(format!(
-                    "`{name}`: a layout has cells, bsu, chunk, storage, base and servers"
+                    "`{name}`: a layout has cells, bsu, chunk, storage, replicas, base and servers"
                 ));
             }
         }

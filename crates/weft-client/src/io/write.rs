@@ -375,7 +375,9 @@ impl OpenView {
             async move { send_frames(&connection, &call, gather).await }
         };
         let volume = &self.file.0.volume;
-        let sent = volume.on_server(server, Repeat::SameBytes, write_over).await;
+        let sent = volume
+            .on_server(server, Repeat::SameBytes, write_over)
+            .await;
         let (reply, stamp) = sent.map_err(|e| {
             let what = format!("{} on server {server}", self.what("write"));
             Error::of_write(what, &self.file.0.path, e)

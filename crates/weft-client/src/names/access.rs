@@ -41,6 +41,8 @@ pub struct NewLayout {
     pub base: Option<u32>,
     /// How the servers keep the chunks.
     pub storage: Option<Storage>,
+    /// Only servers with at least so many replicas.
+    pub replicas: Option<u32>,
 }
 
 impl Access {
@@ -191,6 +193,7 @@ impl From<&NewLayout> for LayoutOptions {
             servers: layout.servers.clone(),
             base: layout.base,
             storage: layout.storage.map(storage_to_wire),
+            replicas: layout.replicas,
         }
     }
 }

@@ -80,7 +80,10 @@ impl Retry {
             CallError::Lost { .. } => self.repeat != Repeat::Unsafe,
             CallError::Connect(_) => true,
             CallError::Failed(_) => {
-                matches!(error.code(), Code::StaleMap | Code::Unavailable | Code::Busy)
+                matches!(
+                    error.code(),
+                    Code::StaleMap | Code::Unavailable | Code::Busy
+                )
             }
             CallError::Protocol { .. } => false,
         };

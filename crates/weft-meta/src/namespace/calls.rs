@@ -310,6 +310,7 @@ impl Namespace {
 /// before it is answered. The answer of [`Kind::Attach`] says that
 /// ([`Attached::committed`](crate::Attached::committed)). [`Kind::Report`] commits but needs no
 /// sync: a power loss only makes a size inexact again, and brings back an orphan.
+#[allow(clippy::too_many_lines)] // a line for each kind
 pub fn mutates(kind: Kind) -> bool {
     match kind {
         Kind::SetAttributes

@@ -38,6 +38,7 @@ impl From<&LayoutOptions> for DefaultLayoutRecord {
             servers: layout_options.servers.clone(),
             base: layout_options.base,
             storage: layout_options.storage,
+            replicas: layout_options.replicas,
         }
     }
 }

@@ -47,6 +47,9 @@ pub struct DefaultLayoutRecord {
     /// 0 plain, 1 addressed.
     #[prost(uint32, optional, tag = "6")]
     pub storage: Option<u32>,
+    /// The least number of replicas of the servers.
+    #[prost(uint32, optional, tag = "7")]
+    pub replicas: Option<u32>,
 }
 
 /// A file, directory, link or node.

@@ -3,6 +3,8 @@
 //! Addressed files all begin on the first candidate: so equal bytes at equal offsets of two files
 //! are on one server, which stores them once.
 
+use std::collections::BTreeMap;
+
 use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId, Storage};
 use weft_proto::meta::{self, LayoutOptions};
 use weft_proto::storage_from_wire;
@@ -17,13 +19,56 @@ pub(crate) struct Pool {
     all: Vec<u32>,
     /// The servers for new files, ascending, not empty.
     candidates: Vec<u32>,
+    /// The servers with replicas, and how many they have.
+    replicas: BTreeMap<u32, usize>,
 }
 
 impl Pool {
     /// `all` are the servers of the volume, `candidates` those for new files: both ascending, the
     /// second not empty.
-    pub(crate) fn new(all: Vec<u32>, candidates: Vec<u32>) -> Pool {
-        Pool { all, candidates }
+    pub(crate) fn new(all: Vec<u32>, candidates: Vec<u32>, replicas: BTreeMap<u32, usize>) -> Pool {
+        Pool {
+            all,
+            candidates,
+            replicas,
+        }
+    }
+
+    fn replicas_of(&self, server: u32) -> usize {
+        self.replicas.get(&server).copied().unwrap_or(1)
+    }
+
+    /// The servers that a file may have, of these.
+    fn fitting(
+        &self,
+        servers: &[u32],
+        least: usize,
+        storage: Storage,
+        path: &[u8],
+    ) -> Result<Vec<u32>, MetaError> {
+        let refuse = |reason| MetaError::Invalid {
+            path: text(path),
+            reason,
+        };
+        let has = |server: &&u32| self.replicas_of(**server) >= least;
+        let fitting: Vec<u32> = servers.iter().filter(has).copied().collect();
+        if fitting.is_empty() {
+            return Err(refuse(
+                "no server has so many replicas: `weft status` lists them",
+            ));
+        }
+        if storage == Storage::Plain {
+            return Ok(fitting);
+        }
+        // Replicas would have to find the same chunks.
+        let alone = |server: &u32| self.replicas_of(*server) == 1;
+        let fitting: Vec<u32> = fitting.into_iter().filter(alone).collect();
+        if fitting.is_empty() {
+            return Err(refuse(
+                "addressed files cannot be on servers with replicas, and there are no others",
+            ));
+        }
+        Ok(fitting)
     }
 }
 
@@ -50,7 +95,15 @@ pub(crate) fn choose(
         path: text(path),
         reason: "chunks can be kept plain (0) or addressed (1)",
     })?;
-    let mut servers = named.unwrap_or(&pool.candidates).clone();
+    let least = own.replicas.or(inherited.replicas).unwrap_or(1) as usize;
+    let from = named.unwrap_or(&pool.candidates);
+    let mut servers = pool.fitting(from, least, storage, path)?;
+    if named.is_some_and(|named| named.len() != servers.len()) {
+        return Err(MetaError::Invalid {
+            path: text(path),
+            reason: "not all of the named servers have so many replicas, or addressed files cannot be on all of them",
+        });
+    }
     for server in named.into_iter().flatten() {
         if pool.all.binary_search(server).is_err() {
             return Err(MetaError::UnknownServer { server: *server });
@@ -59,7 +112,7 @@ pub(crate) fn choose(
     if let Some(base) = base {
         if named.is_none() && !servers.contains(&base) && pool.all.binary_search(&base).is_ok() {
             // The caller named a base that is not up at the moment.
-            servers.clone_from(&pool.all);
+            servers = pool.fitting(&pool.all, least, storage, path)?;
         }
         let at = servers.iter().position(|server| *server == base);
         let at = at.ok_or_else(|| MetaError::BaseNotAmong {
@@ -131,7 +184,50 @@ mod tests {
         Pool {
             all: vec![1, 2, 3, 4],
             candidates: vec![1, 2, 4],
+            replicas: BTreeMap::new(),
         }
+    }
+
+    #[test]
+    fn files_get_servers_with_as_many_replicas_as_were_asked_for() {
+        let pool = Pool {
+            replicas: [(2, 2), (4, 3)].into(),
+            ..pool()
+        };
+        let on = |replicas, storage, servers: &[u32]| {
+            let options = LayoutOptions {
+                replicas,
+                storage,
+                servers: servers.to_vec(),
+                ..LayoutOptions::default()
+            };
+            let chosen = choose(&pool, 7, Some(&options), None, b"f");
+            chosen.map(|layout| {
+                let mut servers = layout.servers;
+                servers.sort_unstable();
+                servers
+            })
+        };
+        assert_eq!(on(None, None, &[]).unwrap(), [1, 2, 4]);
+        assert_eq!(on(Some(2), None, &[]).unwrap(), [2, 4]);
+        assert_eq!(on(Some(3), None, &[]).unwrap(), [4]);
+        assert_eq!(on(Some(2), None, &[2]).unwrap(), [2]);
+        assert_eq!(on(None, Some(1), &[]).unwrap(), [1], "addressed");
+        for (replicas, storage, servers) in [
+            (Some(4), None, &[][..]),
+            (Some(3), None, &[2, 4]),
+            (Some(2), Some(1), &[]),
+            (None, Some(1), &[1, 2]),
+        ] {
+            let refused = on(replicas, storage, servers).unwrap_err();
+            assert!(matches!(refused, MetaError::Invalid { .. }), "{refused}");
+        }
+        let directory = DefaultLayoutRecord {
+            replicas: Some(3),
+            ..DefaultLayoutRecord::default()
+        };
+        let inherited = choose(&pool, 7, None, Some(&directory), b"f").unwrap();
+        assert_eq!(inherited.servers, [4]);
     }
 
     fn servers(

@@ -491,6 +491,11 @@ impl ServerTable {
         if candidates.is_empty() {
             candidates.clone_from(&all);
         }
-        Pool::new(all, candidates)
+        let replicas = self
+            .servers
+            .iter()
+            .map(|(id, s)| (*id, s.record.replicas.len()));
+        let replicas = replicas.filter(|(_, count)| *count > 1).collect();
+        Pool::new(all, candidates, replicas)
     }
 }

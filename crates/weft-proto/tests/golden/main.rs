@@ -18,6 +18,7 @@ mod meta;
 mod order;
 mod pointer;
 mod quota;
+mod replica;
 mod session;
 mod upkeep;
 mod values;
@@ -49,6 +50,7 @@ fn every_message_keeps_its_bytes() {
     addressed::messages(&mut golden);
     pointer::messages(&mut golden);
     quota::messages(&mut golden);
+    replica::messages(&mut golden);
     session::messages(&mut golden);
     upkeep::messages(&mut golden);
     golden.message(Kind::Read, "ShapedPattern", &shaped());
@@ -132,9 +134,9 @@ fn kinds_keep_their_numbers() {
         .chain(32..=63)
         .chain(64..=98)
         .chain([100])
-        .chain(104..=108)
+        .chain(104..=109)
         .chain(112..=116)
-        .chain(128..=137)
+        .chain(128..=141)
         .collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {

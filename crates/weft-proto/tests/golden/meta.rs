@@ -9,13 +9,14 @@ use weft_proto::meta::{
     LinkRequest, ListClientsReply, ListClientsRequest, ListReply, ListRequest, ListXattrReply,
     ListXattrRequest, MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest,
     ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest, RemoveDirectoryRequest,
-    RemoveXattrRequest, RenameReply, RenameRequest, ReportReply, ReportRequest, Server,
+    RemoveXattrRequest, RenameReply, RenameRequest, Replica, ReportReply, ReportRequest, Server,
     ServerMapReply, ServerMapRequest, ServerState, SetAttributesRequest, SetXattrRequest,
     SmallFile, StatRequest, Target, TimeUpdate, TruncateRequest, UnlinkReply, UnlinkRequest,
     XattrDone,
 };
 
 use super::cases::Golden;
+use super::replica::replica_set;
 use super::values::{attributes, bytes, held_lock, position, stat, target, usage, who};
 
 fn layout_options() -> LayoutOptions {
@@ -26,6 +27,7 @@ fn layout_options() -> LayoutOptions {
         servers: vec![3, 1],
         base: Some(3),
         storage: None,
+        replicas: None,
     }
 }
 
@@ -361,6 +363,15 @@ fn service(golden: &mut Golden) {
                 metrics: "10.0.0.3:7200".to_owned(),
                 since: 300,
                 newest: 300,
+                replicas: vec![Replica {
+                    number: 1,
+                    address: "10.0.0.3:7100".to_owned(),
+                    primary: true,
+                    in_sync: true,
+                    up: true,
+                    usage: usage(),
+                    metrics: "10.0.0.3:7200".to_owned(),
+                }],
             }],
             files: 5,
             intents: 6,
@@ -382,6 +393,7 @@ fn service(golden: &mut Golden) {
             service: Some(position()),
             doubted: 300,
             newest: 300,
+            replica: 1,
         },
         &HeartbeatReply {
             epoch: 9,
@@ -389,6 +401,7 @@ fn service(golden: &mut Golden) {
             check: vec![position()],
             service: Some(position()),
             doubt: 300,
+            replicas: Some(replica_set()),
         },
     );
     golden.call(

@@ -15,20 +15,7 @@ impl IoService {
         if let Err(failure) = self.admission.check(call.kind, self.server).await {
             return call.reply.fail(&failure);
         }
-        let failure = match call.kind {
-            // They describe this process alone.
-            Kind::Disks | Kind::ScrubStatus | Kind::Losses => None,
-            Kind::Beacon | Kind::Apply | Kind::ReplicaFiles | Kind::ReplicaParts => {
-                let what = "replicas take changes of their primary only";
-                let other = call.peer.role != Role::IoServer;
-                other.then(|| Failure::new(Code::Permission, what))
-            }
-            _ => match self.replicas() {
-                Some(replicas) => replicas.admit().await.err(),
-                None => None,
-            },
-        };
-        if let Some(failure) = failure {
+        if let Err(failure) = self.check_role(&call).await {
             return call.reply.fail(&failure);
         }
         match call.kind {
@@ -71,11 +58,8 @@ impl IoService {
                 Box::pin(answer(call, names)).await;
             }
             Kind::Callbacks => Box::pin(self.callbacks(call)).await,
-            Kind::Beacon => answer(call, async |r| self.beacon(r).await).await,
-            Kind::Apply => Box::pin(self.apply(call)).await,
-            Kind::ReplicaFiles => answer(call, async |r| self.replica_files(r).await).await,
-            Kind::ReplicaParts => {
-                Box::pin(answer(call, async |r| self.replica_parts(r).await)).await;
+            Kind::Beacon | Kind::Apply | Kind::ReplicaFiles | Kind::ReplicaParts => {
+                Box::pin(self.serve_primary(call)).await;
             }
             Kind::Clean => answer(call, async |r| self.clean(r).await).await,
             Kind::Outcome => self.change(call, async |r| self.outcome(r).await).await,
@@ -120,6 +104,33 @@ impl IoService {
             Kind::ForceCaution => answer_service(call, async |r| self.force_caution(r).await).await,
             Kind::DeleteCells => answer_service(call, async |r| self.delete_cells(r).await).await,
             _ => unsupported(call, "an I/O server"),
+        }
+    }
+
+    /// Refuses what this replica of the server must not do.
+    async fn check_role(&self, call: &Served) -> Result<(), Failure> {
+        match (call.kind, self.replicas()) {
+            // They describe this process alone.
+            (Kind::Disks | Kind::ScrubStatus | Kind::Losses, _) => Ok(()),
+            (Kind::Beacon | Kind::Apply | Kind::ReplicaFiles | Kind::ReplicaParts, _) => {
+                if call.peer.role == Role::IoServer {
+                    return Ok(());
+                }
+                let what = "a replica takes changes of its primary only";
+                Err(Failure::new(Code::Permission, what))
+            }
+            (_, Some(replicas)) => replicas.admit().await,
+            (_, None) => Ok(()),
+        }
+    }
+
+    /// Serves a call of the server's primary.
+    async fn serve_primary(&self, call: Served) {
+        match call.kind {
+            Kind::Beacon => answer(call, async |r| self.beacon(r)).await,
+            Kind::ReplicaFiles => answer(call, async |r| self.replica_files(r)).await,
+            Kind::ReplicaParts => answer(call, async |r| self.replica_parts(r).await).await,
+            _ => self.apply(call).await,
         }
     }
 

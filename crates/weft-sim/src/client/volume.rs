@@ -34,5 +34,6 @@ pub(super) fn layout(plan: Plan) -> NewLayout {
         base: None,
         // Every third run has addressed files.
         storage: plan.seed.is_multiple_of(3).then_some(Storage::Addressed),
+        replicas: None,
     }
 }

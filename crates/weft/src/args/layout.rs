@@ -6,6 +6,8 @@ use weft_layout::{BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, Layout, Storage};
 
 use weft_layout::size;
 
+use crate::limits::REPLICAS_MAX;
+
 /// The layout that a command requests. The directory, else the volume, supplies the rest.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Layout (defaults come from the directory, else from the volume)")]
@@ -19,6 +21,9 @@ pub(crate) struct LayoutArgs {
     /// Size of a chunk, which a server stores and checksums as one
     #[arg(long, value_name = "BYTES", value_parser = chunk)]
     chunk: Option<u32>,
+    /// Only servers with at least so many replicas
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(REPLICAS_MAX)))]
+    replicas: Option<u32>,
     /// Store chunks under the hash of their contents: equal ones once on each server
     #[arg(long, conflicts_with = "plain")]
     addressed: bool,
@@ -35,6 +40,7 @@ impl LayoutArgs {
             bsu: self.bsu,
             chunk: self.chunk,
             storage: self.storage(),
+            replicas: self.replicas,
             ..NewLayout::default()
         }
     }
@@ -63,6 +69,7 @@ impl LayoutArgs {
             || self.bsu.is_some()
             || self.chunk.is_some()
             || self.storage().is_some()
+            || self.replicas.is_some()
     }
 }
 

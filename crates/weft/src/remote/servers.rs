@@ -39,6 +39,11 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
                     Ok(ServerState::RolledBack) => refused.push(refusal(server)),
                     _ => missing.push(ServerName::of(server.id).to_string()),
                 }
+                let silent = server.replicas.iter().filter(|r| !r.up);
+                missing.extend(silent.map(|r| {
+                    let (id, replica) = (server.id, r.number);
+                    ServerName { id, replica }.to_string()
+                }));
             }
             if missing.is_empty() {
                 if map.rolled_back {

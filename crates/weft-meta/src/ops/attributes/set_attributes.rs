@@ -105,7 +105,10 @@ fn of_new_files(
         return named;
     };
     // The servers of another number of cells, or from another first one, are others.
-    let keeps_servers = named.cells.is_none() && named.base.is_none() && named.servers.is_empty();
+    let keeps_servers = named.cells.is_none()
+        && named.base.is_none()
+        && named.replicas.is_none()
+        && named.servers.is_empty();
     let servers = if keeps_servers {
         present.servers.clone()
     } else {
@@ -118,6 +121,7 @@ fn of_new_files(
         chunk: named.chunk.or(present.chunk),
         base: named.base.or(present.base.filter(|_| keeps_base)),
         storage: named.storage.or(present.storage),
+        replicas: named.replicas.or(present.replicas),
         servers,
     }
 }
@@ -160,12 +164,13 @@ fn relayout(
         cells: Some(layout.cells),
         bsu: Some(layout.bsu),
         chunk: Some(layout.chunk),
-        servers: match layout_options.cells {
-            None => layout.servers.clone(),
-            Some(_) => Vec::new(),
+        servers: match (layout_options.cells, layout_options.replicas) {
+            (None, None) => layout.servers.clone(),
+            _ => Vec::new(),
         },
         base: None,
         storage: Some(layout.storage),
+        replicas: None,
     });
     let layout = placement::choose(
         &volume.state().servers().pool(now),

@@ -136,6 +136,10 @@ pub struct LayoutOptions {
     /// 0 plain, 1 addressed; absent: inherited from the directory, else plain.
     #[prost(uint32, optional, tag = "6")]
     pub storage: Option<u32>,
+    /// Only servers with at least so many replicas; absent: inherited from the directory, else
+    /// any.
+    #[prost(uint32, optional, tag = "7")]
+    pub replicas: Option<u32>,
 }
 
 /// Attributes of one path.

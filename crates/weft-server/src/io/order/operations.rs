@@ -313,6 +313,12 @@ impl Operations {
         self.table.lock().by_id.remove(&operation.id);
     }
 
+    /// Forgets which operations have taken effect, which the store knows: another replica of the
+    /// server has changed it since.
+    pub(in crate::io) fn forget_outcomes(&self) {
+        self.outcomes.forget();
+    }
+
     /// Whether an operation that is not in progress any more has taken effect here.
     pub(super) async fn has_taken_effect(
         &self,

@@ -5,6 +5,7 @@
 //! bytes, so that the store has both or neither.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -67,7 +68,8 @@ fn entry_bytes(operation: u64, sequence: u64) -> [u8; ENTRY_BYTES] {
 /// The last [`OUTCOMES_MAX`] operations that have taken effect.
 #[derive(Default)]
 pub(super) struct Outcomes {
-    ring: OnceCell<Mutex<Ring>>,
+    /// Loaded at the first use; another one after [`Outcomes::forget`].
+    ring: Mutex<Arc<OnceCell<Mutex<Ring>>>>,
     /// Held while the fork is written anew.
     renewing: tokio::sync::Mutex<()>,
 }
@@ -80,8 +82,21 @@ pub(super) struct Entry {
 }
 
 impl Outcomes {
-    async fn ring(&self, store: &ReplicatedStore) -> Result<&Mutex<Ring>, StoreError> {
-        self.ring.get_or_try_init(|| load(store)).await
+    /// Forgets what is in memory: another replica has changed the store since.
+    pub(super) fn forget(&self) {
+        *self.ring.lock() = Arc::default();
+    }
+
+    /// Looks at the ring, or changes it.
+    async fn ring<T>(
+        &self,
+        store: &ReplicatedStore,
+        with: impl FnOnce(&mut Ring) -> T,
+    ) -> Result<T, StoreError> {
+        let ring = self.ring.lock().clone();
+        let loaded = ring.get_or_try_init(|| load(store)).await?;
+        let result = with(&mut loaded.lock());
+        Ok(result)
     }
 
     /// Writes the fork anew from memory if an entry cannot be read: a commit could not write it
@@ -99,11 +114,11 @@ impl Outcomes {
             return Err(error);
         }
         tracing::warn!(%error, "the outcomes of operations cannot be read, and are written anew");
-        let known = {
-            let ring = self.ring(store).await?.lock();
+        let known = |ring: &mut Ring| {
             let known = ring.committed.iter();
             known.map(|(o, s)| (*o, *s)).collect::<Vec<_>>()
         };
+        let known = self.ring(store, known).await?;
         store.remove_fork(&key()).await?;
         let writes = known.into_iter().map(|(o, s)| write(o, s)).collect();
         store.write(writes, Timestamp(0)).await
@@ -115,11 +130,11 @@ impl Outcomes {
         store: &ReplicatedStore,
         operation: u64,
     ) -> Result<(Entry, Write), StoreError> {
-        let sequence = {
-            let mut ring = self.ring(store).await?.lock();
+        let next = |ring: &mut Ring| {
             ring.last += 1;
             ring.last
         };
+        let sequence = self.ring(store, next).await?;
         let write = write(operation, sequence);
         self.heal(store, write.offset).await?;
         let entry = Entry {
@@ -131,7 +146,8 @@ impl Outcomes {
 
     /// The store has the entry.
     pub(super) fn keep(&self, entry: Entry) {
-        if let Some(ring) = self.ring.get() {
+        let ring = self.ring.lock().clone();
+        if let Some(ring) = ring.get() {
             ring.lock().keep(entry.operation, entry.sequence);
         }
     }
@@ -142,8 +158,8 @@ impl Outcomes {
         store: &ReplicatedStore,
         operation: u64,
     ) -> Result<bool, StoreError> {
-        let ring = self.ring(store).await?.lock();
-        Ok(ring.committed.contains_key(&operation))
+        let has = |ring: &mut Ring| ring.committed.contains_key(&operation);
+        self.ring(store, has).await
     }
 }
 

@@ -33,6 +33,11 @@ impl Pointers {
         Arc::clone(slots.entry((file, name.to_owned())).or_default())
     }
 
+    /// Forgets what is in memory: another replica of the server has changed the store since.
+    pub(in crate::io) fn forget(&self) {
+        self.0.lock().clear();
+    }
+
     /// The pointers of these files that calls have used lately.
     pub(super) fn slots_of(&self, files: &[FileId]) -> Vec<SharedSlot> {
         let slots = self.0.lock();

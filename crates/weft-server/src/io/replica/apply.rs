@@ -27,10 +27,7 @@ impl IoService {
         replicas.ok_or_else(|| failure::invalid("this server has one store, and no replicas"))
     }
 
-    pub(in crate::io) async fn beacon(
-        &self,
-        request: BeaconRequest,
-    ) -> Result<BeaconReply, Failure> {
+    pub(in crate::io) fn beacon(&self, request: BeaconRequest) -> Result<BeaconReply, Failure> {
         let replicas = self.own_replicas()?;
         replicas.heard_if_known(request.term)?;
         replicas.learn_incarnations(request.incarnations);
@@ -115,7 +112,7 @@ impl IoService {
         done.map_err(|e| failure::of_store(&e))
     }
 
-    pub(in crate::io) async fn replica_files(
+    pub(in crate::io) fn replica_files(
         &self,
         request: ReplicaFilesRequest,
     ) -> Result<ReplicaFilesReply, Failure> {

@@ -124,16 +124,16 @@ impl Pass<'_> {
 
     async fn run(&mut self) -> Result<(), Failed> {
         let (mut after, mut here, mut there) = (None, Vec::new(), Vec::new());
-        let (mut more_here, mut more_there) = (true, true);
+        let (mut left_here, mut also_there) = (true, true);
         loop {
-            if here.is_empty() && more_here {
+            if here.is_empty() && left_here {
                 let from = after.unwrap_or(FileId(0));
-                (here, more_here) = self.store.files_after(from, REPLICA_LIST_FORKS);
+                (here, left_here) = self.store.files_after(from, REPLICA_LIST_FORKS);
                 here.reverse();
             }
-            if there.is_empty() && more_there {
+            if there.is_empty() && also_there {
                 let listed = self.list(after.map_or(0, |f: FileId| f.0), 0).await?;
-                (there, more_there) = (listed.files, listed.more);
+                (there, also_there) = (listed.files, listed.more);
                 there.reverse();
             }
             let next = |a: Option<u64>, b: Option<u64>| match (a, b) {

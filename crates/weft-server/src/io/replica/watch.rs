@@ -119,6 +119,8 @@ async fn begin(io: &IoService, replicas: &Replicas, term: u64) {
     if let Err(error) = inherited::add(&io.store, &incarnations) {
         tracing::error!(%error, "cannot note whose changes this replica has; syncs of clients may report losses");
     }
+    io.pointers.forget();
+    io.operations.forget_outcomes();
     let server = replicas.me.server;
     tracing::info!(
         server,

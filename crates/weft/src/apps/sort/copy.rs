@@ -20,6 +20,7 @@ pub(crate) fn layout(file: &File, grid: Option<(u32, u64)>) -> NewLayout {
         chunk: Some(layout.chunk()),
         servers: layout.servers().iter().map(|server| server.0).collect(),
         base: None,
+        replicas: None,
         storage: Some(layout.storage()),
     }
 }

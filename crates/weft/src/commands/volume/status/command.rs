@@ -8,7 +8,7 @@ use weft_client::{ServerMapReply, Volume};
 
 use super::answers::{self, REFUSED, ServerAnswer, UP};
 use super::print::print;
-use super::rows::{ClientRow, DiskRow, Report, Row};
+use super::rows::{ClientRow, DiskRow, IN_SYNC, ReplicaRow, Report, Row};
 use crate::args::Global;
 use crate::remote::connect;
 use crate::remote::servers::refusal;
@@ -22,7 +22,7 @@ Examples:
   weft status /tmp/volume
   weft --address host:4700 --key-file volume.key status --json
 
-Exit code 0: everything is up; 1: a node is down, a disk failed or is missing, file data is known to be lost (`weft fsck` lists \
+Exit code 0: everything is up; 1: a node is down, a replica is not in sync, a disk failed or is missing, file data is known to be lost (`weft fsck` lists \
 it), or the volume cannot be reached.
 The JSON always has the same keys; unknown values are null. For a volume that is not running, it shows what the volume's folder \
 tells.")]
@@ -99,6 +99,7 @@ fn silent(config: &Config, meta_address: String) -> Result<Report> {
             disks: None,
             losses: None,
             addressed: None,
+            replicas: Vec::new(),
             refusal: None,
         })
     };
@@ -115,6 +116,7 @@ fn silent(config: &Config, meta_address: String) -> Result<Report> {
         up: false,
         meta: row(NodeName::Meta, meta_address, config.meta.metrics.clone())?,
         servers: servers?,
+        redundant: None,
         clients: None,
     })
 }
@@ -126,7 +128,9 @@ fn report(
     config: Option<&Config>,
 ) -> Result<Report> {
     let pid = |node: NodeName| -> Result<Option<i32>> {
-        Ok(config
+        // The configuration of this machine may not name all nodes.
+        let named = config.filter(|c| node.folder(c).is_ok());
+        Ok(named
             .map(|c| lock_of(c, node))
             .transpose()?
             .flatten()
@@ -134,7 +138,19 @@ fn report(
     };
     let mut servers = Vec::new();
     for server in &map.servers {
-        let pid = pid(NodeName::Server(ServerName::of(server.id)))?;
+        let mut replicas = Vec::new();
+        let mut primary = ServerName::of(server.id);
+        for replica in &server.replicas {
+            let node = ServerName {
+                id: server.id,
+                replica: replica.number,
+            };
+            if replica.primary {
+                primary = node;
+            }
+            replicas.push(ReplicaRow::of(node, replica, pid(NodeName::Server(node))?));
+        }
+        let pid = pid(NodeName::Server(primary))?;
         let Some(ServerAnswer {
             state,
             disks,
@@ -156,6 +172,7 @@ fn report(
             disks,
             losses,
             addressed,
+            replicas,
             refusal: (state == REFUSED).then(|| refusal(server)),
         });
     }
@@ -173,17 +190,25 @@ fn report(
         disks: None,
         losses: None,
         addressed: None,
+        replicas: Vec::new(),
         refusal: None,
     };
     let lost = |row: &Row| row.disks.iter().flatten().any(DiskRow::is_lost);
+    let replicas = || servers.iter().flat_map(|s| &s.replicas);
+    let redundant = replicas()
+        .next()
+        .map(|_| replicas().all(|r| r.state == IN_SYNC));
     Ok(Report {
         volume: map.volume.clone(),
         epoch: Some(map.epoch),
         files: Some(map.files),
         pending: Some(map.intents),
-        up: !map.rolled_back && servers.iter().all(|s| s.state == UP && !lost(s)),
+        up: !map.rolled_back
+            && redundant != Some(false)
+            && servers.iter().all(|s| s.state == UP && !lost(s)),
         meta,
         servers,
+        redundant,
         clients: None,
     })
 }

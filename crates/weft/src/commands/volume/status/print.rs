@@ -4,7 +4,7 @@ use anyhow::Result;
 use weft_store::DiskState;
 
 use super::answers::REFUSED;
-use super::rows::{AddressedRow, Report, Row};
+use super::rows::{AddressedRow, IN_SYNC, Report, Row};
 use crate::remote::servers::SERVICE_REFUSED;
 use crate::terminal::output::{self, bytes};
 use crate::volume_config::disk_state;
@@ -47,6 +47,7 @@ pub(super) fn print(report: &Report) -> Result<()> {
         ]);
     }
     output::line(table)?;
+    print_replicas(report)?;
     print_losses(report)?;
     print_addressed(report)?;
     print_disks(report)?;
@@ -58,6 +59,60 @@ pub(super) fn print(report: &Report) -> Result<()> {
     }
     if report.meta.state == REFUSED {
         output::line(SERVICE_REFUSED)?;
+    }
+    Ok(())
+}
+
+/// The replicas, if there are any, and whether all data is as redundant as it should be.
+fn print_replicas(report: &Report) -> Result<()> {
+    let Some(redundant) = report.redundant else {
+        return Ok(());
+    };
+    let mut table = output::table(&[
+        "NODE",
+        "ROLE",
+        "STATE",
+        "ADDRESS",
+        "PID",
+        "USED",
+        "AVAILABLE",
+    ]);
+    for replica in report.servers.iter().flat_map(|row| &row.replicas) {
+        table.add_row(vec![
+            replica.node.clone(),
+            replica.role.to_owned(),
+            replica.state.to_owned(),
+            replica.address.clone(),
+            replica
+                .pid
+                .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            bytes(replica.used),
+            bytes(replica.available),
+        ]);
+    }
+    output::line("")?;
+    output::line(table)?;
+    if redundant {
+        return output::line("redundancy: every server has all its replicas in sync");
+    }
+    for row in &report.servers {
+        let all = row.replicas.len();
+        let in_sync = row.replicas.iter().filter(|r| r.state == IN_SYNC).count();
+        if in_sync == all {
+            continue;
+        }
+        let what = match in_sync {
+            0 => "its data cannot be reached until one of them is back".to_owned(),
+            1 => format!(
+                "{} exist once, until another replica has caught up",
+                bytes(row.used.unwrap_or(0))
+            ),
+            more => format!("{more} copies are left"),
+        };
+        output::line(format!(
+            "redundancy: {} has {in_sync} of {all} replicas in sync: {what}",
+            row.node
+        ))?;
     }
     Ok(())
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
-use weft_client::{CleanReply, ConnectedClient, DiskCondition, DiskReport, LossesReply};
+use weft_client::{CleanReply, ConnectedClient, DiskCondition, DiskReport, LossesReply, Replica};
 use weft_store::DiskState;
 
-use crate::volume_config::disk_state;
+use crate::volume_config::{ServerName, disk_state};
 
 /// Every key is always there; a value that is not known is `null`.
 #[derive(Serialize)]
@@ -18,6 +18,8 @@ pub(super) struct Report {
     pub(super) up: bool,
     pub(super) meta: Row,
     pub(super) servers: Vec<Row>,
+    /// Whether every server has all its replicas in sync; `null` if none has replicas.
+    pub(super) redundant: Option<bool>,
     /// Mounts and other programs that are connected.
     pub(super) clients: Option<Vec<ClientRow>>,
 }
@@ -59,9 +61,47 @@ pub(super) struct Row {
     /// What its addressed files share, as of its last cleaning pass; `null` before the first one
     /// since its start.
     pub(super) addressed: Option<AddressedRow>,
+    /// Its replicas; none: it has one store.
+    pub(super) replicas: Vec<ReplicaRow>,
     /// Why a running server is refused, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<String>,
+}
+
+/// A replica of a server.
+#[derive(Serialize)]
+pub(super) struct ReplicaRow {
+    pub(super) node: String,
+    pub(super) role: &'static str,
+    pub(super) state: &'static str,
+    pub(super) address: String,
+    pub(super) pid: Option<i32>,
+    pub(super) used: u64,
+    pub(super) available: u64,
+    pub(super) metrics: String,
+}
+
+/// It has every acknowledged change.
+pub(super) const IN_SYNC: &str = "in sync";
+
+impl ReplicaRow {
+    pub(super) fn of(node: ServerName, replica: &Replica, pid: Option<i32>) -> ReplicaRow {
+        ReplicaRow {
+            node: node.to_string(),
+            role: if replica.primary { "primary" } else { "backup" },
+            state: match (replica.in_sync, replica.up) {
+                (true, true) => IN_SYNC,
+                (true, false) => "does not answer",
+                (false, true) => "catching up",
+                (false, false) => "away",
+            },
+            address: replica.address.clone(),
+            pid,
+            used: replica.usage.used,
+            available: replica.usage.available,
+            metrics: replica.metrics.clone(),
+        }
+    }
 }
 
 /// Bytes that are known to be lost: reading them fails.

@@ -1,0 +1,121 @@
+//! A volume whose servers have two replicas each, as processes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use weft_client::{ConnectOptions, Volume};
+
+/// How long a call may take while a replica takes the place of a lost one.
+pub const DETECTION: Duration = Duration::from_secs(10);
+
+pub fn weft(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(args).output().unwrap()
+}
+
+pub fn text(out: &Output) -> String {
+    let (stdout, stderr) = (&out.stdout, &out.stderr);
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(stdout),
+        String::from_utf8_lossy(stderr)
+    )
+}
+
+/// Which replica of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Primary,
+    Backup,
+}
+
+pub struct Replicated {
+    _folder: TempDir,
+    dir: PathBuf,
+}
+
+impl Replicated {
+    /// A running volume of two servers.
+    pub fn up() -> Replicated {
+        let folder = tempfile::Builder::new()
+            .prefix("weft-replicas-")
+            .tempdir()
+            .unwrap();
+        let dir = folder.path().join("volume");
+        let volume = Replicated {
+            _folder: folder,
+            dir,
+        };
+        let out = weft(&["up", volume.path(), "--servers", "2", "--replicas", "2"]);
+        assert!(out.status.success(), "{}", text(&out));
+        volume
+    }
+
+    pub fn path(&self) -> &str {
+        self.dir.to_str().unwrap()
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Starts what does not run.
+    pub fn start(&self) {
+        let out = weft(&["up", self.path()]);
+        assert!(out.status.success(), "{}", text(&out));
+    }
+
+    pub async fn client(&self) -> Volume {
+        let options = ConnectOptions::from_folder(&self.dir).unwrap();
+        Volume::connect(options).await.unwrap()
+    }
+
+    pub fn status(&self) -> Value {
+        let out = weft(&["status", self.path(), "--json"]);
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out)))
+    }
+
+    /// The name and the process of a replica.
+    pub fn replica(&self, server: usize, which: Which) -> (String, Pid) {
+        let status = self.status();
+        let role = match which {
+            Which::Primary => "primary",
+            Which::Backup => "backup",
+        };
+        let replicas = status["servers"][server]["replicas"].as_array().unwrap();
+        let found = replicas.iter().find(|r| r["role"] == role).unwrap();
+        let pid = i32::try_from(found["pid"].as_i64().unwrap()).unwrap();
+        let name = found["node"].as_str().unwrap().to_owned();
+        (name, Pid::from_raw(pid).unwrap())
+    }
+
+    pub fn signal(&self, server: usize, which: Which, signal: Signal) -> (String, Pid) {
+        let (name, pid) = self.replica(server, which);
+        kill_process(pid, signal).unwrap();
+        (name, pid)
+    }
+
+    /// Waits until all replicas are in sync.
+    pub async fn in_sync(&self) {
+        let began = Instant::now();
+        loop {
+            let status = self.status();
+            if status["redundant"] == true {
+                return;
+            }
+            let waited = began.elapsed();
+            assert!(waited < Duration::from_secs(40), "not in sync: {status:#}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+impl Drop for Replicated {
+    fn drop(&mut self) {
+        weft(&["down", self.path()]);
+    }
+}
