@@ -348,3 +348,7 @@ pub(crate) const REPLICA_PART_BYTES: u64 = 1 << 20;
 pub(crate) const REPLICA_PARTS_MAX: usize = 64;
 /// Incarnations of other replicas that a store remembers.
 pub(crate) const INHERITED_MAX: usize = 128;
+/// How long the metadata service waits for another replica in place of a lost primary.
+pub(crate) const FAILOVER_MAX: Duration = Duration::from_secs(10);
+/// How often it asks again.
+pub(crate) const FAILOVER_INTERVAL: Duration = Duration::from_millis(100);

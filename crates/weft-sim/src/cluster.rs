@@ -60,14 +60,24 @@ pub struct Cluster {
     lives: Arc<AtomicU64>,
     /// What all clients do.
     history: Recorder,
+    /// The first replicas of all servers, then the second ones, and so on.
     servers: Vec<Arc<Machine>>,
+    replicas: usize,
+}
+
+/// What outlives a process.
+#[derive(Clone)]
+struct Disk {
+    storage: SimStorage,
+    index: Arc<MemKv>,
+    /// Which of the machine's disks it is: each is formatted anew.
+    number: u64,
 }
 
 struct Machine {
     network: SimNetwork,
-    storage: SimStorage,
+    disk: Mutex<Disk>,
     canary: Option<Canary>,
-    index: Arc<MemKv>,
     /// Rises with each loss of power.
     boot: AtomicU64,
     /// Bits of its disk have changed.
@@ -80,13 +90,19 @@ const BLOCKS_FILE: &str = "data";
 const BLOCK: u64 = 4096;
 
 impl Machine {
-    fn role(&self, server: u32) -> IoRole {
+    fn disk(&self) -> Disk {
+        let disk = self.disk.lock();
+        disk.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn role(&self, server: u32, replica: Option<u32>) -> IoRole {
+        let disk = self.disk();
         let boot = format!("boot {}", self.boot.load(Ordering::Relaxed));
         let storage: Arc<dyn Storage> = match self.canary {
-            None => Arc::new(self.storage.this_life()),
-            Some(canary) => Arc::new(Defective::new(self.storage.this_life(), canary)),
+            None => Arc::new(disk.storage.this_life()),
+            Some(canary) => Arc::new(Defective::new(disk.storage.this_life(), canary)),
         };
-        let mut store = StoreConfig::new(storage, self.index.clone(), boot);
+        let mut store = StoreConfig::new(storage, disk.index.clone(), boot);
         store.cache_bytes = 8 << 20;
         store.dirty_bytes = 1 << 20;
         store.log_bytes = 4 << 20;
@@ -98,8 +114,11 @@ impl Machine {
         }
         IoRole {
             server,
-            replica: None,
-            store_id: Vec::new(),
+            replica,
+            store_id: match replica {
+                None => Vec::new(),
+                Some(_) => disk.number.to_le_bytes().to_vec(),
+            },
             store,
             meta_address: format!("{}:{PORT}", Cluster::META_HOST),
             metrics_address: String::new(),
@@ -107,7 +126,7 @@ impl Machine {
     }
 
     fn flip(&self, byte: u64, bit: u8) -> bool {
-        let flipped = self.storage.flip(BLOCKS_FILE, byte, bit);
+        let flipped = self.disk().storage.flip(BLOCKS_FILE, byte, bit);
         self.rotten.fetch_or(flipped, Ordering::Relaxed);
         flipped
     }
@@ -124,19 +143,30 @@ impl Cluster {
 
     /// A fresh, formatted volume, with a defect if one is named.
     pub fn new(seed: u64, servers: usize, canary: Option<Canary>) -> Cluster {
+        Cluster::with_replicas(seed, servers, 1, canary)
+    }
+
+    /// The same, with so many replicas of each server.
+    pub fn with_replicas(
+        seed: u64,
+        servers: usize,
+        replicas: usize,
+        canary: Option<Canary>,
+    ) -> Cluster {
+        let address = |machine| format!("{}:{PORT}", Cluster::server_host(machine));
         let namespace = Arc::new(MemKv::new());
         let settings = VolumeSettings {
             id: VOLUME,
             name: "simulated".into(),
             servers: (0..servers)
-                .map(|i| {
-                    (
-                        ServerId(i as u32),
-                        format!("{}:{PORT}", Cluster::server_host(i)),
-                    )
+                .map(|i| (ServerId(i as u32), address(i)))
+                .collect(),
+            replicas: (servers..servers * replicas)
+                .map(|machine| {
+                    let (server, number) = (machine % servers, machine / servers);
+                    (ServerId(server as u32), number as u32, address(machine))
                 })
                 .collect(),
-            replicas: Vec::new(),
             uid: 0,
             gid: 0,
             mode: 0o755,
@@ -145,12 +175,15 @@ impl Cluster {
         Namespace::format(namespace.as_ref(), &settings).expect("a new namespace is formatted");
         namespace.sync().expect("an engine in memory syncs");
         let heard = Heard::default();
-        let servers = (0..servers as u64).map(|i| {
+        let machines = (0..(servers * replicas) as u64).map(|i| {
             Arc::new(Machine {
                 network: SimNetwork::new(heard.clone()),
-                storage: SimStorage::new(seed ^ (i + 1) << 32),
+                disk: Mutex::new(Disk {
+                    storage: SimStorage::new(seed ^ (i + 1) << 32),
+                    index: Arc::new(MemKv::with_journal()),
+                    number: i + 1,
+                }),
                 canary,
-                index: Arc::new(MemKv::with_journal()),
                 boot: AtomicU64::new(0),
                 rotten: AtomicBool::new(false),
             })
@@ -163,7 +196,8 @@ impl Cluster {
             mortal: Mutex::default(),
             lives: Arc::new(AtomicU64::new(seed)),
             history: Recorder::in_memory(),
-            servers: servers.collect(),
+            servers: machines.collect(),
+            replicas,
             heard,
         }
     }
@@ -203,6 +237,11 @@ impl Cluster {
 
     /// How many I/O servers there are.
     pub fn servers(&self) -> usize {
+        self.servers.len() / self.replicas
+    }
+
+    /// How many machines they are on.
+    pub(crate) fn machines(&self) -> usize {
         self.servers.len()
     }
 
@@ -228,15 +267,17 @@ impl Cluster {
                 Ok(serve(env, Cluster::META_HOST, None, Some(meta)).await?)
             }
         });
+        let (servers, replicas) = (self.servers(), self.replicas);
         for (i, machine) in self.servers.iter().enumerate() {
             let machine = machine.clone();
+            let replica = (replicas > 1).then_some((i / servers) as u32);
             let life = self.lives.clone();
             sim.host(Cluster::server_host(i), move || {
                 let machine = machine.clone();
                 let env = life_env(&life, &machine.network);
                 async move {
                     let name = Cluster::server_host(i);
-                    let role = machine.role(i as u32);
+                    let role = machine.role((i % servers) as u32, replica);
                     let ended = serve(env.clone(), &name, Some(role), None).await;
                     let bad = matches!(
                         &ended,
@@ -247,7 +288,7 @@ impl Cluster {
                     }
                     // Part of a block is in the log, and the rest of it is bad: the operator gives
                     // the block up.
-                    let mut role = machine.role(i as u32);
+                    let mut role = machine.role((i % servers) as u32, replica);
                     role.store.accept_loss = true;
                     Ok(serve(env, &name, Some(role), None).await?)
                 }
@@ -259,23 +300,36 @@ impl Cluster {
     pub fn strike_server(&self, sim: &mut Sim<'_>, server: usize, fault: Fault, seed: u64) {
         let machine = &self.servers[server];
         machine.network.crash(sim, &Cluster::server_host(server));
-        machine.storage.crash(fault == Fault::PowerLoss, seed);
+        let disk = machine.disk();
+        disk.storage.crash(fault == Fault::PowerLoss, seed);
         if fault == Fault::PowerLoss {
-            machine.index.crash_power_loss();
+            disk.index.crash_power_loss();
             machine.boot.fetch_add(1, Ordering::Relaxed);
         }
         // The journal of its index is damaged as well, and a repair had it go back: the log has the
         // rest.
         if seed.is_multiple_of(3) {
-            machine.index.lose_journal(seed / 3);
+            disk.index.lose_journal(seed / 3);
         }
+    }
+
+    /// Ends a machine's process and gives it an empty disk.
+    pub(crate) fn empty_machine(&self, sim: &mut Sim<'_>, machine: usize, seed: u64) {
+        let this = &self.servers[machine];
+        this.network.crash(sim, &Cluster::server_host(machine));
+        let mut disk = this.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        *disk = Disk {
+            storage: SimStorage::new(seed),
+            index: Arc::new(MemKv::with_journal()),
+            number: disk.number + 1000,
+        };
     }
 
     /// Flips a bit of a random block on a server's disk, used or free. False if the disk has no
     /// blocks yet.
     pub fn rot(&self, server: usize, dice: u64) -> bool {
         let machine = &self.servers[server];
-        let blocks = machine.storage.blocks(BLOCKS_FILE);
+        let blocks = machine.disk().storage.blocks(BLOCKS_FILE);
         if blocks.is_empty() {
             return false;
         }
@@ -287,7 +341,11 @@ impl Cluster {
     /// Flips a bit wherever a server's disk holds these bytes; returns how many places.
     pub fn rot_bytes(&self, server: usize, bytes: &[u8]) -> usize {
         let machine = &self.servers[server];
-        let all = machine.storage.bytes(BLOCKS_FILE).unwrap_or_default();
+        let all = machine
+            .disk()
+            .storage
+            .bytes(BLOCKS_FILE)
+            .unwrap_or_default();
         let places = all.windows(bytes.len().max(1)).enumerate();
         places
             .filter(|(_, found)| *found == bytes)

@@ -29,6 +29,11 @@
 //! any two steps. An oracle of names knows what was acknowledged, what outlives its maker, what
 //! survives power loss, and what others have seen.
 //!
+//! In other runs ([`run_replicas`]) each server has replicas, and clients write and read while
+//! replicas die, lose power, are cut off, get late messages, and come back with empty disks. Every
+//! read must see what was acknowledged before it, and never something older than a read before; at
+//! the end every replica has to show the same.
+//!
 //! Faults are injected only where the design promises to survive them, so every finding is a
 //! defect. Deliberate defects ([`Canary`]) prove that the checks see them.
 //!
@@ -44,6 +49,7 @@ mod history;
 mod net;
 mod oracle;
 mod plan;
+mod replicas;
 mod scenario;
 mod state;
 
@@ -53,5 +59,6 @@ pub use cluster::{Cluster, Fault};
 pub use net::{Heard, SimEntropy, SimNetwork, SimWallClock, env};
 pub use oracle::{Image, Losses, Oracle, Time, Unexplained, WriteId};
 pub use plan::Plan;
+pub use replicas::run_replicas;
 pub use scenario::run;
 pub use state::{Count, Outcome};

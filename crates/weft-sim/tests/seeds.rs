@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use weft_sim::{Canary, Outcome, Plan, run, run_ahead};
+use weft_sim::{Canary, Outcome, Plan, run, run_ahead, run_replicas};
 
 fn plan(seed: u64) -> Plan {
     Plan {
@@ -70,6 +70,28 @@ fn explore(
         all.faults
     );
     (all, runs)
+}
+
+fn plan_of_replicas(seed: u64) -> Plan {
+    Plan {
+        servers: 2,
+        clients: 3,
+        operations: 250,
+        faults: 5,
+        rot: false,
+        ..plan(seed)
+    }
+}
+
+#[test]
+fn replicas_that_die_and_come_back_lose_and_falsify_nothing() {
+    let test = "replicas_that_die_and_come_back_lose_and_falsify_nothing";
+    let (all, runs) = explore(test, 2, plan_of_replicas, run_replicas);
+    assert!(
+        all.acknowledged() as u64 > 100 * runs,
+        "{all:?}: most operations fail"
+    );
+    assert!(runs < 20 || all.faults.len() == 6, "{:?}", all.faults);
 }
 
 #[test]

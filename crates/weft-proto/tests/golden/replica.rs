@@ -76,6 +76,11 @@ pub fn messages(golden: &mut Golden) {
             sequence: 300,
         },
     );
+    changes(golden);
+    listings(golden);
+}
+
+fn changes(golden: &mut Golden) {
     let write = Change::Write(WritePieces {
         forks: vec![ForkWrite {
             fork: fork(),
@@ -123,6 +128,9 @@ pub fn messages(golden: &mut Golden) {
     for (name, change) in others {
         golden.message(Kind::Apply, &format!("ApplyRequest.{name}"), &apply(change));
     }
+}
+
+fn listings(golden: &mut Golden) {
     golden.call(
         &ReplicaFilesRequest {
             term: 7,

@@ -84,7 +84,7 @@ impl MetaService {
             }
             Kind::Heartbeat if call.peer.role == Role::IoServer => self.heartbeat(call).await,
             Kind::ChangeReplicas if call.peer.role == Role::IoServer => {
-                self.answer(call, |r| n.change_replicas(r)).await;
+                self.change_replicas(call).await;
             }
             Kind::AcceptRollback => self.accept_rollback(call).await,
             Kind::Truncate => self.truncate(call).await,

@@ -97,6 +97,16 @@ impl MetaService {
             let service = reply.service.filter(|_| !self.rollback.is_found());
             Ok(HeartbeatReply { service, ..reply })
         };
+        let epoch = n.epoch();
         self.answer(call, heartbeat).await;
+        if n.epoch() != epoch {
+            self.learn_servers();
+        }
+    }
+
+    pub(in crate::meta) async fn change_replicas(&self, call: Served) {
+        let n = &self.namespace.by(call.peer.client);
+        self.answer(call, |r| n.change_replicas(r)).await;
+        self.learn_servers();
     }
 }

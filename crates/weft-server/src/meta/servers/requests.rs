@@ -1,8 +1,11 @@
 //! The requests of the metadata service to I/O servers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 use weft_layout::{CellIndex, Layout, ServerId};
 use weft_meta::{Intent, Namespace};
 use weft_net::{BufferPool, CallError, Env, Identity, Link, Links};
@@ -13,6 +16,7 @@ use weft_proto::meta::ServerMapReply;
 use weft_proto::{Call, Code};
 
 use super::refusal::{Refusal, RefusalKind, all_of};
+use crate::limits::{FAILOVER_INTERVAL, FAILOVER_MAX};
 
 /// The lengths of a file, as its servers report them.
 #[derive(Clone, Copy, Default)]
@@ -33,17 +37,34 @@ impl FileLengths {
 /// The connections to I/O servers.
 pub(in crate::meta) struct IoServers {
     links: Links,
+    /// The servers with replicas: another one takes the place of a lost primary.
+    replicated: Mutex<BTreeSet<u32>>,
 }
 
 impl IoServers {
     pub(in crate::meta) fn new(env: Env, identity: Identity) -> IoServers {
         let links = Links::new(env, identity, BufferPool::default(), Arc::default());
-        IoServers { links }
+        IoServers {
+            links,
+            replicated: Mutex::default(),
+        }
     }
 
     /// Learns the addresses of servers.
     pub(in crate::meta) fn learn(&self, map: &ServerMapReply) {
         self.links.learn(map);
+        let replicated = map.servers.iter().filter(|s| !s.replicas.is_empty());
+        *self.replicated.lock() = replicated.map(|server| server.id).collect();
+    }
+
+    /// Whether another replica may soon answer in place of one that failed like this.
+    fn waits_for_replica(&self, server: ServerId, error: &CallError, since: Instant) -> bool {
+        let passes = match error {
+            CallError::Connect(_) | CallError::Lost { .. } => true,
+            CallError::Failed(_) => matches!(error.code(), Code::StaleMap | Code::Busy),
+            CallError::Protocol { .. } => false,
+        };
+        passes && since.elapsed() < FAILOVER_MAX && self.replicated.lock().contains(&server.0)
     }
 
     pub(in crate::meta) fn link(&self, server: ServerId) -> Result<Link, String> {
@@ -105,11 +126,20 @@ impl IoServers {
         };
         let link = self.link(server);
         let link = link.map_err(|e| refusal(RefusalKind::Silent, Code::Unavailable, e))?;
-        let asked = async {
-            let (connection, _) = link.connection().await?;
-            connection.call(request).await
+        let since = Instant::now();
+        let asked = loop {
+            let asked = async {
+                let (connection, _) = link.connection().await?;
+                connection.call(request).await
+            };
+            match asked.await {
+                Err(error) if self.waits_for_replica(server, &error, since) => {
+                    tokio::time::sleep(FAILOVER_INTERVAL).await;
+                }
+                asked => break asked,
+            }
         };
-        asked.await.map_err(|error| {
+        asked.map_err(|error| {
             let code = error.code();
             let kind = match &error {
                 CallError::Failed(_) if may_pass(code) => RefusalKind::Temporary,
