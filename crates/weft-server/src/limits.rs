@@ -330,6 +330,8 @@ pub(crate) const REPLICA_LEASE: Duration = Duration::from_secs(3);
 pub(crate) const REPLICA_SILENCE: Duration = Duration::from_secs(4);
 /// How often a replica looks after the others.
 pub(crate) const REPLICA_TICK: Duration = Duration::from_millis(100);
+/// How long a replica may take for one change before it leaves the set.
+pub(crate) const REPLICA_APPLY_MAX: Duration = Duration::from_secs(7);
 /// How long a call waits for a change of the replicas in sync.
 pub(crate) const REPLICA_WAIT: Duration = Duration::from_secs(10);
 /// How long the metadata service may take for a change of the replicas in sync.

@@ -27,9 +27,9 @@ const REPLICAS: usize = 2;
 const SLOT: usize = 512;
 const SLOTS: u64 = 48;
 /// A call that takes longer hangs.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_mins(1);
 /// How long replicas may take until all are in sync after the last fault.
-const CALM: Duration = Duration::from_secs(60);
+const CALM: Duration = Duration::from_mins(1);
 
 /// What is known of a slot.
 #[derive(Clone, Copy, Default)]
@@ -248,13 +248,11 @@ impl Client {
         what: &str,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        match timeout(HANGS, call).await {
-            Ok(result) => result,
-            Err(_) => {
-                self.state.lock().note_wrong(format!("a {what} hangs"));
-                std::future::pending().await
-            }
+        if let Ok(result) = timeout(HANGS, call).await {
+            return result;
         }
+        self.state.lock().note_wrong(format!("a {what} hangs"));
+        std::future::pending().await
     }
 
     /// An error that faults explain; a loss or damage never is one.

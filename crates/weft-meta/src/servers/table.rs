@@ -262,9 +262,32 @@ impl ServerTable {
             },
             incarnation: request.durable.map_or(known.incarnation, |d| d.incarnation),
         };
-        let mut others = server.record.in_sync.iter().copied();
-        let successor =
-            others.find(|n| *n != number && server.replica_reported(*n, now, REPLICA_UP));
+        let others = || {
+            server
+                .record
+                .in_sync
+                .iter()
+                .copied()
+                .filter(|n| *n != number)
+        };
+        let mut successor = others().find(|n| server.replica_reported(*n, now, REPLICA_UP));
+        let is_other_store = !known.store.is_empty() && known.store != report.store;
+        if known.incarnation != 0 && known.incarnation != report.incarnation {
+            if is_other_store || request.rolled_back {
+                // Whatever the folder holds, another one has every acknowledged change.
+                successor = successor.or_else(|| others().next());
+            } else if number == server.record.primary
+                && successor.is_none()
+                && others().next().is_some()
+                && server.accepted != report.incarnation
+            {
+                // It stays primary, perhaps alone, only with what it has reported as durable.
+                return Ok(Some(ReplicaReport {
+                    update: None,
+                    is_primary: true,
+                }));
+            }
+        }
         let next = replicas::reported(&server.record, &report, successor);
         let entry = ReplicaEntry {
             last_heartbeat: now,

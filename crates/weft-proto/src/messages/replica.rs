@@ -196,6 +196,9 @@ pub struct ApplyRequest {
     /// Bytes of payload.
     #[prost(uint64, tag = "11")]
     pub bytes: u64,
+    /// The replica's last `fence` in this term; 0: none.
+    #[prost(uint64, tag = "12")]
+    pub pass: u64,
 }
 
 /// Applied: it survives the death of the process; after a sync, power loss.
@@ -214,6 +217,10 @@ pub struct ReplicaFilesRequest {
     /// Only this file; 0: any.
     #[prost(uint64, tag = "3")]
     pub only: u64,
+    /// The replica begins to catch up, and lists nothing: from now on it refuses changes of this
+    /// term with a smaller `pass`. 0: no.
+    #[prost(uint64, tag = "4")]
+    pub fence: u64,
 }
 
 /// A fork of a replica.

@@ -48,6 +48,7 @@ fn apply(change: Change) -> ApplyRequest {
         change: Some(change),
         time: 300,
         bytes: 0,
+        pass: 3,
     }
 }
 
@@ -136,6 +137,7 @@ fn listings(golden: &mut Golden) {
             term: 7,
             after: 300,
             only: 77,
+            fence: 3,
         },
         &ReplicaFilesReply {
             files: vec![ReplicaFile {

@@ -40,6 +40,11 @@ impl AdmissionGate {
         self.changed.notify_waiters();
     }
 
+    /// Whether the server takes part.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.now.load(Ordering::Acquire) == Admission::Accepted as u8
+    }
+
     fn is_compared(&self) -> bool {
         self.now.load(Ordering::Acquire) != Admission::NotCompared as u8
     }

@@ -71,6 +71,7 @@ impl IoService {
         // A takeover waits for this, and then nothing of an earlier term begins.
         let _applying = replicas.applying.read().await;
         replicas.heard_if_known(request.term)?;
+        replicas.check_pass(request.term, request.pass)?;
         let time = Timestamp(request.time);
         let change = request
             .change
@@ -112,11 +113,22 @@ impl IoService {
         done.map_err(|e| failure::of_store(&e))
     }
 
-    pub(in crate::io) fn replica_files(
+    pub(in crate::io) async fn replica_files(
         &self,
         request: ReplicaFilesRequest,
     ) -> Result<ReplicaFilesReply, Failure> {
-        self.own_replicas()?.heard_if_known(request.term)?;
+        let replicas = self.own_replicas()?;
+        replicas.heard_if_known(request.term)?;
+        if request.fence != 0 {
+            {
+                // Changes that are being applied end before anything is compared.
+                let _applying = replicas.applying.write().await;
+                replicas.set_fence(request.term, request.fence);
+            }
+            // So do those that this replica has sent when it was primary.
+            replicas.turns.pass().await;
+            return Ok(ReplicaFilesReply::default());
+        }
         if request.only != 0 {
             let file = self.store.stored_file(FileId(request.only));
             return Ok(ReplicaFilesReply {

@@ -87,7 +87,8 @@ struct Pass<'a> {
     replicas: &'a Replicas,
     number: u32,
     link: Link,
-    term: u64,
+    /// The number of the attempt.
+    attempt: u64,
     /// Files that differed.
     files: u64,
     /// Bytes that were sent.
@@ -108,12 +109,17 @@ impl Pass<'_> {
             replicas,
             number,
             link,
-            term: replicas.targets().map_err(|e| own(&e))?.0,
+            attempt: replicas.next_pass(number),
             files: 0,
             bytes: 0,
         };
-        // One that is not there gets no changes.
-        pass.list(0, u64::MAX - 2).await?;
+        // One that is not there gets no changes, and one that is there none of earlier attempts.
+        let fence = ReplicaFilesRequest {
+            term: pass.term()?,
+            fence: pass.attempt,
+            ..ReplicaFilesRequest::default()
+        };
+        pass.call(&fence).await?;
         if !replicas.set_part(number, Part::CatchingUp) {
             return Err("this replica is not the primary any more".into());
         }
@@ -161,6 +167,14 @@ impl Pass<'_> {
         }
         // Changes that had begun before do not wait for it.
         self.replicas.turns.pass().await;
+        // What clients have synced here must survive power loss there, too.
+        let sync = ApplyRequest {
+            term: self.term()?,
+            pass: self.attempt,
+            change: Some(Change::Sync(true)),
+            ..ApplyRequest::default()
+        };
+        self.call(&sync).await?;
         while self.replicas.part(self.number) == Part::Joining {
             self.replicas.change(ReplicaChange::Add, self.number).await;
         }
@@ -168,6 +182,11 @@ impl Pass<'_> {
             Part::InSync => Ok(()),
             _ => Err("it failed meanwhile".into()),
         }
+    }
+
+    /// The term in which this replica is primary.
+    fn term(&self) -> Result<u64, Failed> {
+        Ok(self.replicas.targets().map_err(|e| own(&e))?.0)
     }
 
     fn is_wanted(&self) -> bool {
@@ -189,8 +208,13 @@ impl Pass<'_> {
         after: u64,
         only: u64,
     ) -> Result<weft_proto::replica::ReplicaFilesReply, Failed> {
-        let term = self.term;
-        self.call(&ReplicaFilesRequest { term, after, only }).await
+        let request = ReplicaFilesRequest {
+            term: self.term()?,
+            after,
+            only,
+            fence: 0,
+        };
+        self.call(&request).await
     }
 
     async fn send(
@@ -204,7 +228,8 @@ impl Pass<'_> {
         }
         let bytes = data.iter().map(|d| d.len() as u64).sum();
         let request = ApplyRequest {
-            term: self.term,
+            term: self.term()?,
+            pass: self.attempt,
             change: Some(change),
             time: time.0,
             bytes,
@@ -249,14 +274,21 @@ impl Pass<'_> {
     ) -> Result<(), Failed> {
         let listed = theirs.unwrap_or_default();
         let ours = ours.or_else(|| self.store.stored_file(file));
-        let Some(ours) = ours else {
-            if !listed.deleted && (!listed.forks.is_empty() || !listed.checkpoints.is_empty()) {
-                self.files += 1;
-                return self
-                    .operation(file, FileAction::Empty, (0, 0), Timestamp(0))
-                    .await;
-            }
-            return Ok(());
+        let ours = if let Some(ours) = ours {
+            ours
+        } else {
+            let _turn = self.replicas.turns.take(vec![Span::File(file)]).await;
+            // A file that came meanwhile came on both, where the replica may have had more.
+            let Some(came) = self.store.stored_file(file) else {
+                let has = !listed.forks.is_empty() || !listed.checkpoints.is_empty();
+                if has && !listed.deleted {
+                    self.files += 1;
+                    self.operation(file, FileAction::Empty, (0, 0), Timestamp(0))
+                        .await?;
+                }
+                return Ok(());
+            };
+            came
         };
         if ours.deleted {
             if !listed.deleted {
@@ -330,8 +362,9 @@ impl Pass<'_> {
             }
             for place in here.keys() {
                 let key = key_of(ours.file, place);
-                let a = self.parts_of(&key, Side::Here(Some(number))).await?;
-                if a != self.parts_of(&key, Side::There(Some(number))).await? {
+                let here = self.parts_of(&key, Side::Here(Some(number))).await?;
+                let there = self.parts_of(&key, Side::There(Some(number))).await?;
+                if !differences(&there, &here).is_empty() {
                     return Ok(false);
                 }
             }
@@ -345,6 +378,13 @@ impl Pass<'_> {
         let Some(ours) = self.store.stored_file(file).filter(|f| !f.deleted) else {
             return Ok(());
         };
+        // What cannot be read here must not go there.
+        for (checkpoint, key, _) in &ours.forks {
+            let parts = self.parts_of(key, Side::Here(*checkpoint)).await?;
+            if parts.values().any(Option::is_none) {
+                return Err(format!("{key} is damaged here, and cannot be sent"));
+            }
+        }
         self.operation(file, FileAction::Empty, (0, 0), Timestamp(0))
             .await?;
         let mut before = None;
@@ -481,7 +521,7 @@ impl Pass<'_> {
                 }
                 Side::There(of) => {
                     let request = ReplicaPartsRequest {
-                        term: self.term,
+                        term: self.term()?,
                         fork: wire::fork_id(key),
                         checkpoint: of.unwrap_or(0),
                         first: from,
@@ -583,7 +623,8 @@ fn forks_there(file: &ReplicaFile, checkpoint: u64) -> Result<Forks, Failed> {
     .collect()
 }
 
-/// The parts that differ, or cannot be read on the other side.
+/// The parts that differ, or cannot be read on the other side. Those that cannot be read here stay
+/// there as they are.
 fn differences(
     has: &BTreeMap<u64, Option<ChunkName>>,
     wanted: &BTreeMap<u64, Option<ChunkName>>,
@@ -591,6 +632,7 @@ fn differences(
     let all = has.keys().chain(wanted.keys());
     let differs = |number: &&u64| match (has.get(*number), wanted.get(*number)) {
         (Some(Some(a)), Some(Some(b))) => a != b,
+        (_, Some(None)) => false,
         _ => true,
     };
     all.filter(differs).copied().collect()

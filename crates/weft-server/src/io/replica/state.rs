@@ -54,6 +54,8 @@ struct Peer {
     answered: Option<Instant>,
     /// It has failed to acknowledge a change.
     suspect: Option<String>,
+    /// Its last attempt to catch up.
+    pass: u64,
 }
 
 struct State {
@@ -68,6 +70,8 @@ struct State {
     heard: Instant,
     /// Incarnations whose acknowledged changes the primary has.
     incarnations: Vec<u64>,
+    /// The term and the attempt to catch up below which changes are refused.
+    fence: (u64, u64),
     peers: BTreeMap<u32, Peer>,
 }
 
@@ -103,6 +107,8 @@ pub(super) struct Target {
     pub(super) link: Link,
     /// Changes wait for it.
     pub(super) required: bool,
+    /// Its last attempt to catch up.
+    pub(super) pass: u64,
 }
 
 /// The replicas of this server, as this one knows them.
@@ -130,6 +136,7 @@ impl Replicas {
                 since: now,
                 heard: now,
                 incarnations: Vec::new(),
+                fence: (0, 0),
                 peers: BTreeMap::new(),
             }),
             changed: watch::Sender::new(0),
@@ -188,6 +195,7 @@ impl Replicas {
                     part: Part::Away,
                     answered: None,
                     suspect: None,
+                    pass: 0,
                 });
                 if peer.link.address() != member.address {
                     peer.link.set_address(&member.address);
@@ -262,6 +270,49 @@ impl Replicas {
         Ok(())
     }
 
+    /// Refuses a change of an attempt to catch up that is over.
+    pub(super) fn check_pass(&self, term: u64, pass: u64) -> Result<(), Failure> {
+        let fence = self.state().fence;
+        if (term, pass) < fence {
+            let what = format!(
+                "attempt {pass} to catch up is over: {} is in force",
+                fence.1
+            );
+            return Err(Failure::new(Code::StaleMap, what));
+        }
+        Ok(())
+    }
+
+    /// Refuses changes of earlier attempts to catch up from now on.
+    pub(super) fn set_fence(&self, term: u64, pass: u64) {
+        let mut state = self.state();
+        state.fence = state.fence.max((term, pass));
+    }
+
+    /// Another attempt of a replica to catch up; its number.
+    pub(super) fn next_pass(&self, number: u32) -> u64 {
+        let mut state = self.state();
+        state.peers.get_mut(&number).map_or(0, |peer| {
+            peer.pass += 1;
+            peer.pass
+        })
+    }
+
+    /// Waits until no change waits for a replica that differs from this one.
+    ///
+    /// # Errors
+    /// [`StoreError::NotPrimary`].
+    pub(super) async fn gone(&self, number: u32) -> Result<(), StoreError> {
+        let mut changes = self.changes();
+        loop {
+            changes.mark_unchanged();
+            if !self.is_required(number)? {
+                return Ok(());
+            }
+            let _ = changes.changed().await;
+        }
+    }
+
     /// How long the primary has not been heard; since it became known, if never.
     pub(super) fn silence(&self) -> Duration {
         self.state().heard.elapsed()
@@ -290,6 +341,7 @@ impl Replicas {
             number: *number,
             link: peer.link.clone(),
             required: peer.part != Part::CatchingUp,
+            pass: peer.pass,
         });
         Ok((state.term(), targets.collect()))
     }
@@ -328,7 +380,9 @@ impl Replicas {
             match state.peers.get_mut(&number) {
                 Some(peer) if is_primary && peer.part != Part::InSync => {
                     peer.part = part;
-                    peer.answered = peer.answered.filter(|_| part != Part::Away);
+                    if part == Part::CatchingUp {
+                        peer.answered = Some(Instant::now());
+                    }
                     true
                 }
                 _ => false,
@@ -373,10 +427,23 @@ impl Replicas {
     }
 
     /// The replicas that must be removed from the set before anything goes on, and why.
+    ///
+    /// One that is silent while it catches up is away.
     pub(super) fn to_remove(&self) -> Vec<(u32, String)> {
-        let state = self.state();
+        let mut state = self.state();
         if state.role(self.me.number) != Role::Primary {
             return Vec::new();
+        }
+        let mut left = false;
+        for peer in state.peers.values_mut() {
+            let silent = peer.answered.is_none_or(|at| at.elapsed() > REPLICA_LEASE);
+            if peer.part == Part::CatchingUp && silent {
+                peer.part = Part::Away;
+                left = true;
+            }
+        }
+        if left {
+            self.notify();
         }
         let silent = |peer: &Peer| {
             let since = peer.answered.map_or(state.since, |at| at.max(state.since));

@@ -4,6 +4,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 use weft_kv::{Incarnation, Position};
 use weft_layout::{ChunkCode, FileId};
 use weft_proto::replica::{Change, ClearRanges, FileAction, FileOperation, SetLengths};
@@ -16,6 +17,7 @@ use weft_sum::Sums;
 use super::state::Replicas;
 use super::turns::Span;
 use super::{inherited, wire};
+use crate::limits::REPLICA_WAIT;
 
 /// A store, and the replicas that must have every change that it acknowledges. What only reads, or
 /// keeps the store itself in order, is done on the [`Store`].
@@ -48,14 +50,17 @@ impl Prepared {
     }
 }
 
-/// Goes on if the caller is dropped.
+/// Goes on if the caller is dropped, or does not wait any longer.
 async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
-    match tokio::spawn(work).await {
-        Ok(result) => result,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Err(StoreError::Closed),
+    match timeout(REPLICA_WAIT, tokio::spawn(work)).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Ok(Err(_)) => Err(StoreError::Closed),
+        Err(_) => Err(StoreError::Unacknowledged {
+            seconds: REPLICA_WAIT.as_secs(),
+        }),
     }
 }
 
@@ -100,10 +105,9 @@ impl ReplicatedStore {
         let change = change();
         detached(async move {
             let _turn = replicas.turns.take(spans).await;
-            let sent = replicas.send(change, Vec::new(), time).await?;
+            let sent = replicas.send(change, Vec::new(), time, false).await?;
             let done = own(store).await;
-            sent.settle(&replicas, &done);
-            done
+            sent.settle(&replicas, done).await
         })
         .await
     }
@@ -156,13 +160,12 @@ impl ReplicatedStore {
                 None => store.prepare_unsummed(writes, modified).await?,
             };
             let sent = replicas
-                .send(Change::Write(pieces), payload, modified)
+                .send(Change::Write(pieces), payload, modified, true)
                 .await?;
             let done = store
                 .commit_prepared(vec![prepared], Vec::new(), modified)
                 .await;
-            sent.settle(&replicas, &done);
-            done
+            sent.settle(&replicas, done).await
         })
         .await
     }
@@ -204,11 +207,10 @@ impl ReplicatedStore {
             let (pieces, payload) = wire::write_pieces(&writes);
             drop(writes);
             let sent = replicas
-                .send(Change::Write(pieces), payload, modified)
+                .send(Change::Write(pieces), payload, modified, true)
                 .await?;
             let done = store.commit_prepared(prepared, then, modified).await;
-            sent.settle(&replicas, &done);
-            done
+            sent.settle(&replicas, done).await
         })
         .await
     }
@@ -313,10 +315,11 @@ impl ReplicatedStore {
                 Some(found) if (found.length, found.modified) != (length, modified) => Ok(false),
                 _ => {
                     let change = Change::RemoveFork(wire::fork_id(&key));
-                    let sent = replicas.send(change, Vec::new(), Timestamp(0)).await?;
+                    let sent = replicas
+                        .send(change, Vec::new(), Timestamp(0), false)
+                        .await?;
                     let done = store.remove_fork(&key).await;
-                    sent.settle(&replicas, &done);
-                    done.map(|()| true)
+                    sent.settle(&replicas, done.map(|()| true)).await
                 }
             }
         })
@@ -424,14 +427,38 @@ impl ReplicatedStore {
 
     /// Makes everything acknowledged so far survive power loss, on all replicas in sync.
     pub(in crate::io) async fn sync(&self) -> Result<(), StoreError> {
-        let Some(replicas) = &self.replicas else {
-            return self.store.sync().await;
+        let store = self.store.clone();
+        let Some(replicas) = self.replicas.clone() else {
+            return store.sync().await;
         };
-        let sync = Change::Sync(true);
-        let others = replicas.send(sync, Vec::<Bytes>::new(), Timestamp(0));
-        let (sent, own) = tokio::join!(others, self.store.sync());
-        sent?.settle(replicas, &own);
-        own
+        detached(async move {
+            let sync = Change::Sync(true);
+            let others = replicas.send(sync, Vec::<Bytes>::new(), Timestamp(0), true);
+            let (sent, own) = tokio::join!(others, store.sync());
+            sent?;
+            own
+        })
+        .await
+    }
+
+    /// This store has changed by itself: the other replicas are made equal to it again.
+    ///
+    /// # Errors
+    /// [`StoreError::NotPrimary`]; [`StoreError::Unacknowledged`].
+    pub(in crate::io) async fn changed_alone(&self) -> Result<(), StoreError> {
+        let Some(replicas) = self.replicas.clone() else {
+            return Ok(());
+        };
+        detached(async move {
+            for (number, ..) in replicas.peers() {
+                replicas.suspect(number, "what was lost on the primary was accepted as it is");
+            }
+            for (number, ..) in replicas.peers() {
+                replicas.gone(number).await?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// As [`Store::still_has`]; also for positions of primaries whose place this replica has taken.

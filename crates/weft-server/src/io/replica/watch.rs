@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use weft_proto::meta::{ChangeReplicasRequest, ReplicaChange};
@@ -41,6 +42,7 @@ struct Watch {
     /// Beacons and replicas that catch up.
     tasks: JoinSet<(u32, bool)>,
     catching_up: BTreeSet<u32>,
+    removing: Arc<Mutex<BTreeSet<u32>>>,
     /// When a replica may try to catch up again.
     retry: BTreeMap<u32, Instant>,
 }
@@ -57,7 +59,6 @@ impl Watch {
             }
         }
         match replicas.role() {
-            Role::Unknown => {}
             Role::Backup { in_sync } => {
                 if in_sync && replicas.silence() > REPLICA_SILENCE + stagger(replicas.me.number) {
                     replicas
@@ -65,7 +66,11 @@ impl Watch {
                         .await;
                 }
             }
-            Role::Primary => self.step_as_primary(io, replicas).await,
+            // Not with a folder that is older than it should be.
+            Role::Primary if io.admission.is_accepted() => {
+                self.step_as_primary(io, replicas).await;
+            }
+            Role::Primary | Role::Unknown => {}
         }
     }
 
@@ -74,14 +79,22 @@ impl Watch {
             begin(io, replicas, term).await;
         }
         for (number, reason) in replicas.to_remove() {
-            let (server, reason) = (replicas.me.server, reason.as_str());
-            tracing::warn!(
-                server,
-                replica = number,
-                reason,
-                "a replica is not in sync any more"
-            );
-            replicas.change(ReplicaChange::Remove, number).await;
+            // In a task of its own: the service may be slow, and the others need beacons.
+            if self.removing.lock().insert(number) {
+                let (replicas, removing) = (replicas.clone(), self.removing.clone());
+                self.tasks.spawn(async move {
+                    let (server, reason) = (replicas.me.server, reason.as_str());
+                    tracing::warn!(
+                        server,
+                        replica = number,
+                        reason,
+                        "a replica is not in sync any more"
+                    );
+                    replicas.change(ReplicaChange::Remove, number).await;
+                    removing.lock().remove(&number);
+                    (number, false)
+                });
+            }
         }
         let now = Instant::now();
         for (number, _, part) in replicas.peers() {

@@ -77,6 +77,10 @@ impl IoService {
             self.store.accept_losses(file_id(request.file)?).await
         };
         let accepted = accepted.map_err(|e| failure::of_store(&e))?;
+        if accepted.ranges > 0 {
+            let alone = self.store.changed_alone().await;
+            alone.map_err(|e| failure::of_store(&e))?;
+        }
         Ok(AcceptLossesReply {
             ranges: accepted.ranges,
             bytes: accepted.bytes,
