@@ -176,13 +176,43 @@ async fn an_emptied_replica_gets_everything_anew() {
     volume.roll_back("/f", "second").await.unwrap();
     let file = volume.attach("/f", Access::read()).await.unwrap();
     expect(&file, 2, 200_000, 300_000).await;
-    expect(&file, 1, 900_000, 100_000).await;
+    let mut read = vec![0; 100_000];
+    let view = file.canonical().unwrap();
+    view.read_at(ViewOffset(900_000), &mut read).await.unwrap();
+    assert!(
+        read == content(1, 0, LENGTH)[900_000..1_000_000],
+        "rolled back"
+    );
+    drop(view);
     drop(file);
     volume.roll_back("/f", "first").await.unwrap();
     let file = volume.attach("/f", Access::read()).await.unwrap();
     expect(&file, 1, 0, LENGTH).await;
     let found = weft(&["fsck", up.path(), "--data"]);
     assert!(found.status.success(), "{}", text(&found));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_folder_is_not_believed_after_all_processes_were_stopped() {
+    let up = Replicated::up();
+    let volume = up.client().await;
+    let file = create(&volume, "/f").await;
+    write(&file, 1, 0, LENGTH).await;
+    drop((file, volume));
+    let (name, _) = up.replica(0, Which::Primary);
+    let out = weft(&["down", up.path()]);
+    assert!(out.status.success(), "{}", text(&out));
+    std::fs::remove_dir_all(up.folder().join(&name)).unwrap();
+    let out = weft(&["format", "--config", up.path(), "--node", &name]);
+    assert!(out.status.success(), "{}", text(&out));
+    up.start();
+    let volume = up.client().await;
+    let file = volume.attach("/f", Access::read()).await.unwrap();
+    expect(&file, 1, 0, LENGTH).await;
+    up.in_sync().await;
+    assert_eq!(up.replica(0, Which::Backup).0, name);
+    up.signal(0, Which::Primary, Signal::KILL);
+    expect(&file, 1, 0, LENGTH).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
