@@ -30,7 +30,7 @@ impl IoService {
     pub(in crate::io) fn beacon(&self, request: BeaconRequest) -> Result<BeaconReply, Failure> {
         let replicas = self.own_replicas()?;
         replicas.heard_if_known(request.term)?;
-        replicas.learn_incarnations(request.incarnations);
+        replicas.learn_incarnations(&request.incarnations);
         let at = self.store.position();
         Ok(BeaconReply {
             incarnation: at.incarnation,

@@ -18,7 +18,7 @@ use weft_proto::{Code, Failure};
 use weft_store::StoreError;
 
 use super::turns::Turns;
-use crate::limits::{REPLICA_LEASE, REPLICA_WAIT};
+use crate::limits::{INHERITED_MAX, REPLICA_LEASE, REPLICA_WAIT};
 
 /// Who a replica is, and how it reaches the others.
 pub(crate) struct ReplicaIdentity {
@@ -188,6 +188,10 @@ impl Replicas {
             if role != Role::Primary {
                 state.serving = None;
             }
+            if role == (Role::Backup { in_sync: false }) {
+                // It may be made equal to a primary that has lost some of them.
+                state.incarnations.clear();
+            }
             for member in set.members.iter().filter(|m| m.number != number) {
                 let peer = state.peers.entry(member.number);
                 let peer = peer.or_insert_with(|| Peer {
@@ -318,9 +322,17 @@ impl Replicas {
         self.state().heard.elapsed()
     }
 
-    /// Incarnations whose acknowledged changes the primary has.
-    pub(super) fn learn_incarnations(&self, incarnations: Vec<u64>) {
-        self.state().incarnations = incarnations;
+    /// The primary has all acknowledged changes of these incarnations, and so has this replica. Those
+    /// that it knew before stay: a primary that was started again does not name them.
+    pub(super) fn learn_incarnations(&self, incarnations: &[u64]) {
+        let mut state = self.state();
+        for incarnation in incarnations {
+            if !state.incarnations.contains(incarnation) {
+                state.incarnations.push(*incarnation);
+            }
+        }
+        let more = state.incarnations.len().saturating_sub(INHERITED_MAX);
+        state.incarnations.drain(..more);
     }
 
     pub(super) fn incarnations(&self) -> Vec<u64> {
