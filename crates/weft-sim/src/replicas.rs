@@ -259,13 +259,15 @@ impl Client {
     /// An error that faults explain; a loss or damage never is one.
     fn must_be_an_outage(&self, what: &str, error: &Error) {
         use weft_proto::Code;
-        let outage = matches!(
+        let lost = matches!(
             error,
             Error::Unreachable { .. } | Error::MayHaveHappened { .. }
-        ) || matches!(
+        );
+        let passing = matches!(
             error.code(),
             Code::StaleMap | Code::Unavailable | Code::Busy
         );
+        let outage = lost || passing || what == "sync" && error.code() == Code::Lost;
         if !outage {
             self.state.lock().note_wrong(format!("{what}: {error}"));
         }

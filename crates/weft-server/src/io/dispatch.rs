@@ -127,7 +127,7 @@ impl IoService {
     /// Serves a call of the server's primary.
     async fn serve_primary(&self, call: Served) {
         match call.kind {
-            Kind::Beacon => answer(call, async |r| self.beacon(r)).await,
+            Kind::Beacon => answer(call, async |r| self.beacon(&r)).await,
             Kind::ReplicaFiles => answer(call, async |r| self.replica_files(r).await).await,
             Kind::ReplicaParts => answer(call, async |r| self.replica_parts(r).await).await,
             _ => self.apply(call).await,

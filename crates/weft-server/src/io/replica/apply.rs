@@ -27,7 +27,7 @@ impl IoService {
         replicas.ok_or_else(|| failure::invalid("this server has one store, and no replicas"))
     }
 
-    pub(in crate::io) fn beacon(&self, request: BeaconRequest) -> Result<BeaconReply, Failure> {
+    pub(in crate::io) fn beacon(&self, request: &BeaconRequest) -> Result<BeaconReply, Failure> {
         let replicas = self.own_replicas()?;
         replicas.heard_if_known(request.term)?;
         replicas.learn_incarnations(&request.incarnations);
