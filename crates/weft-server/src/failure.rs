@@ -31,10 +31,11 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
         | StoreError::DiskFailed { .. }
         | StoreError::Index { .. }
         | StoreError::SyncFailed { .. } => Code::Io,
-        StoreError::Locked { .. } | StoreError::Closed | StoreError::Unacknowledged { .. } => {
-            Code::Unavailable
-        }
-        StoreError::NotPrimary => Code::StaleMap,
+        // The last two: parts of the call may have happened, so it is not simply asked of another.
+        StoreError::Locked { .. }
+        | StoreError::Closed
+        | StoreError::NotPrimary
+        | StoreError::Unacknowledged { .. } => Code::Unavailable,
     };
     Failure::new(code, error.to_string())
 }

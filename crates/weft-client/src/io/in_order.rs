@@ -317,7 +317,11 @@ impl OpenView {
             if let Err(error) = result {
                 // A server that has just started may not be ready, or may have another address.
                 let passes = match &error {
-                    CallError::Failed(failure) if failure.code() == Code::StaleMap => true,
+                    CallError::Failed(failure)
+                        if matches!(failure.code(), Code::StaleMap | Code::Unavailable) =>
+                    {
+                        true
+                    }
                     CallError::Failed(_) => is_passing(&error),
                     _ => true,
                 };

@@ -79,12 +79,12 @@ impl Retry {
         let passes = match error {
             CallError::Lost { .. } => self.repeat != Repeat::Unsafe,
             CallError::Connect(_) => true,
-            CallError::Failed(_) => {
-                matches!(
-                    error.code(),
-                    Code::StaleMap | Code::Unavailable | Code::Busy
-                )
-            }
+            CallError::Failed(_) => match error.code() {
+                Code::StaleMap | Code::Busy => true,
+                // Its primary was replaced in the middle of the call, which may have happened.
+                Code::Unavailable => self.repeat != Repeat::Unsafe,
+                _ => false,
+            },
             CallError::Protocol { .. } => false,
         };
         if !passes || !volume.shared.servers.have_replicas() {
@@ -134,7 +134,7 @@ impl RetryUntil {
                 | CallError::Connect(
                     ConnectError::Unreachable { .. } | ConnectError::Timeout { .. }
                 )
-        ) || stale && replicas;
+        ) || replicas && (stale || error.code() == Code::Unavailable);
         let now = Instant::now();
         if !lost || now >= *self.deadline.get_or_insert(now + self.wait) {
             return false;

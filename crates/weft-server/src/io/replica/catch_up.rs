@@ -545,11 +545,15 @@ impl Pass<'_> {
         checkpoint: Option<u64>,
         number: u64,
     ) -> Result<(), Failed> {
-        let stored = self.store.stored_file(key.file);
-        let forks = stored
-            .map(|f| forks_here(&f, checkpoint))
-            .unwrap_or_default();
-        let Some(status) = forks.get(&(key.cell, key.fork.clone())) else {
+        let status = match checkpoint {
+            None => self.store.status(key).await.map_err(|e| own(&e))?,
+            Some(number) => {
+                let forks = self.store.checkpoint_forks(key.file, number);
+                let mut forks = forks.map_err(|e| own(&e))?.into_iter();
+                forks.find(|(of, _)| of == key).map(|(_, status)| status)
+            }
+        };
+        let Some(status) = status else {
             return Ok(());
         };
         let start = number * REPLICA_PART_BYTES;

@@ -61,7 +61,10 @@ impl IoServers {
     fn waits_for_replica(&self, server: ServerId, error: &CallError, since: Instant) -> bool {
         let passes = match error {
             CallError::Connect(_) | CallError::Lost { .. } => true,
-            CallError::Failed(_) => matches!(error.code(), Code::StaleMap | Code::Busy),
+            CallError::Failed(_) => matches!(
+                error.code(),
+                Code::StaleMap | Code::Busy | Code::Unavailable
+            ),
             CallError::Protocol { .. } => false,
         };
         passes && since.elapsed() < FAILOVER_MAX && self.replicated.lock().contains(&server.0)
