@@ -113,7 +113,8 @@ impl Replicas {
                                 return Ok(Outcome::Applied);
                             }
                             Err(CallError::Failed(failure)) if failure.code() == Code::StaleMap => {
-                                // The set may have changed since, and this replica be primary still.
+                                // The set may have changed since, and this replica may still be
+                                // primary.
                                 let term = self.targets()?.0;
                                 if term > request.term {
                                     request.term = term;

@@ -2,8 +2,8 @@
 //! (`docs/design/0046-replicas.md`).
 //!
 //! Owns the state of this replica ([`Replicas`]) and the way of changes into the store
-//! ([`ReplicatedStore`]): on the primary in order (`turns`), to the other replicas (`forward`), then
-//! into its own store. `apply` is what the others do; `watch` keeps contact, asks the metadata
+//! ([`ReplicatedStore`]): on the primary in order (`turns`), to the other replicas (`forward`),
+//! then into its own store. `apply` is what the others do; `watch` keeps contact, asks the metadata
 //! service for changes of the set, and takes a silent primary's place; `catch_up` makes another
 //! replica equal to this one; `inherited` knows positions of earlier primaries.
 

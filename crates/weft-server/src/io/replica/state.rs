@@ -322,8 +322,8 @@ impl Replicas {
         self.state().heard.elapsed()
     }
 
-    /// The primary has all acknowledged changes of these incarnations, and so has this replica. Those
-    /// that it knew before stay: a primary that was started again does not name them.
+    /// The primary has all acknowledged changes of these incarnations, and so has this replica.
+    /// Those that it knew before stay: a primary that was started again does not name them.
     pub(super) fn learn_incarnations(&self, incarnations: &[u64]) {
         let mut state = self.state();
         for incarnation in incarnations {
