@@ -2,12 +2,13 @@
 
 use weft_layout::{FileId, ServerId};
 use weft_proto::addressed::CleanRequest;
-use weft_proto::meta::AcceptRollbackRequest;
+use weft_proto::meta::{AcceptRollbackRequest, LeaveServerRequest};
 
 use crate::volume::Repeat;
 use crate::{Error, Volume};
 
 pub use weft_proto::addressed::CleanReply;
+pub use weft_proto::meta::{JoinServerReply, JoinServerRequest};
 pub use weft_proto::upkeep::{
     AcceptLossesReply, AcceptLossesRequest, DiskCondition, DiskReport, DisksReply, DisksRequest,
     LossesReply, LossesRequest, ScrubFault, ScrubFinding, ScrubRequest, ScrubState,
@@ -40,6 +41,34 @@ impl Volume {
         let what = "accept an older store";
         let reply = self.meta(what, &request, Repeat::Safe).await?;
         Ok(reply.refused)
+    }
+
+    /// Lets a store become a server of the volume, or a replica of one, durably. A store that has
+    /// joined gets the same answer again. One request.
+    pub async fn join_server(&self, request: JoinServerRequest) -> Result<JoinServerReply, Error> {
+        self.meta("join the volume", &request, Repeat::Safe).await
+    }
+
+    /// Lets a replica leave its server as soon as all that stay are in sync; with `stay`, lets it
+    /// stay after all. Returns whether it has left already. One request.
+    pub async fn leave_server(
+        &self,
+        server: ServerId,
+        replica: u32,
+        stay: bool,
+    ) -> Result<bool, Error> {
+        let request = LeaveServerRequest {
+            server: server.0,
+            replica,
+            stay,
+        };
+        let what = if stay {
+            "keep a replica"
+        } else {
+            "remove a replica"
+        };
+        let reply = self.meta(what, &request, Repeat::Safe).await?;
+        Ok(reply.left)
     }
 
     /// Gives the free space of a server back to its host: one request, answered when it is done.

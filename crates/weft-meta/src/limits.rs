@@ -54,6 +54,10 @@ pub(crate) const POSITION_RECORD_INTERVAL: i64 = 20_000_000_000;
 
 /// Bytes of the longest address of a server.
 pub(crate) const ADDRESS_MAX: usize = 255;
+/// Bytes of the longest id of a store.
+pub(crate) const STORE_ID_MAX: usize = 64;
+/// Bytes of the longest name of a failure domain.
+pub(crate) const DOMAIN_MAX: usize = 64;
 
 // A restart.
 

@@ -152,6 +152,8 @@ fn small_records_keep_their_bytes() {
             address: "b:1".into(),
             store: b"id".to_vec(),
             incarnation: 2,
+            leaving: false,
+            domain: String::new(),
         }],
         in_sync: vec![0, 1],
         primary: 1,
@@ -162,6 +164,18 @@ fn small_records_keep_their_bytes() {
         &replicated,
         "3a1408011203623a311a02696421020000000000000042020001480150ac02",
     );
+    let left = ReplicaRecord {
+        leaving: true,
+        domain: "r".into(),
+        ..ReplicaRecord::default()
+    };
+    fixed(&left, "2801320172");
+    let joined = ServerRecord {
+        next_replica: 2,
+        joined: true,
+        ..ServerRecord::default()
+    };
+    fixed(&joined, "58026001");
 }
 
 #[test]

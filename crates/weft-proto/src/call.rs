@@ -217,6 +217,10 @@ calls! {
     ListClients = 108: meta::ListClientsRequest => meta::ListClientsReply;
     /// Change which replicas of a server are in sync (from its replicas).
     ChangeReplicas = 109: meta::ChangeReplicasRequest => meta::ChangeReplicasReply;
+    /// Let a process become a server, or a replica of one.
+    JoinServer = 110: meta::JoinServerRequest => meta::JoinServerReply;
+    /// Let a replica leave its server, or stay after all.
+    LeaveServer = 111: meta::LeaveServerRequest => meta::LeaveServerReply;
     /// Check the namespace for consistency.
     CheckNamespace = 112: fsck::CheckNamespaceRequest => fsck::CheckNamespaceReply;
     /// One page of the regular files, in the order of their ids.

@@ -35,8 +35,8 @@ pub struct NodeConfig {
 pub struct IoRole {
     /// The server's id in the server map.
     pub server: u32,
-    /// Which of its replicas this process is; `None`: the server has one store.
-    pub replica: Option<u32>,
+    /// Which of its replicas this process is; 0: the first one, or its only store.
+    pub replica: u32,
     /// Its store.
     pub store: StoreConfig,
     /// The store's id, made when it was formatted. Empty: the store has none, and its replacement

@@ -13,6 +13,7 @@ use weft_kv::{MemKv, OrderedKv};
 use weft_layout::ServerId;
 use weft_meta::{Namespace, VolumeSettings};
 use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
+use weft_proto::meta::JoinServerRequest;
 use weft_proto::session::Role;
 use weft_referee::{History, OpenId, Recorder, What};
 use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, NodeError};
@@ -62,7 +63,8 @@ pub struct Cluster {
     history: Recorder,
     /// The first replicas of all servers, then the second ones, and so on.
     servers: Vec<Arc<Machine>>,
-    replicas: usize,
+    /// Machines of each server.
+    each: usize,
 }
 
 /// What outlives a process.
@@ -114,7 +116,7 @@ impl Machine {
         }
         IoRole {
             server,
-            replica,
+            replica: replica.unwrap_or(0),
             store_id: match replica {
                 None => Vec::new(),
                 Some(_) => disk.number.to_le_bytes().to_vec(),
@@ -143,14 +145,16 @@ impl Cluster {
 
     /// A fresh, formatted volume, with a defect if one is named.
     pub fn new(seed: u64, servers: usize, canary: Option<Canary>) -> Cluster {
-        Cluster::with_replicas(seed, servers, 1, canary)
+        Cluster::with_replicas(seed, servers, 1, 1, canary)
     }
 
-    /// The same, with so many replicas of each server.
+    /// The same, with so many replicas of each server, and so many machines for them: the others
+    /// can join.
     pub fn with_replicas(
         seed: u64,
         servers: usize,
         replicas: usize,
+        machines: usize,
         canary: Option<Canary>,
     ) -> Cluster {
         let address = |machine| format!("{}:{PORT}", Cluster::server_host(machine));
@@ -175,7 +179,8 @@ impl Cluster {
         Namespace::format(namespace.as_ref(), &settings).expect("a new namespace is formatted");
         namespace.sync().expect("an engine in memory syncs");
         let heard = Heard::default();
-        let machines = (0..(servers * replicas) as u64).map(|i| {
+        let each = machines;
+        let machines = (0..(servers * each) as u64).map(|i| {
             Arc::new(Machine {
                 network: SimNetwork::new(heard.clone()),
                 disk: Mutex::new(Disk {
@@ -197,7 +202,7 @@ impl Cluster {
             lives: Arc::new(AtomicU64::new(seed)),
             history: Recorder::in_memory(),
             servers: machines.collect(),
-            replicas,
+            each,
             heard,
         }
     }
@@ -237,7 +242,7 @@ impl Cluster {
 
     /// How many I/O servers there are.
     pub fn servers(&self) -> usize {
-        self.servers.len() / self.replicas
+        self.servers.len() / self.each
     }
 
     /// How many machines they are on.
@@ -267,10 +272,10 @@ impl Cluster {
                 Ok(serve(env, Cluster::META_HOST, None, Some(meta)).await?)
             }
         });
-        let (servers, replicas) = (self.servers(), self.replicas);
+        let (servers, each) = (self.servers(), self.each);
         for (i, machine) in self.servers.iter().enumerate() {
             let machine = machine.clone();
-            let replica = (replicas > 1).then_some((i / servers) as u32);
+            let replica = (each > 1).then_some((i / servers) as u32);
             let life = self.lives.clone();
             sim.host(Cluster::server_host(i), move || {
                 let machine = machine.clone();
@@ -310,6 +315,17 @@ impl Cluster {
         // rest.
         if seed.is_multiple_of(3) {
             disk.index.lose_journal(seed / 3);
+        }
+    }
+
+    /// The store of a machine as it asks to join, and its server.
+    pub(crate) fn joining(&self, machine: usize) -> JoinServerRequest {
+        let store = self.servers[machine].disk().number;
+        JoinServerRequest {
+            address: format!("{}:{PORT}", Cluster::server_host(machine)),
+            store: store.to_le_bytes().to_vec().into(),
+            server: Some((machine % self.servers()) as u32),
+            ..JoinServerRequest::default()
         }
     }
 

@@ -1,5 +1,6 @@
 //! A run from a seed in which servers have replicas: clients write and read, faults come one after
-//! the other or two at a time, and at the end each replica is the primary once.
+//! the other or two at a time, and at the end each replica is the primary once. Meanwhile a replica
+//! of each server is replaced by another machine's; some servers have one store in the beginning.
 //!
 //! Each slot of a file has one writer, whose versions ascend. A read must show a version that is at
 //! least the last one that was acknowledged when it began, and at least what any read that ended
@@ -22,7 +23,10 @@ use crate::cluster::{Cluster, Fault, simulation};
 use crate::plan::Plan;
 use crate::state::Outcome;
 
+/// Replicas of a server in the end.
 const REPLICAS: usize = 2;
+/// Machines of a server: one more, which takes another one's place.
+const MACHINES: usize = 3;
 /// Within a block, so that a slot is never read in the middle of a write.
 const SLOT: usize = 512;
 const SLOTS: u64 = 48;
@@ -51,6 +55,8 @@ struct Shared {
     primaries: Vec<Option<usize>>,
     /// The look that is wanted at everything, and the last one that is done.
     look: (u32, u32),
+    /// Machines are still to join.
+    moving: bool,
     ended: bool,
 }
 
@@ -93,7 +99,10 @@ fn content(writer: usize, slot: u64, version: u64) -> Bytes {
 
 /// Runs a plan with replicas, until its end or until something is wrong.
 pub fn run_replicas(plan: Plan) -> Outcome {
-    let cluster = Cluster::with_replicas(plan.seed, plan.servers, REPLICAS, plan.canary);
+    // With one store, or with both replicas from the beginning.
+    let formatted = 1 + (plan.seed % 2) as usize;
+    let cluster = Cluster::with_replicas(plan.seed, plan.servers, formatted, MACHINES, plan.canary);
+    let cluster = Arc::new(cluster);
     let mut sim = simulation(plan.seed, Duration::from_mins(30));
     cluster.start(&mut sim);
     let state = State(Arc::new(Mutex::new(Shared {
@@ -115,8 +124,10 @@ pub fn run_replicas(plan: Plan) -> Outcome {
         });
     }
     let (options, watching) = (cluster.client(plan.clients), state.clone());
+    let joining = cluster.clone();
     sim.client(Cluster::client_host(plan.clients), async move {
-        let done = watch(watching, options).await;
+        let moves = Moves::new(plan, formatted, joining);
+        let done = watch(watching, options, moves).await;
         done.map_err(|e| format!("the watching client: {e}").into())
     });
     let mut faults = Faults::new(plan);
@@ -139,8 +150,56 @@ pub fn run_replicas(plan: Plan) -> Outcome {
     }
 }
 
+/// The machines that are still to join, one after the other.
+struct Moves {
+    left: Vec<Move>,
+    cluster: Arc<Cluster>,
+}
+
+struct Move {
+    machine: usize,
+    replaces: Option<u32>,
+    /// Looks at the server map until it is asked for.
+    wait: u32,
+}
+
+impl Moves {
+    fn new(plan: Plan, formatted: usize, cluster: Arc<Cluster>) -> Moves {
+        let mut rng = SmallRng::seed_from_u64(plan.seed ^ 0x0047);
+        let mut left = Vec::new();
+        for number in (formatted..MACHINES).rev() {
+            for server in 0..plan.servers {
+                left.push(Move {
+                    machine: number * plan.servers + server,
+                    replaces: (number >= REPLICAS).then(|| rng.random_range(0..REPLICAS as u32)),
+                    wait: rng.random_range(0..80),
+                });
+            }
+        }
+        Moves { left, cluster }
+    }
+
+    /// Asks for the next move, if it is due.
+    async fn step(&mut self, volume: &Volume) {
+        let Some(next) = self.left.last_mut() else {
+            return;
+        };
+        if next.wait > 0 {
+            next.wait -= 1;
+            return;
+        }
+        let request = weft_client::JoinServerRequest {
+            replaces: next.replaces,
+            ..self.cluster.joining(next.machine)
+        };
+        if volume.join_server(request).await.is_ok() {
+            self.left.pop();
+        }
+    }
+}
+
 /// Looks at the server map, so that faults can be chosen that the design promises to survive.
-async fn watch(state: State, options: ConnectOptions) -> Result<(), Error> {
+async fn watch(state: State, options: ConnectOptions, mut moves: Moves) -> Result<(), Error> {
     let volume = loop {
         match Volume::connect(options.clone()).await {
             Ok(volume) => break volume,
@@ -151,7 +210,11 @@ async fn watch(state: State, options: ConnectOptions) -> Result<(), Error> {
         if let Ok(map) = volume.server_map().await {
             let servers = map.servers.len();
             let primaries = map.servers.iter().map(|server| {
-                let whole = server.replicas.iter().all(|r| r.in_sync && r.up);
+                let present = server
+                    .replicas
+                    .iter()
+                    .all(|r| r.in_sync && r.up && !r.leaving);
+                let whole = present && server.replicas.len() == REPLICAS;
                 let primary = server.replicas.iter().find(|r| r.primary)?;
                 whole.then(|| primary.number as usize * servers + server.id as usize)
             });
@@ -160,6 +223,8 @@ async fn watch(state: State, options: ConnectOptions) -> Result<(), Error> {
             let mut state = state.lock();
             state.primaries.fill(None);
         }
+        moves.step(&volume).await;
+        state.lock().moving = !moves.left.is_empty();
         sleep(Duration::from_millis(100)).await;
     }
     Ok(())
@@ -379,7 +444,8 @@ impl Faults {
             Phase::Faults => self.strike_or_mend(sim, cluster, state),
             Phase::Calm(look) => {
                 let mut shared = state.lock();
-                if shared.busy == 0 && shared.primaries.iter().all(Option::is_some) {
+                let whole = shared.primaries.iter().all(Option::is_some);
+                if shared.busy == 0 && whole && !shared.moving {
                     shared.look.0 = look + 1;
                     drop(shared);
                     self.enter(Phase::Look(look + 1));

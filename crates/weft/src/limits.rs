@@ -117,6 +117,10 @@ pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the server map is read until an accepted or started server is up.
 pub(crate) const SERVER_MAP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the server map is read until a replica has left: the primary reports each second.
+pub(crate) const LEAVE_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Ports of a node that joins from another machine.
+pub(crate) const JOIN_PORTS: std::ops::Range<u16> = 4700..4800;
 /// How often servers are asked for the progress of a scrub.
 pub(crate) const SCRUB_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// A scrub that reports trouble and makes no progress is not waited for any longer than this.

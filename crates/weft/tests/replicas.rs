@@ -4,25 +4,10 @@ mod replicas_support;
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use replicas_support::{DETECTION, Replicated, Which, text, weft};
+use replicas_support::{DETECTION, Replicated, Which, content, expect, text, weft, write};
 use rustix::process::{Signal, kill_process};
 use weft_client::{Access, File, NewLayout, Volume};
 use weft_layout::{CellIndex, View, ViewOffset};
-
-/// Bytes that no other offset or version has.
-fn content(version: u64, offset: u64, length: usize) -> Bytes {
-    let mut out = Vec::with_capacity(length + 8);
-    let mut state = (version << 40 ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    while out.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        out.extend_from_slice(&state.to_le_bytes());
-    }
-    out.truncate(length);
-    out.into()
-}
 
 /// A file of two cells, one on each server.
 async fn create(volume: &Volume, path: &str) -> File {
@@ -33,35 +18,6 @@ async fn create(volume: &Volume, path: &str) -> File {
     };
     let access = Access::read_write().create_new(0o644).layout(&layout);
     volume.attach(path, access).await.unwrap()
-}
-
-async fn write(file: &File, version: u64, offset: u64, length: usize) {
-    let view = file.canonical().unwrap();
-    let data = content(version, offset, length);
-    let began = Instant::now();
-    view.write_at(ViewOffset(offset), data).await.unwrap();
-    assert!(
-        began.elapsed() < DETECTION,
-        "a write took {:?}",
-        began.elapsed()
-    );
-}
-
-async fn expect(file: &File, version: u64, offset: u64, length: usize) {
-    let mut read = vec![0; length];
-    let began = Instant::now();
-    let view = file.canonical().unwrap();
-    let count = view.read_at(ViewOffset(offset), &mut read).await.unwrap();
-    assert!(
-        began.elapsed() < DETECTION,
-        "a read took {:?}",
-        began.elapsed()
-    );
-    assert_eq!(count, length as u64, "at {offset}");
-    assert!(
-        read == content(version, offset, length),
-        "wrong bytes at {offset}"
-    );
 }
 
 const LENGTH: usize = 1_234_567;

@@ -75,7 +75,7 @@ async fn start_server(env: Env, folder: &Path, id: u32, address: &str, meta: &st
     store.reserve_bytes = 1 << 20;
     let role = IoRole {
         server: id,
-        replica: None,
+        replica: 0,
         store,
         store_id: Vec::new(),
         meta_address: meta.to_owned(),

@@ -328,6 +328,8 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ChangeNames
         | Kind::SetQuota
         | Kind::AcceptRollback
+        | Kind::JoinServer
+        | Kind::LeaveServer
         | Kind::Reassert => true,
         Kind::Attach
         | Kind::Report

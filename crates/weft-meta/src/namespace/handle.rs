@@ -116,7 +116,7 @@ impl Namespace {
 
     /// The ids of the servers that a volume was formatted with, ascending.
     pub fn servers_of(kv: &dyn OrderedKv) -> Result<Vec<u32>, MetaError> {
-        Ok(ServerTable::load(&*kv.snapshot()?, 0)?.ids())
+        Ok(ServerTable::load(&*kv.snapshot()?, 0)?.formatted_ids())
     }
 
     /// The server map's epoch.

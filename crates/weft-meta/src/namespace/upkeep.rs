@@ -9,8 +9,9 @@ use weft_proto::fsck::{
     NamesOfRequest, RepairNamespaceReply,
 };
 use weft_proto::meta::{
-    ChangeReplicasReply, ChangeReplicasRequest, HeartbeatReply, HeartbeatRequest, ReassertReply,
-    ReassertRequest, ServerMapReply, StatReply,
+    ChangeReplicasReply, ChangeReplicasRequest, HeartbeatReply, HeartbeatRequest, JoinServerReply,
+    JoinServerRequest, LeaveServerReply, LeaveServerRequest, ReassertReply, ReassertRequest,
+    ServerMapReply, StatReply,
 };
 
 use super::handle::Namespace;
@@ -311,6 +312,30 @@ impl Namespace {
         request: &ChangeReplicasRequest,
     ) -> Result<ChangeReplicasReply, MetaError> {
         ops::change_replicas(self.volume(), request)
+    }
+
+    /// Lets a store become a server of the volume, or a replica of one. One that has joined gets
+    /// the same answer again.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`]; [`MetaError::Invalid`] if the server may not have the replica.
+    /// # Durability
+    /// Survives power loss.
+    pub fn join_server(&self, request: &JoinServerRequest) -> Result<JoinServerReply, MetaError> {
+        ops::join_server(self.volume(), request)
+    }
+
+    /// Lets a replica leave its server as soon as all that stay are in sync, or stay after all.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`]; [`MetaError::Invalid`] if no other one would stay.
+    /// # Durability
+    /// Survives power loss.
+    pub fn leave_server(
+        &self,
+        request: &LeaveServerRequest,
+    ) -> Result<LeaveServerReply, MetaError> {
+        ops::leave_server(self.volume(), request)
     }
 
     /// Accepts a server whose store is older than what the server reported as durable, once the

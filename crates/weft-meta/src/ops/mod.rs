@@ -40,5 +40,7 @@ pub(crate) use quotas::{
     count_again, growing, growing_soon, limits_growth, list_quotas, load_bounds, note_growth,
     quotas_of, set_quota, usage,
 };
-pub(crate) use servers::{accept_rollback, change_replicas, heartbeat, server_map};
+pub(crate) use servers::{
+    accept_rollback, change_replicas, heartbeat, join_server, leave_server, server_map,
+};
 pub(crate) use xattrs::{get_xattr, list_xattr, remove_xattr, set_xattr};

@@ -405,6 +405,12 @@ pub struct ServerRecord {
     /// Rises with every change of `in_sync`.
     #[prost(uint64, tag = "10")]
     pub term: u64,
+    /// The least number for the next replica that joins.
+    #[prost(uint32, tag = "11")]
+    pub next_replica: u32,
+    /// It joined after the volume was formatted.
+    #[prost(bool, tag = "12")]
+    pub joined: bool,
 }
 
 /// A replica of a server.
@@ -422,6 +428,12 @@ pub struct ReplicaRecord {
     /// The incarnation of its store, as last reported; 0: not reported yet.
     #[prost(fixed64, tag = "4")]
     pub incarnation: u64,
+    /// It leaves once all that stay are in sync.
+    #[prost(bool, tag = "5")]
+    pub leaving: bool,
+    /// Its failure domain; empty: none.
+    #[prost(string, tag = "6")]
+    pub domain: String,
 }
 
 /// The volume; written once.

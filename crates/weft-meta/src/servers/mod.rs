@@ -4,8 +4,9 @@
 //! sync are durable; other values of a heartbeat are kept in memory.
 //!
 //! Invariant: the epoch rises, durably and before any client sees it, when a server's address or
-//! store changes.
+//! store changes, or a server joins.
 
+mod membership;
 pub(crate) mod placement;
 mod replicas;
 mod table;

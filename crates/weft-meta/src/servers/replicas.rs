@@ -6,6 +6,7 @@
 
 use weft_proto::meta::{ReplicaAddress, ReplicaChange, ReplicaSet};
 
+use super::membership::drop_left;
 use crate::records::record::{ReplicaRecord, ServerRecord};
 
 /// The set of a server with replicas; `None` if it has one store.
@@ -19,6 +20,12 @@ pub(super) fn set_of(record: &ServerRecord) -> Option<ReplicaSet> {
         primary: record.primary,
         in_sync: record.in_sync.clone(),
         members: record.replicas.iter().map(member).collect(),
+        leaving: record
+            .replicas
+            .iter()
+            .filter(|r| r.leaving)
+            .map(|r| r.number)
+            .collect(),
     })
 }
 
@@ -45,9 +52,18 @@ pub(super) fn changed(
             make_primary(&mut next, caller)?;
             next.in_sync = vec![caller];
         }
+        ReplicaChange::HandOver if by_primary && replica != caller && is_in_sync(replica) => {
+            // It leaves, and everybody else in sync has the same changes.
+            if !find(record, caller)?.leaving || find(record, replica)?.leaving {
+                return None;
+            }
+            make_primary(&mut next, replica)?;
+            next.in_sync.retain(|number| *number != caller);
+        }
         _ => return None,
     }
     next.term += 1;
+    drop_left(&mut next);
     Some(next)
 }
 
@@ -84,6 +100,7 @@ pub(super) fn reported(
         next.in_sync = vec![number];
     }
     next.term += 1;
+    drop_left(&mut next);
     Some(next)
 }
 
@@ -111,6 +128,7 @@ mod tests {
             address: format!("host{number}:1"),
             store: vec![number as u8],
             incarnation,
+            ..ReplicaRecord::default()
         }
     }
 
@@ -155,6 +173,24 @@ mod tests {
         assert_eq!((next.incarnation, next.sequence), (0, 0));
         let refused = changed(&record(&[0, 2]), 1, ReplicaChange::TakeOver, 1);
         assert_eq!(refused, None);
+    }
+
+    #[test]
+    fn a_primary_that_leaves_hands_over_to_one_that_stays() {
+        let mut all = record(&[0, 1, 2]);
+        assert_eq!(changed(&all, 0, ReplicaChange::HandOver, 1), None);
+        all.replicas[0].leaving = true;
+        all.replicas[2].leaving = true;
+        assert_eq!(changed(&all, 0, ReplicaChange::HandOver, 2), None);
+        assert_eq!(changed(&all, 1, ReplicaChange::HandOver, 1), None);
+        let next = changed(&all, 0, ReplicaChange::HandOver, 1).unwrap();
+        assert_eq!((next.primary, next.in_sync.clone()), (1, vec![1, 2]));
+        assert_eq!((next.term, next.address.as_str()), (8, "host1:1"));
+        let left: Vec<u32> = next.replicas.iter().map(|r| r.number).collect();
+        assert_eq!(left, [1, 2]);
+        // The other one goes when the new primary has it removed.
+        let next = changed(&next, 1, ReplicaChange::Remove, 2).unwrap();
+        assert_eq!((next.replicas.len(), next.in_sync), (1, vec![1]));
     }
 
     #[test]

@@ -5,14 +5,15 @@ use std::ops::{Bound, ControlFlow};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use weft_kv::Reader;
+use weft_layout::SERVERS_MAX;
 use weft_proto::meta::{
-    ChangeReplicasRequest, HeartbeatReply, HeartbeatRequest, Replica, ReplicaChange, ReplicaSet,
-    Server, ServerState, Usage,
+    ChangeReplicasRequest, HeartbeatReply, HeartbeatRequest, JoinServerRequest, LeaveServerRequest,
+    Replica, ReplicaChange, ReplicaProgress, ReplicaSet, Server, ServerState, Usage,
 };
 use weft_proto::stamp::Position;
 
 use super::placement::Pool;
-use super::replicas;
+use super::{membership, replicas};
 use crate::error::MetaError;
 use crate::limits::{HEARTBEAT_TIMEOUT, POSITION_RECORD_INTERVAL, REPLICA_UP};
 use crate::records::keys::{self, SERVERS};
@@ -45,6 +46,8 @@ struct ServerEntry {
     newest: i64,
     /// Its replicas that have reported, by number.
     replicas: BTreeMap<u32, ReplicaEntry>,
+    /// Replicas that catch up, as the primary said.
+    progress: Vec<ReplicaProgress>,
 }
 
 impl ServerEntry {
@@ -67,6 +70,13 @@ impl ServerEntry {
                 up: self.replica_reported(of.number, now, HEARTBEAT_TIMEOUT),
                 usage: entry.usage,
                 metrics: entry.metrics,
+                leaving: of.leaving,
+                domain: of.domain.clone(),
+                progress: self
+                    .progress
+                    .iter()
+                    .find(|p| p.number == of.number)
+                    .copied(),
             }
         };
         record.replicas.iter().map(describe).collect()
@@ -183,6 +193,13 @@ impl ServerUpdate {
     }
 }
 
+fn refused(server: u32, reason: &'static str) -> MetaError {
+    MetaError::Invalid {
+        path: format!("server {server}"),
+        reason,
+    }
+}
+
 /// The servers, and the epoch of the map.
 #[derive(Debug)]
 pub(crate) struct ServerTable {
@@ -225,9 +242,10 @@ impl ServerTable {
         }
     }
 
-    /// The ids of all servers, ascending.
-    pub(crate) fn ids(&self) -> Vec<u32> {
-        self.servers.keys().copied().collect()
+    /// The ids of the servers that the volume was formatted with, ascending.
+    pub(crate) fn formatted_ids(&self) -> Vec<u32> {
+        let formatted = self.servers.iter().filter(|(_, s)| !s.record.joined);
+        formatted.map(|(id, _)| *id).collect()
     }
 
     fn server(&mut self, id: u32) -> Result<&mut ServerEntry, MetaError> {
@@ -238,8 +256,8 @@ impl ServerTable {
     /// Takes the report of a replica; `None` if the server has one store.
     ///
     /// # Errors
-    /// [`MetaError::UnknownServer`] for a server or a replica that the volume was not formatted
-    /// with.
+    /// [`MetaError::UnknownServer`]; [`MetaError::Invalid`] for a replica that the server does not
+    /// have.
     pub(crate) fn receive_replica(
         &mut self,
         now: i64,
@@ -251,7 +269,8 @@ impl ServerTable {
             return Ok(None);
         }
         let known = server.record.replicas.iter().find(|r| r.number == number);
-        let known = known.ok_or(MetaError::UnknownServer { server: request.id })?;
+        let gone = "this process is no replica of the server, or not any more: it can be stopped";
+        let known = known.ok_or_else(|| refused(request.id, gone))?;
         let report = ReplicaRecord {
             number,
             address: request.address.clone(),
@@ -261,6 +280,7 @@ impl ServerTable {
                 request.store.to_vec()
             },
             incarnation: request.durable.map_or(known.incarnation, |d| d.incarnation),
+            ..known.clone()
         };
         let others = || {
             server
@@ -321,6 +341,68 @@ impl ServerTable {
             replicas: replicas::set_of(record),
             ..HeartbeatReply::default()
         })
+    }
+
+    /// Which server and replica a store is that has joined before.
+    fn joined_before(&self, store: &[u8]) -> Option<(u32, u32)> {
+        self.servers.iter().find_map(|(id, server)| {
+            let record = &server.record;
+            let replica = record.replicas.iter().find(|r| r.store == store);
+            match replica {
+                Some(replica) => Some((*id, replica.number)),
+                None => (record.replicas.is_empty() && record.store == store).then_some((*id, 0)),
+            }
+        })
+    }
+
+    /// The server and the replica that a store becomes, and the server's record if that is new.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`]; [`MetaError::Invalid`].
+    pub(crate) fn join(
+        &mut self,
+        request: &JoinServerRequest,
+    ) -> Result<(u32, u32, Option<ServerRecord>), MetaError> {
+        if let Some((server, replica)) = self.joined_before(&request.store) {
+            return Ok((server, replica, None));
+        }
+        let Some(id) = request.server else {
+            let id = self
+                .servers
+                .last_key_value()
+                .map_or(0, |(last, _)| last + 1);
+            if self.servers.len() >= SERVERS_MAX {
+                return Err(refused(id, "the volume has as many servers as it may have"));
+            }
+            let record = ServerRecord {
+                address: request.address.clone(),
+                store: request.store.to_vec(),
+                joined: true,
+                ..ServerRecord::default()
+            };
+            return Ok((id, 0, Some(record)));
+        };
+        let server = self.server(id)?;
+        let incarnation = match server.accepted {
+            0 => server.record.incarnation,
+            accepted => accepted,
+        };
+        let (record, number) = membership::joined(&server.record, incarnation, request)
+            .map_err(|reason| refused(id, reason))?;
+        Ok((id, number, Some(record)))
+    }
+
+    /// The record after a replica was told to leave or to stay; `None` if nothing changes.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`]; [`MetaError::Invalid`].
+    pub(crate) fn leave(
+        &mut self,
+        request: &LeaveServerRequest,
+    ) -> Result<Option<ServerRecord>, MetaError> {
+        let record = &self.server(request.server)?.record;
+        membership::told_to_leave(record, request.replica, request.stay)
+            .map_err(|reason| refused(request.server, reason))
     }
 
     /// The record after the change that a replica asks for, and whether clients must read the
@@ -428,13 +510,15 @@ impl ServerTable {
 
     /// A server's new record and the new epoch are durable.
     pub(crate) fn store(&mut self, id: u32, record: ServerRecord, epoch: u64) {
-        if let Ok(server) = self.server(id) {
-            if server.record.primary != record.primary {
-                // What is known of the store is known of the former primary's.
-                (server.accepted, server.durable, server.rolled_back) = (0, None, None);
-            }
-            server.record = record;
+        let server = self.servers.entry(id).or_default();
+        if server.record.primary != record.primary {
+            // What is known of the store is known of the former primary's.
+            (server.accepted, server.durable, server.rolled_back) = (0, None, None);
+            server.progress.clear();
         }
+        let is_member = |number: &u32| record.replicas.iter().any(|r| r.number == *number);
+        server.replicas.retain(|number, _| is_member(number));
+        server.record = record;
         self.epoch = epoch;
     }
 
@@ -449,6 +533,7 @@ impl ServerTable {
         let server = self.server(request.id)?;
         server.metrics.clone_from(&request.metrics);
         server.usage = request.usage;
+        server.progress.clone_from(&request.progress);
         server.last_heartbeat = Some(now);
         Ok(HeartbeatReply {
             epoch,
@@ -517,7 +602,7 @@ impl ServerTable {
         let replicas = self
             .servers
             .iter()
-            .map(|(id, s)| (*id, s.record.replicas.len()));
+            .map(|(id, s)| (*id, s.record.replicas.iter().filter(|r| !r.leaving).count()));
         let replicas = replicas.filter(|(_, count)| *count > 1).collect();
         Pool::new(all, candidates, replicas)
     }

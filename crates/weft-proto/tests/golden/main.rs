@@ -134,8 +134,7 @@ fn kinds_keep_their_numbers() {
         .chain(32..=63)
         .chain(64..=98)
         .chain([100])
-        .chain(104..=109)
-        .chain(112..=116)
+        .chain(104..=116)
         .chain(128..=141)
         .collect();
     assert_eq!(numbers, expected);

@@ -5,11 +5,12 @@ use weft_proto::Kind;
 use weft_proto::meta::{
     AcceptRollbackReply, AcceptRollbackRequest, Accessed, AttachReply, AttachRequest, Attributes,
     ConnectedClient, Create, DetachReply, DetachRequest, Entry, FileKind, GetXattrReply,
-    GetXattrRequest, HeartbeatReply, HeartbeatRequest, KeepSmall, KeptSmall, LayoutOptions,
-    LinkRequest, ListClientsReply, ListClientsRequest, ListReply, ListRequest, ListXattrReply,
-    ListXattrRequest, MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest,
-    ReadLinkReply, ReadLinkRequest, ReassertReply, ReassertRequest, RemoveDirectoryRequest,
-    RemoveXattrRequest, RenameReply, RenameRequest, Replica, ReportReply, ReportRequest, Server,
+    GetXattrRequest, HeartbeatReply, HeartbeatRequest, JoinServerReply, JoinServerRequest,
+    KeepSmall, KeptSmall, LayoutOptions, LeaveServerReply, LeaveServerRequest, LinkRequest,
+    ListClientsReply, ListClientsRequest, ListReply, ListRequest, ListXattrReply, ListXattrRequest,
+    MakeDirectoryReply, MakeDirectoryRequest, MakeLinkRequest, MakeNodeRequest, ReadLinkReply,
+    ReadLinkRequest, ReassertReply, ReassertRequest, RemoveDirectoryRequest, RemoveXattrRequest,
+    RenameReply, RenameRequest, Replica, ReplicaProgress, ReportReply, ReportRequest, Server,
     ServerMapReply, ServerMapRequest, ServerState, SetAttributesRequest, SetXattrRequest,
     SmallFile, StatRequest, Target, TimeUpdate, TruncateRequest, UnlinkReply, UnlinkRequest,
     XattrDone,
@@ -349,6 +350,15 @@ fn extended_attributes(golden: &mut Golden) {
     );
 }
 
+fn progress() -> ReplicaProgress {
+    ReplicaProgress {
+        number: 1,
+        done: 300,
+        total: 5000,
+        elapsed: 70_000,
+    }
+}
+
 /// Servers and clients of the volume.
 fn service(golden: &mut Golden) {
     golden.call(
@@ -371,6 +381,9 @@ fn service(golden: &mut Golden) {
                     up: true,
                     usage: usage(),
                     metrics: "10.0.0.3:7200".to_owned(),
+                    leaving: true,
+                    domain: "rack-3".to_owned(),
+                    progress: Some(progress()),
                 }],
             }],
             files: 5,
@@ -394,6 +407,7 @@ fn service(golden: &mut Golden) {
             doubted: 300,
             newest: 300,
             replica: 1,
+            progress: vec![progress()],
         },
         &HeartbeatReply {
             epoch: 9,
@@ -407,6 +421,28 @@ fn service(golden: &mut Golden) {
     golden.call(
         &AcceptRollbackRequest { server: Some(3) },
         &AcceptRollbackReply { refused: true },
+    );
+    golden.call(
+        &JoinServerRequest {
+            address: "10.0.0.3:7100".to_owned(),
+            store: bytes(7, 16),
+            server: Some(3),
+            replaces: Some(1),
+            domain: "rack-3".to_owned(),
+        },
+        &JoinServerReply {
+            server: 3,
+            replica: 2,
+            volume: "home".to_owned(),
+        },
+    );
+    golden.call(
+        &LeaveServerRequest {
+            server: 3,
+            replica: 1,
+            stay: true,
+        },
+        &LeaveServerReply { left: true },
     );
     golden.call(
         &ListClientsRequest {},

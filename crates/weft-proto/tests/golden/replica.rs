@@ -23,6 +23,7 @@ pub fn replica_set() -> ReplicaSet {
             number: 1,
             address: "10.0.0.3:7100".to_owned(),
         }],
+        leaving: vec![1],
     }
 }
 

@@ -58,7 +58,7 @@ use upkeep::{Cleaner, Scrubber, StoreChecks};
 
 pub(crate) use admission::Admission;
 pub(crate) use data::Peers;
-pub(crate) use replica::{ReplicaIdentity, Replicas, ReplicatedStore, watch_replicas};
+pub(crate) use replica::{ReplicaIdentity, Replicas, ReplicatedStore, learn_replicas};
 pub(crate) use upkeep::clean_regularly;
 pub use upkeep::finding_on_the_wire;
 
@@ -135,7 +135,7 @@ impl IoService {
         &self.store
     }
 
-    /// The replicas of the server; `None`: it has one store.
+    /// The replicas of the server; `None`: it has one store, as far as this process knows.
     pub(crate) fn replicas(&self) -> Option<&Arc<Replicas>> {
         self.store.replicas()
     }

@@ -86,6 +86,8 @@ impl MetaService {
             Kind::ChangeReplicas if call.peer.role == Role::IoServer => {
                 self.change_replicas(call).await;
             }
+            Kind::JoinServer => self.join_server(call).await,
+            Kind::LeaveServer => self.leave_server(call).await,
             Kind::AcceptRollback => self.accept_rollback(call).await,
             Kind::Truncate => self.truncate(call).await,
             Kind::MakeCheckpoint => self.make_checkpoint(call).await,

@@ -15,7 +15,7 @@ use weft_net::Link;
 use weft_proto::meta::{HeartbeatReply, HeartbeatRequest, Usage};
 use weft_proto::stamp;
 
-use crate::io::{Admission, IoService};
+use crate::io::{Admission, IoService, learn_replicas};
 use crate::limits::{HEARTBEAT_INTERVAL, SERVICE_NOTE_INTERVAL};
 use crate::position;
 use crate::tasks::stopped;
@@ -24,8 +24,8 @@ use crate::tasks::stopped;
 pub(super) struct ServerInfo {
     /// Its id.
     pub server: u32,
-    /// Which of its replicas this is; `None`: it has one store.
-    pub replica: Option<u32>,
+    /// Which of its replicas this is.
+    pub replica: u32,
     /// The address it serves.
     pub address: String,
     /// The address of its metrics.
@@ -49,8 +49,6 @@ pub(super) struct Heartbeat {
     service: Option<Position>,
     /// When it was noted last.
     noted: Option<Instant>,
-    /// The configuration names another number of replicas than the volume has.
-    mistaken: bool,
 }
 
 /// When the next heartbeat is due.
@@ -72,7 +70,6 @@ impl Heartbeat {
             doubted: 0,
             service: None,
             noted: None,
-            mistaken: false,
         }
     }
 
@@ -104,7 +101,9 @@ impl Heartbeat {
                     self.io.set_epoch(reply.epoch);
                     self.io.set_since(reply.since);
                     failed = 0;
-                    self.learn_replicas(&reply);
+                    if let Some(set) = &reply.replicas {
+                        learn_replicas(&self.io, set).await;
+                    }
                     if self.compare(&reply).await == NextBeat::Now {
                         continue;
                     }
@@ -126,31 +125,11 @@ impl Heartbeat {
         }
     }
 
-    /// Learns which replicas are in sync. A process that takes its server for one with another
-    /// number of stores is not used.
-    fn learn_replicas(&mut self, reply: &HeartbeatReply) {
-        match (&reply.replicas, self.io.replicas()) {
-            (Some(set), Some(replicas)) => replicas.learn(set),
-            (None, None) => {}
-            _ if self.mistaken => {}
-            (set, _) => {
-                self.mistaken = true;
-                let has = set.as_ref().map_or(1, |set| set.members.len());
-                tracing::error!(
-                    server = self.info.server,
-                    "the configuration names another number of replicas than the volume was formatted with, which is {has}: nothing is served"
-                );
-            }
-        }
-    }
-
     /// Checks whether the store has the positions that the service asks for.
     async fn compare(&mut self, reply: &HeartbeatReply) -> NextBeat {
         if reply.check.is_empty() {
             self.rolled_back = false;
-            if reply.replicas.is_some() == self.info.replica.is_some() {
-                self.io.set_admission(Admission::Accepted);
-            }
+            self.io.set_admission(Admission::Accepted);
             return NextBeat::AfterInterval;
         }
         let has = |at: &stamp::Position| self.io.store().still_has(position::from_wire(at)).is_ok();
@@ -214,7 +193,7 @@ impl Heartbeat {
         let has_id = !self.info.store.is_empty();
         let request = HeartbeatRequest {
             id: self.info.server,
-            replica: self.info.replica.unwrap_or(0),
+            replica: self.info.replica,
             address: self.info.address.clone(),
             metrics: self.info.metrics.clone(),
             usage: Usage {
@@ -233,6 +212,7 @@ impl Heartbeat {
                 0
             },
             service: self.service.filter(|_| has_id).map(position::to_wire),
+            progress: self.io.replicas().map_or_else(Vec::new, |r| r.progress()),
         };
         let (connection, _) = self.link.connection().await.map_err(|e| e.to_string())?;
         let reply = connection.call(&request).await;

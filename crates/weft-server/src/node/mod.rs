@@ -22,7 +22,6 @@ use crate::error::NodeError;
 use crate::failure::unsupported;
 use crate::io::{
     Admission, IoService, Peers, ReplicaIdentity, Replicas, ReplicatedStore, clean_regularly,
-    watch_replicas,
 };
 use crate::meta::MetaService;
 use crate::metrics::Metrics;
@@ -168,7 +167,6 @@ impl Node {
                 let io = heartbeat.io().clone();
                 tasks.push(tokio::spawn(heartbeat.run(stopping.clone())));
                 tokio::spawn(clean_regularly(Arc::downgrade(&io)));
-                tokio::spawn(watch_replicas(Arc::downgrade(&io)));
                 Some(io)
             }
             None => None,
@@ -257,20 +255,15 @@ async fn open_io(
         BufferPool::default(),
         counters.clone(),
     );
-    let store = match role.replica {
-        None => ReplicatedStore::alone(store),
-        Some(number) => {
-            let replicas = Replicas::new(ReplicaIdentity {
-                server: role.server,
-                number,
-                meta: link.clone(),
-                env: env.clone(),
-                identity: identity.clone(),
-                counters: counters.clone(),
-            });
-            ReplicatedStore::of_replica(store, Arc::new(replicas))
-        }
-    };
+    let replicas = Replicas::new(ReplicaIdentity {
+        server: role.server,
+        number: role.replica,
+        meta: link.clone(),
+        env: env.clone(),
+        identity: identity.clone(),
+        counters: counters.clone(),
+    });
+    let store = ReplicatedStore::new(store, replicas);
     let peers = Peers::new(env.clone(), identity, link.clone(), counters.clone());
     let io = IoService::new(
         store,

@@ -4,11 +4,11 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use weft_client::{Server, ServerState, Volume};
+use weft_client::{Server, ServerMapReply, ServerState, Volume};
 
 use super::connect;
 use crate::limits::START_POLL_INTERVAL;
-use crate::volume_config::{Config, ServerName};
+use crate::volume_config::{Config, NodeName, ServerName, ServerSection};
 
 /// The servers with these numbers, ascending; all of them if none is given.
 pub(crate) async fn named(volume: &Volume, numbers: &[u32]) -> Result<Vec<u32>> {
@@ -31,19 +31,26 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
         loop {
             let map = volume.server_map().await?;
             let has: Vec<u32> = map.servers.iter().map(|server| server.id).collect();
-            config.check_servers_are(&has, &config.nodes())?;
+            let here = config.servers.iter().map(ServerSection::name);
+            let nodes: Vec<NodeName> = here.clone().map(NodeName::Server).collect();
+            config.check_servers_are(&has, &nodes)?;
             let (mut missing, mut refused) = (Vec::new(), Vec::new());
-            for server in &map.servers {
-                match ServerState::try_from(server.state) {
-                    Ok(ServerState::Up) => {}
-                    Ok(ServerState::RolledBack) => refused.push(refusal(server)),
-                    _ => missing.push(ServerName::of(server.id).to_string()),
+            let ids = config.server_ids();
+            for server in map.servers.iter().filter(|s| ids.contains(&s.id)) {
+                if server.state() == ServerState::RolledBack {
+                    refused.push(refusal(server));
                 }
-                let silent = server.replicas.iter().filter(|r| !r.up);
-                missing.extend(silent.map(|r| {
-                    let (id, replica) = (server.id, r.number);
-                    ServerName { id, replica }.to_string()
-                }));
+            }
+            for name in here {
+                match state_of(&map, name) {
+                    NodeState::Up => {}
+                    NodeState::Missing => missing.push(name.to_string()),
+                    NodeState::Unknown => refused.push(format!(
+                        "{name} is no replica of server {} any more: it can be stopped, and its section removed from {}",
+                        name.id,
+                        config.path.display()
+                    )),
+                }
             }
             if missing.is_empty() {
                 if map.rolled_back {
@@ -61,6 +68,36 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
             tokio::time::sleep(START_POLL_INTERVAL).await;
         }
     })
+}
+
+/// What the metadata service knows of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NodeState {
+    /// It has reported lately, or is refused.
+    Up,
+    /// It has not.
+    Missing,
+    /// The volume has no such node.
+    Unknown,
+}
+
+/// What the metadata service knows of a server, or of one of its replicas.
+pub(crate) fn state_of(map: &ServerMapReply, name: ServerName) -> NodeState {
+    let Some(server) = map.servers.iter().find(|s| s.id == name.id) else {
+        return NodeState::Unknown;
+    };
+    let up = if server.replicas.is_empty() {
+        let is_up = server.state() != ServerState::Down && server.state() != ServerState::Unknown;
+        (name.replica == 0).then_some(is_up)
+    } else {
+        let replica = server.replicas.iter().find(|r| r.number == name.replica);
+        replica.map(|r| r.up)
+    };
+    match up {
+        Some(true) => NodeState::Up,
+        Some(false) => NodeState::Missing,
+        None => NodeState::Unknown,
+    }
 }
 
 /// What to do about a refused server.

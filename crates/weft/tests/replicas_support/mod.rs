@@ -1,13 +1,16 @@
-//! A volume whose servers have two replicas each, as processes.
+//! A volume whose servers may have replicas, as processes.
+#![allow(dead_code)] // Each test program uses its own part.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use weft_client::{ConnectOptions, Volume};
+use weft_client::{ConnectOptions, File, Volume};
+use weft_layout::ViewOffset;
 
 /// How long a call may take while a replica takes the place of a lost one.
 pub const DETECTION: Duration = Duration::from_secs(10);
@@ -26,6 +29,49 @@ pub fn text(out: &Output) -> String {
     )
 }
 
+/// Bytes that no other offset or version has.
+pub fn content(version: u64, offset: u64, length: usize) -> Bytes {
+    let mut out = Vec::with_capacity(length + 8);
+    let mut state = (version << 40 ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    while out.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend_from_slice(&state.to_le_bytes());
+    }
+    out.truncate(length);
+    out.into()
+}
+
+pub async fn write(file: &File, version: u64, offset: u64, length: usize) {
+    let view = file.canonical().unwrap();
+    let data = content(version, offset, length);
+    let began = Instant::now();
+    view.write_at(ViewOffset(offset), data).await.unwrap();
+    assert!(
+        began.elapsed() < DETECTION,
+        "a write took {:?}",
+        began.elapsed()
+    );
+}
+
+pub async fn expect(file: &File, version: u64, offset: u64, length: usize) {
+    let mut read = vec![0; length];
+    let began = Instant::now();
+    let view = file.canonical().unwrap();
+    let count = view.read_at(ViewOffset(offset), &mut read).await.unwrap();
+    assert!(
+        began.elapsed() < DETECTION,
+        "a read took {:?}",
+        began.elapsed()
+    );
+    assert_eq!(count, length as u64, "at {offset}");
+    assert!(
+        read == content(version, offset, length),
+        "wrong bytes at {offset}"
+    );
+}
+
 /// Which replica of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
@@ -39,8 +85,13 @@ pub struct Replicated {
 }
 
 impl Replicated {
-    /// A running volume of two servers.
+    /// A running volume of two servers with two replicas each.
     pub fn up() -> Replicated {
+        Replicated::of(2, 2)
+    }
+
+    /// A running volume of so many servers, with so many replicas each.
+    pub fn of(servers: u32, replicas: u32) -> Replicated {
         let folder = tempfile::Builder::new()
             .prefix("weft-replicas-")
             .tempdir()
@@ -50,7 +101,9 @@ impl Replicated {
             _folder: folder,
             dir,
         };
-        let out = weft(&["up", volume.path(), "--servers", "2", "--replicas", "2"]);
+        let (servers, replicas) = (servers.to_string(), replicas.to_string());
+        let options = ["--servers", &servers, "--replicas", &replicas];
+        let out = weft(&[&["up", volume.path()], &options[..]].concat());
         assert!(out.status.success(), "{}", text(&out));
         volume
     }

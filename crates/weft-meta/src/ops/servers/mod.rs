@@ -7,10 +7,12 @@
 mod accept_rollback;
 mod change_replicas;
 mod heartbeat;
+mod membership;
 mod server_map;
 mod store_record;
 
 pub(crate) use accept_rollback::accept_rollback;
 pub(crate) use change_replicas::change_replicas;
 pub(crate) use heartbeat::heartbeat;
+pub(crate) use membership::{join_server, leave_server};
 pub(crate) use server_map::server_map;

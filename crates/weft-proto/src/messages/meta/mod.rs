@@ -25,9 +25,10 @@ pub use names::{
 };
 pub use servers::{
     AcceptRollbackReply, AcceptRollbackRequest, ChangeReplicasReply, ChangeReplicasRequest,
-    ConnectedClient, HeartbeatReply, HeartbeatRequest, ListClientsReply, ListClientsRequest,
-    Replica, ReplicaAddress, ReplicaChange, ReplicaSet, Server, ServerMapReply, ServerMapRequest,
-    ServerState, Usage,
+    ConnectedClient, HeartbeatReply, HeartbeatRequest, JoinServerReply, JoinServerRequest,
+    LeaveServerReply, LeaveServerRequest, ListClientsReply, ListClientsRequest, Replica,
+    ReplicaAddress, ReplicaChange, ReplicaProgress, ReplicaSet, Server, ServerMapReply,
+    ServerMapRequest, ServerState, Usage,
 };
 pub use target::{Credentials, ROOT, Target};
 pub use xattr::{

@@ -90,6 +90,32 @@ pub struct Replica {
     /// `host:port` of its metrics; empty: it serves none.
     #[prost(string, tag = "7")]
     pub metrics: String,
+    /// It leaves the server once all that stay are in sync.
+    #[prost(bool, tag = "8")]
+    pub leaving: bool,
+    /// Its failure domain; empty: none was named.
+    #[prost(string, tag = "9")]
+    pub domain: String,
+    /// While it catches up: how far the primary has compared it.
+    #[prost(message, optional, tag = "10")]
+    pub progress: Option<ReplicaProgress>,
+}
+
+/// How far a replica has caught up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
+pub struct ReplicaProgress {
+    /// Its number.
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    /// Bytes of the primary that were compared.
+    #[prost(uint64, tag = "2")]
+    pub done: u64,
+    /// All bytes of the primary.
+    #[prost(uint64, tag = "3")]
+    pub total: u64,
+    /// Nanoseconds since the primary began.
+    #[prost(uint64, tag = "4")]
+    pub elapsed: u64,
 }
 
 /// Which replicas of a server have every acknowledged change, and which of them is the primary.
@@ -107,6 +133,9 @@ pub struct ReplicaSet {
     /// All replicas, ascending by number.
     #[prost(message, repeated, tag = "4")]
     pub members: Vec<ReplicaAddress>,
+    /// The replicas that leave once all others are in sync, ascending.
+    #[prost(uint32, repeated, tag = "5")]
+    pub leaving: Vec<u32>,
 }
 
 /// Where a replica is.
@@ -131,6 +160,66 @@ pub enum ReplicaChange {
     /// From a backup that is in sync: the primary is silent, and the caller takes its place. It is
     /// the only one in sync then.
     TakeOver = 2,
+    /// From the primary, which leaves and takes no more changes: another one in sync takes its
+    /// place.
+    HandOver = 3,
+}
+
+/// Let a process become a server of the volume, or a replica of one. A store that has joined gets
+/// the same answer again.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct JoinServerRequest {
+    /// The address on which it will listen.
+    #[prost(string, tag = "1")]
+    pub address: String,
+    /// The id of its store, created at format.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub store: Bytes,
+    /// The server of which it becomes a replica; absent: it becomes a new server.
+    #[prost(uint32, optional, tag = "3")]
+    pub server: Option<u32>,
+    /// The replica of that server whose place it takes; absent: none.
+    #[prost(uint32, optional, tag = "4")]
+    pub replaces: Option<u32>,
+    /// Its failure domain; empty: none. No two replicas of a server are in one.
+    #[prost(string, tag = "5")]
+    pub domain: String,
+}
+
+/// What the process is. It survives power loss.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct JoinServerReply {
+    /// The server.
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    /// Its replica.
+    #[prost(uint32, tag = "2")]
+    pub replica: u32,
+    /// The volume's name.
+    #[prost(string, tag = "3")]
+    pub volume: String,
+}
+
+/// Let a replica leave its server as soon as all that stay are in sync.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LeaveServerRequest {
+    /// The server.
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    /// The replica.
+    #[prost(uint32, tag = "2")]
+    pub replica: u32,
+    /// It stays after all.
+    #[prost(bool, tag = "3")]
+    pub stay: bool,
+}
+
+/// The mark survives power loss.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct LeaveServerReply {
+    /// The replica was not in sync, and has left.
+    #[prost(bool, tag = "1")]
+    pub left: bool,
 }
 
 /// Change the replicas of a server that are in sync (from its replicas).
@@ -148,7 +237,7 @@ pub struct ChangeReplicasRequest {
     /// The change.
     #[prost(enumeration = "ReplicaChange", tag = "4")]
     pub change: i32,
-    /// The replica that is removed or added.
+    /// The replica that is removed or added, or takes the primary's place.
     #[prost(uint32, tag = "5")]
     pub replica: u32,
 }
@@ -259,6 +348,9 @@ pub struct HeartbeatRequest {
     /// Which replica of the server it is.
     #[prost(uint32, tag = "12")]
     pub replica: u32,
+    /// From the primary: replicas that catch up.
+    #[prost(message, repeated, tag = "13")]
+    pub progress: Vec<ReplicaProgress>,
 }
 
 /// What a server must know about the volume.

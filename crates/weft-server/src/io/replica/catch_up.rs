@@ -49,7 +49,9 @@ pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) {
             return;
         }
     };
-    match pass.run().await {
+    let done = pass.run().await;
+    replicas.set_progress(number, None);
+    match done {
         Ok(()) => tracing::info!(
             server,
             replica = number,
@@ -93,6 +95,8 @@ struct Pass<'a> {
     files: u64,
     /// Bytes that were sent.
     bytes: u64,
+    /// Bytes here that were compared.
+    compared: u64,
 }
 
 impl Pass<'_> {
@@ -112,6 +116,7 @@ impl Pass<'_> {
             attempt: replicas.next_pass(number),
             files: 0,
             bytes: 0,
+            compared: 0,
         };
         // One that is not there gets no changes, and one that is there none of earlier attempts.
         let fence = ReplicaFilesRequest {
@@ -152,8 +157,14 @@ impl Pass<'_> {
             );
             let Some(first) = first else { break };
             let ours = here.pop_if(|f| f.file.0 == first);
+            let stored = ours.iter().flat_map(|f| &f.forks);
+            let stored: u64 = stored.map(|(_, _, status)| status.stored).sum();
             let theirs = there.pop_if(|f| f.file == first);
             self.file(FileId(first), ours, theirs).await?;
+            self.compared += stored;
+            let total = self.store.usage().used.max(self.compared);
+            self.replicas
+                .set_progress(self.number, Some((self.compared, total)));
             after = Some(FileId(first));
         }
         self.join().await

@@ -4,12 +4,14 @@
 //! Owns the state of this replica ([`Replicas`]) and the way of changes into the store
 //! ([`ReplicatedStore`]): on the primary in order (`turns`), to the other replicas (`forward`),
 //! then into its own store. `apply` is what the others do; `watch` keeps contact, asks the metadata
-//! service for changes of the set, and takes a silent primary's place; `catch_up` makes another
-//! replica equal to this one; `inherited` knows positions of earlier primaries.
+//! service for changes of the set, takes a silent primary's place and hands its own over
+//! (`hand_over`); `catch_up` makes another replica equal to this one; `inherited` knows positions
+//! of earlier primaries.
 
 mod apply;
 mod catch_up;
 mod forward;
+mod hand_over;
 mod inherited;
 mod state;
 mod store;
@@ -20,4 +22,4 @@ mod wire;
 pub(crate) use state::{ReplicaIdentity, Replicas};
 pub(in crate::io) use store::Prepared;
 pub(crate) use store::ReplicatedStore;
-pub(crate) use watch::watch_replicas;
+pub(crate) use watch::learn_replicas;

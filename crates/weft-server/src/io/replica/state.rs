@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weft_net::{BufferPool, Counters, Env, Identity, Link};
-use weft_proto::meta::ReplicaSet;
+use weft_proto::meta::{ReplicaProgress, ReplicaSet};
 use weft_proto::{Code, Failure};
 use weft_store::StoreError;
 
@@ -56,6 +56,16 @@ struct Peer {
     suspect: Option<String>,
     /// Its last attempt to catch up.
     pass: u64,
+    /// How far that attempt has come, while it runs.
+    progress: Option<Progress>,
+}
+
+/// How far a replica has caught up: bytes of this store that were compared, and all of them.
+#[derive(Clone, Copy)]
+struct Progress {
+    began: Instant,
+    done: u64,
+    total: u64,
 }
 
 struct State {
@@ -73,6 +83,17 @@ struct State {
     /// The term and the attempt to catch up below which changes are refused.
     fence: (u64, u64),
     peers: BTreeMap<u32, Peer>,
+    /// It takes no changes, and asks the service for a successor.
+    handing_over: bool,
+}
+
+/// The next step of replicas that leave: all that stay are in sync.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Departure {
+    /// This backup leaves.
+    Backup(u32),
+    /// The primary leaves, and this one takes its place.
+    Own(u32),
 }
 
 /// The role that follows from a set.
@@ -138,6 +159,7 @@ impl Replicas {
                 incarnations: Vec::new(),
                 fence: (0, 0),
                 peers: BTreeMap::new(),
+                handing_over: false,
             }),
             changed: watch::Sender::new(0),
             turns: Turns::default(),
@@ -186,8 +208,10 @@ impl Replicas {
                 (state.since, state.heard) = (now, now);
             }
             if role != Role::Primary {
-                state.serving = None;
+                (state.serving, state.handing_over) = (None, false);
             }
+            let is_member = |number: &u32| set.members.iter().any(|m| m.number == *number);
+            state.peers.retain(|number, _| is_member(number));
             if role == (Role::Backup { in_sync: false }) {
                 // It may be made equal to a primary that has lost some of them.
                 state.incarnations.clear();
@@ -200,6 +224,7 @@ impl Replicas {
                     answered: None,
                     suspect: None,
                     pass: 0,
+                    progress: None,
                 });
                 if peer.link.address() != member.address {
                     peer.link.set_address(&member.address);
@@ -237,7 +262,66 @@ impl Replicas {
     pub(super) fn must_begin(&self) -> Option<u64> {
         let state = self.state();
         let term = state.term();
-        (state.role(self.me.number) == Role::Primary && state.serving.is_none()).then_some(term)
+        let is_primary = state.role(self.me.number) == Role::Primary;
+        (is_primary && state.serving.is_none() && !state.handing_over).then_some(term)
+    }
+
+    /// What must happen so that replicas can leave.
+    pub(super) fn departure(&self) -> Option<Departure> {
+        let state = self.state();
+        let set = state.set.as_ref()?;
+        if state.serving.is_none() || state.role(self.me.number) != Role::Primary {
+            return None;
+        }
+        let leaves = |number: &u32| set.leaving.contains(number);
+        let mut stay = set.members.iter().map(|m| m.number).filter(|n| !leaves(n));
+        let first = stay.clone().find(|n| *n != self.me.number);
+        if set.leaving.is_empty() || !stay.all(|n| set.in_sync.contains(&n)) {
+            return None;
+        }
+        let backup = set.leaving.iter().find(|n| **n != self.me.number);
+        match backup {
+            Some(backup) => Some(Departure::Backup(*backup)),
+            None => first.map(Departure::Own),
+        }
+    }
+
+    /// Takes no more changes, and shows nothing more, until [`Replicas::resume`] or the set has
+    /// changed.
+    pub(super) fn step_down(&self) {
+        let mut state = self.state();
+        (state.serving, state.handing_over) = (None, true);
+    }
+
+    /// Serves again, if it is still the primary.
+    pub(super) fn resume(&self) {
+        self.state().handing_over = false;
+        self.notify();
+    }
+
+    /// Notes how far a replica has caught up; `None`: the attempt has ended.
+    pub(super) fn set_progress(&self, number: u32, done: Option<(u64, u64)>) {
+        let mut state = self.state();
+        if let Some(peer) = state.peers.get_mut(&number) {
+            let began = peer.progress.map_or_else(Instant::now, |p| p.began);
+            peer.progress = done.map(|(done, total)| Progress { began, done, total });
+        }
+    }
+
+    /// The replicas that catch up.
+    pub(crate) fn progress(&self) -> Vec<ReplicaProgress> {
+        let state = self.state();
+        let peers = state.peers.iter();
+        let running = peers.filter_map(|(number, peer)| {
+            let progress = peer.progress?;
+            Some(ReplicaProgress {
+                number: *number,
+                done: progress.done,
+                total: progress.total,
+                elapsed: progress.began.elapsed().as_nanos() as u64,
+            })
+        });
+        running.collect()
     }
 
     /// Serves as primary from now on, unless the set has changed again.

@@ -2,11 +2,14 @@
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use tokio::sync::{RwLock, RwLockReadGuard};
 use tokio::time::timeout;
 use weft_kv::{Incarnation, Position};
 use weft_layout::{ChunkCode, FileId};
+use weft_proto::meta::ReplicaSet;
 use weft_proto::replica::{Change, ClearRanges, FileAction, FileOperation, SetLengths};
 use weft_store::{
     DiskWait, ForkKey, NamedChunks, NamedOutcome, PreparedWrite, Scattered, Store, StoreError,
@@ -24,8 +27,16 @@ use crate::limits::REPLICA_WAIT;
 #[derive(Clone)]
 pub(crate) struct ReplicatedStore {
     store: Store,
-    /// `None`: the server has one store.
-    replicas: Option<Arc<Replicas>>,
+    membership: Arc<Membership>,
+}
+
+/// Whether a store is the only one of its server.
+struct Membership {
+    replicas: Arc<Replicas>,
+    /// Set once the server has replicas; never taken back.
+    several: AtomicBool,
+    /// Held shared by changes of the only store; exclusively while it becomes one of several.
+    alone: RwLock<()>,
 }
 
 impl Deref for ReplicatedStore {
@@ -39,8 +50,8 @@ impl Deref for ReplicatedStore {
 /// Writes that take effect when they are committed.
 pub(in crate::io) struct Prepared {
     batch: PreparedWrite,
-    /// For the other replicas; empty if there are none.
-    writes: Vec<Scattered>,
+    /// For the other replicas; `None`: there were none when it was prepared.
+    writes: Option<Vec<Scattered>>,
 }
 
 impl Prepared {
@@ -65,25 +76,87 @@ async fn detached<T: Send + 'static>(
 }
 
 impl ReplicatedStore {
-    /// The store of a server without other replicas.
-    pub(crate) fn alone(store: Store) -> ReplicatedStore {
+    /// A store that is its server's only one until [`ReplicatedStore::join_others`].
+    pub(crate) fn new(store: Store, replicas: Replicas) -> ReplicatedStore {
         ReplicatedStore {
             store,
-            replicas: None,
+            membership: Arc::new(Membership {
+                replicas: Arc::new(replicas),
+                several: AtomicBool::new(false),
+                alone: RwLock::new(()),
+            }),
         }
     }
 
-    /// The store of one of a server's replicas.
-    pub(crate) fn of_replica(store: Store, replicas: Arc<Replicas>) -> ReplicatedStore {
-        ReplicatedStore {
-            store,
-            replicas: Some(replicas),
-        }
+    #[cfg(test)]
+    pub(in crate::io) fn alone(store: Store) -> ReplicatedStore {
+        use weft_net::{BufferPool, Counters, Env, Identity, Link, VolumeKey, Wire};
+        let env = Env::system();
+        let counters = Arc::new(Counters::default());
+        let identity = Identity {
+            key: VolumeKey([0; 32]),
+            volume: [0; 16],
+            role: weft_proto::session::Role::IoServer,
+            client: 1,
+            wire: Wire::Mac,
+        };
+        let pool = BufferPool::default();
+        let nowhere = "127.0.0.1:1".to_owned();
+        let meta = Link::new(
+            env.clone(),
+            identity.clone(),
+            nowhere,
+            None,
+            pool,
+            counters.clone(),
+        );
+        let me = super::ReplicaIdentity {
+            server: 0,
+            number: 0,
+            meta,
+            env,
+            identity,
+            counters,
+        };
+        ReplicatedStore::new(store, Replicas::new(me))
     }
 
-    /// The replicas; `None`: the server has one store.
+    /// The replicas; `None`: the server has one store, as far as this process knows.
     pub(crate) fn replicas(&self) -> Option<&Arc<Replicas>> {
-        self.replicas.as_ref()
+        let several = self.membership.several.load(Ordering::Acquire);
+        several.then_some(&self.membership.replicas)
+    }
+
+    /// Makes the store one of several; false if it was before. On return, changes that began while
+    /// it was the only one have ended, and every later one goes to all replicas.
+    pub(super) async fn join_others(
+        &self,
+        set: &ReplicaSet,
+        begin: impl FnOnce(&Replicas),
+    ) -> bool {
+        if let Some(replicas) = self.replicas() {
+            replicas.learn(set);
+            return false;
+        }
+        let _alone = self.membership.alone.write().await;
+        // Also those whose caller has not waited for them: their frames come before this one's.
+        if let Err(error) = self.store.sync().await {
+            tracing::warn!(%error, "cannot sync the store");
+        }
+        let replicas = &self.membership.replicas;
+        replicas.learn(set);
+        begin(replicas);
+        self.membership.several.store(true, Ordering::Release);
+        true
+    }
+
+    /// Held during a change of a store that is the only one; `None`: it is one of several.
+    async fn hold_alone(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        if self.membership.several.load(Ordering::Acquire) {
+            return None;
+        }
+        let guard = self.membership.alone.read().await;
+        (!self.membership.several.load(Ordering::Acquire)).then_some(guard)
     }
 
     /// Makes a change on all replicas, this one last.
@@ -99,9 +172,10 @@ impl ReplicatedStore {
         F: Future<Output = Result<T, StoreError>> + Send,
     {
         let store = self.store.clone();
-        let Some(replicas) = self.replicas.clone() else {
+        if let Some(_alone) = self.hold_alone().await {
             return own(store).await;
-        };
+        }
+        let replicas = self.membership.replicas.clone();
         let change = change();
         detached(async move {
             let _turn = replicas.turns.take(spans).await;
@@ -118,7 +192,7 @@ impl ReplicatedStore {
         writes: Vec<Write>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        if self.replicas.is_none() {
+        if let Some(_alone) = self.hold_alone().await {
             return self.store.write(writes, modified).await;
         }
         let writes = writes.into_iter().map(Scattered::from).collect();
@@ -132,7 +206,7 @@ impl ReplicatedStore {
         sums: impl Into<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        if self.replicas.is_none() {
+        if let Some(_alone) = self.hold_alone().await {
             return self.store.write_summed(writes, sums, modified).await;
         }
         self.write_of(writes, Some(sums.into()), modified).await
@@ -145,12 +219,7 @@ impl ReplicatedStore {
         modified: Timestamp,
     ) -> Result<(), StoreError> {
         let store = self.store.clone();
-        let Some(replicas) = self.replicas.clone() else {
-            return match sums {
-                Some(sums) => store.write_summed(writes, sums, modified).await,
-                None => store.write_scattered(writes, modified).await,
-            };
-        };
+        let replicas = self.membership.replicas.clone();
         detached(async move {
             let _turn = replicas.turns.take(Span::of_writes(&writes)).await;
             let (pieces, payload) = wire::write_pieces(&writes);
@@ -177,10 +246,7 @@ impl ReplicatedStore {
         sums: impl Into<Sums>,
         now: Timestamp,
     ) -> Result<Prepared, StoreError> {
-        let kept = match &self.replicas {
-            None => Vec::new(),
-            Some(_) => writes.clone(),
-        };
+        let kept = self.replicas().map(|_| writes.clone());
         Ok(Prepared {
             batch: self.store.prepare(writes, sums, now).await?,
             writes: kept,
@@ -197,11 +263,18 @@ impl ReplicatedStore {
         let store = self.store.clone();
         let (prepared, kept): (Vec<_>, Vec<_>) =
             batches.into_iter().map(|b| (b.batch, b.writes)).unzip();
-        let Some(replicas) = self.replicas.clone() else {
+        if let Some(_alone) = self.hold_alone().await {
             return store.commit_prepared(prepared, then, modified).await;
-        };
+        }
+        let replicas = self.membership.replicas.clone();
+        if kept.iter().any(Option::is_none) {
+            // Prepared before there were others, who cannot get it; they are made equal afterwards.
+            self.changed_alone().await?;
+            store.commit_prepared(prepared, then, modified).await?;
+            return self.changed_alone().await;
+        }
         detached(async move {
-            let mut writes: Vec<Scattered> = kept.into_iter().flatten().collect();
+            let mut writes: Vec<Scattered> = kept.into_iter().flatten().flatten().collect();
             writes.extend(then.iter().cloned().map(Scattered::from));
             let _turn = replicas.turns.take(Span::of_writes(&writes)).await;
             let (pieces, payload) = wire::write_pieces(&writes);
@@ -221,7 +294,7 @@ impl ReplicatedStore {
         ranges: &[(ForkKey, Range<u64>)],
         modified: Timestamp,
     ) -> Result<(), StoreError> {
-        if self.replicas.is_none() {
+        if let Some(_alone) = self.hold_alone().await {
             return self.store.clear(ranges, modified).await;
         }
         let ranges = ranges.to_vec();
@@ -305,9 +378,10 @@ impl ReplicatedStore {
         modified: Timestamp,
     ) -> Result<bool, StoreError> {
         let store = self.store.clone();
-        let Some(replicas) = self.replicas.clone() else {
+        if let Some(_alone) = self.hold_alone().await {
             return store.remove_unchanged_fork(key, length, modified).await;
-        };
+        }
+        let replicas = self.membership.replicas.clone();
         let key = key.clone();
         detached(async move {
             let _turn = replicas.turns.take(vec![Span::fork(&key)]).await;
@@ -419,16 +493,16 @@ impl ReplicatedStore {
         named: NamedChunks,
         modified: Timestamp,
     ) -> Result<NamedOutcome, StoreError> {
-        match self.replicas {
-            None => self.store.name_chunks(named, modified).await,
-            Some(_) => Ok(NamedOutcome::Lacking((0..named.names.len()).collect())),
+        match self.hold_alone().await {
+            Some(_alone) => self.store.name_chunks(named, modified).await,
+            None => Ok(NamedOutcome::Lacking((0..named.names.len()).collect())),
         }
     }
 
     /// Makes everything acknowledged so far survive power loss, on all replicas in sync.
     pub(in crate::io) async fn sync(&self) -> Result<(), StoreError> {
         let store = self.store.clone();
-        let Some(replicas) = self.replicas.clone() else {
+        let Some(replicas) = self.replicas().cloned() else {
             return store.sync().await;
         };
         detached(async move {
@@ -446,7 +520,7 @@ impl ReplicatedStore {
     /// # Errors
     /// [`StoreError::NotPrimary`]; [`StoreError::Unacknowledged`].
     pub(in crate::io) async fn changed_alone(&self) -> Result<(), StoreError> {
-        let Some(replicas) = self.replicas.clone() else {
+        let Some(replicas) = self.replicas().cloned() else {
             return Ok(());
         };
         detached(async move {
@@ -464,7 +538,7 @@ impl ReplicatedStore {
     /// As [`Store::still_has`]; also for positions of primaries whose place this replica has taken.
     pub(in crate::io) fn still_has(&self, at: Position) -> Result<(), Incarnation> {
         let own = self.store.still_has(at);
-        match (&own, &self.replicas) {
+        match (&own, self.replicas()) {
             (Err(_), Some(_)) if inherited::has(&self.store, at.incarnation) => Ok(()),
             _ => own,
         }

@@ -6,21 +6,36 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use weft_proto::meta::{ChangeReplicasRequest, ReplicaChange};
+use weft_proto::meta::{ChangeReplicasRequest, ReplicaChange, ReplicaSet};
 use weft_proto::replica::BeaconRequest;
 use weft_store::Store;
 
 use super::catch_up::catch_up;
 use super::inherited;
-use super::state::{Part, Replicas, Role};
+use super::state::{Departure, Part, Replicas, Role};
 use crate::io::IoService;
 use crate::limits::{
     REPLICA_BEACON, REPLICA_CHANGE_TIMEOUT, REPLICA_LEASE, REPLICA_RETRY, REPLICA_SILENCE,
     REPLICA_TICK,
 };
 
+/// Takes a set that the metadata service has said. A store that was its server's only one is one of
+/// several from then on.
+pub(crate) async fn learn_replicas(io: &Arc<IoService>, set: &ReplicaSet) {
+    let is_known = io.admission.is_accepted();
+    let begin = |replicas: &Replicas| {
+        // It has served until now, and goes on: what it has in memory stays true.
+        if let Some(term) = replicas.must_begin().filter(|_| is_known) {
+            replicas.begin(term);
+        }
+    };
+    if io.store.join_others(set, begin).await {
+        tokio::spawn(watch_replicas(Arc::downgrade(io)));
+    }
+}
+
 /// Runs as long as the service exists.
-pub(crate) async fn watch_replicas(service: Weak<IoService>) {
+async fn watch_replicas(service: Weak<IoService>) {
     let mut watch = Watch::default();
     let mut changes = None;
     loop {
@@ -91,6 +106,20 @@ impl Watch {
                         "a replica is not in sync any more"
                     );
                     replicas.change(ReplicaChange::Remove, number).await;
+                    removing.lock().remove(&number);
+                    (number, false)
+                });
+            }
+        }
+        if let Some(departure) = replicas.departure() {
+            let number = match departure {
+                Departure::Backup(number) => number,
+                Departure::Own(_) => replicas.me.number,
+            };
+            if self.removing.lock().insert(number) {
+                let (replicas, removing) = (replicas.clone(), self.removing.clone());
+                self.tasks.spawn(async move {
+                    replicas.depart(departure).await;
                     removing.lock().remove(&number);
                     (number, false)
                 });
@@ -171,6 +200,11 @@ async fn beacon(store: &Store, replicas: &Replicas, number: u32) {
 impl Replicas {
     /// Asks the service for a change of the set, and learns the set that is in force.
     pub(super) async fn change(&self, change: ReplicaChange, replica: u32) -> bool {
+        self.ask(change, replica).await == Some(true)
+    }
+
+    /// As [`Replicas::change`]; `None`: the service has not answered, and may have made it.
+    pub(super) async fn ask(&self, change: ReplicaChange, replica: u32) -> Option<bool> {
         let _one = self.changing.lock().await;
         let request = ChangeReplicasRequest {
             server: self.me.server,
@@ -186,14 +220,14 @@ impl Replicas {
         match timeout(REPLICA_CHANGE_TIMEOUT, asked).await {
             Ok(Ok(reply)) => {
                 self.learn(&reply.set);
-                reply.changed
+                Some(reply.changed)
             }
             Ok(Err(error)) => {
                 tracing::warn!(%error, ?change, replica, "cannot change the replicas in sync");
                 tokio::time::sleep(REPLICA_TICK).await;
-                false
+                None
             }
-            Err(_) => false,
+            Err(_) => None,
         }
     }
 }

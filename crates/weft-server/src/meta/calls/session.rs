@@ -109,4 +109,15 @@ impl MetaService {
         self.answer(call, |r| n.change_replicas(r)).await;
         self.learn_servers();
     }
+
+    pub(in crate::meta) async fn join_server(&self, call: Served) {
+        let n = &self.namespace.by(call.peer.client);
+        self.answer(call, |r| n.join_server(r)).await;
+        self.learn_servers();
+    }
+
+    pub(in crate::meta) async fn leave_server(&self, call: Served) {
+        let n = &self.namespace.by(call.peer.client);
+        self.answer(call, |r| n.leave_server(r)).await;
+    }
 }

@@ -121,6 +121,15 @@ fn stop_strays(here: &LocalVolume, deadline: Instant) -> Result<usize> {
     Ok(found.len())
 }
 
+/// Stops the process of a node, if it runs, and waits for its end.
+pub(super) fn stop_node(here: &LocalVolume, node: &LocalNode, wait: Duration) -> Result<()> {
+    if let Some(pid) = stop(node)? {
+        wait_for(here, &node.name, pid, Instant::now() + wait)?;
+    }
+    note_stopped(here.base(), &node.name);
+    Ok(())
+}
+
 /// Signals the process of a node to stop, if it runs. Process numbers are reused, so only the
 /// process that holds the node's lock is signaled.
 fn stop(node: &LocalNode) -> Result<Option<Pid>> {

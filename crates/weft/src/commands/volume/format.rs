@@ -166,8 +166,7 @@ pub(crate) fn volume(config: &Config, nodes: &[NodeName]) -> Result<()> {
         }
         let marker = Marker::new(id, *node);
         let NodeName::Server(name) = node else {
-            let servers = config.servers.iter().filter(|s| s.replica == 0);
-            let servers = servers.map(|s| s.id).collect();
+            let servers = config.server_ids().into_iter().collect();
             marker.with_servers(servers).write(&folder)?;
             continue;
         };

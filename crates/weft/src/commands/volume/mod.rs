@@ -1,11 +1,14 @@
 //! The volume as a whole: making, starting, serving, mounting and stopping it.
 //!
 //! Administrators run these. `up` and `down` are built of the others: they format, serve, mount and
-//! unmount through the functions that this folder shares.
+//! unmount through the functions that this folder shares; so do `join` and `server`, for one node.
 
 mod down;
 mod format;
+mod join;
 mod mount;
+mod new_node;
+mod nodes;
 mod quota;
 mod serve;
 mod server;
@@ -30,6 +33,7 @@ pub(crate) enum VolumeCommand {
     Status(status::Status),
     Format(format::Format),
     Serve(serve::Serve),
+    Join(join::Join),
     Server(server::Server),
     Mount(mount::Mount),
     Unmount(unmount::Unmount),
@@ -45,6 +49,7 @@ impl VolumeCommand {
             VolumeCommand::Status(command) => command.run(global),
             VolumeCommand::Format(command) => command.run(),
             VolumeCommand::Serve(command) => command.run(),
+            VolumeCommand::Join(command) => command.run(&global),
             VolumeCommand::Server(command) => command.run(&global),
             VolumeCommand::Mount(command) => command.run(global),
             VolumeCommand::Unmount(command) => command.run(),

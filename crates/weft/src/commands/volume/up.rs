@@ -1,22 +1,22 @@
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::thread::sleep;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use weft_net::Wire;
 
+use super::nodes::StartedNodes;
 use super::{format, mount};
-use crate::limits::{OTHER_NODES_TIMEOUT, REPLICAS_MAX, SERVERS_DEFAULT, START_POLL_INTERVAL};
-use crate::process::private_files::{make_folder, open_log};
+use crate::limits::{REPLICAS_MAX, SERVERS_DEFAULT};
+use crate::process::private_files::make_folder;
 use crate::remote::servers;
 use crate::terminal::output;
 use crate::volume_config::{
-    ADDRESS, Config, FILE, FreeAddresses, MetaSection, NodeName, ServerName, ServerSection, Size,
-    StartLock, VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses,
-    is_start_lock, lock_of, note_started,
+    ADDRESS, Config, FILE, FreeAddresses, MetaSection, ServerName, ServerSection, Size, StartLock,
+    VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_start_lock,
+    lock_of,
 };
 
 /// Start a volume on this machine in the background, creating it if there is none
@@ -92,25 +92,24 @@ impl Up {
         config.check_servers(&nodes)?;
         refuse_changes(&config)?;
         config.write_wire_file()?;
-        let mut started = StartedNodes(Vec::new());
-        for node in &nodes {
-            if lock_of(&config, *node)?.is_none() {
-                started.0.push((*node, start(&config, *node, self.link)?));
-            }
-        }
-        let all_run = started.0.is_empty();
         let deadline = Instant::now() + Duration::from_secs(self.wait);
+        let mut started = StartedNodes::start(&config, &nodes, self.link)?;
+        let all_run = started.is_empty();
         started.wait(&config, deadline)?;
         let refused = servers::wait_for_servers(&config, deadline)?;
-        started.0.clear();
+        started.keep();
         let dir = self.dir.display();
         let state = if all_run {
             "is already running"
         } else {
             "is up"
         };
+        let meta = match config.meta.folder {
+            Some(_) => "and a metadata service at",
+            None => "of the volume at",
+        };
         output::line(format!(
-            "volume {dir} {state}: {} and a metadata service at {}",
+            "volume {dir} {state}: {} {meta} {}",
             servers_of(&config),
             config.meta.address
         ))?;
@@ -154,7 +153,7 @@ impl Up {
         config.key()?;
         let servers = &config.servers;
         let mut other = Vec::new();
-        let count = servers.iter().filter(|s| s.replica == 0).count();
+        let count = config.server_ids().len();
         if let Some(asked) = self.servers.filter(|n| *n as usize != count) {
             other.push(format!(
                 "--servers {asked}, and it has {}",
@@ -325,7 +324,7 @@ impl Up {
             meta: MetaSection {
                 address: addresses[0].clone(),
                 bind: None,
-                folder: "meta".into(),
+                folder: Some("meta".into()),
                 metrics: Some(metrics[0].clone()),
                 cache: None,
             },
@@ -343,7 +342,7 @@ impl Up {
 /// How many servers there are, and how many processes if they have replicas.
 fn servers_of(config: &Config) -> String {
     let all = config.servers.len();
-    let servers = config.servers.iter().filter(|s| s.replica == 0).count();
+    let servers = config.server_ids().len();
     let text = output::count(servers, "server");
     if servers == all {
         return text;
@@ -398,106 +397,4 @@ fn refuse_changes(config: &Config) -> Result<()> {
         config.path.display(),
         other.join("\n  ")
     )
-}
-
-/// Starts one node in the background, in a session of its own.
-fn start(config: &Config, node: NodeName, link: Option<u64>) -> Result<Child> {
-    let log_path = node.log(config);
-    if let Some(folder) = log_path.parent() {
-        make_folder(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    }
-    let log = open_log(&log_path)?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("serve").arg("--config").arg(&config.path);
-    match node {
-        NodeName::Meta => command.args(["--role", "meta"]),
-        NodeName::Server(ServerName { id, replica }) => {
-            command.args(["--role", "io", "--server", &id.to_string()]);
-            if replica > 0 {
-                command.args(["--replica", &replica.to_string()]);
-            }
-            &mut command
-        }
-    };
-    if let (NodeName::Server(_), Some(rate)) = (node, link) {
-        command.args(["--link", &rate.to_string()]);
-    }
-    // Recorded before it runs, so that the node is found even if the configuration changes.
-    note_started(config, node).with_context(|| format!("cannot note that {node} is started"))?;
-    // In a session of its own, so that Ctrl-C in the terminal does not reach it.
-    command
-        .arg("--detach")
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log);
-    command.current_dir(&config.base);
-    command
-        .spawn()
-        .with_context(|| format!("cannot start {node}"))
-}
-
-/// The processes that this command has started. They are stopped again if it fails.
-struct StartedNodes(Vec<(NodeName, Child)>);
-
-impl StartedNodes {
-    fn wait(&mut self, config: &Config, mut deadline: Instant) -> Result<()> {
-        let mut failed = Vec::new();
-        loop {
-            let mut ready = true;
-            for node in config.nodes() {
-                if failed.iter().any(|(other, _)| *other == node) {
-                    continue;
-                }
-                let own = self.0.iter_mut().find(|(own, _)| *own == node);
-                let (own, exit) = match own {
-                    Some((_, child)) => (true, child.try_wait()?),
-                    None => (false, None),
-                };
-                let running = lock_of(config, node)?;
-                if exit.is_none() && (own || running.is_some()) {
-                    ready &= running.is_some_and(|running| running.ready);
-                    continue;
-                }
-                let how = exit.map_or("it ended".to_owned(), |exit| exit.to_string());
-                let said = last_log_line(&node.log(config));
-                failed.push((node, format!("{node} did not start ({how}): {said}")));
-                // The other nodes may report a failure, too.
-                deadline = deadline.min(Instant::now() + OTHER_NODES_TIMEOUT);
-            }
-            if !failed.is_empty() && (ready || Instant::now() > deadline) {
-                let said: Vec<String> = failed.into_iter().map(|(_, said)| said).collect();
-                bail!(said.join("\n"));
-            }
-            if ready {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                bail!(
-                    "the nodes do not serve yet: see the logs in {}, or wait longer with --wait",
-                    config.base.join("log").display()
-                );
-            }
-            sleep(START_POLL_INTERVAL);
-        }
-    }
-}
-
-impl Drop for StartedNodes {
-    fn drop(&mut self) {
-        for (_, child) in &mut self.0 {
-            // Killing loses nothing that was acknowledged.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn last_log_line(log: &Path) -> String {
-    let text = File::open(log)
-        .and_then(std::io::read_to_string)
-        .unwrap_or_default();
-    text.lines()
-        .rfind(|l| !l.is_empty())
-        .unwrap_or("its log is empty")
-        .to_owned()
 }

@@ -1,7 +1,9 @@
 //! A volume's configuration: what `weft.toml` says, read, checked and written.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -63,8 +65,10 @@ pub(crate) struct MetaSection {
     /// Where it is bound, if that is another address (say `0.0.0.0:4700`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bind: Option<String>,
-    /// Where its namespace lies.
-    pub(crate) folder: PathBuf,
+    /// Where its namespace lies; absent: it runs elsewhere, and this file is of a node that has
+    /// joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) folder: Option<PathBuf>,
     /// Where its metrics are served over HTTP; absent: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metrics: Option<String>,
@@ -160,15 +164,15 @@ impl Config {
         if self.servers.is_empty() {
             bail!("no [[server]] section: a volume needs at least one server");
         }
-        let servers = self.servers.iter().filter(|s| s.replica == 0).count();
+        let servers = self.server_ids().len();
         if servers > weft_layout::SERVERS_MAX {
             bail!(
                 "{servers} servers are too many: the maximum is {}",
                 weft_layout::SERVERS_MAX
             );
         }
-        let mut ids = std::collections::BTreeSet::new();
-        let mut folders = std::collections::BTreeSet::from([&self.meta.folder]);
+        let mut ids = BTreeSet::new();
+        let mut folders: BTreeSet<&PathBuf> = self.meta.folder.iter().collect();
         for server in &self.servers {
             if !ids.insert((server.id, server.replica)) && server.replica == 0 {
                 bail!(
@@ -230,29 +234,27 @@ impl Config {
 
     fn check_replica(&self, section: &ServerSection) -> Result<()> {
         let name = section.name();
-        if section.replica >= REPLICAS_MAX {
-            bail!(
-                "{name}: replica = {} is out of range: choose 0 to {}",
-                section.replica,
-                REPLICAS_MAX - 1
-            );
-        }
         let same = self.servers.iter().filter(|s| s.name() == name);
         if same.count() > 1 {
             bail!("two sections are {name}: give each its own replica = N");
         }
-        if section.replica > 0 && self.server(ServerName::of(section.id)).is_err() {
+        if self.replicas(section.id) > REPLICAS_MAX as usize {
             bail!(
-                "{name} is a replica of server {}, which has no section with replica = 0",
+                "server {} has more than {REPLICAS_MAX} replicas here",
                 section.id
             );
         }
         Ok(())
     }
 
-    /// How many replicas a server has.
+    /// How many replicas a server has here.
     pub(crate) fn replicas(&self, id: u32) -> usize {
         self.servers.iter().filter(|s| s.id == id).count()
+    }
+
+    /// The ids of the servers that have a store here.
+    pub(crate) fn server_ids(&self) -> BTreeSet<u32> {
+        self.servers.iter().map(|s| s.id).collect()
     }
 
     /// Writes how connections are protected, for clients that find the volume by its folder.
@@ -284,10 +286,11 @@ impl Config {
         })
     }
 
-    /// Every node: the metadata service, then the servers.
+    /// Every node: the metadata service, unless it runs elsewhere, then the servers.
     pub(crate) fn nodes(&self) -> Vec<NodeName> {
+        let meta = self.meta.folder.iter().map(|_| NodeName::Meta);
         let servers = self.servers.iter().map(|s| NodeName::Server(s.name()));
-        std::iter::once(NodeName::Meta).chain(servers).collect()
+        meta.chain(servers).collect()
     }
 }
 
@@ -331,6 +334,22 @@ impl ServerName {
     }
 }
 
+impl FromStr for ServerName {
+    type Err = anyhow::Error;
+
+    /// As `weft server list` shows it, with or without `server-`.
+    fn from_str(text: &str) -> Result<ServerName> {
+        let numbers = text.strip_prefix("server-").unwrap_or(text);
+        let (id, replica) = numbers.split_once('.').unwrap_or((numbers, "0"));
+        match (id.parse(), replica.parse()) {
+            (Ok(id), Ok(replica)) => Ok(ServerName { id, replica }),
+            _ => bail!(
+                "{text:?} is no server: write it as `weft server list` shows it, such as server-2 or server-2.1"
+            ),
+        }
+    }
+}
+
 impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "server-{}", self.id)?;
@@ -364,7 +383,15 @@ impl NodeName {
     /// The folder of the node's data.
     pub(crate) fn folder(self, config: &Config) -> Result<PathBuf> {
         Ok(match self {
-            NodeName::Meta => config.at(&config.meta.folder),
+            NodeName::Meta => {
+                let folder = config.meta.folder.as_ref().with_context(|| {
+                    let (path, address) = (config.path.display(), &config.meta.address);
+                    format!(
+                        "the metadata service of the volume of {path} runs elsewhere, at {address}"
+                    )
+                })?;
+                config.at(folder)
+            }
             NodeName::Server(id) => config.at(&config.server(id)?.folder),
         })
     }

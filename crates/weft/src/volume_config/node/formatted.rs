@@ -12,8 +12,8 @@ impl Config {
     /// Refuses a configuration that does not name the volume's servers, as far as the metadata
     /// service's folder knows them.
     pub(crate) fn check_servers(&self, nodes: &[NodeName]) -> Result<()> {
-        let folder = NodeName::Meta.folder(self)?;
-        let Some(marker) = Marker::read(&folder) else {
+        let folder = NodeName::Meta.folder(self).ok();
+        let Some(marker) = folder.and_then(|folder| Marker::read(&folder)) else {
             return Ok(());
         };
         self.check_servers_are(marker.servers(), nodes)
@@ -38,8 +38,8 @@ impl Config {
         let unknown: Vec<u32> = unknown.collect();
         if !unknown.is_empty() {
             bail!(
-                "{path} names {}, but the volume has only {}: servers cannot be added to a formatted volume; remove the section, or \
-                 format a new volume",
+                "{path} names {}, but the volume has only {}: remove the section, and add the server by `weft server add`, or by \
+                 `weft join` on another machine",
                 list(&unknown),
                 list(has)
             );

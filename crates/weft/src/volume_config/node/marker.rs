@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::process::private_files::write_durably;
+use crate::process::private_files::{make_folder, write_durably};
 use crate::volume_config::config::file::NodeName;
 use crate::volume_config::config::identity::hex;
 
@@ -28,6 +28,8 @@ pub(crate) struct Marker {
 }
 
 const MARKER: &str = "weft-node.toml";
+/// In the place of a node's name that the metadata service has not given yet.
+const JOINING: &str = "joining";
 
 impl Marker {
     pub(crate) fn new(volume: [u8; 16], node: NodeName) -> Marker {
@@ -78,6 +80,38 @@ impl Marker {
 
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         write_durably(&folder.join(MARKER), &toml::to_string(self)?)
+    }
+
+    /// The marker of a folder whose node joins a volume; makes the folder, and the id of its store,
+    /// if an earlier attempt has not. Whoever asks again gets the same name for the same store.
+    pub(crate) fn joining(folder: &Path, volume: [u8; 16]) -> Result<Marker> {
+        if let Some(found) = Marker::read(folder) {
+            if !found.is_of(volume) {
+                bail!(
+                    "{} belongs to another volume: remove it, or choose another folder",
+                    folder.display()
+                );
+            }
+            return Ok(found);
+        }
+        make_folder(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let marker = Marker {
+            volume: hex(&volume),
+            node: JOINING.to_owned(),
+            store: String::new(),
+            servers: Vec::new(),
+        };
+        let marker = marker.of_new_store();
+        marker.write(folder)?;
+        Ok(marker)
+    }
+
+    /// The same marker, of the node that the metadata service has named.
+    pub(crate) fn named(self, node: NodeName) -> Marker {
+        Marker {
+            node: node.to_string(),
+            ..self
+        }
     }
 
     /// The id of the store in this server's folder; a folder of an earlier version gets one.

@@ -17,7 +17,7 @@ pub(crate) fn io_role(
 ) -> Result<IoRole> {
     Ok(IoRole {
         server: section.id,
-        replica: (config.replicas(section.id) > 1).then_some(section.replica),
+        replica: section.replica,
         store: store_config(config, section, folder, false)?,
         store_id: store_id.into_bytes(),
         meta_address: config.meta.address.clone(),

@@ -85,7 +85,12 @@ impl Status {
 /// are, and which of them have a process.
 fn silent(config: &Config, meta_address: String) -> Result<Report> {
     let row = |node: NodeName, address: String, metrics: Option<String>| -> Result<Row> {
-        let pid = lock_of(config, node)?.map(|running| running.pid);
+        let is_here = node.folder(config).is_ok();
+        let running = is_here
+            .then(|| lock_of(config, node))
+            .transpose()?
+            .flatten();
+        let pid = running.map(|running| running.pid);
         let up = pid.is_some() && node != NodeName::Meta;
         Ok(Row {
             node: node.to_string(),

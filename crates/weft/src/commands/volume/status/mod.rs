@@ -11,3 +11,4 @@ mod print;
 mod rows;
 
 pub(crate) use command::Status;
+pub(super) use rows::state_of_replica;

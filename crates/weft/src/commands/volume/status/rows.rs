@@ -84,17 +84,22 @@ pub(super) struct ReplicaRow {
 /// It has every acknowledged change.
 pub(super) const IN_SYNC: &str = "in sync";
 
+/// What a replica is doing.
+pub(in crate::commands::volume) fn state_of_replica(replica: &Replica) -> &'static str {
+    match (replica.in_sync, replica.up) {
+        (true, true) => IN_SYNC,
+        (true, false) => "does not answer",
+        (false, true) => "catching up",
+        (false, false) => "away",
+    }
+}
+
 impl ReplicaRow {
     pub(super) fn of(node: ServerName, replica: &Replica, pid: Option<i32>) -> ReplicaRow {
         ReplicaRow {
             node: node.to_string(),
             role: if replica.primary { "primary" } else { "backup" },
-            state: match (replica.in_sync, replica.up) {
-                (true, true) => IN_SYNC,
-                (true, false) => "does not answer",
-                (false, true) => "catching up",
-                (false, false) => "away",
-            },
+            state: state_of_replica(replica),
             address: replica.address.clone(),
             pid,
             used: replica.usage.used,

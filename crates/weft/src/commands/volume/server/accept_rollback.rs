@@ -1,28 +1,16 @@
-//! `weft server`: administration of a single server.
+//! `weft server accept-rollback`.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand};
+use clap::Args;
 use weft_client::{ServerId, ServerState, Volume};
 
 use crate::args::Global;
 use crate::limits::{ACCEPT_TIMEOUT, SERVER_MAP_POLL_INTERVAL};
 use crate::remote::{connect, servers};
 use crate::terminal::output;
-
-/// Administer a single server: accept a folder that is an older copy
-#[derive(Args)]
-pub(crate) struct Server {
-    #[command(subcommand)]
-    action: Action,
-}
-
-#[derive(Subcommand)]
-enum Action {
-    AcceptRollback(AcceptRollback),
-}
 
 /// Accept a server whose folder was replaced by an older copy
 ///
@@ -40,18 +28,10 @@ enum Action {
   weft fsck                             lists the files in doubt
   weft fsck --accept /data/run7         accepts the bytes of one file as they are
   weft fsck --accept-server 2           accepts everything that the server holds")]
-struct AcceptRollback {
+pub(super) struct AcceptRollback {
     /// The server's id, or `metadata`
     #[arg(value_name = "ID")]
     node: String,
-}
-
-impl Server {
-    pub(crate) fn run(self, global: &Global) -> Result<ExitCode> {
-        match self.action {
-            Action::AcceptRollback(accept) => accept.run(global),
-        }
-    }
 }
 
 /// Waits until the server is up: its next heartbeat tells it that it is accepted.
@@ -74,7 +54,7 @@ async fn wait_until_up(volume: &Volume, server: ServerId) -> Result<()> {
 }
 
 impl AcceptRollback {
-    fn run(&self, global: &Global) -> Result<ExitCode> {
+    pub(super) fn run(&self, global: &Global) -> Result<ExitCode> {
         let server = match self.node.as_str() {
             "metadata" => None,
             id => match id.strip_prefix("server-").unwrap_or(id).parse() {

@@ -1,0 +1,62 @@
+//! JoinServer, LeaveServer: servers and replicas that come and go.
+
+use weft_proto::meta::{JoinServerReply, JoinServerRequest, LeaveServerReply, LeaveServerRequest};
+
+use super::store_record::store_record;
+use crate::error::MetaError;
+use crate::limits::{ADDRESS_MAX, DOMAIN_MAX, STORE_ID_MAX};
+use crate::tx::Volume;
+
+pub(crate) fn join_server(
+    volume: &Volume,
+    request: &JoinServerRequest,
+) -> Result<JoinServerReply, MetaError> {
+    let refuse = |reason| {
+        Err(MetaError::Invalid {
+            path: request.address.clone(),
+            reason,
+        })
+    };
+    if request.address.is_empty() || request.address.len() > ADDRESS_MAX {
+        return refuse("the address of a server needs 1 to 255 bytes");
+    }
+    if request.store.is_empty() || request.store.len() > STORE_ID_MAX {
+        return refuse("the id of a store needs 1 to 64 bytes");
+    }
+    if request.domain.len() > DOMAIN_MAX {
+        return refuse("the name of a failure domain has at most 64 bytes");
+    }
+    let mut table = volume.state().servers().write();
+    let (server, replica, record) = table.join(request)?;
+    if let Some(record) = record {
+        // Clients must learn of the server, or that it has replicas.
+        store_record(volume, &mut table, server, record, true)?;
+        let address = &request.address;
+        tracing::info!(server, replica, %address, replaces = ?request.replaces, "joined");
+    }
+    Ok(JoinServerReply {
+        server,
+        replica,
+        volume: volume.state().volume().name.clone(),
+    })
+}
+
+pub(crate) fn leave_server(
+    volume: &Volume,
+    request: &LeaveServerRequest,
+) -> Result<LeaveServerReply, MetaError> {
+    let (server, replica) = (request.server, request.replica);
+    let mut table = volume.state().servers().write();
+    if let Some(record) = table.leave(request)? {
+        store_record(volume, &mut table, server, record, false)?;
+        tracing::info!(
+            server,
+            replica,
+            stay = request.stay,
+            "told to leave, or to stay"
+        );
+    }
+    let record = table.record(server)?;
+    let left = !record.replicas.iter().any(|r| r.number == replica);
+    Ok(LeaveServerReply { left })
+}

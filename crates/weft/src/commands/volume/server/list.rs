@@ -1,0 +1,152 @@
+//! `weft server list`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+use weft_client::{Replica, Server, ServerState, Volume};
+
+use crate::args::Global;
+use crate::commands::volume::status::state_of_replica;
+use crate::remote::connect;
+use crate::terminal::output::{self, bytes};
+use crate::volume_config::ServerName;
+
+/// List the servers and their replicas
+#[derive(Args)]
+#[command(after_help = "Examples:
+  weft server list
+  weft server list --json
+
+STATE: `in sync` has every acknowledged write; `catching up` is being made equal, with an estimate of the time left; `leaving` \
+goes when all that stay are in sync; `away` is not there.")]
+pub(super) struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    node: String,
+    /// `only`, `primary` or `backup`.
+    role: &'static str,
+    state: &'static str,
+    leaving: bool,
+    domain: String,
+    used: u64,
+    available: u64,
+    address: String,
+    /// While it catches up: bytes that were compared, all bytes, and seconds left.
+    compared: Option<u64>,
+    total: Option<u64>,
+    seconds_left: Option<u64>,
+}
+
+impl List {
+    pub(super) fn run(self, global: &Global) -> Result<ExitCode> {
+        let options = connect::options(global)?;
+        let map = connect::block_on(async {
+            let volume = Volume::connect(options).await?;
+            Ok(volume.server_map().await?)
+        })?;
+        let rows: Vec<Row> = map.servers.iter().flat_map(rows).collect();
+        if self.json {
+            output::json(&rows)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let headings = [
+            "NODE",
+            "ROLE",
+            "STATE",
+            "DOMAIN",
+            "USED",
+            "AVAILABLE",
+            "ADDRESS",
+        ];
+        let mut table = output::table(&headings);
+        for row in rows {
+            let state = row.in_words();
+            let domain = if row.domain.is_empty() {
+                "-".into()
+            } else {
+                row.domain
+            };
+            table.add_row(vec![
+                row.node,
+                row.role.to_owned(),
+                state,
+                domain,
+                bytes(row.used),
+                bytes(row.available),
+                row.address,
+            ]);
+        }
+        output::line(table)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Row {
+    fn in_words(&self) -> String {
+        let mut words = self.state.to_owned();
+        if let (Some(compared), Some(total)) = (self.compared, self.total) {
+            words += &format!(", {} of {}", bytes(compared), bytes(total));
+        }
+        if let Some(left) = self.seconds_left {
+            words += &format!(", {left} s left");
+        }
+        if self.leaving {
+            words += ", leaving";
+        }
+        words
+    }
+}
+
+fn rows(server: &Server) -> Vec<Row> {
+    if server.replicas.is_empty() {
+        return vec![Row {
+            node: ServerName::of(server.id).to_string(),
+            role: "only",
+            state: match server.state() {
+                ServerState::Up => "up",
+                ServerState::RolledBack => "refused",
+                ServerState::Down | ServerState::Unknown => "away",
+            },
+            leaving: false,
+            domain: String::new(),
+            used: server.usage.used,
+            available: server.usage.available,
+            address: server.address.clone(),
+            compared: None,
+            total: None,
+            seconds_left: None,
+        }];
+    }
+    let row = |replica: &Replica| {
+        let name = ServerName {
+            id: server.id,
+            replica: replica.number,
+        };
+        let progress = replica.progress.filter(|_| !replica.in_sync);
+        Row {
+            node: name.to_string(),
+            role: if replica.primary { "primary" } else { "backup" },
+            state: state_of_replica(replica),
+            leaving: replica.leaving,
+            domain: replica.domain.clone(),
+            used: replica.usage.used,
+            available: replica.usage.available,
+            address: replica.address.clone(),
+            compared: progress.map(|p| p.done),
+            total: progress.map(|p| p.total),
+            seconds_left: progress.filter(|p| p.done > 0).map(|p| {
+                let rest = p.total.saturating_sub(p.done) as f64;
+                let seconds = p.elapsed as f64 / 1e9 * rest / p.done as f64;
+                seconds.ceil() as u64
+            }),
+        }
+    };
+    server.replicas.iter().map(row).collect()
+}

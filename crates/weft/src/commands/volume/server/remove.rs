@@ -1,0 +1,122 @@
+//! `weft server remove`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use weft_client::{ConnectOptions, ServerId, Volume};
+
+use super::local;
+use crate::args::Global;
+use crate::commands::volume::down::stop_node;
+use crate::limits::LEAVE_POLL_INTERVAL;
+use crate::remote::connect;
+use crate::remote::servers::{NodeState, state_of};
+use crate::terminal::{output, progress};
+use crate::volume_config::{Config, LocalVolume, NodeName, ServerName, remove_section};
+
+/// Let a replica leave its server, so that its machine can be switched off
+///
+/// It leaves when all replicas that stay are in sync; one that is lost, or not in sync, leaves at
+/// once. Programs go on meanwhile. Interrupting the command stops nothing: the replica leaves as
+/// soon as it can, unless `--cancel` takes that back. The last replica of a server cannot leave:
+/// `weft server replace` and `weft join --replace` give it a successor.
+#[derive(Args)]
+#[command(
+    visible_alias = "drain",
+    after_help = "Examples:
+  weft server remove server-2.1
+  weft server drain server-0                 the same
+  weft server remove --cancel server-0       it stays after all"
+)]
+pub(super) struct Remove {
+    /// The nodes, as `weft server list` shows them
+    #[arg(required = true, value_name = "NODE")]
+    nodes: Vec<ServerName>,
+    /// Let them stay after all
+    #[arg(long)]
+    cancel: bool,
+    /// Return at once: they leave when they can
+    #[arg(long, conflicts_with = "cancel")]
+    no_wait: bool,
+}
+
+impl Remove {
+    pub(super) fn run(self, global: &Global) -> Result<ExitCode> {
+        let options = connect::options(global)?;
+        connect::block_on(async {
+            let volume = Volume::connect(options.clone()).await?;
+            let map = volume.server_map().await?;
+            for node in &self.nodes {
+                if state_of(&map, *node) == NodeState::Unknown {
+                    bail!("the volume has no {node}: `weft server list` shows its nodes");
+                }
+                volume
+                    .leave_server(ServerId(node.id), node.replica, self.cancel)
+                    .await?;
+            }
+            Ok(())
+        })?;
+        if self.cancel || self.no_wait {
+            return Ok(ExitCode::SUCCESS);
+        }
+        for node in &self.nodes {
+            wait_until_left(&options, *node)?;
+            if let Ok(config) = local(global)
+                && config.server(*node).is_ok()
+            {
+                drop_local(&config, *node)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Waits until a replica has left its server, and shows how far its successors are.
+pub(in crate::commands::volume) fn wait_until_left(
+    options: &ConnectOptions,
+    node: ServerName,
+) -> Result<()> {
+    let shown = progress::of_bytes(&format!("{node} leaves"), None);
+    connect::block_on(async {
+        let volume = Volume::connect(options.clone()).await?;
+        loop {
+            let map = volume.server_map().await?;
+            let server = map.servers.iter().find(|s| s.id == node.id);
+            let replicas = server.map(|s| &s.replicas[..]).unwrap_or_default();
+            let Some(own) = replicas.iter().find(|r| r.number == node.replica) else {
+                break;
+            };
+            if !own.leaving {
+                bail!("{node} stays: its departure was taken back meanwhile");
+            }
+            if let Some(progress) = replicas.iter().find_map(|r| r.progress) {
+                shown.set_length(progress.total);
+                shown.set_position(progress.done);
+            }
+            tokio::time::sleep(LEAVE_POLL_INTERVAL).await;
+        }
+        Ok(())
+    })?;
+    shown.finish_and_clear();
+    output::line(format!("{node} has left the volume"))
+}
+
+/// Stops a node on this machine that has left, and removes its section.
+pub(super) fn drop_local(config: &Config, node: ServerName) -> Result<()> {
+    if config.server(node).is_err() {
+        return Ok(());
+    }
+    let folder = NodeName::Server(node).folder(config)?;
+    let here = LocalVolume::of(config.clone());
+    if let Some(local) = here.nodes().iter().find(|n| n.name == node.to_string()) {
+        stop_node(&here, local, Duration::from_secs(60))?;
+    }
+    remove_section(config, node)?;
+    output::line(format!(
+        "its process is stopped, and its section removed from {}; what it held is in {}, which can be removed",
+        config.path.display(),
+        folder.display()
+    ))
+}
