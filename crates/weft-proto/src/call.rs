@@ -260,4 +260,6 @@ calls! {
     ReplicaFiles = 140: replica::ReplicaFilesRequest => replica::ReplicaFilesReply;
     /// Hash parts of a fork of a replica (from its primary).
     ReplicaParts = 141: replica::ReplicaPartsRequest => replica::ReplicaPartsReply;
+    /// Bytes of a replica (from its primary).
+    ReplicaRead = 142: replica::ReplicaReadRequest => replica::ReplicaReadReply;
 }

@@ -338,10 +338,19 @@ pub(crate) const REPLICA_WAIT: Duration = Duration::from_secs(10);
 pub(crate) const REPLICA_CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Wait before a replica that failed to catch up tries again.
 pub(crate) const REPLICA_RETRY: Duration = Duration::from_secs(1);
+/// The same if data of the primary is damaged.
+pub(crate) const REPLICA_RETRY_DAMAGED: Duration = Duration::from_secs(30);
 /// How long a replica that catches up may take for one answer.
 pub(crate) const REPLICA_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Slices of a change's payload; beyond this they are copied together.
 pub(crate) const REPLICA_SLICES_MAX: usize = 64;
+/// Changes that began longer before the last contact with a replica are in its store.
+pub(crate) const REPLICA_MARGIN: Duration = Duration::from_secs(15);
+/// Files and parts of files whose last changes are noted, some 100 bytes each.
+pub(crate) const RECENT_FILES_MAX: usize = 1 << 16;
+pub(crate) const RECENT_PARTS_MAX: usize = 1 << 18;
+/// Bytes of one read from another replica.
+pub(crate) const REPLICA_READ_MAX: u64 = 512 << 10;
 /// Forks in one page of a replica's files.
 pub(crate) const REPLICA_LIST_FORKS: usize = 2048;
 /// Bytes of a part, which is compared and sent as a whole.

@@ -180,7 +180,7 @@ impl Moves {
     }
 
     /// Asks for the next move, if it is due.
-    async fn step(&mut self, volume: &Volume) {
+    async fn step(&mut self, volume: &Volume, state: &State) {
         let Some(next) = self.left.last_mut() else {
             return;
         };
@@ -192,6 +192,8 @@ impl Moves {
             replaces: next.replaces,
             ..self.cluster.joining(next.machine)
         };
+        // What the map said until now may not be true any more.
+        state.lock().primaries.fill(None);
         if volume.join_server(request).await.is_ok() {
             self.left.pop();
         }
@@ -223,7 +225,7 @@ async fn watch(state: State, options: ConnectOptions, mut moves: Moves) -> Resul
             let mut state = state.lock();
             state.primaries.fill(None);
         }
-        moves.step(&volume).await;
+        moves.step(&volume, &state).await;
         state.lock().moving = !moves.left.is_empty();
         sleep(Duration::from_millis(100)).await;
     }

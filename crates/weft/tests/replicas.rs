@@ -267,3 +267,139 @@ fn files_go_to_servers_with_as_many_replicas_as_they_ask_for() {
         text(&refused)
     );
 }
+
+/// Far more than the cache of the servers in these tests.
+const LARGE: usize = 48 << 20;
+
+async fn large(up: &Replicated) -> (Volume, File) {
+    let volume = up.client().await;
+    let layout = NewLayout {
+        cells: Some(1),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create_new(0o644).layout(&layout);
+    let file = volume.attach("/large", access).await.unwrap();
+    for piece in 0..LARGE as u64 >> 20 {
+        write(&file, 1, piece << 20, 1 << 20).await;
+    }
+    file.sync().await.unwrap();
+    (volume, file)
+}
+
+async fn expect_large(file: &File) {
+    for piece in 0..LARGE as u64 >> 20 {
+        expect(file, 1, piece << 20, 1 << 20).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_absence_costs_what_was_written_meanwhile() {
+    let up = Replicated::of(1, 2);
+    let (_volume, file) = large(&up).await;
+    up.in_sync().await;
+    // Changes are known from a while before the absence on.
+    tokio::time::sleep(Duration::from_secs(18)).await;
+    let primary = up.replica(0, Which::Primary).0;
+    for (absence, signal) in [Signal::KILL, Signal::STOP].into_iter().enumerate() {
+        let (_, pid) = up.signal(0, Which::Backup, signal);
+        write(&file, 2, 30 << 20, 10_000).await;
+        write(&file, 2, 33 << 20, 10_000).await;
+        match signal {
+            Signal::KILL => up.start(),
+            _ => kill_process(pid, Signal::CONT).unwrap(),
+        }
+        up.in_sync().await;
+        let log = up.log(&primary);
+        let lines: Vec<&str> = log
+            .lines()
+            .filter(|l| l.contains("has caught up"))
+            .collect();
+        assert_eq!(lines.len(), absence + 1, "{log}");
+        let last = lines[absence];
+        assert!(last.contains("what it missed"), "{last}");
+        // A stopped one may have got the changes, and have applied them when it went on.
+        assert!(absence == 1 || last.contains("files=1 "), "{last}");
+    }
+    up.signal(0, Which::Primary, Signal::KILL);
+    expect(&file, 2, 30 << 20, 10_000).await;
+    expect(&file, 2, 33 << 20, 10_000).await;
+    expect(&file, 1, 31 << 20, 1 << 20).await;
+    // The old primary has missed what was written since, and nothing else.
+    write(&file, 3, 5 << 20, 10_000).await;
+    let successor = up.replica(0, Which::Primary).0;
+    up.start();
+    up.in_sync().await;
+    let log = up.log(&successor);
+    assert!(log.contains("what it missed"), "{log}");
+    up.signal(0, Which::Primary, Signal::KILL);
+    expect(&file, 3, 5 << 20, 10_000).await;
+    expect(&file, 2, 33 << 20, 10_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_block_is_read_from_another_replica_and_mended() {
+    let up = Replicated::with(1, 2, &["--cache", "8 MiB"]);
+    let (_volume, file) = large(&up).await;
+    expect_large(&file).await;
+    let primary = up.replica(0, Which::Primary).0;
+    up.damage(&primary, &content(1, 2 << 20, 64));
+    expect(&file, 1, 2 << 20, 1 << 20).await;
+    let log = up.log(&primary);
+    assert!(log.contains("was mended from another replica"), "{log}");
+    // A write of a part of a damaged block needs the rest of it.
+    up.damage(&primary, &content(1, 3 << 20, 64));
+    write(&file, 2, (3 << 20) + 1000, 100).await;
+    let mut block = vec![0; 4096];
+    let view = file.canonical().unwrap();
+    view.read_at(ViewOffset(3 << 20), &mut block).await.unwrap();
+    let old = content(1, 3 << 20, 4096);
+    assert!(block[..1000] == old[..1000] && block[1100..] == old[1100..]);
+    assert!(block[1000..1100] == content(2, (3 << 20) + 1000, 100));
+    write(&file, 1, 3 << 20, 1 << 20).await;
+    // Alone it cannot be mended. What the other one has not missed is believed when it is back.
+    tokio::time::sleep(Duration::from_secs(18)).await;
+    up.signal(0, Which::Backup, Signal::KILL);
+    up.damage(&primary, &content(1, 4 << 20, 64));
+    let view = file.canonical().unwrap();
+    let error = view
+        .read_at(ViewOffset(4 << 20), &mut block)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("checksum"), "{error}");
+    up.start();
+    up.in_sync().await;
+    expect_large(&file).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrub_mends_all_replicas() {
+    let up = Replicated::with(1, 2, &["--cache", "8 MiB"]);
+    let (_volume, file) = large(&up).await;
+    let [primary, backup] = [Which::Primary, Which::Backup].map(|w| up.replica(0, w).0);
+    up.damage(&primary, &content(1, 2 << 20, 64));
+    up.damage(&backup, &content(1, 3 << 20, 64));
+    let out = weft(&["scrub", up.path()]);
+    let said = text(&out);
+    assert!(out.status.success(), "{said}");
+    assert!(
+        said.contains("1 of them mended from other replicas"),
+        "{said}"
+    );
+    assert!(
+        said.contains("1.0 MiB of 1 file were damaged or different"),
+        "{said}"
+    );
+    let out = weft(&["scrub", up.path(), "--json"]);
+    let again: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(
+        (&again["bad_blocks"], &again["replica_bytes"]),
+        (&0.into(), &0.into())
+    );
+    for _ in 0..2 {
+        expect_large(&file).await;
+        up.signal(0, Which::Primary, Signal::KILL);
+        expect_large(&file).await;
+        up.start();
+        up.in_sync().await;
+    }
+}

@@ -199,6 +199,10 @@ async fn a_replica_leaves_and_the_last_one_stays() {
     let said = up.refused(&["remove", &left[0]]);
     assert!(said.contains("no other replica would stay"), "{said}");
     expect(&file, 2, 0, 70_000).await;
+    // What has left is not expected to run here.
+    assert!(weft(&["down", up.path()]).status.success());
+    up.start();
+    expect(&file, 2, 0, 70_000).await;
     // Numbers are not given again.
     let said = up.server(&["add", "--replica-of", "any"]);
     assert!(said.contains("server-0.3"), "{said}");
@@ -311,6 +315,74 @@ async fn a_machine_joins_with_the_address_and_the_key_alone() {
         text(&out)
     );
     drop(down);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_added_server_is_one_of_the_volume() {
+    let up = Replicated::of(1, 1);
+    assert!(up.server(&["add"]).contains("server-1"));
+    let volume = up.client().await;
+    let file = create(&volume, "/f", &[0, 1]).await;
+    write(&file, 1, 0, LENGTH).await;
+    drop((file, volume));
+    assert!(weft(&["down", up.path()]).status.success());
+    up.start();
+    let volume = up.client().await;
+    let file = volume.attach("/f", Access::read()).await.unwrap();
+    expect(&file, 1, 0, LENGTH).await;
+    assert!(weft(&["fsck", up.path()]).status.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_join_is_repeated_or_refused_but_never_another() {
+    let up = Replicated::of(1, 1);
+    let volume = up.client().await;
+    let file = create(&volume, "/f", &[0]).await;
+    write(&file, 1, 0, LENGTH).await;
+    // It joins, and does not come to serve in time.
+    let early = up.refused(&["add", "--replica-of", "0", "--wait", "0"]);
+    assert!(
+        early.contains("wait longer") || early.contains("do not serve"),
+        "{early}"
+    );
+    // Another command must not take it for its own: this one would drop the only store.
+    let said = up.refused(&["replace", "server-0"]);
+    assert!(said.contains("did not end"), "{said}");
+    expect(&file, 1, 0, LENGTH).await;
+    let said = up.server(&["add", "--replica-of", "0"]);
+    assert!(said.contains("server-0.1"), "{said}");
+    up.in_sync().await;
+    assert_eq!(up.names(), ["server-0", "server-0.1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_server_gets_no_replica_that_shows_other_bytes() {
+    let up = Replicated::with(1, 1, &["--cache", "8 MiB"]);
+    let volume = up.client().await;
+    let file = create(&volume, "/f", &[0]).await;
+    write(&file, 1, 0, LENGTH).await;
+    let large = create(&volume, "/large", &[0]).await;
+    for piece in 0..40 {
+        write(&large, 3, piece << 20, 1 << 20).await;
+    }
+    file.sync().await.unwrap();
+    up.damage("server-0", &content(1, 0, 64));
+    up.server(&["add", "--replica-of", "0"]);
+    let began = Instant::now();
+    while !up.server(&["list"]).contains("hindered") {
+        assert!(began.elapsed() < 3 * DETECTION, "{}", up.server(&["list"]));
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    assert!(
+        up.server(&["list"]).contains("checksum"),
+        "{}",
+        up.server(&["list"])
+    );
+    // Whole again, it is in sync with the next attempt.
+    write(&file, 2, 0, LENGTH).await;
+    up.in_sync().await;
+    up.signal(0, Which::Primary, Signal::KILL);
+    expect(&file, 2, 0, LENGTH).await;
 }
 
 /// Stops what has joined.

@@ -397,6 +397,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::Apply
         | Kind::ReplicaFiles
         | Kind::ReplicaParts
+        | Kind::ReplicaRead
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint

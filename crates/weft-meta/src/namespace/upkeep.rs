@@ -321,8 +321,12 @@ impl Namespace {
     /// [`MetaError::UnknownServer`]; [`MetaError::Invalid`] if the server may not have the replica.
     /// # Durability
     /// Survives power loss.
-    pub fn join_server(&self, request: &JoinServerRequest) -> Result<JoinServerReply, MetaError> {
-        ops::join_server(self.volume(), request)
+    pub fn join_server(
+        &self,
+        now: i64,
+        request: &JoinServerRequest,
+    ) -> Result<JoinServerReply, MetaError> {
+        ops::join_server(self.volume(), now, request)
     }
 
     /// Lets a replica leave its server as soon as all that stay are in sync, or stay after all.

@@ -72,7 +72,10 @@ pub(super) fn told_to_leave(
     number: u32,
     stay: bool,
 ) -> Result<Option<ServerRecord>, Refusal> {
-    if record.replicas.is_empty() && number == 0 && !stay {
+    if record.replicas.is_empty() && number == 0 {
+        if stay {
+            return Ok(None);
+        }
         return Err(
             "its only store would go: let another one take its place with `weft join --replace`, or `weft server replace`",
         );
@@ -86,12 +89,21 @@ pub(super) fn told_to_leave(
     if replica.leaving != stay {
         return Ok(None);
     }
+    let domain = replica.domain.clone();
     if !stay && others == 0 {
         return Err(
             "no other replica would stay: let another one take its place with `weft join --replace`, or `weft server replace`",
         );
     }
     replica.leaving = !stay;
+    let stay_too = next.replicas.iter().filter(|r| !r.leaving);
+    if stay && stay_too.clone().count() > REPLICAS_MAX {
+        return Err("it would have more than 4 replicas: another one has taken its place");
+    }
+    let in_domain = stay_too.filter(|r| !domain.is_empty() && r.domain == domain);
+    if stay && in_domain.count() > 1 {
+        return Err("another one has taken its place in its failure domain");
+    }
     next.next_replica = next
         .next_replica
         .max(next.replicas.last().map_or(0, |last| last.number + 1));
@@ -177,6 +189,12 @@ mod tests {
         assert_eq!(numbers(&marked), [(0, true), (1, false)]);
         assert_eq!(told_to_leave(&marked, 0, false), Ok(None));
         assert!(told_to_leave(&marked, 1, false).is_err());
+        // Not if another one has taken its place.
+        let mut replaced = marked.clone();
+        for replica in &mut replaced.replicas {
+            replica.domain = "a".into();
+        }
+        assert!(told_to_leave(&replaced, 0, true).is_err());
         let back = told_to_leave(&marked, 0, true).unwrap().unwrap();
         assert_eq!(numbers(&back), [(0, false), (1, false)]);
         assert!(back.term > marked.term);

@@ -76,7 +76,7 @@ impl ServerEntry {
                     .progress
                     .iter()
                     .find(|p| p.number == of.number)
-                    .copied(),
+                    .cloned(),
             }
         };
         record.replicas.iter().map(describe).collect()
@@ -343,6 +343,11 @@ impl ServerTable {
         })
     }
 
+    fn has_replica(&self, server: u32, number: u32) -> bool {
+        let server = self.servers.get(&server);
+        server.is_some_and(|s| s.record.replicas.iter().any(|r| r.number == number))
+    }
+
     /// Which server and replica a store is that has joined before.
     fn joined_before(&self, store: &[u8]) -> Option<(u32, u32)> {
         self.servers.iter().find_map(|(id, server)| {
@@ -361,10 +366,24 @@ impl ServerTable {
     /// [`MetaError::UnknownServer`]; [`MetaError::Invalid`].
     pub(crate) fn join(
         &mut self,
+        now: i64,
         request: &JoinServerRequest,
     ) -> Result<(u32, u32, Option<ServerRecord>), MetaError> {
         if let Some((server, replica)) = self.joined_before(&request.store) {
-            return Ok((server, replica, None));
+            if request.server.is_some_and(|asked| asked != server) {
+                let reason = "this store has joined as this one before: remove its folder, and `weft server remove` what it has become";
+                return Err(refused(server, reason));
+            }
+            // It may have been told to stay meanwhile.
+            let record = match request.replaces.filter(|replaced| *replaced != replica) {
+                Some(replaced) if self.has_replica(server, replaced) => {
+                    let record = &self.server(server)?.record;
+                    let told = membership::told_to_leave(record, replaced, false);
+                    told.map_err(|reason| refused(server, reason))?
+                }
+                _ => None,
+            };
+            return Ok((server, replica, record));
         }
         let Some(id) = request.server else {
             let id = self
@@ -383,6 +402,18 @@ impl ServerTable {
             return Ok((id, 0, Some(record)));
         };
         let server = self.server(id)?;
+        let is_up = |number: &u32| {
+            let is_primary = *number == server.record.primary && server.is_up(now);
+            is_primary || server.replica_reported(*number, now, HEARTBEAT_TIMEOUT)
+        };
+        let has_source = match server.record.in_sync.is_empty() {
+            true => server.is_up(now),
+            false => server.record.in_sync.iter().any(is_up),
+        };
+        if !has_source {
+            let reason = "no node that has its data is up, so a new one would wait for it: start that node first";
+            return Err(refused(id, reason));
+        }
         let incarnation = match server.accepted {
             0 => server.record.incarnation,
             accepted => accepted,

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::stamp::Position;
+
 /// The primary is there, and asks whether the backup is.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct BeaconRequest {
@@ -14,6 +16,9 @@ pub struct BeaconRequest {
     /// Incarnations whose acknowledged changes the primary's store has, its own among them.
     #[prost(fixed64, repeated, tag = "3")]
     pub incarnations: Vec<u64>,
+    /// The last frame of the primary's log; absent: not said.
+    #[prost(message, optional, tag = "4")]
+    pub position: Option<Position>,
 }
 
 /// The backup is there, and has the same term.
@@ -221,6 +226,9 @@ pub struct ReplicaFilesRequest {
     /// term with a smaller `pass`. 0: no.
     #[prost(uint64, tag = "4")]
     pub fence: u64,
+    /// With `fence`: a position that the replica said before; absent: none.
+    #[prost(message, optional, tag = "5")]
+    pub position: Option<Position>,
 }
 
 /// A fork of a replica.
@@ -275,6 +283,9 @@ pub struct ReplicaFilesReply {
     /// There are more.
     #[prost(bool, tag = "2")]
     pub more: bool,
+    /// The store still has everything up to `position`.
+    #[prost(bool, tag = "3")]
+    pub has: bool,
 }
 
 /// Hash the parts of a fork, of 1 MiB each, that hold data.
@@ -292,6 +303,34 @@ pub struct ReplicaPartsRequest {
     /// The first part.
     #[prost(uint64, tag = "4")]
     pub first: u64,
+    /// The part behind the last one; absent: all that follow.
+    #[prost(uint64, optional, tag = "5")]
+    pub end: Option<u64>,
+}
+
+/// Read bytes of a fork, for a primary that cannot read its own.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReplicaReadRequest {
+    /// The primary's term.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    /// The fork.
+    #[prost(message, required, tag = "2")]
+    pub fork: ForkId,
+    /// The first byte.
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    /// How many, at most 512 KiB.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+}
+
+/// The bytes; fewer where the fork ends.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReplicaReadReply {
+    /// The bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub data: Bytes,
 }
 
 /// A part of a fork.

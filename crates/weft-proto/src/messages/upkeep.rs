@@ -121,6 +121,9 @@ pub struct ScrubFinding {
     /// The error of the disk or the index; empty for a wrong checksum.
     #[prost(string, tag = "10")]
     pub reason: String,
+    /// The bytes were read from another replica, and written anew.
+    #[prost(bool, tag = "11")]
+    pub mended: bool,
 }
 
 /// Progress and findings of the scrub.
@@ -153,6 +156,15 @@ pub struct ScrubStatusReply {
     /// Milliseconds until it reads on; it leaves the disk idle until then.
     #[prost(uint64, tag = "9")]
     pub rests: u64,
+    /// Bad blocks of this pass that were mended; they count as bad, too.
+    #[prost(uint64, tag = "10")]
+    pub mended: u64,
+    /// Bytes that other replicas could not read or had otherwise, and that were sent to them anew.
+    #[prost(uint64, tag = "11")]
+    pub replica_bytes: u64,
+    /// Files that these bytes are of.
+    #[prost(uint64, tag = "12")]
+    pub replica_files: u64,
 }
 
 /// Ask for the disks of a server.

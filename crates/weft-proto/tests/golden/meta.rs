@@ -356,6 +356,7 @@ fn progress() -> ReplicaProgress {
         done: 300,
         total: 5000,
         elapsed: 70_000,
+        obstacle: "bad".to_owned(),
     }
 }
 

@@ -8,11 +8,11 @@ use weft_proto::replica::{
     ApplyReply, ApplyRequest, BeaconReply, BeaconRequest, Change, ClearRanges, FileAction,
     FileOperation, ForkId, ForkLength, ForkRange, ForkWrite, ReplicaFile, ReplicaFilesReply,
     ReplicaFilesRequest, ReplicaFork, ReplicaPart, ReplicaPartsReply, ReplicaPartsRequest,
-    SetLengths, WritePieces,
+    ReplicaReadReply, ReplicaReadRequest, SetLengths, WritePieces,
 };
 
 use super::cases::Golden;
-use super::values::bytes;
+use super::values::{bytes, position};
 
 pub fn replica_set() -> ReplicaSet {
     ReplicaSet {
@@ -72,6 +72,7 @@ pub fn messages(golden: &mut Golden) {
             term: 7,
             primary: 1,
             incarnations: vec![1 << 63, 2],
+            position: Some(position()),
         },
         &BeaconReply {
             incarnation: 1 << 63,
@@ -139,6 +140,7 @@ fn listings(golden: &mut Golden) {
             after: 300,
             only: 77,
             fence: 3,
+            position: Some(position()),
         },
         &ReplicaFilesReply {
             files: vec![ReplicaFile {
@@ -156,6 +158,7 @@ fn listings(golden: &mut Golden) {
                 }],
             }],
             more: true,
+            has: true,
         },
     );
     golden.call(
@@ -164,6 +167,7 @@ fn listings(golden: &mut Golden) {
             fork: fork(),
             checkpoint: 9,
             first: 300,
+            end: Some(301),
         },
         &ReplicaPartsReply {
             parts: vec![ReplicaPart {
@@ -172,5 +176,14 @@ fn listings(golden: &mut Golden) {
             }],
             next: Some(301),
         },
+    );
+    golden.call(
+        &ReplicaReadRequest {
+            term: 7,
+            fork: fork(),
+            offset: 300,
+            length: 4096,
+        },
+        &ReplicaReadReply { data: bytes(7, 16) },
     );
 }

@@ -26,10 +26,14 @@ fn scrub_status() -> ScrubStatusReply {
             place: 1 << 40,
             fault: ScrubFault::Unreadable as i32,
             reason: "gone".to_owned(),
+            mended: true,
         }],
         more: 7,
         trouble: "no".to_owned(),
         rests: 250,
+        mended: 2,
+        replica_bytes: 4096,
+        replica_files: 1,
     }
 }
 

@@ -58,7 +58,11 @@ impl IoService {
                 Box::pin(answer(call, names)).await;
             }
             Kind::Callbacks => Box::pin(self.callbacks(call)).await,
-            Kind::Beacon | Kind::Apply | Kind::ReplicaFiles | Kind::ReplicaParts => {
+            Kind::Beacon
+            | Kind::Apply
+            | Kind::ReplicaFiles
+            | Kind::ReplicaParts
+            | Kind::ReplicaRead => {
                 Box::pin(self.serve_primary(call)).await;
             }
             Kind::Clean => answer(call, async |r| self.clean(r).await).await,
@@ -112,7 +116,14 @@ impl IoService {
         match (call.kind, self.replicas()) {
             // They describe this process alone.
             (Kind::Disks | Kind::ScrubStatus | Kind::Losses, _) => Ok(()),
-            (Kind::Beacon | Kind::Apply | Kind::ReplicaFiles | Kind::ReplicaParts, _) => {
+            (
+                Kind::Beacon
+                | Kind::Apply
+                | Kind::ReplicaFiles
+                | Kind::ReplicaParts
+                | Kind::ReplicaRead,
+                _,
+            ) => {
                 if call.peer.role == Role::IoServer {
                     return Ok(());
                 }
@@ -130,6 +141,7 @@ impl IoService {
             Kind::Beacon => answer(call, async |r| self.beacon(&r)).await,
             Kind::ReplicaFiles => answer(call, async |r| self.replica_files(r).await).await,
             Kind::ReplicaParts => answer(call, async |r| self.replica_parts(r).await).await,
+            Kind::ReplicaRead => answer(call, async |r| self.replica_read(r).await).await,
             _ => self.apply(call).await,
         }
     }

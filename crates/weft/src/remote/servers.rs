@@ -46,9 +46,9 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
                     NodeState::Up => {}
                     NodeState::Missing => missing.push(name.to_string()),
                     NodeState::Unknown => refused.push(format!(
-                        "{name} is no replica of server {} any more: it can be stopped, and its section removed from {}",
+                        "{name} is no replica of server {} any more: `weft --volume {} server remove {name}` stops it and removes its section",
                         name.id,
-                        config.path.display()
+                        config.base.display()
                     )),
                 }
             }

@@ -26,7 +26,7 @@ pub(crate) use node::clean_shutdown;
 pub(crate) use node::disks::{check_new_disk, disk_state, label_disks};
 pub(crate) use node::ending::wait_for_end;
 pub(crate) use node::lock::{Lock, holds_lock, lock_in, lock_of};
-pub(crate) use node::marker::Marker;
+pub(crate) use node::marker::{JOINING, Marker};
 pub(crate) use node::role::io_role;
 pub(crate) use orphans::orphans;
 pub(crate) use private::close_to_others;

@@ -92,6 +92,11 @@ impl Replicated {
 
     /// A running volume of so many servers, with so many replicas each.
     pub fn of(servers: u32, replicas: u32) -> Replicated {
+        Replicated::with(servers, replicas, &[])
+    }
+
+    /// The same, with further options of `weft up`.
+    pub fn with(servers: u32, replicas: u32, more: &[&str]) -> Replicated {
         let folder = tempfile::Builder::new()
             .prefix("weft-replicas-")
             .tempdir()
@@ -103,7 +108,7 @@ impl Replicated {
         };
         let (servers, replicas) = (servers.to_string(), replicas.to_string());
         let options = ["--servers", &servers, "--replicas", &replicas];
-        let out = weft(&[&["up", volume.path()], &options[..]].concat());
+        let out = weft(&[&["up", volume.path()], &options[..], more].concat());
         assert!(out.status.success(), "{}", text(&out));
         volume
     }
@@ -150,6 +155,31 @@ impl Replicated {
         let (name, pid) = self.replica(server, which);
         kill_process(pid, signal).unwrap();
         (name, pid)
+    }
+
+    /// What the node of this name has logged.
+    pub fn log(&self, node: &str) -> String {
+        let log = self.folder().join("log").join(format!("{node}.log"));
+        std::fs::read_to_string(log).unwrap_or_default()
+    }
+
+    /// Changes a bit of the stored block of a node that begins with these bytes. What its process
+    /// has in its cache stays as it is.
+    pub fn damage(&self, node: &str, begins: &[u8]) {
+        use std::os::unix::fs::FileExt;
+        let path = self.folder().join(node).join("store/data");
+        let stored = std::fs::read(&path).unwrap();
+        let mut blocks = stored.chunks(4096).enumerate();
+        let found: Vec<usize> = blocks
+            .by_ref()
+            .filter(|(_, block)| block.starts_with(begins))
+            .map(|(number, _)| number)
+            .collect();
+        assert_eq!(found.len(), 1, "blocks that begin so: {found:?}");
+        let at = found[0] as u64 * 4096 + 100;
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&[stored[at as usize] ^ 1], at).unwrap();
+        file.sync_all().unwrap();
     }
 
     /// Waits until all replicas are in sync.

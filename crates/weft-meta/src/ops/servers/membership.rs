@@ -9,6 +9,7 @@ use crate::tx::Volume;
 
 pub(crate) fn join_server(
     volume: &Volume,
+    now: i64,
     request: &JoinServerRequest,
 ) -> Result<JoinServerReply, MetaError> {
     let refuse = |reason| {
@@ -27,7 +28,7 @@ pub(crate) fn join_server(
         return refuse("the name of a failure domain has at most 64 bytes");
     }
     let mut table = volume.state().servers().write();
-    let (server, replica, record) = table.join(request)?;
+    let (server, replica, record) = table.join(now, request)?;
     if let Some(record) = record {
         // Clients must learn of the server, or that it has replicas.
         store_record(volume, &mut table, server, record, true)?;

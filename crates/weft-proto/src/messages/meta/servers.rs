@@ -102,7 +102,7 @@ pub struct Replica {
 }
 
 /// How far a replica has caught up.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct ReplicaProgress {
     /// Its number.
     #[prost(uint32, tag = "1")]
@@ -116,6 +116,9 @@ pub struct ReplicaProgress {
     /// Nanoseconds since the primary began.
     #[prost(uint64, tag = "4")]
     pub elapsed: u64,
+    /// Why it cannot catch up; empty: nothing hinders it.
+    #[prost(string, tag = "5")]
+    pub obstacle: String,
 }
 
 /// Which replicas of a server have every acknowledged change, and which of them is the primary.

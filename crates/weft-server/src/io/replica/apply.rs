@@ -1,22 +1,26 @@
 //! What the primary asks of the other replicas: to apply changes, and to say what they hold.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use weft_layout::{CellOffset, FileId};
 use weft_net::Served;
 use weft_proto::replica::{
     ApplyReply, ApplyRequest, BeaconReply, BeaconRequest, Change, FileAction, FileOperation,
     ReplicaFile, ReplicaFilesReply, ReplicaFilesRequest, ReplicaFork, ReplicaPart,
-    ReplicaPartsReply, ReplicaPartsRequest,
+    ReplicaPartsReply, ReplicaPartsRequest, ReplicaReadReply, ReplicaReadRequest,
 };
 use weft_proto::{Code, Failure};
 use weft_store::{ForkKey, Store, StoreError, StoredFile, Timestamp};
 use weft_sum::ChunkName;
 
 use super::state::{Replicas, Role};
+use super::turns::Span;
 use super::wire;
 use crate::failure;
 use crate::io::IoService;
-use crate::limits::{REPLICA_LIST_FORKS, REPLICA_PART_BYTES, REPLICA_PARTS_MAX};
+use crate::limits::{REPLICA_LIST_FORKS, REPLICA_PART_BYTES, REPLICA_PARTS_MAX, REPLICA_READ_MAX};
+use crate::position;
 
 /// A part of a fork that holds data, and its hash; `None`: its bytes cannot be read.
 pub(super) type Part = (u64, Option<ChunkName>);
@@ -31,6 +35,9 @@ impl IoService {
         let replicas = self.own_replicas()?;
         replicas.heard_if_known(request.term)?;
         replicas.learn_incarnations(&request.incarnations);
+        if let Some(at) = &request.position {
+            replicas.heard_position(request.primary, position::from_wire(at));
+        }
         let at = self.store.position();
         Ok(BeaconReply {
             incarnation: at.incarnation,
@@ -77,9 +84,11 @@ impl IoService {
             .change
             .ok_or_else(|| failure::invalid("no change"))?;
         let store: &Store = &self.store;
+        replicas.recent.note(&spans_of(&change)?);
         let done = match change {
             Change::Write(pieces) => {
                 let writes = wire::writes(&pieces, &wire::joined(&chunks))?;
+                replicas.recent.note(&Span::of_writes(&writes));
                 match sums {
                     Some(sums) => store.write_summed(writes, sums, time).await,
                     None => store.write_scattered(writes, time).await,
@@ -127,13 +136,21 @@ impl IoService {
             }
             // So do those that this replica has sent when it was primary.
             replicas.turns.pass().await;
-            return Ok(ReplicaFilesReply::default());
+            let has = request.position.as_ref().is_some_and(|at| {
+                let at = position::from_wire(at);
+                self.store.position().incarnation == at.incarnation
+                    || Store::still_has(&self.store, at).is_ok()
+            });
+            return Ok(ReplicaFilesReply {
+                has,
+                ..ReplicaFilesReply::default()
+            });
         }
         if request.only != 0 {
             let file = self.store.stored_file(FileId(request.only));
             return Ok(ReplicaFilesReply {
                 files: file.iter().map(replica_file).collect(),
-                more: false,
+                ..ReplicaFilesReply::default()
             });
         }
         let after = FileId(request.after);
@@ -141,6 +158,7 @@ impl IoService {
         Ok(ReplicaFilesReply {
             files: files.iter().map(replica_file).collect(),
             more,
+            has: false,
         })
     }
 
@@ -151,7 +169,8 @@ impl IoService {
         self.own_replicas()?.heard_if_known(request.term)?;
         let key = wire::fork_key(&request.fork)?;
         let checkpoint = (request.checkpoint != 0).then_some(request.checkpoint);
-        let (parts, next) = parts(&self.store, &key, checkpoint, request.first)
+        let numbers = request.first..request.end.unwrap_or(u64::MAX);
+        let (parts, next) = parts(&self.store, &key, checkpoint, numbers)
             .await
             .map_err(|e| failure::of_store(&e))?;
         let parts = parts.into_iter().map(|(number, hash)| ReplicaPart {
@@ -165,6 +184,23 @@ impl IoService {
     }
 }
 
+impl IoService {
+    pub(in crate::io) async fn replica_read(
+        &self,
+        request: ReplicaReadRequest,
+    ) -> Result<ReplicaReadReply, Failure> {
+        self.own_replicas()?.heard_if_known(request.term)?;
+        let key = wire::fork_key(&request.fork)?;
+        if request.length > REPLICA_READ_MAX {
+            return Err(failure::invalid("it asks for too many bytes"));
+        }
+        let at = CellOffset(request.offset);
+        let read = Store::read(&self.store, &key, at, request.length).await;
+        let data = wire::joined(&read.map_err(|e| failure::of_store(&e))?);
+        Ok(ReplicaReadReply { data })
+    }
+}
+
 impl Replicas {
     /// As [`Replicas::heard`], once the metadata service has said which role this replica has.
     fn heard_if_known(&self, term: u64) -> Result<(), Failure> {
@@ -173,6 +209,25 @@ impl Replicas {
             return Err(Failure::new(Code::Busy, what));
         }
         self.heard(term)
+    }
+}
+
+/// What a change touches, but for the pieces of a write.
+fn spans_of(change: &Change) -> Result<Vec<Span>, Failure> {
+    let range = |r: &weft_proto::replica::ForkRange| {
+        Ok(Span::Bytes(wire::fork_key(&r.fork)?, r.start..r.end))
+    };
+    let fork = |id| Ok(vec![Span::fork(&wire::fork_key(id)?)]);
+    match change {
+        Change::Write(_) | Change::Sync(_) => Ok(Vec::new()),
+        Change::Clear(clear) => clear.ranges.iter().map(range).collect(),
+        Change::SetLengths(set) => Ok(vec![Span::File(FileId(set.file))]),
+        Change::Extend(to) | Change::CreateFork(to) => fork(&to.fork),
+        Change::RemoveFork(id) => fork(id),
+        Change::Files(operation) => {
+            let files = operation.files.iter();
+            Ok(files.map(|file| Span::File(FileId(*file))).collect())
+        }
     }
 }
 
@@ -239,23 +294,26 @@ fn replica_file(file: &StoredFile) -> ReplicaFile {
     }
 }
 
-/// The parts of a fork from `first` on that hold more than zeros, and where to go on.
+/// The parts of a fork with these numbers that hold more than zeros, and where to go on.
 pub(super) async fn parts(
     store: &Store,
     key: &ForkKey,
     checkpoint: Option<u64>,
-    first: u64,
+    numbers: Range<u64>,
 ) -> Result<(Vec<Part>, Option<u64>), StoreError> {
     let mut found: Vec<Part> = Vec::new();
-    let mut at = first.saturating_mul(REPLICA_PART_BYTES);
+    let mut at = numbers.start.saturating_mul(REPLICA_PART_BYTES);
     let mut read = 0;
     loop {
         let runs = store.data_runs(key, checkpoint, CellOffset(at), 64).await?;
         for run in &runs.runs {
-            let from = (run.start / REPLICA_PART_BYTES).max(first);
+            let from = (run.start / REPLICA_PART_BYTES).max(numbers.start);
             for number in from..run.end.div_ceil(REPLICA_PART_BYTES) {
                 if found.last().is_some_and(|(last, _)| *last >= number) {
                     continue;
+                }
+                if number >= numbers.end {
+                    return Ok((found, None));
                 }
                 if read == REPLICA_PARTS_MAX {
                     return Ok((found, Some(number)));

@@ -69,7 +69,7 @@ impl Replicas {
                 Outcome::Full => {
                     // Replicas that catch up may have it, and this one will not.
                     for other in targets.iter().filter(|t| !t.required) {
-                        self.suspect(other.number, "a change was taken back");
+                        self.suspect_content(other.number, "a change was taken back");
                     }
                     return Err(StoreError::NoSpace {
                         needed: request.bytes,
@@ -92,6 +92,7 @@ impl Replicas {
         let target = sending.target;
         let mut changes = self.changes();
         request.pass = target.pass;
+        let mut asked = false;
         'send: loop {
             let began = Instant::now();
             let mut answer = std::pin::pin!(send_once(target, request.clone(), payload.to_vec()));
@@ -115,9 +116,17 @@ impl Replicas {
                             Err(CallError::Failed(failure)) if failure.code() == Code::StaleMap => {
                                 // The set may have changed since, and this replica may still be
                                 // primary.
-                                let term = self.targets()?.0;
+                                // Not `targets`: a change that has begun ends also while the
+                                // primary hands over.
+                                if !std::mem::replace(&mut asked, true)
+                                    && self.term_as_primary()? <= request.term
+                                {
+                                    self.refresh().await;
+                                }
+                                let term = self.term_as_primary()?;
                                 if term > request.term {
                                     request.term = term;
+                                    asked = false;
                                     continue 'send;
                                 }
                                 self.suspect(target.number, &failure.message);
@@ -180,7 +189,7 @@ impl Sent {
             applied.map(|n| (n, reason.to_owned())).collect()
         };
         for (number, reason) in &others {
-            replicas.suspect(*number, reason);
+            replicas.suspect_content(*number, reason);
         }
         for (number, _) in others {
             replicas.gone(number).await?;

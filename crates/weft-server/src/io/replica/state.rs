@@ -12,13 +12,15 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use weft_kv::Position;
 use weft_net::{BufferPool, Counters, Env, Identity, Link};
 use weft_proto::meta::{ReplicaProgress, ReplicaSet};
 use weft_proto::{Code, Failure};
 use weft_store::StoreError;
 
-use super::turns::Turns;
-use crate::limits::{INHERITED_MAX, REPLICA_LEASE, REPLICA_WAIT};
+use super::recent::Recent;
+use super::turns::{Span, Turn, Turns};
+use crate::limits::{INHERITED_MAX, REPLICA_LEASE, REPLICA_MARGIN, REPLICA_WAIT};
 
 /// Who a replica is, and how it reaches the others.
 pub(crate) struct ReplicaIdentity {
@@ -53,11 +55,41 @@ struct Peer {
     /// When the last message that it answered was sent.
     answered: Option<Instant>,
     /// It has failed to acknowledge a change.
-    suspect: Option<String>,
+    suspect: Option<Suspicion>,
+    /// While it is in sync: its last beacon that was answered.
+    contact: Option<Contact>,
+    /// Since it is not in sync: what it must have and may lack, if only that differs.
+    absence: Option<Contact>,
     /// Its last attempt to catch up.
     pass: u64,
     /// How far that attempt has come, while it runs.
     progress: Option<Progress>,
+    /// Why the last attempt failed; empty: it did not.
+    obstacle: String,
+}
+
+/// Why a replica is to be removed from the set.
+struct Suspicion {
+    since: Instant,
+    reason: String,
+    /// It may differ in more than what it has missed.
+    differs: bool,
+}
+
+/// A position that a replica said, when it was asked then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contact {
+    pub(super) at: Instant,
+    pub(super) position: Position,
+}
+
+impl Contact {
+    /// The same, with a margin for changes that were on their way.
+    fn with_margin(self, suspected: Option<Instant>) -> Option<Contact> {
+        let at = suspected.map_or(self.at, |since| since.min(self.at));
+        let at = at.checked_sub(REPLICA_MARGIN)?;
+        Some(Contact { at, ..self })
+    }
 }
 
 /// How far a replica has caught up: bytes of this store that were compared, and all of them.
@@ -85,6 +117,8 @@ struct State {
     peers: BTreeMap<u32, Peer>,
     /// It takes no changes, and asks the service for a successor.
     handing_over: bool,
+    /// While this replica is a backup in sync: its primary's last beacon.
+    primary_contact: Option<(u32, Contact)>,
 }
 
 /// The next step of replicas that leave: all that stay are in sync.
@@ -139,6 +173,7 @@ pub(crate) struct Replicas {
     /// Changes with the state.
     changed: watch::Sender<u64>,
     pub(super) turns: Turns,
+    pub(super) recent: Recent,
     /// Held shared by every change that a primary sends; exclusively by a takeover.
     pub(super) applying: tokio::sync::RwLock<()>,
     /// Held while the service changes the set.
@@ -160,9 +195,11 @@ impl Replicas {
                 fence: (0, 0),
                 peers: BTreeMap::new(),
                 handing_over: false,
+                primary_contact: None,
             }),
             changed: watch::Sender::new(0),
             turns: Turns::default(),
+            recent: Recent::new(),
             applying: tokio::sync::RwLock::new(()),
             changing: tokio::sync::Mutex::new(()),
         }
@@ -210,6 +247,13 @@ impl Replicas {
             if role != Role::Primary {
                 (state.serving, state.handing_over) = (None, false);
             }
+            // With more replicas, a third one may have had changes that this one has not.
+            let followed = (role == Role::Primary && set.members.len() == 2)
+                .then(|| state.primary_contact)
+                .flatten();
+            if role != (Role::Backup { in_sync: true }) {
+                state.primary_contact = None;
+            }
             let is_member = |number: &u32| set.members.iter().any(|m| m.number == *number);
             state.peers.retain(|number, _| is_member(number));
             if role == (Role::Backup { in_sync: false }) {
@@ -223,14 +267,33 @@ impl Replicas {
                     part: Part::Away,
                     answered: None,
                     suspect: None,
+                    contact: None,
+                    absence: None,
                     pass: 0,
                     progress: None,
+                    obstacle: String::new(),
                 });
                 if peer.link.address() != member.address {
                     peer.link.set_address(&member.address);
                 }
                 let in_sync = set.in_sync.contains(&member.number);
                 let keep = role == Role::Primary && was == Role::Primary;
+                if !keep {
+                    peer.contact = None;
+                    let followed = followed.filter(|(number, _)| *number == member.number);
+                    peer.absence = followed.and_then(|(_, contact)| contact.with_margin(None));
+                } else if peer.part == Part::InSync && !in_sync {
+                    let suspicion = peer.suspect.as_ref();
+                    let contact = peer
+                        .contact
+                        .filter(|_| suspicion.is_none_or(|s| !s.differs));
+                    let since = suspicion.map(|s| s.since);
+                    peer.absence = contact.and_then(|contact| contact.with_margin(since));
+                }
+                if in_sync {
+                    peer.absence = None;
+                    peer.obstacle.clear();
+                }
                 peer.part = match peer.part {
                     _ if in_sync => Part::InSync,
                     Part::InSync | Part::Joining => Part::Away,
@@ -266,8 +329,8 @@ impl Replicas {
         (is_primary && state.serving.is_none() && !state.handing_over).then_some(term)
     }
 
-    /// What must happen so that replicas can leave.
-    pub(super) fn departure(&self) -> Option<Departure> {
+    /// What must happen in this term so that replicas can leave.
+    pub(super) fn departure(&self) -> Option<(u64, Departure)> {
         let state = self.state();
         let set = state.set.as_ref()?;
         if state.serving.is_none() || state.role(self.me.number) != Role::Primary {
@@ -280,10 +343,11 @@ impl Replicas {
             return None;
         }
         let backup = set.leaving.iter().find(|n| **n != self.me.number);
-        match backup {
-            Some(backup) => Some(Departure::Backup(*backup)),
-            None => first.map(Departure::Own),
-        }
+        let departure = match backup {
+            Some(backup) => Departure::Backup(*backup),
+            None => Departure::Own(first?),
+        };
+        Some((set.term, departure))
     }
 
     /// Takes no more changes, and shows nothing more, until [`Replicas::resume`] or the set has
@@ -305,6 +369,15 @@ impl Replicas {
         if let Some(peer) = state.peers.get_mut(&number) {
             let began = peer.progress.map_or_else(Instant::now, |p| p.began);
             peer.progress = done.map(|(done, total)| Progress { began, done, total });
+            peer.obstacle.clear();
+        }
+    }
+
+    /// Notes why a replica cannot catch up.
+    pub(super) fn set_obstacle(&self, number: u32, reason: &str) {
+        let mut state = self.state();
+        if let Some(peer) = state.peers.get_mut(&number) {
+            reason.clone_into(&mut peer.obstacle);
         }
     }
 
@@ -313,12 +386,14 @@ impl Replicas {
         let state = self.state();
         let peers = state.peers.iter();
         let running = peers.filter_map(|(number, peer)| {
-            let progress = peer.progress?;
-            Some(ReplicaProgress {
+            let progress = peer.progress;
+            let is_known = progress.is_some() || !peer.obstacle.is_empty();
+            is_known.then(|| ReplicaProgress {
                 number: *number,
-                done: progress.done,
-                total: progress.total,
-                elapsed: progress.began.elapsed().as_nanos() as u64,
+                done: progress.map_or(0, |p| p.done),
+                total: progress.map_or(0, |p| p.total),
+                elapsed: progress.map_or(0, |p| p.began.elapsed().as_nanos() as u64),
+                obstacle: peer.obstacle.clone(),
             })
         });
         running.collect()
@@ -442,6 +517,18 @@ impl Replicas {
         Ok((state.term(), targets.collect()))
     }
 
+    /// The term, whether or not this primary takes new changes.
+    ///
+    /// # Errors
+    /// [`StoreError::NotPrimary`].
+    pub(super) fn term_as_primary(&self) -> Result<u64, StoreError> {
+        let state = self.state();
+        match state.role(self.me.number) {
+            Role::Primary => Ok(state.term()),
+            _ => Err(StoreError::NotPrimary),
+        }
+    }
+
     /// The other replicas, and how each takes part.
     pub(super) fn peers(&self) -> Vec<(u32, Link, Part)> {
         let state = self.state();
@@ -488,6 +575,41 @@ impl Replicas {
         done
     }
 
+    /// Notes what a change touches, and waits for all earlier ones that touch the same.
+    ///
+    /// # Cancellation
+    /// As [`Turns::take`].
+    pub(super) async fn begin_change(&self, spans: Vec<Span>) -> Turn {
+        self.recent.note(&spans);
+        self.turns.take(spans).await
+    }
+
+    /// A backup has answered a beacon that was sent then, with its position.
+    pub(super) fn contacted(&self, number: u32, at: Instant, position: Position) {
+        let mut state = self.state();
+        if let Some(peer) = state.peers.get_mut(&number)
+            && peer.part == Part::InSync
+            && peer.contact.is_none_or(|known| known.at < at)
+        {
+            peer.contact = Some(Contact { at, position });
+        }
+    }
+
+    /// The primary has sent a beacon, with its position.
+    pub(super) fn heard_position(&self, primary: u32, position: Position) {
+        let mut state = self.state();
+        if state.role(self.me.number) == (Role::Backup { in_sync: true }) {
+            let at = Instant::now();
+            state.primary_contact = Some((primary, Contact { at, position }));
+        }
+    }
+
+    /// What a replica that is not in sync must have, and since when it may lack changes; `None`: it
+    /// may differ in anything.
+    pub(super) fn absence(&self, number: u32) -> Option<Contact> {
+        self.state().peers.get(&number)?.absence
+    }
+
     /// A replica has answered a message that was sent then.
     pub(super) fn answered(&self, number: u32, sent: Instant) {
         let mut state = self.state();
@@ -509,14 +631,35 @@ impl Replicas {
 
     /// A replica has failed to acknowledge a change: away if it is catching up, else to be removed.
     pub(super) fn suspect(&self, number: u32, reason: &str) {
+        self.suspect_of(number, reason, false);
+    }
+
+    /// A replica may have bytes that this one has not: as [`Replicas::suspect`], and when it is back
+    /// all of it is compared.
+    pub(super) fn suspect_content(&self, number: u32, reason: &str) {
+        self.suspect_of(number, reason, true);
+    }
+
+    fn suspect_of(&self, number: u32, reason: &str, differs: bool) {
         {
             let mut state = self.state();
-            match state.peers.get_mut(&number) {
-                Some(peer) if peer.part == Part::CatchingUp => peer.part = Part::Away,
-                Some(peer) if peer.part != Part::Away && peer.suspect.is_none() => {
-                    peer.suspect = Some(reason.to_owned());
+            let Some(peer) = state.peers.get_mut(&number) else {
+                return;
+            };
+            if differs {
+                peer.absence = None;
+            }
+            match (&mut peer.suspect, peer.part) {
+                (_, Part::Away) => return,
+                (_, Part::CatchingUp) => peer.part = Part::Away,
+                (Some(known), _) => known.differs |= differs,
+                (none, _) => {
+                    *none = Some(Suspicion {
+                        since: Instant::now(),
+                        reason: reason.to_owned(),
+                        differs,
+                    });
                 }
-                _ => return,
             }
         }
         self.notify();
@@ -545,12 +688,12 @@ impl Replicas {
             let since = peer.answered.map_or(state.since, |at| at.max(state.since));
             (since.elapsed() > REPLICA_LEASE).then(|| "it does not answer".to_owned())
         };
+        let reason = |peer: &Peer| peer.suspect.as_ref().map(|s| s.reason.clone());
         let required = state
             .peers
             .iter()
             .filter(|(_, p)| matches!(p.part, Part::InSync | Part::Joining));
-        let found =
-            required.filter_map(|(n, p)| Some((*n, p.suspect.clone().or_else(|| silent(p))?)));
+        let found = required.filter_map(|(n, p)| Some((*n, reason(p).or_else(|| silent(p))?)));
         found.collect()
     }
 

@@ -17,7 +17,9 @@ use weft_store::{
 };
 use weft_sum::Sums;
 
-use super::state::Replicas;
+use super::catch_up::{Compared, compare};
+use super::mend::is_damage;
+use super::state::{Part, Replicas};
 use super::turns::Span;
 use super::{inherited, wire};
 use crate::limits::REPLICA_WAIT;
@@ -141,7 +143,8 @@ impl ReplicatedStore {
         let _alone = self.membership.alone.write().await;
         // Also those whose caller has not waited for them: their frames come before this one's.
         if let Err(error) = self.store.sync().await {
-            tracing::warn!(%error, "cannot sync the store");
+            tracing::error!(%error, "this store cannot have replicas");
+            return false;
         }
         let replicas = &self.membership.replicas;
         replicas.learn(set);
@@ -178,7 +181,7 @@ impl ReplicatedStore {
         let replicas = self.membership.replicas.clone();
         let change = change();
         detached(async move {
-            let _turn = replicas.turns.take(spans).await;
+            let _turn = replicas.begin_change(spans).await;
             let sent = replicas.send(change, Vec::new(), time, false).await?;
             let done = own(store).await;
             sent.settle(&replicas, done).await
@@ -218,10 +221,35 @@ impl ReplicatedStore {
         sums: Option<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
+        match self
+            .write_once(writes.clone(), sums.clone(), modified)
+            .await
+        {
+            // Old bytes around the new ones cannot be read here.
+            Err(error) if is_damage(&error) => {
+                for span in Span::of_writes(&writes) {
+                    if let Span::Bytes(key, range) = span
+                        && !self.mend(&key, range).await
+                    {
+                        return Err(error);
+                    }
+                }
+                self.write_once(writes, sums, modified).await
+            }
+            done => done,
+        }
+    }
+
+    async fn write_once(
+        &self,
+        writes: Vec<Scattered>,
+        sums: Option<Sums>,
+        modified: Timestamp,
+    ) -> Result<(), StoreError> {
         let store = self.store.clone();
         let replicas = self.membership.replicas.clone();
         detached(async move {
-            let _turn = replicas.turns.take(Span::of_writes(&writes)).await;
+            let _turn = replicas.begin_change(Span::of_writes(&writes)).await;
             let (pieces, payload) = wire::write_pieces(&writes);
             // What cannot be written here is not sent.
             let prepared = match sums {
@@ -269,14 +297,19 @@ impl ReplicatedStore {
         let replicas = self.membership.replicas.clone();
         if kept.iter().any(Option::is_none) {
             // Prepared before there were others, who cannot get it; they are made equal afterwards.
-            self.changed_alone().await?;
-            store.commit_prepared(prepared, then, modified).await?;
-            return self.changed_alone().await;
+            let this = self.clone();
+            return detached(async move {
+                this.changed_alone().await?;
+                let done = store.commit_prepared(prepared, then, modified).await;
+                this.changed_alone().await?;
+                done
+            })
+            .await;
         }
         detached(async move {
             let mut writes: Vec<Scattered> = kept.into_iter().flatten().flatten().collect();
             writes.extend(then.iter().cloned().map(Scattered::from));
-            let _turn = replicas.turns.take(Span::of_writes(&writes)).await;
+            let _turn = replicas.begin_change(Span::of_writes(&writes)).await;
             let (pieces, payload) = wire::write_pieces(&writes);
             drop(writes);
             let sent = replicas
@@ -384,7 +417,7 @@ impl ReplicatedStore {
         let replicas = self.membership.replicas.clone();
         let key = key.clone();
         detached(async move {
-            let _turn = replicas.turns.take(vec![Span::fork(&key)]).await;
+            let _turn = replicas.begin_change(vec![Span::fork(&key)]).await;
             match store.status(&key).await? {
                 Some(found) if (found.length, found.modified) != (length, modified) => Ok(false),
                 _ => {
@@ -525,7 +558,8 @@ impl ReplicatedStore {
         };
         detached(async move {
             for (number, ..) in replicas.peers() {
-                replicas.suspect(number, "what was lost on the primary was accepted as it is");
+                replicas
+                    .suspect_content(number, "what was lost on the primary was accepted as it is");
             }
             for (number, ..) in replicas.peers() {
                 replicas.gone(number).await?;
@@ -533,6 +567,30 @@ impl ReplicatedStore {
             Ok(())
         })
         .await
+    }
+
+    /// The backups that are in sync, if this replica is the primary.
+    pub(in crate::io) fn backups(&self) -> Vec<u32> {
+        let Some(replicas) = self.replicas().filter(|r| r.targets().is_ok()) else {
+            return Vec::new();
+        };
+        let peers = replicas.peers().into_iter();
+        let in_sync = peers.filter(|(.., part)| *part == Part::InSync);
+        in_sync.map(|(number, ..)| number).collect()
+    }
+
+    /// Compares files behind `after` with those of a backup in sync, about so many bytes, and sends
+    /// what differs.
+    pub(in crate::io) async fn compare(
+        &self,
+        backup: u32,
+        after: FileId,
+        bytes: u64,
+    ) -> Result<Compared, String> {
+        match self.replicas() {
+            Some(replicas) => compare(&self.store, replicas, backup, after, bytes).await,
+            None => Err("the server has one store".into()),
+        }
     }
 
     /// As [`Store::still_has`]; also for positions of primaries whose place this replica has taken.

@@ -38,7 +38,7 @@ impl Span {
         writes.iter().map(hull).collect()
     }
 
-    fn file(&self) -> FileId {
+    pub(super) fn file(&self) -> FileId {
         match self {
             Span::File(file) => *file,
             Span::Bytes(key, _) => key.file,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
+use weft_kv::Position;
 use weft_proto::meta::{ChangeReplicasRequest, ReplicaChange, ReplicaSet};
 use weft_proto::replica::BeaconRequest;
 use weft_store::Store;
@@ -18,6 +19,7 @@ use crate::limits::{
     REPLICA_BEACON, REPLICA_CHANGE_TIMEOUT, REPLICA_LEASE, REPLICA_RETRY, REPLICA_SILENCE,
     REPLICA_TICK,
 };
+use crate::position;
 
 /// Takes a set that the metadata service has said. A store that was its server's only one is one of
 /// several from then on.
@@ -111,15 +113,20 @@ impl Watch {
                 });
             }
         }
-        if let Some(departure) = replicas.departure() {
+        if let Some((term, departure)) = replicas.departure() {
             let number = match departure {
                 Departure::Backup(number) => number,
                 Departure::Own(_) => replicas.me.number,
             };
             if self.removing.lock().insert(number) {
                 let (replicas, removing) = (replicas.clone(), self.removing.clone());
+                let io = io.clone();
                 self.tasks.spawn(async move {
-                    replicas.depart(departure).await;
+                    if let Departure::Own(successor) = departure {
+                        // It must know whose acknowledgements it has.
+                        beacon(&io.store, &replicas, successor).await;
+                    }
+                    replicas.depart(term, departure).await;
                     removing.lock().remove(&number);
                     (number, false)
                 });
@@ -184,6 +191,7 @@ async fn beacon(store: &Store, replicas: &Replicas, number: u32) {
         term,
         primary: replicas.me.number,
         incarnations: inherited::all(store),
+        position: Some(position::to_wire(store.position())),
     };
     let sent = Instant::now();
     let asked = async {
@@ -191,7 +199,14 @@ async fn beacon(store: &Store, replicas: &Replicas, number: u32) {
         connection.call(&request).await
     };
     match timeout(REPLICA_LEASE, asked).await {
-        Ok(Ok(_)) => replicas.answered(number, sent),
+        Ok(Ok(reply)) => {
+            let at = Position {
+                incarnation: reply.incarnation,
+                sequence: reply.sequence,
+            };
+            replicas.contacted(number, sent, at);
+            replicas.answered(number, sent);
+        }
         Ok(Err(error)) => tracing::debug!(replica = number, %error, "no answer to a beacon"),
         Err(_) => {}
     }
@@ -200,16 +215,25 @@ async fn beacon(store: &Store, replicas: &Replicas, number: u32) {
 impl Replicas {
     /// Asks the service for a change of the set, and learns the set that is in force.
     pub(super) async fn change(&self, change: ReplicaChange, replica: u32) -> bool {
-        self.ask(change, replica).await == Some(true)
+        self.ask(self.term(), change, replica).await == Some(true)
     }
 
-    /// As [`Replicas::change`]; `None`: the service has not answered, and may have made it.
-    pub(super) async fn ask(&self, change: ReplicaChange, replica: u32) -> Option<bool> {
+    /// Learns the set that is in force: a change that the service does not make is answered with it.
+    /// `None`: the service has not answered.
+    pub(super) async fn refresh(&self) -> Option<()> {
+        let me = self.me.number;
+        self.ask(self.term(), ReplicaChange::Add, me)
+            .await
+            .map(drop)
+    }
+
+    /// As [`Replicas::change`], in this term; `None`: the service has not answered, and may have made it.
+    pub(super) async fn ask(&self, term: u64, change: ReplicaChange, replica: u32) -> Option<bool> {
         let _one = self.changing.lock().await;
         let request = ChangeReplicasRequest {
             server: self.me.server,
             caller: self.me.number,
-            term: self.term(),
+            term,
             change: change.into(),
             replica,
         };

@@ -13,11 +13,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weft_kv::{DamagedFile, EngineFile};
+use weft_layout::{FileId, of_chunk_code};
 use weft_proto::limits;
 use weft_proto::upkeep::{
     ScrubFault, ScrubFinding, ScrubPassRecord, ScrubRequest, ScrubState, ScrubStatusReply,
 };
 use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store, StoreError};
+
+use crate::io::replica::{Compared, ReplicatedStore};
 
 use crate::limits::{
     SCRUB_NOTE_INTERVAL, SCRUB_RATE, SCRUB_REASON_MAX, SCRUB_RETRY_BACKOFF, SCRUB_STEP_BYTES,
@@ -42,6 +45,9 @@ struct ScrubPass {
     /// Files of the index that are still to be verified; `None` until the pass has begun.
     index: Option<Vec<EngineFile>>,
     at: ScrubPosition,
+    /// Backups that are still to be compared, and from which file on; `None` until all chunks were
+    /// read.
+    backups: Option<(Vec<u32>, FileId)>,
     report: ScrubStatusReply,
     recorded: Instant,
     /// When the disk has been left alone for long enough.
@@ -65,6 +71,7 @@ impl Scrubber {
             epoch: 0,
             index: None,
             at: ScrubPosition::default(),
+            backups: None,
             report: ScrubStatusReply::default(),
             recorded: Instant::now(),
             rests_until: Instant::now(),
@@ -106,7 +113,7 @@ impl Scrubber {
     }
 
     /// Starts or stops a pass.
-    pub(super) fn control(self: &Arc<Self>, store: &Store, request: ScrubRequest) {
+    pub(super) fn control(self: &Arc<Self>, store: &ReplicatedStore, request: ScrubRequest) {
         {
             let mut pass = self.pass.lock();
             pass.rate = match request.rate {
@@ -143,6 +150,7 @@ impl ScrubPass {
         self.epoch += 1;
         self.index = None;
         self.at = ScrubPosition::default();
+        self.backups = None;
         self.report = ScrubStatusReply {
             total,
             ..ScrubStatusReply::default()
@@ -181,34 +189,71 @@ impl ScrubPass {
                 }
                 bytes
             }
-            StepResult::Chunks(scrubbed) => {
+            StepResult::Chunks(scrubbed, mended, backups) => {
                 let bytes = scrubbed.bytes;
-                self.take_chunks(scrubbed);
+                self.take_chunks(scrubbed, &mended, backups);
                 bytes
             }
+            StepResult::Backup(compared) => self.take_comparison(compared),
         }
     }
 
-    fn take_chunks(&mut self, scrubbed: Scrubbed) {
+    /// Takes in chunks; `mended` says of each finding whether it was mended.
+    fn take_chunks(&mut self, scrubbed: Scrubbed, mended: &[bool], backups: Vec<u32>) {
         self.report.bytes += scrubbed.bytes;
         self.report.chunks += scrubbed.chunks;
-        for finding in scrubbed.findings {
-            self.report.bad += finding.blocks.len().max(1) as u64;
+        for (finding, mended) in scrubbed.findings.into_iter().zip(mended) {
+            let bad = finding.blocks.len().max(1) as u64;
+            self.report.bad += bad;
+            self.report.mended += if *mended { bad } else { 0 };
             tracing::error!(
                 file = finding.key.file.0, cell = finding.key.cell.0, fork = finding.key.fork.as_str(),
                 chunk = finding.chunk, blocks = ?finding.blocks, disk = finding.disk, place = finding.place,
-                fault = ?finding.fault, "the scrub found bad blocks"
+                fault = ?finding.fault, mended, "the scrub found bad blocks"
             );
             if self.report.findings.len() < limits::SCRUB_FINDINGS_MAX {
-                self.report.findings.push(on_the_wire(finding));
+                let finding = on_the_wire(finding);
+                self.report.findings.push(ScrubFinding {
+                    mended: *mended,
+                    ..finding
+                });
             } else {
                 self.report.more += 1;
             }
         }
         match scrubbed.next {
             Some(next) => self.at = next,
-            None => self.state = ScrubState::Done,
+            None if backups.is_empty() => self.state = ScrubState::Done,
+            None => self.backups = Some((backups, FileId(0))),
         }
+    }
+
+    /// A step of the comparison with the last of the backups.
+    fn take_comparison(&mut self, compared: Result<Compared, String>) -> u64 {
+        let Some((backups, after)) = &mut self.backups else {
+            return 0;
+        };
+        let compared = compared.unwrap_or_else(|reason| {
+            // It is not in sync any more, and will be compared when it catches up.
+            tracing::warn!(
+                replica = backups.last(),
+                reason,
+                "the scrub cannot compare a replica"
+            );
+            Compared::default()
+        });
+        self.report.replica_bytes += compared.sent;
+        self.report.replica_files += compared.files;
+        if let Some(next) = compared.next {
+            *after = next;
+        } else {
+            *after = FileId(0);
+            backups.pop();
+            if backups.is_empty() {
+                (self.backups, self.state) = (None, ScrubState::Done);
+            }
+        }
+        compared.bytes
     }
 
     /// A damaged file of the index.
@@ -270,11 +315,12 @@ fn on_the_wire(finding: Finding) -> ScrubFinding {
         place: finding.place,
         fault: fault as i32,
         reason,
+        mended: false,
     }
 }
 
 /// Runs passes while the service lives; between two steps it holds nothing but the store.
-async fn run(scrubber: Weak<Scrubber>, store: Store) {
+async fn run(scrubber: Weak<Scrubber>, store: ReplicatedStore) {
     loop {
         let Some(here) = scrubber.upgrade() else {
             return;
@@ -296,13 +342,17 @@ async fn run(scrubber: Weak<Scrubber>, store: Store) {
 
 impl Scrubber {
     /// Runs one step of a running pass; returns how long to leave the disk alone.
-    async fn step(&self, store: &Store) -> Option<Duration> {
+    async fn step(&self, store: &ReplicatedStore) -> Option<Duration> {
         let (epoch, step, rate) = {
             let pass = self.pass.lock();
             let running = pass.state == ScrubState::Running;
-            let step = running.then(|| match &pass.index {
-                None => Step::Begin,
-                Some(files) => files
+            let step = running.then(|| match (&pass.index, &pass.backups) {
+                (_, Some((backups, after))) => match backups.last() {
+                    Some(backup) => Step::Backup(*backup, *after),
+                    None => Step::Chunks(pass.at.clone()),
+                },
+                (None, None) => Step::Begin,
+                (Some(files), None) => files
                     .last()
                     .map_or_else(|| Step::Chunks(pass.at.clone()), |f| Step::Index(f.clone())),
             });
@@ -346,15 +396,23 @@ enum Step {
     Index(EngineFile),
     /// Chunks, from here on.
     Chunks(ScrubPosition),
+    /// Files behind this one of a backup.
+    Backup(u32, FileId),
 }
 
 enum StepResult {
     Begun(Vec<EngineFile>),
     Index(u64, Option<DamagedFile>),
-    Chunks(Scrubbed),
+    /// Chunks, which findings were mended, and the backups to compare when all chunks were read.
+    Chunks(Scrubbed, Vec<bool>, Vec<u32>),
+    Backup(Result<Compared, String>),
 }
 
-async fn run_step(store: &Store, step: Step, rate: u64) -> Result<StepResult, StoreError> {
+async fn run_step(
+    store: &ReplicatedStore,
+    step: Step,
+    rate: u64,
+) -> Result<StepResult, StoreError> {
     match step {
         Step::Begin => {
             store.scrub_begin().await?;
@@ -366,9 +424,43 @@ async fn run_step(store: &Store, step: Step, rate: u64) -> Result<StepResult, St
         }
         Step::Chunks(at) => {
             let bytes = (rate / 4).min(SCRUB_STEP_BYTES);
-            Ok(StepResult::Chunks(store.scrub(&at, bytes).await?))
+            let scrubbed = store.scrub(&at, bytes).await?;
+            let mut mended = Vec::with_capacity(scrubbed.findings.len());
+            for finding in &scrubbed.findings {
+                mended.push(mend(store, finding).await);
+            }
+            Ok(StepResult::Chunks(scrubbed, mended, store.backups()))
+        }
+        Step::Backup(backup, after) => {
+            let bytes = (rate / 4).min(SCRUB_STEP_BYTES);
+            let compared = store.compare(backup, after, bytes).await;
+            Ok(StepResult::Backup(compared))
         }
     }
+}
+
+/// Mends what was found of a live fork from another replica, if there is one.
+async fn mend(store: &ReplicatedStore, finding: &Finding) -> bool {
+    let range = match &finding.fault {
+        Fault::Lost {
+            range,
+            checkpoint: None,
+        }
+        | Fault::Unproven {
+            range,
+            checkpoint: None,
+        } => range.clone(),
+        Fault::Checksum | Fault::Unreadable { .. } => {
+            let Ok(Some(status)) = store.status(&finding.key).await else {
+                return false;
+            };
+            let chunk = u64::from(of_chunk_code(status.chunk).0);
+            let at = |block: u32| finding.chunk * chunk + u64::from(block) * 4096;
+            at(finding.blocks.start)..at(finding.blocks.end)
+        }
+        _ => return false,
+    };
+    store.mend(&finding.key, range).await
 }
 
 /// Grows whenever another call has used the disk.

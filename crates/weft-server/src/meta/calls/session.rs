@@ -112,7 +112,8 @@ impl MetaService {
 
     pub(in crate::meta) async fn join_server(&self, call: Served) {
         let n = &self.namespace.by(call.peer.client);
-        self.answer(call, |r| n.join_server(r)).await;
+        let now = self.env.clock.now();
+        self.answer(call, |r| n.join_server(now, r)).await;
         self.learn_servers();
     }
 

@@ -24,8 +24,9 @@ const LOST: &str = "lost";
 
 /// Read everything that the servers hold, and report damaged data
 ///
-/// Every server reads its chunks in the background and compares them with their checksums. Reads
-/// and writes of clients take precedence. An interrupted scrub continues where it stopped.
+/// Every server reads its chunks in the background and compares them with their checksums. A
+/// server with replicas mends what is damaged, and compares all replicas. Reads and writes of
+/// clients take precedence. An interrupted scrub continues where it stopped.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +34,7 @@ Examples:
   weft scrub --server 2 --rate 50M
   weft scrub --json
 
-Exit code 0: no damage; 1: damage was found, or a server could not be asked; 130 or 143: interrupted.")]
+Exit code 0: no damage, or all of it was mended; 1: damage was found, or a server could not be asked; 130 or 143: interrupted.")]
 pub(crate) struct Scrub {
     /// Folder of the volume [default: the volume that the global options name]
     dir: Option<PathBuf>,
@@ -57,6 +58,11 @@ struct Report {
     chunks: u64,
     bad_blocks: u64,
     findings_not_told: u64,
+    /// Bad blocks that were read from another replica and written anew.
+    mended_blocks: u64,
+    /// What other replicas could not read or had otherwise, and was sent to them anew.
+    replica_bytes: u64,
+    replica_files: u64,
     unreachable: Vec<u32>,
     findings: Vec<Row>,
     index: Vec<IndexRow>,
@@ -83,6 +89,7 @@ struct Row {
     disk: u32,
     disk_block: u64,
     fault: &'static str,
+    mended: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
 }
@@ -220,6 +227,9 @@ impl Scrub {
             chunks: 0,
             bad_blocks: 0,
             findings_not_told: 0,
+            mended_blocks: 0,
+            replica_bytes: 0,
+            replica_files: 0,
             unreachable: Vec::new(),
             findings: Vec::new(),
             index: Vec::new(),
@@ -231,6 +241,9 @@ impl Scrub {
                     report.chunks += status.chunks;
                     report.bad_blocks += status.bad;
                     report.findings_not_told += status.more;
+                    report.mended_blocks += status.mended;
+                    report.replica_bytes += status.replica_bytes;
+                    report.replica_files += status.replica_files;
                     let (index, blocks): (Vec<_>, Vec<_>) = status
                         .findings
                         .into_iter()
@@ -253,8 +266,9 @@ impl Scrub {
         } else {
             print(&report)?;
         }
-        let fine =
-            report.bad_blocks == 0 && report.index.is_empty() && report.unreachable.is_empty();
+        let fine = report.bad_blocks == report.mended_blocks
+            && report.index.is_empty()
+            && report.unreachable.is_empty();
         Ok(if fine {
             problems.exit_code()
         } else {
@@ -283,6 +297,7 @@ fn row(server: u32, finding: ScrubFinding) -> Row {
         disk: finding.disk,
         disk_block: finding.place,
         fault,
+        mended: finding.mended,
         reason: finding.reason,
     }
 }
@@ -334,6 +349,11 @@ fn print(report: &Report) -> Result<()> {
                 "" => row.fault.to_owned(),
                 reason => format!("{}: {reason}", row.fault),
             };
+            let fault = if row.mended {
+                format!("{fault}, mended")
+            } else {
+                fault
+            };
             table.add_row(vec![
                 row.server.to_string(),
                 if is_chunk(row) {
@@ -375,8 +395,19 @@ fn print(report: &Report) -> Result<()> {
         let servers: Vec<String> = report.unreachable.iter().map(u32::to_string).collect();
         output::line(format!("not scrubbed: server {}", servers.join(", ")))?;
     }
+    if report.replica_files > 0 {
+        output::line(format!(
+            "{} of {} were damaged or different on other replicas, and sent anew",
+            bytes(report.replica_bytes),
+            output::count(report.replica_files, "file")
+        ))?;
+    }
+    let mended = match report.mended_blocks {
+        0 => String::new(),
+        mended => format!(", {mended} of them mended from other replicas"),
+    };
     output::line(format!(
-        "{} in {} read, {}",
+        "{} in {} read, {}{mended}",
         bytes(report.bytes),
         output::count(report.chunks, "chunk"),
         output::count(report.bad_blocks, "bad block")

@@ -10,7 +10,7 @@ use super::new_node::{Home, NewNode, Place, server_of};
 use super::server::{say_joined, wait_until_left};
 use crate::args::Global;
 use crate::remote::connect;
-use crate::volume_config::{FILE, ServerName, StartLock};
+use crate::volume_config::{FILE, Marker, ServerName, StartLock};
 
 /// Let this machine take part in a running volume: as a new server, or as a replica of one
 ///
@@ -23,7 +23,7 @@ Examples:
   weft join meta.host:4700 --key-file volume.key                       a new server, which gets new files
   weft join meta.host:4700 --key-file volume.key --replica-of any      a replica of the server that has the fewest
   weft join meta.host:4700 --key-file volume.key --replica-of 2 --domain rack-3
-  weft join meta.host:4700 --key-file volume.key --replace server-2    takes the place of a node, which may be lost
+  weft join meta.host:4700 --key-file volume.key --replace server-2    takes the place of a node
 
 It can be repeated with the same folder if it is interrupted.")]
 pub(crate) struct Join {
@@ -36,7 +36,8 @@ pub(crate) struct Join {
     /// Become a replica of this server; `any`: of the one that has the fewest
     #[arg(long, value_name = "ID", conflicts_with = "replace")]
     replica_of: Option<String>,
-    /// Become a replica in the place of this node, which leaves when the new one is in sync
+    /// Become a replica in the place of this node, which leaves when the new one is in sync; it may
+    /// be lost if its server has another replica in sync
     #[arg(long, value_name = "NODE")]
     replace: Option<ServerName>,
     #[command(flatten)]
@@ -54,7 +55,7 @@ impl Join {
         let options = connect::options(&global)?;
         let lock = StartLock::of_any(&self.folder, Duration::from_secs(60))?;
         let folder = fs::canonicalize(&self.folder)?;
-        if folder.join(FILE).exists() {
+        if folder.join(FILE).exists() && !Marker::is_joining(&folder) {
             let dir = folder.display();
             bail!("{dir} has joined a volume: `weft up {dir}` starts it");
         }

@@ -1,12 +1,13 @@
 //! A node that joins a running volume from this machine: shared by `weft join` and `weft server`.
 //!
 //! Every step can be repeated: the id of the new store is durable before the metadata service is
-//! asked, and the same store gets the same name again.
+//! asked, the same store gets the same name again, and its marker says until the end what it joins
+//! as.
 
-use std::fs;
 use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -18,13 +19,10 @@ use crate::process::private_files::write_durably;
 use crate::remote::connect;
 use crate::remote::servers::{NodeState, state_of};
 use crate::volume_config::{
-    ADDRESS, Config, FILE, Marker, MetaSection, NodeName, ServerName, ServerSection, Size,
+    ADDRESS, Config, FILE, JOINING, Marker, MetaSection, NodeName, ServerName, ServerSection, Size,
     VolumeSection, WireSetting, add_section, check_new_disk, free_addresses, hex, label_disks,
     volume_id,
 };
-
-/// In the volume's folder: the folder of a node that has no name yet.
-const JOINING: &str = "joining";
 
 /// How the new node is set up.
 #[derive(Args)]
@@ -64,6 +62,16 @@ pub(super) enum Place {
     ReplicaOf(u32),
     /// A replica in the place of this one.
     Instead(ServerName),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::NewServer => f.write_str("a new server"),
+            Place::ReplicaOf(id) => write!(f, "a replica of server {id}"),
+            Place::Instead(name) => write!(f, "a replica in the place of {name}"),
+        }
+    }
 }
 
 /// The server of `--replica-of`: a number, or `any` for the one with the fewest replicas.
@@ -119,17 +127,16 @@ impl NewNode {
         let deadline = Instant::now() + Duration::from_secs(self.wait);
         let disks = self.disks.iter().map(std::path::absolute);
         let disks = disks.collect::<std::io::Result<Vec<_>>>()?;
-        let begun = home.base().join(JOINING);
         for disk in &disks {
             check_new_disk(disk)?;
         }
         let (address, metrics, _held) = self.addresses(&options.address)?;
         let volume = volume_id(&options.key);
-        let reply: JoinServerReply = connect::block_on(async {
+        let (reply, begun, marker) = connect::block_on(async {
             let connected = Volume::connect(options.clone()).await?;
             let place = place(&connected.server_map().await?)?;
             // The volume answers, and nothing is left behind if it does not.
-            let store = Marker::joining(&begun, volume)?.store;
+            let (begun, marker) = Marker::joining(home.base(), volume, &place.to_string())?;
             let (server, replaces) = match place {
                 Place::NewServer => (None, None),
                 Place::ReplicaOf(server) => (Some(server), None),
@@ -137,19 +144,31 @@ impl NewNode {
             };
             let request = JoinServerRequest {
                 address: address.clone(),
-                store: store.into_bytes().into(),
+                store: marker.store.clone().into_bytes().into(),
                 server,
                 replaces,
                 domain: self.domain.clone(),
             };
-            Ok(connected.join_server(request).await?)
+            let reply = connected.join_server(request).await;
+            if reply.is_err() && marker.node == JOINING {
+                // It was refused, or nobody knows: the same id of a store would be asked for again.
+                let refused = !matches!(
+                    reply,
+                    Err(weft_client::Error::Unreachable { .. }
+                        | weft_client::Error::MayHaveHappened { .. })
+                );
+                if refused {
+                    let _ = fs::remove_dir_all(&begun);
+                }
+            }
+            Ok((reply?, begun, marker))
         })?;
+        let reply: JoinServerReply = reply;
         let name = ServerName {
             id: reply.server,
             replica: reply.replica,
         };
         let node = NodeName::Server(name);
-        Marker::joining(&begun, volume)?.named(node).write(&begun)?;
         let processes = match &home {
             Home::Volume(config) => config.servers.len() + 1,
             Home::Folder(_) => 1,
@@ -168,21 +187,28 @@ impl NewNode {
             cache: self.cache,
             threads: (cores / processes).clamp(1, 8),
         };
+        let folder = home.base().join(&section.folder);
+        let marker = marker.named(node);
+        marker.write(&begun)?;
+        if begun != folder {
+            fs::rename(&begun, &folder).with_context(|| {
+                format!("cannot rename {} to {}", begun.display(), folder.display())
+            })?;
+        }
+        // The configuration is written last: with it the node is complete.
         let config = match home {
             Home::Volume(config) if config.server(name).is_ok() => config,
-            Home::Volume(config) => add_section(&config, &section)?,
+            Home::Volume(config) => {
+                let mut with = config.clone();
+                with.servers.push(section.clone());
+                label(&with, name)?;
+                add_section(&config, &section)?
+            }
             Home::Folder(folder) => new_config(&folder, options, &reply.volume, section)?,
         };
-        let folder = node.folder(&config)?;
-        fs::rename(&begun, &folder).with_context(|| {
-            format!("cannot rename {} to {}", begun.display(), folder.display())
-        })?;
-        let section = config.server(name)?;
-        if !section.disks.is_empty() {
-            label_disks(&config, section)?;
-        }
         let started = StartedNodes::start(&config, &[node], None)?;
         wait_until_up(options, name, started, &config, deadline)?;
+        marker.joined().write(&folder)?;
         Ok(Joined {
             name,
             config,
@@ -264,9 +290,18 @@ fn new_config(
     let address = format!("{}\n", options.address);
     write_durably(&config.at(Path::new(ADDRESS)), &address)?;
     config.write_wire_file()?;
-    // Written last: a folder with a configuration is a complete node.
+    label(&config, config.servers[0].name())?;
     config.write()?;
     Ok(config)
+}
+
+/// Labels the disks of a new node.
+fn label(config: &Config, name: ServerName) -> Result<()> {
+    let section = config.server(name)?;
+    if !section.disks.is_empty() {
+        label_disks(config, section)?;
+    }
+    Ok(())
 }
 
 /// Waits until the metadata service has heard of the node.

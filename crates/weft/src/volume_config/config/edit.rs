@@ -20,15 +20,22 @@ pub(crate) fn add_section(config: &Config, section: &ServerSection) -> Result<Co
         server: vec![section.clone()],
     };
     let text = format!("{}\n\n{}", text.trim_end(), toml::to_string(&one)?);
+    let config = Config::parse(&text, &config.path)?;
     write_durably(&config.path, &text)?;
-    Config::read(&config.path)
+    Ok(config)
 }
 
-/// Removes the section of a server from the file, with the comments in it.
-pub(crate) fn remove_section(config: &Config, name: ServerName) -> Result<()> {
+/// Removes the section of a server from the file, with the comments in it. False if it is not
+/// written as a section of its own.
+pub(crate) fn remove_section(config: &Config, name: ServerName) -> Result<bool> {
     let text = weft_client::read_small(&config.path)
         .with_context(|| format!("cannot read {}", config.path.display()))?;
-    write_durably(&config.path, &without(&text, name))
+    let left = without(&text, name);
+    if Config::parse(&left, &config.path)?.server(name).is_ok() {
+        return Ok(false);
+    }
+    write_durably(&config.path, &left)?;
+    Ok(true)
 }
 
 fn without(text: &str, name: ServerName) -> String {

@@ -28,7 +28,7 @@ pub(crate) const WIRE: &str = "volume.wire";
 pub(crate) struct Config {
     pub(crate) volume: VolumeSection,
     pub(crate) meta: MetaSection,
-    #[serde(rename = "server")]
+    #[serde(rename = "server", default)]
     pub(crate) servers: Vec<ServerSection>,
     /// The folder the file was read from.
     #[serde(skip)]
@@ -143,9 +143,14 @@ impl Config {
             place.to_owned()
         };
         let text = weft_client::read_small(&path).map_err(|e| unreadable(place, &path, e))?;
+        Config::parse(&text, &path)
+    }
+
+    /// The configuration of this text, which is or will be in the file `path`.
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Config> {
         let mut config: Config =
-            toml::from_str(&text).with_context(|| format!("{} is not legal", path.display()))?;
-        config.path = std::path::absolute(&path)?;
+            toml::from_str(text).with_context(|| format!("{} is not legal", path.display()))?;
+        config.path = std::path::absolute(path)?;
         config.base = config.path.parent().map(Path::to_owned).unwrap_or_default();
         config
             .check()
@@ -161,8 +166,8 @@ impl Config {
     }
 
     fn check(&self) -> Result<()> {
-        if self.servers.is_empty() {
-            bail!("no [[server]] section: a volume needs at least one server");
+        if self.servers.is_empty() && self.meta.folder.is_none() {
+            bail!("no [[server]] section, and no folder in [meta]: there is nothing to run");
         }
         let servers = self.server_ids().len();
         if servers > weft_layout::SERVERS_MAX {
@@ -238,7 +243,8 @@ impl Config {
         if same.count() > 1 {
             bail!("two sections are {name}: give each its own replica = N");
         }
-        if self.replicas(section.id) > REPLICAS_MAX as usize {
+        // One more while another one leaves.
+        if self.replicas(section.id) > REPLICAS_MAX as usize + 1 {
             bail!(
                 "server {} has more than {REPLICAS_MAX} replicas here",
                 section.id

@@ -31,8 +31,15 @@ impl Config {
             names.collect::<Vec<_>>().join(", ")
         };
         let path = self.path.display();
+        // What has joined has a folder, and the service says who it is.
+        let is_formatted = |node: &NodeName| {
+            node.folder(self)
+                .is_ok_and(|folder| Marker::exists(&folder))
+        };
         let unknown = nodes.iter().filter_map(|node| match node {
-            NodeName::Server(name) if !has.contains(&name.id) => Some(name.id),
+            NodeName::Server(name) if !has.contains(&name.id) && !is_formatted(node) => {
+                Some(name.id)
+            }
             _ => None,
         });
         let unknown: Vec<u32> = unknown.collect();

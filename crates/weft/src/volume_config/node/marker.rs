@@ -1,6 +1,6 @@
 //! The marker in a node's folder: it names the node that owns the folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -25,11 +25,14 @@ pub(crate) struct Marker {
     /// until they are served again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     servers: Vec<u32>,
+    /// While the node joins: what it is to become.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    joining: String,
 }
 
 const MARKER: &str = "weft-node.toml";
-/// In the place of a node's name that the metadata service has not given yet.
-const JOINING: &str = "joining";
+/// In the place of a node's name that the metadata service has not given yet, and its folder.
+pub(crate) const JOINING: &str = "joining";
 
 impl Marker {
     pub(crate) fn new(volume: [u8; 16], node: NodeName) -> Marker {
@@ -39,11 +42,12 @@ impl Marker {
             node: node.to_string(),
             store: String::new(),
             servers: Vec::new(),
+            joining: String::new(),
         }
     }
 
     /// The marker of a folder, if the folder has one.
-    pub(in crate::volume_config) fn read(folder: &Path) -> Option<Marker> {
+    pub(crate) fn read(folder: &Path) -> Option<Marker> {
         let text = std::fs::read_to_string(folder.join(MARKER)).ok()?;
         toml::from_str(&text).ok()
     }
@@ -82,28 +86,45 @@ impl Marker {
         write_durably(&folder.join(MARKER), &toml::to_string(self)?)
     }
 
-    /// The marker of a folder whose node joins a volume; makes the folder, and the id of its store,
-    /// if an earlier attempt has not. Whoever asks again gets the same name for the same store.
-    pub(crate) fn joining(folder: &Path, volume: [u8; 16]) -> Result<Marker> {
-        if let Some(found) = Marker::read(folder) {
-            if !found.is_of(volume) {
+    /// The folder in `base` of a node whose join has not ended, or a new one, and its marker. Whoever
+    /// asks the metadata service again gets the same name for the same store. `place`: what the node
+    /// is to become.
+    pub(crate) fn joining(base: &Path, volume: [u8; 16], place: &str) -> Result<(PathBuf, Marker)> {
+        let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
+        let found = entries.map(|entry| entry.path()).find_map(|folder| {
+            let marker = Marker::read(&folder)?;
+            (!marker.joining.is_empty()).then_some((folder, marker))
+        });
+        if let Some((folder, marker)) = found {
+            if !marker.is_of(volume) || marker.joining != place {
                 bail!(
-                    "{} belongs to another volume: remove it, or choose another folder",
-                    folder.display()
+                    "{} is left from an attempt to join as {} that did not end: repeat that command, or `weft server remove` {} if \
+                     `weft server list` shows it, and remove the folder",
+                    folder.display(),
+                    marker.joining,
+                    marker.node
                 );
             }
-            return Ok(found);
+            return Ok((folder, marker));
         }
-        make_folder(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let folder = base.join(JOINING);
+        make_folder(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let marker = Marker {
             volume: hex(&volume),
             node: JOINING.to_owned(),
             store: String::new(),
             servers: Vec::new(),
+            joining: place.to_owned(),
         };
         let marker = marker.of_new_store();
-        marker.write(folder)?;
-        Ok(marker)
+        marker.write(&folder)?;
+        Ok((folder, marker))
+    }
+
+    /// Whether a folder in `base` is of a node whose join has not ended.
+    pub(crate) fn is_joining(base: &Path) -> bool {
+        let mut entries = std::fs::read_dir(base).into_iter().flatten().flatten();
+        entries.any(|entry| Marker::read(&entry.path()).is_some_and(|m| !m.joining.is_empty()))
     }
 
     /// The same marker, of the node that the metadata service has named.
@@ -112,6 +133,20 @@ impl Marker {
             node: node.to_string(),
             ..self
         }
+    }
+
+    /// The same marker, of a node whose join has ended.
+    pub(crate) fn joined(self) -> Marker {
+        Marker {
+            joining: String::new(),
+            ..self
+        }
+    }
+
+    /// The same marker, for a volume of which this server is not expected here any more.
+    pub(crate) fn without_server(mut self, id: u32) -> Marker {
+        self.servers.retain(|server| *server != id);
+        self
     }
 
     /// The id of the store in this server's folder; a folder of an earlier version gets one.
@@ -125,11 +160,11 @@ impl Marker {
         Ok(named.store)
     }
 
-    /// Records the servers of the volume in the metadata service's folder, if they are not there
-    /// yet.
+    /// Records the servers of the volume in the metadata service's folder, if none are there: one
+    /// that has left this machine is not expected again.
     pub(crate) fn note_servers(&self, folder: &Path, servers: &[u32]) -> Result<()> {
         let found = self.check(folder)?;
-        if found.servers == servers {
+        if !found.servers.is_empty() {
             return Ok(());
         }
         found.with_servers(servers.to_vec()).write(folder)

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use weft_client::Volume;
 
 use super::local;
 use super::remove::{drop_local, wait_until_left};
 use crate::args::Global;
 use crate::commands::volume::new_node::{Home, Joined, NewNode, Place, server_of};
 use crate::remote::connect;
+use crate::remote::servers::{NodeState, state_of};
 use crate::terminal::output;
-use crate::volume_config::{ServerName, StartLock};
+use crate::volume_config::{Marker, ServerName, StartLock};
 
 /// Add a server, or a replica of one, on this machine
 ///
@@ -32,10 +34,12 @@ pub(super) struct Add {
     node: NewNode,
 }
 
-/// Replace a node, which may be lost, by a new one on this machine
+/// Replace a node by a new one on this machine
 ///
 /// The new node gets all data of the server. When it is in sync, the old one leaves, and can be
-/// switched off. Interrupting the command stops nothing: `weft server list` shows how far it is.
+/// switched off. The old one may be lost if its server has another replica in sync. Interrupting
+/// the command stops nothing: `weft server list` shows how far it is, and the same command goes on
+/// waiting, and then removes the old node's section.
 #[derive(Args)]
 #[command(after_help = "Examples:
   weft --volume /srv/volume server replace server-0.1
@@ -70,6 +74,23 @@ impl Replace {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode> {
         let config = local(global)?;
         let options = connect::options(global)?;
+        let map = connect::block_on(async {
+            let volume = Volume::connect(options.clone()).await?;
+            Ok(volume.server_map().await?)
+        })?;
+        let replicas = map.servers.iter().filter(|s| s.id == self.node.id);
+        let mut replicas = replicas.flat_map(|s| &s.replicas);
+        let old = replicas.find(|r| r.number == self.node.replica);
+        // An earlier attempt has come so far.
+        let has_left =
+            state_of(&map, self.node) == NodeState::Unknown && config.server(self.node).is_ok();
+        if has_left || old.is_some_and(|r| r.leaving) && !Marker::is_joining(&config.base) {
+            if !has_left {
+                wait_until_left(&options, self.node)?;
+            }
+            drop_local(&config, self.node)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let joined = {
             let _lock = StartLock::of_any(&config.base, Duration::from_secs(60))?;
             let place = |_: &_| Ok(Place::Instead(self.node));

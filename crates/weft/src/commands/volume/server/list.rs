@@ -42,6 +42,8 @@ struct Row {
     compared: Option<u64>,
     total: Option<u64>,
     seconds_left: Option<u64>,
+    /// Why it cannot catch up; empty: nothing hinders it.
+    obstacle: String,
 }
 
 impl List {
@@ -91,11 +93,14 @@ impl List {
 impl Row {
     fn in_words(&self) -> String {
         let mut words = self.state.to_owned();
-        if let (Some(compared), Some(total)) = (self.compared, self.total) {
+        if let (Some(compared), Some(total @ 1..)) = (self.compared, self.total) {
             words += &format!(", {} of {}", bytes(compared), bytes(total));
         }
         if let Some(left) = self.seconds_left {
             words += &format!(", {left} s left");
+        }
+        if !self.obstacle.is_empty() {
+            words += &format!(", hindered: {}", self.obstacle);
         }
         if self.leaving {
             words += ", leaving";
@@ -122,6 +127,7 @@ fn rows(server: &Server) -> Vec<Row> {
             compared: None,
             total: None,
             seconds_left: None,
+            obstacle: String::new(),
         }];
     }
     let row = |replica: &Replica| {
@@ -129,7 +135,7 @@ fn rows(server: &Server) -> Vec<Row> {
             id: server.id,
             replica: replica.number,
         };
-        let progress = replica.progress.filter(|_| !replica.in_sync);
+        let progress = replica.progress.as_ref().filter(|_| !replica.in_sync);
         Row {
             node: name.to_string(),
             role: if replica.primary { "primary" } else { "backup" },
@@ -139,6 +145,7 @@ fn rows(server: &Server) -> Vec<Row> {
             used: replica.usage.used,
             available: replica.usage.available,
             address: replica.address.clone(),
+            obstacle: progress.map_or_else(String::new, |p| p.obstacle.clone()),
             compared: progress.map(|p| p.done),
             total: progress.map(|p| p.total),
             seconds_left: progress.filter(|p| p.done > 0).map(|p| {

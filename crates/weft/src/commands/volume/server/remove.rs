@@ -1,5 +1,6 @@
 //! `weft server remove`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use crate::limits::LEAVE_POLL_INTERVAL;
 use crate::remote::connect;
 use crate::remote::servers::{NodeState, state_of};
 use crate::terminal::{output, progress};
-use crate::volume_config::{Config, LocalVolume, NodeName, ServerName, remove_section};
+use crate::volume_config::{
+    Config, LocalVolume, Marker, NodeName, ServerName, StartLock, lock_in, remove_section,
+};
 
 /// Let a replica leave its server, so that its machine can be switched off
 ///
@@ -45,11 +48,16 @@ pub(super) struct Remove {
 impl Remove {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode> {
         let options = connect::options(global)?;
+        let here = |node: ServerName| local(global).ok().filter(|c| c.server(node).is_ok());
         connect::block_on(async {
             let volume = Volume::connect(options.clone()).await?;
             let map = volume.server_map().await?;
             for node in &self.nodes {
                 if state_of(&map, *node) == NodeState::Unknown {
+                    if here(*node).is_some() && !self.cancel {
+                        // It has left: what it was is still in the configuration.
+                        continue;
+                    }
                     bail!("the volume has no {node}: `weft server list` shows its nodes");
                 }
                 volume
@@ -63,9 +71,7 @@ impl Remove {
         }
         for node in &self.nodes {
             wait_until_left(&options, *node)?;
-            if let Ok(config) = local(global)
-                && config.server(*node).is_ok()
-            {
+            if let Some(config) = here(*node) {
                 drop_local(&config, *node)?;
             }
         }
@@ -78,6 +84,7 @@ pub(in crate::commands::volume) fn wait_until_left(
     options: &ConnectOptions,
     node: ServerName,
 ) -> Result<()> {
+    let mut obstacle = String::new();
     let shown = progress::of_bytes(&format!("{node} leaves"), None);
     connect::block_on(async {
         let volume = Volume::connect(options.clone()).await?;
@@ -85,15 +92,24 @@ pub(in crate::commands::volume) fn wait_until_left(
             let map = volume.server_map().await?;
             let server = map.servers.iter().find(|s| s.id == node.id);
             let replicas = server.map(|s| &s.replicas[..]).unwrap_or_default();
+            if server.is_some() && replicas.is_empty() {
+                bail!("{node} stays: it is the only store of its server");
+            }
             let Some(own) = replicas.iter().find(|r| r.number == node.replica) else {
                 break;
             };
             if !own.leaving {
                 bail!("{node} stays: its departure was taken back meanwhile");
             }
-            if let Some(progress) = replicas.iter().find_map(|r| r.progress) {
+            if let Some(progress) = replicas.iter().find_map(|r| r.progress.as_ref()) {
                 shown.set_length(progress.total);
                 shown.set_position(progress.done);
+                if !progress.obstacle.is_empty() && obstacle != progress.obstacle {
+                    obstacle.clone_from(&progress.obstacle);
+                    output::say(format_args!(
+                        "weft: {node} cannot leave yet, since another replica cannot catch up: {obstacle}"
+                    ));
+                }
             }
             tokio::time::sleep(LEAVE_POLL_INTERVAL).await;
         }
@@ -105,18 +121,39 @@ pub(in crate::commands::volume) fn wait_until_left(
 
 /// Stops a node on this machine that has left, and removes its section.
 pub(super) fn drop_local(config: &Config, node: ServerName) -> Result<()> {
+    let _lock = StartLock::of_any(&config.base, Duration::from_secs(60))?;
+    let config = &Config::read(&config.path)?;
     if config.server(node).is_err() {
         return Ok(());
     }
     let folder = NodeName::Server(node).folder(config)?;
+    let meta = NodeName::Meta.folder(config).ok();
+    let pid = |folder: &Path| lock_in(folder).ok().flatten().map(|running| running.pid);
+    let own = pid(&folder);
+    if own.is_some() && own == meta.as_deref().and_then(pid) {
+        return output::line(format!(
+            "its process also runs the metadata service: start that alone (`weft serve --role meta`), and remove the section of {node} from {}",
+            config.path.display()
+        ));
+    }
     let here = LocalVolume::of(config.clone());
     if let Some(local) = here.nodes().iter().find(|n| n.name == node.to_string()) {
         stop_node(&here, local, Duration::from_secs(60))?;
     }
-    remove_section(config, node)?;
+    let path = config.path.display();
+    let section = if remove_section(config, node)? {
+        format!("its section was removed from {path}")
+    } else {
+        format!("remove its section from {path}")
+    };
+    if let Some(meta) = meta
+        && !Config::read(&config.path)?.server_ids().contains(&node.id)
+        && let Some(marker) = Marker::read(&meta)
+    {
+        marker.without_server(node.id).write(&meta)?;
+    }
     output::line(format!(
-        "its process is stopped, and its section removed from {}; what it held is in {}, which can be removed",
-        config.path.display(),
+        "its process is stopped; {section}; what it held is in {}, which can be removed",
         folder.display()
     ))
 }

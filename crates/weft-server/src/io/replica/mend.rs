@@ -1,0 +1,178 @@
+//! Bytes that cannot be read here: read from another replica, and written here anew
+//! (`docs/design/0048-short-absences-and-damage.md`).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+use weft_layout::CellOffset;
+use weft_net::Link;
+use weft_proto::replica::ReplicaReadRequest;
+use weft_store::{ForkKey, ReadSlice, Run, Scattered, Store, StoreError};
+
+use super::apply::part;
+use super::state::{Part, Replicas};
+use super::store::ReplicatedStore;
+use super::turns::Span;
+use super::wire;
+use crate::limits::{REPLICA_CALL_TIMEOUT, REPLICA_PART_BYTES, REPLICA_READ_MAX};
+
+/// Whether an error says that stored bytes are not what was written.
+pub(super) fn is_damage(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::BadChecksum { .. } | StoreError::Lost { .. } | StoreError::Unproven { .. }
+    )
+}
+
+fn may_be_elsewhere(error: &StoreError) -> bool {
+    is_damage(error) || matches!(error, StoreError::DiskFailed { .. } | StoreError::Io { .. })
+}
+
+impl ReplicatedStore {
+    /// As [`Store::read`]. What cannot be read here is read from another replica, and mended.
+    pub(in crate::io) async fn read(
+        &self,
+        key: &ForkKey,
+        offset: CellOffset,
+        length: u64,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        let store: &Store = self;
+        match store.read(key, offset, length).await {
+            Err(error) if self.mends(&error, key, offset, length).await => {
+                store.read(key, offset, length).await
+            }
+            done => done,
+        }
+    }
+
+    /// As [`Store::read_slices`]. What cannot be read of the live fork is read from another
+    /// replica, and mended.
+    pub(in crate::io) async fn read_slices(
+        &self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+        offset: CellOffset,
+        length: u64,
+    ) -> Result<Vec<ReadSlice>, StoreError> {
+        let store: &Store = self;
+        match store.read_slices(key, checkpoint, offset, length).await {
+            Err(error) if checkpoint.is_none() && self.mends(&error, key, offset, length).await => {
+                store.read_slices(key, checkpoint, offset, length).await
+            }
+            done => done,
+        }
+    }
+
+    async fn mends(&self, error: &StoreError, key: &ForkKey, at: CellOffset, length: u64) -> bool {
+        let range = at.0..at.0.saturating_add(length);
+        may_be_elsewhere(error) && self.mend(key, range).await
+    }
+
+    /// Mends what cannot be read of a range of a live fork; false if something is left.
+    pub(in crate::io) async fn mend(&self, key: &ForkKey, range: Range<u64>) -> bool {
+        let Some(replicas) = self.replicas().cloned() else {
+            return false;
+        };
+        let (store, key) = (Store::clone(self), key.clone());
+        // It goes on if the caller is dropped.
+        let mended = tokio::spawn(async move { mend(&store, &replicas, &key, range).await });
+        mended.await.unwrap_or(false)
+    }
+}
+
+async fn mend(store: &Store, replicas: &Arc<Replicas>, key: &ForkKey, range: Range<u64>) -> bool {
+    let Ok(Some(status)) = store.status(key).await else {
+        return false;
+    };
+    let end = range.end.min(status.length);
+    for number in range.start / REPLICA_PART_BYTES..end.div_ceil(REPLICA_PART_BYTES) {
+        if let Err(reason) = mend_part(store, replicas, key, number).await {
+            tracing::error!(%key, part = number, reason, "cannot mend damaged data from another replica");
+            return false;
+        }
+    }
+    true
+}
+
+/// Mends a part, if it cannot be read. The caller has no turn of its bytes.
+pub(super) async fn mend_part(
+    store: &Store,
+    replicas: &Replicas,
+    key: &ForkKey,
+    number: u64,
+) -> Result<(), String> {
+    let start = number * REPLICA_PART_BYTES;
+    let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
+    let _turn = replicas.turns.take(vec![span]).await;
+    let Err(damage) = part(store, key, None, number).await else {
+        return Ok(());
+    };
+    let term = replicas.targets().map_err(|e| e.to_string())?.0;
+    let status = store.status(key).await.map_err(|e| e.to_string())?;
+    let status = status.ok_or("the fork is gone")?;
+    let range = start..status.length.min(start + REPLICA_PART_BYTES);
+    let mut reason = format!("{damage}; no other replica is in sync");
+    let peers = replicas.peers().into_iter();
+    for (other, link, _) in peers.filter(|(.., part)| *part == Part::InSync) {
+        match bytes_of(&link, term, key, range.clone()).await {
+            Ok(data) => {
+                let write = Scattered {
+                    key: key.clone(),
+                    chunk: status.chunk,
+                    runs: vec![Run {
+                        offset: CellOffset(start),
+                        at: 0,
+                        length: data.len() as u64,
+                        count: 1,
+                        stride: 1,
+                    }],
+                    data,
+                };
+                // They have it already.
+                let written = store.write_scattered(vec![write], status.modified).await;
+                written.map_err(|e| e.to_string())?;
+                part(store, key, None, number)
+                    .await
+                    .map_err(|e| e.to_string())?;
+                tracing::warn!(%key, part = number, replica = other, %damage, "damaged data was mended from another replica");
+                return Ok(());
+            }
+            Err(other) => reason = format!("{damage}; the other replica: {other}"),
+        }
+    }
+    Err(reason)
+}
+
+async fn bytes_of(
+    link: &Link,
+    term: u64,
+    key: &ForkKey,
+    range: Range<u64>,
+) -> Result<Bytes, String> {
+    let mut all = Vec::with_capacity((range.end.saturating_sub(range.start)) as usize);
+    let mut at = range.start;
+    while at < range.end {
+        let length = (range.end - at).min(REPLICA_READ_MAX);
+        let request = ReplicaReadRequest {
+            term,
+            fork: wire::fork_id(key),
+            offset: at,
+            length,
+        };
+        let asked = async {
+            let (connection, _) = link.connection().await?;
+            connection.call(&request).await
+        };
+        let reply = timeout(REPLICA_CALL_TIMEOUT, asked).await;
+        let reply = reply.map_err(|_| "it was not answered".to_owned())?;
+        let data = reply.map_err(|e| e.to_string())?.data;
+        if data.len() as u64 != length {
+            return Err(format!("it has {} of {length} bytes", data.len()));
+        }
+        all.extend_from_slice(&data);
+        at += length;
+    }
+    Ok(all.into())
+}

@@ -1,0 +1,680 @@
+//! A pass over files of the primary that makes those of another replica equal.
+//!
+//! The replica gets all changes meanwhile. So what is found equal stays equal; what differs is sent
+//! part by part, each in turn with changes of the same bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use tokio::time::timeout;
+use weft_layout::{CellIndex, CellOffset, FileId};
+use weft_net::Link;
+use weft_proto::replica::{
+    ApplyRequest, Change, ClearRanges, FileAction, FileOperation, ReplicaFile, ReplicaFilesRequest,
+    ReplicaPartsRequest,
+};
+use weft_proto::{Call, Kind};
+use weft_store::{
+    ForkKey, ForkName, ForkStatus, Run, Scattered, Store, StoreError, StoredFile, Timestamp,
+};
+use weft_sum::ChunkName;
+
+use super::apply::{part, parts};
+use super::mend::mend_part;
+use super::recent::Changed;
+use super::state::{Part, Replicas};
+use super::turns::Span;
+use super::wire;
+use crate::limits::{REPLICA_CALL_TIMEOUT, REPLICA_PART_BYTES};
+
+/// Why a replica is not equal.
+pub(super) type Failed = String;
+
+pub(super) fn own(error: &StoreError) -> Failed {
+    format!("this replica: {error}")
+}
+
+/// The forks of one state of a file: of the live one, or of a checkpoint.
+pub(super) type Forks = BTreeMap<(CellIndex, ForkName), ForkStatus>;
+
+/// Numbers of parts, by fork.
+type Parts = BTreeMap<(CellIndex, ForkName), BTreeSet<u64>>;
+
+/// What a replica has of a file, or should have.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    /// What it said.
+    There(Option<u64>),
+    /// What this one has.
+    Here(Option<u64>),
+}
+
+pub(super) struct Pass<'a> {
+    pub(super) store: &'a Store,
+    pub(super) replicas: &'a Replicas,
+    pub(super) number: u32,
+    pub(super) link: Link,
+    /// How the replica must take part meanwhile.
+    pub(super) part: Part,
+    /// The number of the attempt.
+    pub(super) attempt: u64,
+    /// Files that differed.
+    pub(super) files: u64,
+    /// Bytes that were sent.
+    pub(super) bytes: u64,
+    /// Bytes here that were compared.
+    pub(super) compared: u64,
+    /// What cannot be read here, and is missing there.
+    pub(super) damaged: Option<String>,
+    /// The files of a replica in sync differ in another way than by some bytes.
+    pub(super) differs: bool,
+}
+
+impl Pass<'_> {
+    /// A pass that only compares.
+    pub(super) fn of_replica_in_sync<'a>(
+        store: &'a Store,
+        replicas: &'a Replicas,
+        number: u32,
+    ) -> Result<Pass<'a>, Failed> {
+        let (_, targets) = replicas.targets().map_err(|e| own(&e))?;
+        let target = targets.into_iter().find(|t| t.number == number);
+        let target = target.ok_or("it is not in sync")?;
+        Ok(Pass {
+            store,
+            replicas,
+            number,
+            link: target.link,
+            part: Part::InSync,
+            attempt: target.pass,
+            files: 0,
+            bytes: 0,
+            compared: 0,
+            damaged: None,
+            differs: false,
+        })
+    }
+
+    /// Compares a file with that of a replica in sync, and sends parts that differ.
+    pub(super) async fn compare(&mut self, ours: StoredFile) -> Result<(), Failed> {
+        let file = ours.file;
+        let has_shape = |ours: &StoredFile, theirs: &ReplicaFile| {
+            let states = std::iter::once(None).chain(numbers(ours).into_iter().map(Some));
+            let mut states = states.map(|of| (forks_here(ours, of), of.unwrap_or(0)));
+            numbers(ours) == theirs.checkpoints
+                && ours.deleted == theirs.deleted
+                && states.all(|(here, of)| {
+                    let there = forks_there(theirs, of).unwrap_or_default();
+                    let same = |(a, b): (&ForkStatus, &ForkStatus)| a.length == b.length;
+                    here.keys().eq(there.keys()) && here.values().zip(there.values()).all(same)
+                })
+        };
+        let theirs = self.list(0, file.0).await?.files.pop().unwrap_or_default();
+        let mut ours = ours;
+        if !has_shape(&ours, &theirs) {
+            // Unless it was changed between the two looks.
+            let _turn = self.replicas.turns.take(vec![Span::File(file)]).await;
+            let theirs = self.list(0, file.0).await?.files.pop().unwrap_or_default();
+            let Some(now) = self.store.stored_file(file) else {
+                return Ok(());
+            };
+            if !has_shape(&now, &theirs) {
+                self.differs = true;
+                return Err(format!("its forks or checkpoints of file {file} differ"));
+            }
+            ours = now;
+        }
+        let sent = self.bytes;
+        for (checkpoint, key, status) in &ours.forks {
+            let (here, there) = (Side::Here(*checkpoint), Side::There(*checkpoint));
+            let wanted = self.parts_of(key, here, None).await?;
+            let has = self.parts_of(key, there, None).await?;
+            self.compared += status.stored;
+            for number in differences(&has, &wanted) {
+                if checkpoint.is_some() {
+                    self.differs = true;
+                    return Err(format!("its checkpoint of {key} differs or is damaged"));
+                }
+                let start = number * REPLICA_PART_BYTES;
+                let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
+                let _turn = self.replicas.turns.take(vec![span]).await;
+                // Unless it was written between the two looks.
+                let only = BTreeSet::from([number]);
+                let wanted = self.parts_of(key, here, Some(&only)).await?;
+                let has = self.parts_of(key, there, Some(&only)).await?;
+                if differences(&has, &wanted).contains(&number) {
+                    self.send_part(key, None, number).await?;
+                }
+            }
+        }
+        self.files += u64::from(self.bytes > sent);
+        Ok(())
+    }
+
+    /// The term in which this replica is primary.
+    pub(super) fn term(&self) -> Result<u64, Failed> {
+        Ok(self.replicas.targets().map_err(|e| own(&e))?.0)
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.replicas.part(self.number) == self.part
+    }
+
+    pub(super) async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failed> {
+        let asked = async {
+            let (connection, _) = self.link.connection().await?;
+            connection.call(request).await
+        };
+        let answer = timeout(REPLICA_CALL_TIMEOUT, asked).await;
+        let answer = answer.map_err(|_| format!("{} was not answered", C::KIND.name()))?;
+        answer.map_err(|e| e.to_string())
+    }
+
+    pub(super) async fn list(
+        &self,
+        after: u64,
+        only: u64,
+    ) -> Result<weft_proto::replica::ReplicaFilesReply, Failed> {
+        let request = ReplicaFilesRequest {
+            term: self.term()?,
+            after,
+            only,
+            ..ReplicaFilesRequest::default()
+        };
+        self.call(&request).await
+    }
+
+    async fn send(
+        &mut self,
+        change: Change,
+        data: Vec<Bytes>,
+        time: Timestamp,
+    ) -> Result<(), Failed> {
+        if !self.is_wanted() {
+            return Err("it failed to apply a change".into());
+        }
+        let bytes = data.iter().map(|d| d.len() as u64).sum();
+        let request = ApplyRequest {
+            term: self.term()?,
+            pass: self.attempt,
+            change: Some(change),
+            time: time.0,
+            bytes,
+        };
+        let sent = async {
+            let (connection, _) = self.link.connection().await?;
+            if bytes == 0 {
+                return connection.call(&request).await.map(drop);
+            }
+            let outgoing = connection.send(&request, data, true).await?;
+            outgoing.reply().await.map(drop)
+        };
+        let answer = timeout(REPLICA_CALL_TIMEOUT, sent).await;
+        let answer = answer.map_err(|_| format!("{} was not answered", Kind::Apply.name()))?;
+        self.bytes += bytes;
+        answer.map_err(|e| e.to_string())
+    }
+
+    async fn operation(
+        &mut self,
+        file: FileId,
+        action: FileAction,
+        (op, checkpoint): (u64, u64),
+        time: Timestamp,
+    ) -> Result<(), Failed> {
+        let operation = FileOperation {
+            files: vec![file.0],
+            action: action.into(),
+            op,
+            checkpoint,
+        };
+        self.send(Change::Files(operation), Vec::new(), time).await
+    }
+
+    /// Makes one file equal. What was listed may have changed since: both sides change alike, so
+    /// that what was equal then is equal now.
+    pub(super) async fn file(
+        &mut self,
+        file: FileId,
+        ours: Option<StoredFile>,
+        theirs: Option<ReplicaFile>,
+        changed: &Changed,
+    ) -> Result<(), Failed> {
+        let listed = theirs.unwrap_or_default();
+        let ours = ours.or_else(|| self.store.stored_file(file));
+        let ours = if let Some(ours) = ours {
+            ours
+        } else {
+            let _turn = self.replicas.turns.take(vec![Span::File(file)]).await;
+            // A file that came meanwhile came on both, where the replica may have had more.
+            let Some(came) = self.store.stored_file(file) else {
+                let has = !listed.forks.is_empty() || !listed.checkpoints.is_empty();
+                if has && !listed.deleted {
+                    self.files += 1;
+                    self.operation(file, FileAction::Empty, (0, 0), Timestamp(0))
+                        .await?;
+                }
+                return Ok(());
+            };
+            came
+        };
+        if ours.deleted {
+            if !listed.deleted {
+                let action = FileAction::Delete;
+                return self.operation(file, action, (0, 0), Timestamp(0)).await;
+            }
+            return Ok(());
+        }
+        if listed.deleted {
+            return match self.store.stored_file(file) {
+                Some(now) if now.deleted => Ok(()),
+                _ => Err(format!(
+                    "it has deleted file {file}, which is there: format it anew"
+                )),
+            };
+        }
+        let sent = self.bytes;
+        let only = match changed {
+            Changed::All => None,
+            Changed::Parts(parts) => Some(parts),
+        };
+        if numbers(&ours) == listed.checkpoints
+            && (only.is_some() || self.checkpoints_are_equal(&ours, &listed).await?)
+        {
+            self.bring(file, Side::There(None), Side::Here(None), only)
+                .await?;
+        } else {
+            self.rebuild(file).await?;
+        }
+        self.note_operation(file).await?;
+        self.files += u64::from(self.bytes > sent);
+        Ok(())
+    }
+
+    /// Lets the replica know the last numbered operation, which it must not do again.
+    async fn note_operation(&mut self, file: FileId) -> Result<(), Failed> {
+        let _turn = self.replicas.turns.take(vec![Span::File(file)]).await;
+        let Some(now) = self
+            .store
+            .stored_file(file)
+            .filter(|f| !f.deleted && f.op > 0)
+        else {
+            return Ok(());
+        };
+        let theirs = self.list(0, file.0).await?.files.pop().unwrap_or_default();
+        if theirs.op > now.op {
+            return Err(format!(
+                "it has seen operation {} of file {file}, which its server has not: format it anew",
+                theirs.op
+            ));
+        }
+        if theirs.op < now.op {
+            let action = FileAction::Note;
+            self.operation(file, action, (now.op, 0), Timestamp(0))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn checkpoints_are_equal(
+        &mut self,
+        ours: &StoredFile,
+        theirs: &ReplicaFile,
+    ) -> Result<bool, Failed> {
+        for number in numbers(ours) {
+            let (here, there) = (forks_here(ours, Some(number)), forks_there(theirs, number)?);
+            let same = |a: &ForkStatus, b: &ForkStatus| (a.length, a.chunk) == (b.length, b.chunk);
+            if here.len() != there.len()
+                || !here
+                    .iter()
+                    .zip(&there)
+                    .all(|(a, b)| a.0 == b.0 && same(a.1, b.1))
+            {
+                return Ok(false);
+            }
+            for place in here.keys() {
+                let key = key_of(ours.file, place);
+                let here = self.parts_of(&key, Side::Here(Some(number)), None).await?;
+                let there = self.parts_of(&key, Side::There(Some(number)), None).await?;
+                if !differences(&there, &here).is_empty() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends a file and its checkpoints anew, the oldest checkpoint first. Changes of it wait.
+    async fn rebuild(&mut self, file: FileId) -> Result<(), Failed> {
+        let _turn = self.replicas.turns.take(vec![Span::File(file)]).await;
+        let Some(ours) = self.store.stored_file(file).filter(|f| !f.deleted) else {
+            return Ok(());
+        };
+        // What cannot be read here must not go there.
+        for (checkpoint, key, _) in &ours.forks {
+            let parts = self.parts_of(key, Side::Here(*checkpoint), None).await?;
+            if parts.values().any(Option::is_none) {
+                return Err(format!("{key} is damaged here, and cannot be sent"));
+            }
+        }
+        self.operation(file, FileAction::Empty, (0, 0), Timestamp(0))
+            .await?;
+        let mut before = None;
+        for (number, made) in &ours.checkpoints {
+            self.bring_in_turn(file, before, Side::Here(Some(*number)))
+                .await?;
+            let action = FileAction::Checkpoint;
+            self.operation(file, action, (0, *number), *made).await?;
+            before = Some(Side::Here(Some(*number)));
+        }
+        self.bring_in_turn(file, before, Side::Here(None)).await
+    }
+
+    /// Makes the live file there equal, each fork and part in its turn. `only`: the parts that may
+    /// differ of forks that are there; `None`: all.
+    async fn bring(
+        &mut self,
+        file: FileId,
+        from: Side,
+        to: Side,
+        only: Option<&Parts>,
+    ) -> Result<(), Failed> {
+        // Forks that come or go.
+        let turn = self.replicas.turns.take(vec![Span::File(file)]).await;
+        let (has, wanted) = (
+            self.forks_of(file, from).await?,
+            self.forks_of(file, to).await?,
+        );
+        let kept = self.shape(file, &has, &wanted).await?;
+        drop(turn);
+        for place in wanted.keys() {
+            let key = key_of(file, place);
+            let only = match only.filter(|_| kept.contains(place)) {
+                None => None,
+                Some(only) => match only.get(place) {
+                    Some(parts) => Some(parts),
+                    None => continue,
+                },
+            };
+            let has = self.parts_of(&key, from, only).await?;
+            let mut wanted = self.parts_of(&key, to, only).await?;
+            self.mend_own(&key, &mut wanted).await?;
+            for number in differences(&has, &wanted) {
+                let start = number * REPLICA_PART_BYTES;
+                let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
+                let _turn = self.replicas.turns.take(vec![span]).await;
+                self.send_part(&key, None, number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Mends parts that cannot be read here from replicas in sync. A replica without them would
+    /// show other bytes in their place, so it must not be in sync.
+    async fn mend_own(
+        &mut self,
+        key: &ForkKey,
+        wanted: &mut BTreeMap<u64, Option<ChunkName>>,
+    ) -> Result<(), Failed> {
+        let damaged = wanted.iter().filter(|(_, hash)| hash.is_none());
+        let damaged: Vec<u64> = damaged.map(|(number, _)| *number).collect();
+        for number in damaged {
+            if let Err(reason) = mend_part(self.store, self.replicas, key, number).await {
+                self.damaged.get_or_insert(reason);
+                continue;
+            }
+            let only = BTreeSet::from([number]);
+            wanted.remove(&number);
+            wanted.extend(self.parts_of(key, Side::Here(None), Some(&only)).await?);
+        }
+        Ok(())
+    }
+
+    /// As [`Pass::bring`], of a file whose turn the caller has. `from`: what the replica has;
+    /// `None`: nothing.
+    async fn bring_in_turn(
+        &mut self,
+        file: FileId,
+        from: Option<Side>,
+        to: Side,
+    ) -> Result<(), Failed> {
+        let has = match from {
+            Some(from) => self.forks_of(file, from).await?,
+            None => Forks::new(),
+        };
+        let wanted = self.forks_of(file, to).await?;
+        let (Side::Here(checkpoint) | Side::There(checkpoint)) = to;
+        let kept = self.shape(file, &has, &wanted).await?;
+        for place in wanted.keys() {
+            let key = key_of(file, place);
+            let has = match from {
+                Some(from) if kept.contains(place) => self.parts_of(&key, from, None).await?,
+                _ => BTreeMap::new(),
+            };
+            let wanted = self.parts_of(&key, to, None).await?;
+            for number in differences(&has, &wanted) {
+                self.send_part(&key, checkpoint, number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes, makes and extends forks; returns those whose bytes are still there.
+    async fn shape(
+        &mut self,
+        file: FileId,
+        has: &Forks,
+        wanted: &Forks,
+    ) -> Result<BTreeSet<(CellIndex, ForkName)>, Failed> {
+        let mut kept = BTreeSet::new();
+        for (place, status) in has {
+            let fits = |to: &ForkStatus| {
+                let chunk = status.chunk == 0 || to.chunk == status.chunk;
+                chunk && to.length >= status.length
+            };
+            if wanted.get(place).is_some_and(fits) {
+                kept.insert(place.clone());
+            } else {
+                let key = key_of(file, place);
+                let remove = Change::RemoveFork(wire::fork_id(&key));
+                self.send(remove, Vec::new(), Timestamp(0)).await?;
+            }
+        }
+        for (place, status) in wanted {
+            let key = key_of(file, place);
+            let same = |has: &ForkStatus| {
+                (has.length, has.chunk, has.modified)
+                    == (status.length, status.chunk, status.modified)
+            };
+            if kept.contains(place) && has.get(place).is_some_and(same) {
+                continue;
+            }
+            let chunk = if status.chunk == 0 {
+                weft_store::CHUNK_MIN
+            } else {
+                status.chunk
+            };
+            let extend = Change::Extend(wire::length(&key, status.length, chunk));
+            self.send(extend, Vec::new(), status.modified).await?;
+        }
+        Ok(kept)
+    }
+
+    pub(super) async fn forks_of(&self, file: FileId, side: Side) -> Result<Forks, Failed> {
+        match side {
+            Side::Here(of) => {
+                let ours = self.store.stored_file(file);
+                Ok(ours.map(|f| forks_here(&f, of)).unwrap_or_default())
+            }
+            Side::There(of) => {
+                let theirs = self.list(0, file.0).await?.files.pop();
+                theirs.map_or_else(|| Ok(Forks::new()), |f| forks_there(&f, of.unwrap_or(0)))
+            }
+        }
+    }
+
+    /// The parts of a fork that hold data; `of`: only of these.
+    pub(super) async fn parts_of(
+        &self,
+        key: &ForkKey,
+        side: Side,
+        of: Option<&BTreeSet<u64>>,
+    ) -> Result<BTreeMap<u64, Option<ChunkName>>, Failed> {
+        let mut all = BTreeMap::new();
+        let ranges = of.map_or_else(|| vec![(0, None)], runs_of);
+        for (first, end) in ranges {
+            let mut first = Some(first);
+            while let Some(from) = first {
+                let (found, next) = self.some_parts_of(key, side, from, end).await?;
+                all.extend(found);
+                first = next.filter(|next| *next > from);
+            }
+        }
+        Ok(all)
+    }
+
+    async fn some_parts_of(
+        &self,
+        key: &ForkKey,
+        side: Side,
+        first: u64,
+        end: Option<u64>,
+    ) -> Result<(Vec<(u64, Option<ChunkName>)>, Option<u64>), Failed> {
+        match side {
+            Side::Here(of) => {
+                let found = parts(self.store, key, of, first..end.unwrap_or(u64::MAX)).await;
+                found.map_err(|e| own(&e))
+            }
+            Side::There(of) => {
+                let request = ReplicaPartsRequest {
+                    term: self.term()?,
+                    fork: wire::fork_id(key),
+                    checkpoint: of.unwrap_or(0),
+                    first,
+                    end,
+                };
+                let reply = self.call(&request).await?;
+                let found = reply.parts.into_iter().map(|part| {
+                    let hash = <[u8; 32]>::try_from(&part.hash[..]).ok();
+                    (part.number, hash.map(ChunkName::from_bytes))
+                });
+                Ok((found.collect(), reply.next))
+            }
+        }
+    }
+
+    /// Sends one part as it is here, in the turn that the caller has.
+    pub(super) async fn send_part(
+        &mut self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+        number: u64,
+    ) -> Result<(), Failed> {
+        let status = match checkpoint {
+            None => self.store.status(key).await.map_err(|e| own(&e))?,
+            Some(number) => {
+                let forks = self.store.checkpoint_forks(key.file, number);
+                let mut forks = forks.map_err(|e| own(&e))?.into_iter();
+                forks.find(|(of, _)| of == key).map(|(_, status)| status)
+            }
+        };
+        let Some(status) = status else {
+            return Ok(());
+        };
+        let start = number * REPLICA_PART_BYTES;
+        let end = status.length.min(start + REPLICA_PART_BYTES);
+        if start >= end {
+            return Ok(());
+        }
+        let data = part(self.store, key, checkpoint, number).await;
+        let data = data.map_err(|e| own(&e))?;
+        let zeros = ChunkName::of_slices(data.iter().map(|slice| &slice[..])).is_none();
+        if zeros {
+            let clear = ClearRanges {
+                ranges: vec![wire::range(key, &(start..end))],
+            };
+            return self
+                .send(Change::Clear(clear), Vec::new(), status.modified)
+                .await;
+        }
+        let data = wire::joined(&data);
+        let write = Scattered {
+            key: key.clone(),
+            chunk: status.chunk,
+            runs: vec![Run {
+                offset: CellOffset(start),
+                at: 0,
+                length: data.len() as u64,
+                count: 1,
+                stride: 1,
+            }],
+            data,
+        };
+        let (pieces, payload) = wire::write_pieces(&[write]);
+        self.send(Change::Write(pieces), payload, status.modified)
+            .await
+    }
+}
+
+/// Numbers in a row, as the first one and the one behind the last.
+fn runs_of(numbers: &BTreeSet<u64>) -> Vec<(u64, Option<u64>)> {
+    let mut runs: Vec<(u64, Option<u64>)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, end)) if *end == Some(*number) => *end = Some(number + 1),
+            _ => runs.push((*number, Some(number + 1))),
+        }
+    }
+    runs
+}
+
+pub(super) fn numbers(file: &StoredFile) -> Vec<u64> {
+    file.checkpoints.iter().map(|(number, _)| *number).collect()
+}
+
+pub(super) fn key_of(file: FileId, (cell, fork): &(CellIndex, ForkName)) -> ForkKey {
+    ForkKey {
+        file,
+        cell: *cell,
+        fork: fork.clone(),
+    }
+}
+
+pub(super) fn forks_here(file: &StoredFile, checkpoint: Option<u64>) -> Forks {
+    let of = file.forks.iter().filter(|(of, ..)| *of == checkpoint);
+    of.map(|(_, key, status)| ((key.cell, key.fork.clone()), *status))
+        .collect()
+}
+
+pub(super) fn forks_there(file: &ReplicaFile, checkpoint: u64) -> Result<Forks, Failed> {
+    let of = file
+        .forks
+        .iter()
+        .filter(|fork| fork.checkpoint == checkpoint);
+    of.map(|fork| {
+        let name = ForkName::new(&fork.fork).map_err(|e| e.to_string())?;
+        let status = ForkStatus {
+            length: fork.length,
+            modified: Timestamp(fork.modified),
+            stored: 0,
+            chunk: fork.chunk,
+        };
+        Ok(((CellIndex(fork.cell), name), status))
+    })
+    .collect()
+}
+
+/// The parts that differ, or cannot be read on the other side. Those that cannot be read here stay
+/// there as they are.
+pub(super) fn differences(
+    has: &BTreeMap<u64, Option<ChunkName>>,
+    wanted: &BTreeMap<u64, Option<ChunkName>>,
+) -> BTreeSet<u64> {
+    let all = has.keys().chain(wanted.keys());
+    let differs = |number: &&u64| match (has.get(*number), wanted.get(*number)) {
+        (Some(Some(a)), Some(Some(b))) => a != b,
+        (_, Some(None)) => false,
+        _ => true,
+    };
+    all.filter(differs).copied().collect()
+}
