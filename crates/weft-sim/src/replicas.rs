@@ -404,6 +404,10 @@ enum Present {
     Late(Vec<(String, String)>),
 }
 
+/// Nothing else may fail at the same time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Alone;
+
 /// Where a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -494,7 +498,10 @@ impl Faults {
             self.left -= 1;
             let count = self.rng.random_range(1..=2);
             for _ in 0..count {
-                self.strike(sim, cluster, state);
+                // What a machine without power has lost is only promised if the others are there.
+                if self.strike(sim, cluster, state) == Some(Alone) {
+                    break;
+                }
             }
             // Shorter and longer than a takeover takes, and than calls wait at a primary.
             self.wait = self.rng.random_range(50..16_000);
@@ -519,7 +526,7 @@ impl Faults {
         self.wait = self.rng.random_range(20..6000);
     }
 
-    fn strike(&mut self, sim: &mut Sim<'_>, cluster: &Cluster, state: &State) {
+    fn strike(&mut self, sim: &mut Sim<'_>, cluster: &Cluster, state: &State) -> Option<Alone> {
         let whole: Vec<bool> = {
             let shared = state.lock();
             shared.primaries.iter().map(Option::is_some).collect()
@@ -566,9 +573,10 @@ impl Faults {
                 self.present.push(Present::Late(links));
                 "messages late"
             }
-            _ => return,
+            _ => return None,
         };
         *state.lock().outcome.faults.entry(kind).or_default() += 1;
+        matches!(kind, "replica without power" | "replica emptied").then_some(Alone)
     }
 
     /// Between a machine and others: the other replicas, the service, or all.

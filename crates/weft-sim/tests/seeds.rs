@@ -47,6 +47,10 @@ fn explore(
     run: fn(Plan) -> Outcome,
 ) -> (Outcome, u64) {
     let (first, seconds) = (number("WEFT_SEED"), number("WEFT_SECONDS"));
+    if let Ok(levels) = std::env::var("WEFT_LOG") {
+        let log = tracing_subscriber::fmt().with_env_filter(levels);
+        let _ = log.with_ansi(false).try_init();
+    }
     let alone = first.is_some() && seconds.is_none();
     let (first, seconds) = (first.unwrap_or(0), seconds.unwrap_or(40) * quarters / 4);
     let (started, mut runs) = (Instant::now(), 0);

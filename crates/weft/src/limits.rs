@@ -88,6 +88,9 @@ pub(crate) const LOCK_ATTEMPTS: u32 = 20;
 pub(crate) const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// How often the end of a process is looked for where the kernel has no handles of processes.
 pub(crate) const PROCESS_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// A command that starts or stops single nodes waits this long for another one to end, and for a
+/// node to stop.
+pub(crate) const START_LOCK_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often the lock of the command that starts or stops a volume is tried.
 pub(crate) const START_LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A node that has taken its lock writes its process number into it within this time.

@@ -320,6 +320,7 @@ async fn a_short_absence_costs_what_was_written_meanwhile() {
         // A stopped one may have got the changes, and have applied them when it went on.
         assert!(absence == 1 || last.contains("files=1 "), "{last}");
     }
+    tokio::time::sleep(Duration::from_secs(18)).await;
     up.signal(0, Which::Primary, Signal::KILL);
     expect(&file, 2, 30 << 20, 10_000).await;
     expect(&file, 2, 33 << 20, 10_000).await;

@@ -406,9 +406,10 @@ impl ServerTable {
             let is_primary = *number == server.record.primary && server.is_up(now);
             is_primary || server.replica_reported(*number, now, HEARTBEAT_TIMEOUT)
         };
-        let has_source = match server.record.in_sync.is_empty() {
-            true => server.is_up(now),
-            false => server.record.in_sync.iter().any(is_up),
+        let has_source = if server.record.in_sync.is_empty() {
+            server.is_up(now)
+        } else {
+            server.record.in_sync.iter().any(is_up)
         };
         if !has_source {
             let reason = "no node that has its data is up, so a new one would wait for it: start that node first";

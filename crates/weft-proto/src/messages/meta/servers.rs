@@ -68,6 +68,7 @@ pub struct Server {
 
 /// A replica of a server, as the metadata service knows it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
+#[allow(clippy::struct_excessive_bools)] // as on the wire
 pub struct Replica {
     /// Its number.
     #[prost(uint32, tag = "1")]

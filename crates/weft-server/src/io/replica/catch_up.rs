@@ -18,7 +18,7 @@ use crate::position;
 
 /// One attempt; the caller tries again later.
 pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) {
-    let began = Instant::now();
+    let started = Instant::now();
     let server = replicas.me.server;
     let (mut pass, has_rest) = match Pass::begin(store, replicas, number).await {
         Ok(begun) => begun,
@@ -56,7 +56,7 @@ pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) {
             files = pass.files,
             bytes = pass.bytes,
             compared,
-            seconds = began.elapsed().as_secs_f64(),
+            seconds = started.elapsed().as_secs_f64(),
             "a replica has caught up"
         ),
         Err(reason) => {

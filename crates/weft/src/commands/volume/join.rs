@@ -1,7 +1,6 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -9,6 +8,7 @@ use clap::Args;
 use super::new_node::{Home, NewNode, Place, server_of};
 use super::server::{say_joined, wait_until_left};
 use crate::args::Global;
+use crate::limits::START_LOCK_TIMEOUT;
 use crate::remote::connect;
 use crate::volume_config::{FILE, Marker, ServerName, StartLock};
 
@@ -53,7 +53,7 @@ impl Join {
         global.name_address(self.volume_address.clone());
         global.name_key(key.to_owned());
         let options = connect::options(&global)?;
-        let lock = StartLock::of_any(&self.folder, Duration::from_secs(60))?;
+        let lock = StartLock::of_any(&self.folder, START_LOCK_TIMEOUT)?;
         let folder = fs::canonicalize(&self.folder)?;
         if folder.join(FILE).exists() && !Marker::is_joining(&folder) {
             let dir = folder.display();

@@ -95,7 +95,7 @@ pub(super) fn server_of(text: &str, map: &ServerMapReply) -> Result<u32> {
 /// Where the node is kept on this machine.
 pub(super) enum Home {
     /// In the folder of a volume that runs here, whose configuration gets its section.
-    Volume(Config),
+    Volume(Box<Config>),
     /// In a folder of its own.
     Folder(PathBuf),
 }
@@ -197,9 +197,9 @@ impl NewNode {
         }
         // The configuration is written last: with it the node is complete.
         let config = match home {
-            Home::Volume(config) if config.server(name).is_ok() => config,
+            Home::Volume(config) if config.server(name).is_ok() => *config,
             Home::Volume(config) => {
-                let mut with = config.clone();
+                let mut with = (*config).clone();
                 with.servers.push(section.clone());
                 label(&with, name)?;
                 add_section(&config, &section)?

@@ -1,7 +1,6 @@
 //! `weft server add` and `weft server replace`: nodes in the volume's folder on this machine.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -11,6 +10,7 @@ use super::local;
 use super::remove::{drop_local, wait_until_left};
 use crate::args::Global;
 use crate::commands::volume::new_node::{Home, Joined, NewNode, Place, server_of};
+use crate::limits::START_LOCK_TIMEOUT;
 use crate::remote::connect;
 use crate::remote::servers::{NodeState, state_of};
 use crate::terminal::output;
@@ -55,7 +55,7 @@ pub(super) struct Replace {
 impl Add {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode> {
         let config = local(global)?;
-        let _lock = StartLock::of_any(&config.base, Duration::from_secs(60))?;
+        let _lock = StartLock::of_any(&config.base, START_LOCK_TIMEOUT)?;
         let options = connect::options(global)?;
         let replica_of = self.replica_of.clone();
         let place = |map: &_| {
@@ -64,7 +64,9 @@ impl Add {
                 None => Place::NewServer,
             })
         };
-        let joined = self.node.join(&options, place, Home::Volume(config))?;
+        let joined = self
+            .node
+            .join(&options, place, Home::Volume(Box::new(config)))?;
         say_joined(&joined, self.replica_of.is_some())?;
         Ok(ExitCode::SUCCESS)
     }
@@ -92,9 +94,10 @@ impl Replace {
             return Ok(ExitCode::SUCCESS);
         }
         let joined = {
-            let _lock = StartLock::of_any(&config.base, Duration::from_secs(60))?;
+            let _lock = StartLock::of_any(&config.base, START_LOCK_TIMEOUT)?;
             let place = |_: &_| Ok(Place::Instead(self.node));
-            self.new.join(&options, place, Home::Volume(config))?
+            self.new
+                .join(&options, place, Home::Volume(Box::new(config)))?
         };
         say_joined(&joined, false)?;
         wait_until_left(&options, self.node)?;

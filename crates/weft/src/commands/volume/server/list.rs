@@ -92,20 +92,20 @@ impl List {
 
 impl Row {
     fn in_words(&self) -> String {
-        let mut words = self.state.to_owned();
+        let mut words = vec![self.state.to_owned()];
         if let (Some(compared), Some(total @ 1..)) = (self.compared, self.total) {
-            words += &format!(", {} of {}", bytes(compared), bytes(total));
+            words.push(format!("{} of {}", bytes(compared), bytes(total)));
         }
         if let Some(left) = self.seconds_left {
-            words += &format!(", {left} s left");
+            words.push(format!("{left} s left"));
         }
         if !self.obstacle.is_empty() {
-            words += &format!(", hindered: {}", self.obstacle);
+            words.push(format!("hindered: {}", self.obstacle));
         }
         if self.leaving {
-            words += ", leaving";
+            words.push("leaving".to_owned());
         }
-        words
+        words.join(", ")
     }
 }
 
@@ -149,9 +149,9 @@ fn rows(server: &Server) -> Vec<Row> {
             compared: progress.map(|p| p.done),
             total: progress.map(|p| p.total),
             seconds_left: progress.filter(|p| p.done > 0).map(|p| {
-                let rest = p.total.saturating_sub(p.done) as f64;
-                let seconds = p.elapsed as f64 / 1e9 * rest / p.done as f64;
-                seconds.ceil() as u64
+                let rest = u128::from(p.total.saturating_sub(p.done));
+                let nanos = u128::from(p.elapsed) * rest / u128::from(p.done);
+                (nanos / 1_000_000_000 + 1) as u64
             }),
         }
     };

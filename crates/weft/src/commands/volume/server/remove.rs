@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -11,7 +10,7 @@ use weft_client::{ConnectOptions, ServerId, Volume};
 use super::local;
 use crate::args::Global;
 use crate::commands::volume::down::stop_node;
-use crate::limits::LEAVE_POLL_INTERVAL;
+use crate::limits::{LEAVE_POLL_INTERVAL, START_LOCK_TIMEOUT};
 use crate::remote::connect;
 use crate::remote::servers::{NodeState, state_of};
 use crate::terminal::{output, progress};
@@ -121,7 +120,7 @@ pub(in crate::commands::volume) fn wait_until_left(
 
 /// Stops a node on this machine that has left, and removes its section.
 pub(super) fn drop_local(config: &Config, node: ServerName) -> Result<()> {
-    let _lock = StartLock::of_any(&config.base, Duration::from_secs(60))?;
+    let _lock = StartLock::of_any(&config.base, START_LOCK_TIMEOUT)?;
     let config = &Config::read(&config.path)?;
     if config.server(node).is_err() {
         return Ok(());
@@ -138,7 +137,7 @@ pub(super) fn drop_local(config: &Config, node: ServerName) -> Result<()> {
     }
     let here = LocalVolume::of(config.clone());
     if let Some(local) = here.nodes().iter().find(|n| n.name == node.to_string()) {
-        stop_node(&here, local, Duration::from_secs(60))?;
+        stop_node(&here, local, START_LOCK_TIMEOUT)?;
     }
     let path = config.path.display();
     let section = if remove_section(config, node)? {
