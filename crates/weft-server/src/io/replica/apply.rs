@@ -1,7 +1,5 @@
 //! What the primary asks of the other replicas: to apply changes, and to say what they hold.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 use weft_layout::{CellOffset, FileId};
 use weft_net::Served;
@@ -12,18 +10,15 @@ use weft_proto::replica::{
 };
 use weft_proto::{Code, Failure};
 use weft_store::{ForkKey, Store, StoreError, StoredFile, Timestamp};
-use weft_sum::ChunkName;
 
+use super::parts::parts;
 use super::state::{Replicas, Role};
 use super::turns::Span;
 use super::wire;
 use crate::failure;
 use crate::io::IoService;
-use crate::limits::{REPLICA_LIST_FORKS, REPLICA_PART_BYTES, REPLICA_PARTS_MAX, REPLICA_READ_MAX};
+use crate::limits::{REPLICA_LIST_FORKS, REPLICA_READ_MAX};
 use crate::position;
-
-/// A part of a fork that holds data, and its hash; `None`: its bytes cannot be read.
-pub(super) type Part = (u64, Option<ChunkName>);
 
 impl IoService {
     fn own_replicas(&self) -> Result<&Replicas, Failure> {
@@ -291,71 +286,5 @@ fn replica_file(file: &StoredFile) -> ReplicaFile {
         deleted: file.deleted,
         checkpoints: file.checkpoints.iter().map(|(number, _)| *number).collect(),
         forks: file.forks.iter().map(fork).collect(),
-    }
-}
-
-/// The parts of a fork with these numbers that hold more than zeros, and where to go on.
-pub(super) async fn parts(
-    store: &Store,
-    key: &ForkKey,
-    checkpoint: Option<u64>,
-    numbers: Range<u64>,
-) -> Result<(Vec<Part>, Option<u64>), StoreError> {
-    let mut found: Vec<Part> = Vec::new();
-    let mut at = numbers.start.saturating_mul(REPLICA_PART_BYTES);
-    let mut read = 0;
-    loop {
-        let runs = store.data_runs(key, checkpoint, CellOffset(at), 64).await?;
-        for run in &runs.runs {
-            let from = (run.start / REPLICA_PART_BYTES).max(numbers.start);
-            for number in from..run.end.div_ceil(REPLICA_PART_BYTES) {
-                if found.last().is_some_and(|(last, _)| *last >= number) {
-                    continue;
-                }
-                if number >= numbers.end {
-                    return Ok((found, None));
-                }
-                if read == REPLICA_PARTS_MAX {
-                    return Ok((found, Some(number)));
-                }
-                read += 1;
-                match hash(store, key, checkpoint, number).await {
-                    Ok(None) => {}
-                    Ok(some) => found.push((number, some)),
-                    // A damaged part differs from every other.
-                    Err(StoreError::Closed) => return Err(StoreError::Closed),
-                    Err(_) => found.push((number, None)),
-                }
-            }
-        }
-        match runs.next {
-            Some(next) => at = next.0,
-            None => return Ok((found, None)),
-        }
-    }
-}
-
-/// The hash of one part; `None`: it is zeros alone, or beyond the fork's end.
-async fn hash(
-    store: &Store,
-    key: &ForkKey,
-    checkpoint: Option<u64>,
-    number: u64,
-) -> Result<Option<ChunkName>, StoreError> {
-    let data = part(store, key, checkpoint, number).await?;
-    Ok(ChunkName::of_slices(data.iter().map(|slice| &slice[..])))
-}
-
-/// The bytes of one part.
-pub(super) async fn part(
-    store: &Store,
-    key: &ForkKey,
-    checkpoint: Option<u64>,
-    number: u64,
-) -> Result<Vec<Bytes>, StoreError> {
-    let at = CellOffset(number * REPLICA_PART_BYTES);
-    match checkpoint {
-        None => store.read(key, at, REPLICA_PART_BYTES).await,
-        Some(of) => store.read_checkpoint(key, of, at, REPLICA_PART_BYTES).await,
     }
 }

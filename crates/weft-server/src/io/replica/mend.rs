@@ -2,18 +2,16 @@
 //! (`docs/design/0048-short-absences-and-damage.md`).
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::timeout;
 use weft_layout::CellOffset;
 use weft_net::Link;
 use weft_proto::replica::ReplicaReadRequest;
-use weft_store::{ForkKey, ReadSlice, Run, Scattered, Store, StoreError};
+use weft_store::{ForkKey, Run, Scattered, Store, StoreError};
 
-use super::apply::part;
+use super::parts::part;
 use super::state::{Part, Replicas};
-use super::store::ReplicatedStore;
 use super::turns::Span;
 use super::wire;
 use crate::limits::{REPLICA_CALL_TIMEOUT, REPLICA_PART_BYTES, REPLICA_READ_MAX};
@@ -26,63 +24,18 @@ pub(super) fn is_damage(error: &StoreError) -> bool {
     )
 }
 
-fn may_be_elsewhere(error: &StoreError) -> bool {
+/// Whether another replica may have the bytes that a read has not got.
+pub(super) fn may_be_elsewhere(error: &StoreError) -> bool {
     is_damage(error) || matches!(error, StoreError::DiskFailed { .. } | StoreError::Io { .. })
 }
 
-impl ReplicatedStore {
-    /// As [`Store::read`]. What cannot be read here is read from another replica, and mended.
-    pub(in crate::io) async fn read(
-        &self,
-        key: &ForkKey,
-        offset: CellOffset,
-        length: u64,
-    ) -> Result<Vec<Bytes>, StoreError> {
-        let store: &Store = self;
-        match store.read(key, offset, length).await {
-            Err(error) if self.mends(&error, key, offset, length).await => {
-                store.read(key, offset, length).await
-            }
-            done => done,
-        }
-    }
-
-    /// As [`Store::read_slices`]. What cannot be read of the live fork is read from another
-    /// replica, and mended.
-    pub(in crate::io) async fn read_slices(
-        &self,
-        key: &ForkKey,
-        checkpoint: Option<u64>,
-        offset: CellOffset,
-        length: u64,
-    ) -> Result<Vec<ReadSlice>, StoreError> {
-        let store: &Store = self;
-        match store.read_slices(key, checkpoint, offset, length).await {
-            Err(error) if checkpoint.is_none() && self.mends(&error, key, offset, length).await => {
-                store.read_slices(key, checkpoint, offset, length).await
-            }
-            done => done,
-        }
-    }
-
-    async fn mends(&self, error: &StoreError, key: &ForkKey, at: CellOffset, length: u64) -> bool {
-        let range = at.0..at.0.saturating_add(length);
-        may_be_elsewhere(error) && self.mend(key, range).await
-    }
-
-    /// Mends what cannot be read of a range of a live fork; false if something is left.
-    pub(in crate::io) async fn mend(&self, key: &ForkKey, range: Range<u64>) -> bool {
-        let Some(replicas) = self.replicas().cloned() else {
-            return false;
-        };
-        let (store, key) = (Store::clone(self), key.clone());
-        // It goes on if the caller is dropped.
-        let mended = tokio::spawn(async move { mend(&store, &replicas, &key, range).await });
-        mended.await.unwrap_or(false)
-    }
-}
-
-async fn mend(store: &Store, replicas: &Arc<Replicas>, key: &ForkKey, range: Range<u64>) -> bool {
+/// Mends what cannot be read of a range of a live fork; false if something is left.
+pub(super) async fn mend(
+    store: &Store,
+    replicas: &Replicas,
+    key: &ForkKey,
+    range: Range<u64>,
+) -> bool {
     let Ok(Some(status)) = store.status(key).await else {
         return false;
     };

@@ -5,9 +5,9 @@
 //! ([`ReplicatedStore`]): on the primary in order (`turns`), to the other replicas (`forward`),
 //! then into its own store. `apply` is what the others do; `watch` keeps contact, asks the metadata
 //! service for changes of the set, takes a silent primary's place and hands its own over
-//! (`hand_over`); `catch_up` makes another replica equal to this one by a `pass` over files, or over
-//! what `recent` says; `mend` reads from another replica what is damaged here; `inherited` knows
-//! positions of earlier primaries.
+//! (`hand_over`); `catch_up` makes another replica equal to this one by a `pass` over files, or
+//! over what `recent` says; `mend` reads from another replica what is damaged here; `inherited`
+//! knows positions of earlier primaries.
 
 mod apply;
 mod catch_up;
@@ -15,6 +15,8 @@ mod forward;
 mod hand_over;
 mod inherited;
 mod mend;
+mod mended_reads;
+mod parts;
 mod pass;
 mod recent;
 mod state;

@@ -19,8 +19,8 @@ use weft_store::{
 };
 use weft_sum::ChunkName;
 
-use super::apply::{part, parts};
 use super::mend::mend_part;
+use super::parts::{part, parts};
 use super::recent::Changed;
 use super::state::{Part, Replicas};
 use super::turns::Span;

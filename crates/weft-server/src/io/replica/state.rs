@@ -634,8 +634,8 @@ impl Replicas {
         self.suspect_of(number, reason, false);
     }
 
-    /// A replica may have bytes that this one has not: as [`Replicas::suspect`], and when it is back
-    /// all of it is compared.
+    /// A replica may have bytes that this one has not: as [`Replicas::suspect`], and when it is
+    /// back all of it is compared.
     pub(super) fn suspect_content(&self, number: u32, reason: &str) {
         self.suspect_of(number, reason, true);
     }

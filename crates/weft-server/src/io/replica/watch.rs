@@ -218,7 +218,8 @@ impl Replicas {
         self.ask(self.term(), change, replica).await == Some(true)
     }
 
-    /// Learns the set that is in force: a change that the service does not make is answered with it.
+    /// Learns the set that is in force: a change that the service does not make is answered with
+    /// it.
     /// `None`: the service has not answered.
     pub(super) async fn refresh(&self) -> Option<()> {
         let me = self.me.number;
@@ -227,7 +228,8 @@ impl Replicas {
             .map(drop)
     }
 
-    /// As [`Replicas::change`], in this term; `None`: the service has not answered, and may have made it.
+    /// As [`Replicas::change`], in this term; `None`: the service has not answered, and may have
+    /// made it.
     pub(super) async fn ask(&self, term: u64, change: ReplicaChange, replica: u32) -> Option<bool> {
         let _one = self.changing.lock().await;
         let request = ChangeReplicasRequest {

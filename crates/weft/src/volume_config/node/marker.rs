@@ -86,9 +86,9 @@ impl Marker {
         write_durably(&folder.join(MARKER), &toml::to_string(self)?)
     }
 
-    /// The folder in `base` of a node whose join has not ended, or a new one, and its marker. Whoever
-    /// asks the metadata service again gets the same name for the same store. `place`: what the node
-    /// is to become.
+    /// The folder in `base` of a node whose join has not ended, or a new one, and its marker.
+    /// Whoever asks the metadata service again gets the same name for the same store. `place`: what
+    /// the node is to become.
     pub(crate) fn joining(base: &Path, volume: [u8; 16], place: &str) -> Result<(PathBuf, Marker)> {
         let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
         let found = entries.map(|entry| entry.path()).find_map(|folder| {

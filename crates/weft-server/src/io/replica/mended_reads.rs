@@ -1,0 +1,62 @@
+//! Reads that another replica helps with where this one has damaged bytes.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use weft_layout::CellOffset;
+use weft_store::{ForkKey, ReadSlice, Store, StoreError};
+
+use super::mend::{may_be_elsewhere, mend};
+use super::store::ReplicatedStore;
+
+impl ReplicatedStore {
+    /// As [`Store::read`]. What cannot be read here is read from another replica, and mended.
+    pub(in crate::io) async fn read(
+        &self,
+        key: &ForkKey,
+        offset: CellOffset,
+        length: u64,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        let store: &Store = self;
+        match store.read(key, offset, length).await {
+            Err(error) if self.mends(&error, key, offset, length).await => {
+                store.read(key, offset, length).await
+            }
+            done => done,
+        }
+    }
+
+    /// As [`Store::read_slices`]. What cannot be read of the live fork is read from another
+    /// replica, and mended.
+    pub(in crate::io) async fn read_slices(
+        &self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+        offset: CellOffset,
+        length: u64,
+    ) -> Result<Vec<ReadSlice>, StoreError> {
+        let store: &Store = self;
+        match store.read_slices(key, checkpoint, offset, length).await {
+            Err(error) if checkpoint.is_none() && self.mends(&error, key, offset, length).await => {
+                store.read_slices(key, checkpoint, offset, length).await
+            }
+            done => done,
+        }
+    }
+
+    async fn mends(&self, error: &StoreError, key: &ForkKey, at: CellOffset, length: u64) -> bool {
+        let range = at.0..at.0.saturating_add(length);
+        may_be_elsewhere(error) && self.mend(key, range).await
+    }
+
+    /// Mends what cannot be read of a range of a live fork; false if something is left.
+    pub(in crate::io) async fn mend(&self, key: &ForkKey, range: Range<u64>) -> bool {
+        let Some(replicas) = self.replicas().cloned() else {
+            return false;
+        };
+        let (store, key) = (Store::clone(self), key.clone());
+        // It goes on if the caller is dropped.
+        let mended = tokio::spawn(async move { mend(&store, &replicas, &key, range).await });
+        mended.await.unwrap_or(false)
+    }
+}
