@@ -122,6 +122,8 @@ pub(crate) const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const SERVER_MAP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the server map is read until a replica has left: the primary reports each second.
 pub(crate) const LEAVE_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// How often a spare node looks whether a replica is away.
+pub(crate) const SPARE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Ports of a node that joins from another machine.
 pub(crate) const JOIN_PORTS: std::ops::Range<u16> = 4700..4800;
 /// How often servers are asked for the progress of a scrub.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use replicas_support::{DETECTION, Replicated, Which, content, expect, text, weft, write};
 use rustix::process::{Signal, kill_process};
 use weft_client::{Access, File, NewLayout, Volume};
-use weft_layout::{CellIndex, View, ViewOffset};
+use weft_layout::{CellIndex, Storage, View, ViewOffset};
 
 /// A file of two cells, one on each server.
 async fn create(volume: &Volume, path: &str) -> File {
@@ -260,11 +260,10 @@ fn files_go_to_servers_with_as_many_replicas_as_they_ask_for() {
         "{}",
         text(&refused)
     );
-    let refused = create("/addressed", &["--addressed"]);
     assert!(
-        text(&refused).contains("addressed files cannot be on servers with replicas"),
-        "{}",
-        text(&refused)
+        create("/addressed", &["--addressed", "--replicas", "2"])
+            .status
+            .success()
     );
 }
 
@@ -403,4 +402,52 @@ async fn a_scrub_mends_all_replicas() {
         up.start();
         up.in_sync().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addressed_files_are_in_all_replicas() {
+    let up = Replicated::of(1, 2);
+    let volume = up.client().await;
+    let addressed = |path: &'static str| {
+        let layout = NewLayout {
+            cells: Some(2),
+            bsu: Some(10_000),
+            chunk: Some(16_384),
+            storage: Some(Storage::Addressed),
+            ..NewLayout::default()
+        };
+        let access = Access::read_write().create_new(0o644).layout(&layout);
+        volume.attach(path, access)
+    };
+    let file = addressed("/f").await.unwrap();
+    write(&file, 1, 0, LENGTH).await;
+    // The same bytes again, whose chunks the primary has.
+    let twin = addressed("/twin").await.unwrap();
+    write(&twin, 1, 0, LENGTH).await;
+    volume.make_checkpoint("/f", "first").await.unwrap();
+    write(&file, 2, 300_000, 200_000).await;
+    up.signal(0, Which::Primary, Signal::KILL);
+    expect(&file, 1, 0, 300_000).await;
+    expect(&file, 2, 300_000, 200_000).await;
+    expect(&twin, 1, 0, LENGTH).await;
+    write(&twin, 3, 0, 50_000).await;
+    up.start();
+    up.in_sync().await;
+    // An empty one gets them, too.
+    let (name, _) = up.signal(0, Which::Backup, Signal::KILL);
+    std::fs::remove_dir_all(up.folder().join(&name)).unwrap();
+    let out = weft(&["format", "--config", up.path(), "--node", &name]);
+    assert!(out.status.success(), "{}", text(&out));
+    up.start();
+    up.in_sync().await;
+    up.signal(0, Which::Primary, Signal::KILL);
+    expect(&file, 1, 0, 300_000).await;
+    expect(&file, 2, 300_000, 200_000).await;
+    expect(&twin, 3, 0, 50_000).await;
+    drop((file, twin));
+    volume.roll_back("/f", "first").await.unwrap();
+    let file = volume.attach("/f", Access::read()).await.unwrap();
+    expect(&file, 1, 0, LENGTH).await;
+    let found = weft(&["fsck", up.path(), "--data"]);
+    assert!(found.status.success(), "{}", text(&found));
 }

@@ -385,6 +385,62 @@ async fn a_damaged_server_gets_no_replica_that_shows_other_bytes() {
     expect(&file, 2, 0, LENGTH).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spare_takes_the_place_of_a_replica_that_stays_away() {
+    let up = Replicated::of(1, 2);
+    let volume = up.client().await;
+    let file = create(&volume, "/f", &[0]).await;
+    write(&file, 1, 0, LENGTH).await;
+    let elsewhere = tempfile::Builder::new()
+        .prefix("weft-spare-")
+        .tempdir()
+        .unwrap();
+    let folder = elsewhere.path().join("spare");
+    let folder = folder.to_str().unwrap();
+    let (address, key) = (up.address(), up.key());
+    let args = [
+        "join",
+        &address,
+        "--key-file",
+        &key,
+        "--folder",
+        folder,
+        "--spare",
+        "--after",
+        "3s",
+    ];
+    let mut spare = std::process::Command::new(env!("CARGO_BIN_EXE_weft"));
+    let mut spare = spare
+        .args(args)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let down = Down(vec!["spare"], elsewhere.path());
+    // Shorter than it waits.
+    let (lost, _) = up.signal(0, Which::Backup, Signal::KILL);
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    up.start();
+    up.in_sync().await;
+    assert!(spare.try_wait().unwrap().is_none(), "it is not needed");
+    up.signal(0, Which::Backup, Signal::KILL);
+    let began = Instant::now();
+    while spare.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < 4 * DETECTION, "{:?}", up.nodes());
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(spare.wait().unwrap().success());
+    up.in_sync().await;
+    assert!(!up.names().contains(&lost), "{:?}", up.names());
+    up.signal(0, Which::Primary, Signal::KILL);
+    expect(&file, 1, 0, LENGTH).await;
+    // Run again, it starts the node.
+    assert!(weft(&["down", folder]).status.success());
+    let out = weft(&args);
+    assert!(out.status.success(), "{}", text(&out));
+    expect(&file, 1, 0, LENGTH).await;
+    drop(down);
+}
+
 /// Stops what has joined.
 struct Down<'a>(Vec<&'static str>, &'a Path);
 

@@ -39,13 +39,7 @@ impl Pool {
     }
 
     /// The servers that a file may have, of these.
-    fn fitting(
-        &self,
-        servers: &[u32],
-        least: usize,
-        storage: Storage,
-        path: &[u8],
-    ) -> Result<Vec<u32>, MetaError> {
+    fn fitting(&self, servers: &[u32], least: usize, path: &[u8]) -> Result<Vec<u32>, MetaError> {
         let refuse = |reason| MetaError::Invalid {
             path: text(path),
             reason,
@@ -55,17 +49,6 @@ impl Pool {
         if fitting.is_empty() {
             return Err(refuse(
                 "no server has so many replicas: `weft status` lists them",
-            ));
-        }
-        if storage == Storage::Plain {
-            return Ok(fitting);
-        }
-        // Replicas would have to find the same chunks.
-        let alone = |server: &u32| self.replicas_of(*server) == 1;
-        let fitting: Vec<u32> = fitting.into_iter().filter(alone).collect();
-        if fitting.is_empty() {
-            return Err(refuse(
-                "addressed files cannot be on servers with replicas, and there are no others",
             ));
         }
         Ok(fitting)
@@ -97,11 +80,11 @@ pub(crate) fn choose(
     })?;
     let least = own.replicas.or(inherited.replicas).unwrap_or(1) as usize;
     let from = named.unwrap_or(&pool.candidates);
-    let mut servers = pool.fitting(from, least, storage, path)?;
+    let mut servers = pool.fitting(from, least, path)?;
     if named.is_some_and(|named| named.len() != servers.len()) {
         return Err(MetaError::Invalid {
             path: text(path),
-            reason: "not all of the named servers have so many replicas, or addressed files cannot be on all of them",
+            reason: "not all of the named servers have so many replicas",
         });
     }
     for server in named.into_iter().flatten() {
@@ -112,7 +95,7 @@ pub(crate) fn choose(
     if let Some(base) = base {
         if named.is_none() && !servers.contains(&base) && pool.all.binary_search(&base).is_ok() {
             // The caller named a base that is not up at the moment.
-            servers = pool.fitting(&pool.all, least, storage, path)?;
+            servers = pool.fitting(&pool.all, least, path)?;
         }
         let at = servers.iter().position(|server| *server == base);
         let at = at.ok_or_else(|| MetaError::BaseNotAmong {
@@ -212,12 +195,11 @@ mod tests {
         assert_eq!(on(Some(2), None, &[]).unwrap(), [2, 4]);
         assert_eq!(on(Some(3), None, &[]).unwrap(), [4]);
         assert_eq!(on(Some(2), None, &[2]).unwrap(), [2]);
-        assert_eq!(on(None, Some(1), &[]).unwrap(), [1], "addressed");
+        assert_eq!(on(Some(2), Some(1), &[]).unwrap(), [2, 4], "addressed");
         for (replicas, storage, servers) in [
             (Some(4), None, &[][..]),
             (Some(3), None, &[2, 4]),
-            (Some(2), Some(1), &[]),
-            (None, Some(1), &[1, 2]),
+            (Some(2), Some(1), &[1, 2]),
         ] {
             let refused = on(replicas, storage, servers).unwrap_err();
             assert!(matches!(refused, MetaError::Invalid { .. }), "{refused}");

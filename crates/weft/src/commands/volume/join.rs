@@ -1,16 +1,20 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::new_node::{Home, NewNode, Place, server_of};
+use super::nodes::StartedNodes;
 use super::server::{say_joined, wait_until_left};
+use super::spare::wait_for_absence;
 use crate::args::Global;
 use crate::limits::START_LOCK_TIMEOUT;
 use crate::remote::connect;
-use crate::volume_config::{FILE, Marker, ServerName, StartLock};
+use crate::terminal::output;
+use crate::volume_config::{Config, FILE, Marker, ServerName, StartLock};
 
 /// Let this machine take part in a running volume: as a new server, or as a replica of one
 ///
@@ -24,6 +28,8 @@ Examples:
   weft join meta.host:4700 --key-file volume.key --replica-of any      a replica of the server that has the fewest
   weft join meta.host:4700 --key-file volume.key --replica-of 2 --domain rack-3
   weft join meta.host:4700 --key-file volume.key --replace server-2    takes the place of a node
+
+  weft join meta.host:4700 --key-file volume.key --spare                waits, and replaces a replica that is away for 15 minutes
 
 It can be repeated with the same folder if it is interrupted.")]
 pub(crate) struct Join {
@@ -40,6 +46,13 @@ pub(crate) struct Join {
     /// be lost if its server has another replica in sync
     #[arg(long, value_name = "NODE")]
     replace: Option<ServerName>,
+    /// Wait until a replica of any server stays away, then take its place. The command returns when
+    /// that has happened; run again, it starts the node
+    #[arg(long, conflicts_with_all = ["replace", "replica_of"])]
+    spare: bool,
+    /// With --spare: how long a replica may be away
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = humantime::parse_duration, requires = "spare")]
+    after: Duration,
     #[command(flatten)]
     node: NewNode,
 }
@@ -56,27 +69,46 @@ impl Join {
         let lock = StartLock::of_any(&self.folder, START_LOCK_TIMEOUT)?;
         let folder = fs::canonicalize(&self.folder)?;
         if folder.join(FILE).exists() && !Marker::is_joining(&folder) {
+            if self.spare {
+                let config = Config::read(&folder)?;
+                let mut started = StartedNodes::start(&config, &config.nodes(), None)?;
+                started.wait(&config, Instant::now() + self.node.wait())?;
+                started.keep();
+                return Ok(ExitCode::SUCCESS);
+            }
             let dir = folder.display();
             bail!("{dir} has joined a volume: `weft up {dir}` starts it");
         }
-        let (replica_of, replace) = (self.replica_of.clone(), self.replace);
-        let place = |map: &_| {
-            Ok(match (replica_of, replace) {
-                (Some(server), _) => Place::ReplicaOf(server_of(&server, map)?),
-                (None, Some(name)) => Place::Instead(name),
-                (None, None) => Place::NewServer,
-            })
+        let (joined, replaced) = loop {
+            let absent = self.spare && !Marker::is_joining(&folder);
+            let absent = absent.then(|| wait_for_absence(&options, self.after));
+            let replace = absent.transpose()?.or(self.replace);
+            let place = |map: &_| {
+                Ok(match (&self.replica_of, replace) {
+                    (Some(server), _) => Place::ReplicaOf(server_of(server, map)?),
+                    (None, Some(name)) => Place::Instead(name),
+                    (None, None) if self.spare => Place::instead_of_last(&folder)?,
+                    (None, None) => Place::NewServer,
+                })
+            };
+            let joined = self
+                .node
+                .join(&options, place, Home::Folder(folder.clone()));
+            match joined {
+                // Another spare was quicker, or the replica is back.
+                Err(error) if self.spare && !Marker::is_joining(&folder) => {
+                    output::say(format_args!("weft: {}", output::error(&error)));
+                }
+                joined => break (joined, replace),
+            }
         };
-        let joined = self
-            .node
-            .join(&options, place, Home::Folder(folder.clone()));
         let empty = || fs::read_dir(&folder).is_ok_and(|entries| entries.count() == 1);
         if joined.is_err() && empty() {
             lock.remove();
         }
         let joined = joined?;
         say_joined(&joined, self.replica_of.is_some())?;
-        if let Some(name) = self.replace {
+        if let Some(name) = replaced {
             wait_until_left(&options, name)?;
         }
         Ok(ExitCode::SUCCESS)

@@ -12,6 +12,7 @@ mod nodes;
 mod quota;
 mod serve;
 mod server;
+mod spare;
 mod status;
 mod unmount;
 mod up;

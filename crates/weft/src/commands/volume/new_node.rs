@@ -64,6 +64,15 @@ pub(super) enum Place {
     Instead(ServerName),
 }
 
+impl Place {
+    /// The place that an attempt in this folder was about to take.
+    pub(super) fn instead_of_last(folder: &Path) -> Result<Place> {
+        let place = Marker::unfinished(folder).context("no attempt to join was begun here")?;
+        let name = place.rsplit(' ').next().unwrap_or_default();
+        Ok(Place::Instead(name.parse()?))
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -117,6 +126,11 @@ pub(super) struct Joined {
 }
 
 impl NewNode {
+    /// How long the node may take until it serves.
+    pub(super) fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait)
+    }
+
     /// Lets a new node join the volume and starts it. Returns when it serves.
     pub(super) fn join(
         &self,

@@ -325,7 +325,7 @@ pub(crate) enum NodeName {
 }
 
 /// A server, or one of its replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServerName {
     /// The server.
     pub(crate) id: u32,

@@ -123,8 +123,16 @@ impl Marker {
 
     /// Whether a folder in `base` is of a node whose join has not ended.
     pub(crate) fn is_joining(base: &Path) -> bool {
+        Marker::unfinished(base).is_some()
+    }
+
+    /// What the node in `base` whose join has not ended is to become.
+    pub(crate) fn unfinished(base: &Path) -> Option<String> {
         let mut entries = std::fs::read_dir(base).into_iter().flatten().flatten();
-        entries.any(|entry| Marker::read(&entry.path()).is_some_and(|m| !m.joining.is_empty()))
+        entries.find_map(|entry| {
+            let marker = Marker::read(&entry.path())?;
+            (!marker.joining.is_empty()).then_some(marker.joining)
+        })
     }
 
     /// The same marker, of the node that the metadata service has named.
