@@ -257,7 +257,7 @@ pub enum MetaError {
         source: LayoutError,
     },
     /// A layout or a heartbeat names a server that the volume does not have.
-    #[error("the volume has no server {server}; its servers were fixed when it was formatted")]
+    #[error("the volume has no server {server}: `weft server list` shows its servers")]
     UnknownServer {
         /// The id.
         server: u32,

@@ -152,8 +152,7 @@ fn small_records_keep_their_bytes() {
             address: "b:1".into(),
             store: b"id".to_vec(),
             incarnation: 2,
-            leaving: false,
-            domain: String::new(),
+            ..ReplicaRecord::default()
         }],
         in_sync: vec![0, 1],
         primary: 1,
@@ -167,15 +166,17 @@ fn small_records_keep_their_bytes() {
     let left = ReplicaRecord {
         leaving: true,
         domain: "r".into(),
+        restarted: true,
         ..ReplicaRecord::default()
     };
-    fixed(&left, "2801320172");
+    fixed(&left, "28013201723801");
     let joined = ServerRecord {
         next_replica: 2,
         joined: true,
+        removed: true,
         ..ServerRecord::default()
     };
-    fixed(&joined, "58026001");
+    fixed(&joined, "580260016801");
 }
 
 #[test]

@@ -262,4 +262,6 @@ calls! {
     ReplicaParts = 141: replica::ReplicaPartsRequest => replica::ReplicaPartsReply;
     /// Bytes of a replica (from its primary).
     ReplicaRead = 142: replica::ReplicaReadRequest => replica::ReplicaReadReply;
+    /// Verify stored chunks of a replica (from its primary).
+    ReplicaScrub = 143: replica::ReplicaScrubRequest => replica::ReplicaScrubReply;
 }

@@ -338,8 +338,8 @@ pub(crate) const REPLICA_WAIT: Duration = Duration::from_secs(10);
 pub(crate) const REPLICA_CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Wait before a replica that failed to catch up tries again.
 pub(crate) const REPLICA_RETRY: Duration = Duration::from_secs(1);
-/// The same if data of the primary is damaged.
-pub(crate) const REPLICA_RETRY_DAMAGED: Duration = Duration::from_secs(30);
+/// The longest wait of one that fails again and again.
+pub(crate) const REPLICA_RETRY_MAX: Duration = Duration::from_secs(10);
 /// How long a replica that catches up may take for one answer.
 pub(crate) const REPLICA_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Slices of a change's payload; beyond this they are copied together.

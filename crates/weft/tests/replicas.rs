@@ -345,7 +345,7 @@ async fn a_damaged_block_is_read_from_another_replica_and_mended() {
     up.damage(&primary, &content(1, 2 << 20, 64));
     expect(&file, 1, 2 << 20, 1 << 20).await;
     let log = up.log(&primary);
-    assert!(log.contains("was mended from another replica"), "{log}");
+    assert!(log.contains("damaged data was mended"), "{log}");
     // A write of a part of a damaged block needs the rest of it.
     up.damage(&primary, &content(1, 3 << 20, 64));
     write(&file, 2, (3 << 20) + 1000, 100).await;
@@ -381,14 +381,8 @@ async fn a_scrub_mends_all_replicas() {
     let out = weft(&["scrub", up.path()]);
     let said = text(&out);
     assert!(out.status.success(), "{said}");
-    assert!(
-        said.contains("1 of them mended from other replicas"),
-        "{said}"
-    );
-    assert!(
-        said.contains("1.0 MiB of 1 file were damaged or different"),
-        "{said}"
-    );
+    assert!(said.contains("2 bad blocks, 2 of them mended"), "{said}");
+    assert!(said.contains("on replica 1"), "{said}");
     let out = weft(&["scrub", up.path(), "--json"]);
     let again: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(
@@ -450,4 +444,60 @@ async fn addressed_files_are_in_all_replicas() {
     expect(&file, 1, 0, LENGTH).await;
     let found = weft(&["fsck", up.path(), "--data"]);
     assert!(found.status.success(), "{}", text(&found));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_is_lost_while_all_are_stopped_is_replaced() {
+    let up = Replicated::of(1, 2);
+    let volume = up.client().await;
+    let file = create(&volume, "/f").await;
+    write(&file, 1, 0, LENGTH).await;
+    drop((file, volume));
+    let (name, _) = up.replica(0, Which::Primary);
+    assert!(weft(&["down", up.path()]).status.success());
+    std::fs::remove_dir_all(up.folder().join(&name)).unwrap();
+    let out = weft(&["up", up.path()]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out).contains("server replace"), "{}", text(&out));
+    // The other one serves.
+    let volume = up.client().await;
+    let file = volume.attach("/f", Access::read_write()).await.unwrap();
+    expect(&file, 1, 0, LENGTH).await;
+    let out = weft(&["--volume", up.path(), "server", "replace", &name]);
+    assert!(out.status.success(), "{}", text(&out));
+    up.in_sync().await;
+    up.signal(0, Which::Primary, Signal::KILL);
+    expect(&file, 1, 0, LENGTH).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_folder_in_the_place_of_the_last_good_one_is_refused() {
+    let up = Replicated::of(1, 2);
+    let volume = up.client().await;
+    let file = create(&volume, "/f").await;
+    write(&file, 1, 0, LENGTH).await;
+    let (backup, _) = up.signal(0, Which::Backup, Signal::KILL);
+    // Acknowledged without the other one, which lacks it from now on.
+    write(&file, 2, 0, 10_000).await;
+    let (primary, _) = up.signal(0, Which::Primary, Signal::KILL);
+    std::fs::remove_dir_all(up.folder().join(&primary)).unwrap();
+    let out = weft(&["format", "--config", up.path(), "--node", &primary]);
+    assert!(out.status.success(), "{}", text(&out));
+    let out = weft(&["up", up.path()]);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out));
+    let log = up.log("meta");
+    assert!(log.contains("it was formatted anew"), "{log}");
+    let view = file.canonical().unwrap();
+    assert!(view.read_at(ViewOffset(0), &mut [0; 100]).await.is_err());
+    // What the other one has is not made equal to nothing.
+    let status = up.status();
+    let replicas = status["servers"][0]["replicas"].as_array().unwrap();
+    let kept = replicas
+        .iter()
+        .find(|r| r["node"] == backup.as_str())
+        .unwrap();
+    assert!(
+        kept["used"].as_u64().unwrap() > LENGTH as u64 / 2,
+        "{status:#}"
+    );
 }

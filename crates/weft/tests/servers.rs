@@ -308,12 +308,39 @@ async fn a_machine_joins_with_the_address_and_the_key_alone() {
     write(&file, 2, 0, 10_000).await;
     // A process that has left serves nothing, and is named.
     let out = weft(&["up", up.path()]);
-    assert_eq!(out.status.code(), Some(1));
+    assert!(out.status.success(), "{}", text(&out));
     assert!(
         text(&out).contains("server-0 is no replica of server 0 any more"),
         "{}",
         text(&out)
     );
+    let said = up.server(&["remove", "server-0"]);
+    assert!(said.contains("section was removed"), "{said}");
+    assert!(!up.has_section(0, 0));
+    // So is a joined one, whose folder is all there is of it.
+    up.server(&["remove", "server-0.1"]);
+    let folder = elsewhere.path().join("b");
+    let out = weft(&[
+        "--volume",
+        folder.to_str().unwrap(),
+        "server",
+        "remove",
+        "server-0.1",
+    ]);
+    assert!(
+        out.status.success() && text(&out).contains("can be removed"),
+        "{}",
+        text(&out)
+    );
+    // An address that is not this machine's is refused before the volume counts with it.
+    let out = join("d", &["--listen", "192.0.2.1:4711"]);
+    assert!(
+        !out.status.success() && text(&out).contains("cannot listen"),
+        "{}",
+        text(&out)
+    );
+    assert_eq!(up.names(), ["server-0.2", "server-1"]);
+    expect(&file, 2, 0, 10_000).await;
     drop(down);
 }
 

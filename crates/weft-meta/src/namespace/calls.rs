@@ -398,6 +398,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ReplicaFiles
         | Kind::ReplicaParts
         | Kind::ReplicaRead
+        | Kind::ReplicaScrub
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint

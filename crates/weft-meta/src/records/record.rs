@@ -411,6 +411,9 @@ pub struct ServerRecord {
     /// It joined after the volume was formatted.
     #[prost(bool, tag = "12")]
     pub joined: bool,
+    /// It was removed, and no other server gets its id.
+    #[prost(bool, tag = "13")]
+    pub removed: bool,
 }
 
 /// A replica of a server.
@@ -434,6 +437,9 @@ pub struct ReplicaRecord {
     /// Its failure domain; empty: none.
     #[prost(string, tag = "6")]
     pub domain: String,
+    /// It was started again while its primary was away, and stays in sync until that is back.
+    #[prost(bool, tag = "7")]
+    pub restarted: bool,
 }
 
 /// The volume; written once.

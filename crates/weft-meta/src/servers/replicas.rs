@@ -62,25 +62,36 @@ pub(super) fn changed(
         }
         _ => return None,
     }
-    next.term += 1;
-    drop_left(&mut next);
+    settle(&mut next);
     Some(next)
 }
 
 /// The record after a replica reported this store, incarnation and address; `None` if it does not
 /// change. `successor`: a replica in sync that is up, in case the primary was started again.
+/// `stays`: a backup that was started again stays in sync, because its primary is away.
 ///
 /// A new incarnation may lack what was in flight, or unsynced, when the last one ended: it is not
-/// in sync any more, unless nobody else is.
+/// in sync any more, unless nobody else is. If the primary is away, too, one of them may have to do
+/// without the other: who is in sync is settled when the primary is back.
 pub(super) fn reported(
     record: &ServerRecord,
     report: &ReplicaRecord,
     successor: Option<u32>,
+    stays: bool,
 ) -> Option<ServerRecord> {
     let number = report.number;
     let known = find(record, number)?;
     if known == report {
-        return None;
+        if number != record.primary || !record.replicas.iter().any(|r| r.restarted) {
+            return None;
+        }
+        // The primary was only away: what restarted meanwhile may lack changes.
+        let mut next = record.clone();
+        let restarted = next.replicas.iter().filter(|r| r.restarted);
+        let restarted: Vec<u32> = restarted.map(|r| r.number).collect();
+        next.in_sync.retain(|n| !restarted.contains(n));
+        settle(&mut next);
+        return Some(next);
     }
     let mut next = record.clone();
     let is_new = known.incarnation != 0 && known.incarnation != report.incarnation;
@@ -88,6 +99,11 @@ pub(super) fn reported(
         replica.clone_from(report);
     }
     if !is_new || !record.in_sync.contains(&number) {
+        return Some(next);
+    }
+    if record.primary != number && stays {
+        let replica = next.replicas.iter_mut().find(|r| r.number == number)?;
+        replica.restarted = true;
         return Some(next);
     }
     if record.primary != number {
@@ -99,9 +115,17 @@ pub(super) fn reported(
         // What it acknowledged it has, unless its machine lost power; positions tell.
         next.in_sync = vec![number];
     }
-    next.term += 1;
-    drop_left(&mut next);
+    settle(&mut next);
     Some(next)
+}
+
+/// The replicas in sync have changed.
+fn settle(record: &mut ServerRecord) {
+    record.term += 1;
+    for replica in &mut record.replicas {
+        replica.restarted &= record.in_sync.contains(&replica.number) && record.in_sync.len() > 1;
+    }
+    drop_left(record);
 }
 
 fn find(record: &ServerRecord, number: u32) -> Option<&ReplicaRecord> {
@@ -196,26 +220,45 @@ mod tests {
     #[test]
     fn a_new_incarnation_is_not_in_sync_unless_nobody_else_is() {
         let all = record(&[0, 1]);
-        assert_eq!(reported(&all, &replica(1, 11), None), None);
-        let backup = reported(&all, &replica(1, 50), None).unwrap();
+        assert_eq!(reported(&all, &replica(1, 11), None, false), None);
+        let backup = reported(&all, &replica(1, 50), None, false).unwrap();
         assert_eq!(
             (backup.term, backup.in_sync, backup.primary),
             (8, vec![0], 0)
         );
-        let primary = reported(&all, &replica(0, 50), Some(1)).unwrap();
+        let primary = reported(&all, &replica(0, 50), Some(1), false).unwrap();
         assert_eq!(
             (primary.term, primary.in_sync, primary.primary),
             (8, vec![1], 1)
         );
         assert_eq!(primary.store, [1]);
         // The backup is away: the primary acknowledged nothing that it lacks now.
-        let alone = reported(&all, &replica(0, 50), None).unwrap();
+        let alone = reported(&all, &replica(0, 50), None, false).unwrap();
         assert_eq!((alone.term, alone.in_sync, alone.primary), (8, vec![0], 0));
         // A first report, an address, or one that is not in sync changes no set.
         let mut first = all.clone();
         first.replicas[1].incarnation = 0;
-        assert_eq!(reported(&first, &replica(1, 50), None).unwrap().term, 7);
-        let stray = reported(&record(&[0]), &replica(1, 50), None).unwrap();
+        assert_eq!(
+            reported(&first, &replica(1, 50), None, false).unwrap().term,
+            7
+        );
+        let stray = reported(&record(&[0]), &replica(1, 50), None, false).unwrap();
         assert_eq!((stray.term, stray.replicas[1].incarnation), (7, 50));
+    }
+
+    #[test]
+    fn a_backup_that_restarts_without_its_primary_stays_until_that_is_back() {
+        let all = record(&[0, 1]);
+        let alone = reported(&all, &replica(1, 50), None, true).unwrap();
+        assert_eq!((alone.term, alone.in_sync.clone()), (7, vec![0, 1]));
+        // Without the primary it goes on.
+        let over = changed(&alone, 1, ReplicaChange::TakeOver, 1).unwrap();
+        assert_eq!((over.primary, over.in_sync), (1, vec![1]));
+        // The primary was only silent, or was started again, too.
+        for incarnation in [10, 60] {
+            let next = reported(&alone, &replica(0, incarnation), None, false).unwrap();
+            assert_eq!((next.primary, next.in_sync.clone()), (0, vec![0]));
+            assert!(!next.replicas.iter().any(|r| r.restarted));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The server map in memory, and how heartbeats change it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -62,14 +62,20 @@ impl ServerEntry {
         let record = &self.record;
         let describe = |of: &ReplicaRecord| {
             let entry = self.replicas.get(&of.number).cloned().unwrap_or_default();
+            let is_primary = of.number == record.primary;
             Replica {
                 number: of.number,
                 address: of.address.clone(),
-                primary: of.number == record.primary,
+                primary: is_primary,
                 in_sync: record.in_sync.contains(&of.number),
-                up: self.replica_reported(of.number, now, HEARTBEAT_TIMEOUT),
-                usage: entry.usage,
-                metrics: entry.metrics,
+                up: self.replica_reported(of.number, now, HEARTBEAT_TIMEOUT)
+                    || is_primary && self.is_up(now),
+                usage: if is_primary { self.usage } else { entry.usage },
+                metrics: if is_primary {
+                    self.metrics.clone()
+                } else {
+                    entry.metrics
+                },
                 leaving: of.leaving,
                 domain: of.domain.clone(),
                 progress: self
@@ -80,6 +86,12 @@ impl ServerEntry {
             }
         };
         record.replicas.iter().map(describe).collect()
+    }
+
+    /// It has joined, and no process of it was ever accepted: it has no file, and gets none.
+    fn is_unused(&self) -> bool {
+        let has_served = self.record.incarnation != 0 || self.accepted != 0;
+        self.record.joined && self.record.replicas.is_empty() && !has_served
     }
 
     fn is_up(&self, now: i64) -> bool {
@@ -154,6 +166,8 @@ pub(crate) struct ReplicaReport {
     pub(crate) update: Option<(ServerRecord, bool)>,
     /// The replica is the primary, once the update is durable: the report is the server's.
     pub(crate) is_primary: bool,
+    /// It has another store than the only one that has every acknowledged change: it is refused.
+    pub(crate) is_emptied: bool,
 }
 
 /// The change of a server's record by a heartbeat.
@@ -205,6 +219,8 @@ fn refused(server: u32, reason: &'static str) -> MetaError {
 pub(crate) struct ServerTable {
     epoch: u64,
     servers: BTreeMap<u32, ServerEntry>,
+    /// Ids of servers that were removed.
+    removed: BTreeSet<u32>,
     /// The first time that a caller supplied; until [`HEARTBEAT_TIMEOUT`] later servers may not
     /// have sent a heartbeat yet.
     since: Option<i64>,
@@ -212,11 +228,15 @@ pub(crate) struct ServerTable {
 
 impl ServerTable {
     pub(crate) fn load(reader: &dyn Reader, epoch: u64) -> Result<ServerTable, MetaError> {
-        let mut servers = BTreeMap::new();
+        let (mut servers, mut removed) = (BTreeMap::new(), BTreeSet::new());
         let mut damaged = None;
         let mut visit = |key: &[u8], value: &[u8]| {
             let id = key.try_into().map_or(0, u32::from_be_bytes);
             match keys::decode::<ServerRecord>("server", id.into(), value) {
+                Ok(record) if record.removed => {
+                    removed.insert(id);
+                    ControlFlow::Continue(())
+                }
                 Ok(record) => {
                     let server = ServerEntry {
                         record,
@@ -237,6 +257,7 @@ impl ServerTable {
             None => Ok(ServerTable {
                 epoch,
                 servers,
+                removed,
                 since: None,
             }),
         }
@@ -290,12 +311,28 @@ impl ServerTable {
                 .copied()
                 .filter(|n| *n != number)
         };
-        let mut successor = others().find(|n| server.replica_reported(*n, now, REPLICA_UP));
+        let unsure = |number: &u32| {
+            let replicas = server.record.replicas.iter();
+            replicas.clone().any(|r| r.number == *number && r.restarted)
+        };
+        let mut successor =
+            others().find(|n| !unsure(n) && server.replica_reported(*n, now, REPLICA_UP));
         let is_other_store = !known.store.is_empty() && known.store != report.store;
         if known.incarnation != 0 && known.incarnation != report.incarnation {
             if is_other_store || request.rolled_back {
                 // Whatever the folder holds, another one has every acknowledged change.
+                successor = successor.or_else(|| others().find(|n| !unsure(n)));
                 successor = successor.or_else(|| others().next());
+                let doubts = server.record.doubt != 0 && request.doubted == server.record.doubt;
+                let is_last = number == server.record.primary && successor.is_none();
+                // Those that are not in sync would be made equal to an empty store.
+                if is_other_store && is_last && server.record.replicas.len() > 1 && !doubts {
+                    return Ok(Some(ReplicaReport {
+                        update: None,
+                        is_primary: false,
+                        is_emptied: true,
+                    }));
+                }
             } else if number == server.record.primary
                 && successor.is_none()
                 && others().next().is_some()
@@ -305,10 +342,12 @@ impl ServerTable {
                 return Ok(Some(ReplicaReport {
                     update: None,
                     is_primary: true,
+                    is_emptied: false,
                 }));
             }
         }
-        let next = replicas::reported(&server.record, &report, successor);
+        let stays = !is_other_store && !request.rolled_back && !server.is_up(now);
+        let next = replicas::reported(&server.record, &report, successor, stays);
         let entry = ReplicaEntry {
             last_heartbeat: now,
             usage: request.usage,
@@ -320,7 +359,44 @@ impl ServerTable {
         Ok(Some(ReplicaReport {
             update: next.map(|next| (next.clone(), moves(&next))),
             is_primary: primary == number,
+            is_emptied: false,
         }))
+    }
+
+    /// The answer to the report of a primary whose store is another one than the only one in sync:
+    /// it lacks a position that no store has.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`].
+    pub(crate) fn refuse_emptied(
+        &mut self,
+        now: i64,
+        request: &HeartbeatRequest,
+        service: Option<Position>,
+    ) -> Result<HeartbeatReply, MetaError> {
+        let epoch = self.epoch;
+        let server = self.server(request.id)?;
+        if server.rolled_back.is_none() {
+            tracing::error!(
+                server = request.id,
+                replica = request.replica,
+                "the replica is refused: it was formatted anew, and no other one has every acknowledged change"
+            );
+        }
+        server.rolled_back = Some(now);
+        let primary = server.record.primary;
+        let known = server.record.replicas.iter().find(|r| r.number == primary);
+        Ok(HeartbeatReply {
+            epoch,
+            since: server.record.since,
+            check: vec![Position {
+                incarnation: known.map_or(0, |r| r.incarnation),
+                sequence: u64::MAX,
+            }],
+            service,
+            doubt: server.record.doubt,
+            replicas: replicas::set_of(&server.record),
+        })
     }
 
     /// The answer to the report of a replica that is not the primary.
@@ -386,10 +462,8 @@ impl ServerTable {
             return Ok((server, replica, record));
         }
         let Some(id) = request.server else {
-            let id = self
-                .servers
-                .last_key_value()
-                .map_or(0, |(last, _)| last + 1);
+            let ids = self.servers.keys().chain(&self.removed);
+            let id = ids.max().map_or(0, |last| last + 1);
             if self.servers.len() >= SERVERS_MAX {
                 return Err(refused(id, "the volume has as many servers as it may have"));
             }
@@ -422,6 +496,21 @@ impl ServerTable {
         let (record, number) = membership::joined(&server.record, incarnation, request)
             .map_err(|reason| refused(id, reason))?;
         Ok((id, number, Some(record)))
+    }
+
+    /// Whether a server has joined and its process was never accepted: it has no file.
+    ///
+    /// # Errors
+    /// [`MetaError::UnknownServer`].
+    pub(crate) fn is_unused(&mut self, id: u32) -> Result<bool, MetaError> {
+        Ok(self.server(id)?.is_unused())
+    }
+
+    /// Removes a server whose record was removed durably.
+    pub(crate) fn remove(&mut self, id: u32, epoch: u64) {
+        self.servers.remove(&id);
+        self.removed.insert(id);
+        self.epoch = epoch;
     }
 
     /// The record after a replica was told to leave or to stay; `None` if nothing changes.
@@ -546,6 +635,8 @@ impl ServerTable {
         if server.record.primary != record.primary {
             // What is known of the store is known of the former primary's.
             (server.accepted, server.durable, server.rolled_back) = (0, None, None);
+            (server.usage, server.last_heartbeat) = (Usage::default(), None);
+            server.metrics.clear();
             server.progress.clear();
         }
         let is_member = |number: &u32| record.replicas.iter().any(|r| r.number == *number);
@@ -616,15 +707,14 @@ impl ServerTable {
     /// The candidates for new files are the servers that are up. Those without a heartbeat yet
     /// count as up just after the start, and all do when none is up.
     fn pool(&self, now: i64) -> Pool {
-        let all: Vec<u32> = self.servers.keys().copied().collect();
+        let servers = || self.servers.iter().filter(|(_, s)| !s.is_unused());
+        let all: Vec<u32> = servers().map(|(id, _)| *id).collect();
         let early = self
             .since
             .is_none_or(|since| now.saturating_sub(since) <= HEARTBEAT_TIMEOUT);
         let usable =
             |server: &ServerEntry| server.is_up(now) || (early && server.last_heartbeat.is_none());
-        let mut candidates: Vec<u32> = self
-            .servers
-            .iter()
+        let mut candidates: Vec<u32> = servers()
             .filter(|(_, server)| usable(server))
             .map(|(id, _)| *id)
             .collect();

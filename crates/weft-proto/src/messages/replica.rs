@@ -333,6 +333,37 @@ pub struct ReplicaReadReply {
     pub data: Bytes,
 }
 
+/// Verify stored chunks of a replica, from a position on, at least one chunk.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReplicaScrubRequest {
+    /// The primary's term.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    /// The `next` of an earlier reply; absent: from the beginning.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub from: Option<Bytes>,
+    /// About how many bytes to read.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+}
+
+/// What was found.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ReplicaScrubReply {
+    /// Where to go on; absent: this was all.
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub next: Option<Bytes>,
+    /// Bytes read from the disk.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// Damaged ranges of live forks, which the primary can write anew.
+    #[prost(message, repeated, tag = "3")]
+    pub damaged: Vec<ForkRange>,
+    /// Damaged ranges of checkpoints and of addressed chunks, which it cannot.
+    #[prost(uint64, tag = "4")]
+    pub others: u64,
+}
+
 /// A part of a fork.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ReplicaPart {

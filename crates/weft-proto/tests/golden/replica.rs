@@ -8,7 +8,8 @@ use weft_proto::replica::{
     ApplyReply, ApplyRequest, BeaconReply, BeaconRequest, Change, ClearRanges, FileAction,
     FileOperation, ForkId, ForkLength, ForkRange, ForkWrite, ReplicaFile, ReplicaFilesReply,
     ReplicaFilesRequest, ReplicaFork, ReplicaPart, ReplicaPartsReply, ReplicaPartsRequest,
-    ReplicaReadReply, ReplicaReadRequest, SetLengths, WritePieces,
+    ReplicaReadReply, ReplicaReadRequest, ReplicaScrubReply, ReplicaScrubRequest, SetLengths,
+    WritePieces,
 };
 
 use super::cases::Golden;
@@ -185,5 +186,22 @@ fn listings(golden: &mut Golden) {
             length: 4096,
         },
         &ReplicaReadReply { data: bytes(7, 16) },
+    );
+    golden.call(
+        &ReplicaScrubRequest {
+            term: 7,
+            from: Some(bytes(7, 4)),
+            bytes: 300,
+        },
+        &ReplicaScrubReply {
+            next: Some(bytes(7, 4)),
+            bytes: 300,
+            damaged: vec![ForkRange {
+                fork: fork(),
+                start: 300,
+                end: 4096,
+            }],
+            others: 2,
+        },
     );
 }

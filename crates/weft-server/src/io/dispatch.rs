@@ -62,7 +62,8 @@ impl IoService {
             | Kind::Apply
             | Kind::ReplicaFiles
             | Kind::ReplicaParts
-            | Kind::ReplicaRead => {
+            | Kind::ReplicaRead
+            | Kind::ReplicaScrub => {
                 Box::pin(self.serve_primary(call)).await;
             }
             Kind::Clean => answer(call, async |r| self.clean(r).await).await,
@@ -121,7 +122,8 @@ impl IoService {
                 | Kind::Apply
                 | Kind::ReplicaFiles
                 | Kind::ReplicaParts
-                | Kind::ReplicaRead,
+                | Kind::ReplicaRead
+                | Kind::ReplicaScrub,
                 _,
             ) => {
                 if call.peer.role == Role::IoServer {
@@ -142,6 +144,7 @@ impl IoService {
             Kind::ReplicaFiles => answer(call, async |r| self.replica_files(r).await).await,
             Kind::ReplicaParts => answer(call, async |r| self.replica_parts(r).await).await,
             Kind::ReplicaRead => answer(call, async |r| self.replica_read(r).await).await,
+            Kind::ReplicaScrub => answer(call, async |r| self.replica_scrub(r).await).await,
             _ => self.apply(call).await,
         }
     }

@@ -215,6 +215,9 @@ impl Node {
     /// # Durability
     /// Everything acknowledged is on stable storage on return.
     pub async fn stop(self) -> Result<(), String> {
+        if let Some(replicas) = self.io.as_ref().and_then(|io| io.replicas()) {
+            replicas.stop();
+        }
         let _ = self.stop.send(true);
         for task in self.tasks {
             let _ = task.await;

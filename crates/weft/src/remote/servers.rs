@@ -8,7 +8,8 @@ use weft_client::{Server, ServerMapReply, ServerState, Volume};
 
 use super::connect;
 use crate::limits::START_POLL_INTERVAL;
-use crate::volume_config::{Config, NodeName, ServerName, ServerSection};
+use crate::terminal::output;
+use crate::volume_config::{Config, NodeName, ServerName};
 
 /// The servers with these numbers, ascending; all of them if none is given.
 pub(crate) async fn named(volume: &Volume, numbers: &[u32]) -> Result<Vec<u32>> {
@@ -24,17 +25,24 @@ pub(crate) async fn named(volume: &Volume, numbers: &[u32]) -> Result<Vec<u32>> 
 
 /// Waits until every server has registered with the metadata service. Returns the messages about
 /// nodes that are refused because their folders are older copies.
-pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec<String>> {
+pub(crate) fn wait_for_servers(
+    config: &Config,
+    nodes: &[NodeName],
+    deadline: Instant,
+) -> Result<Vec<String>> {
     let options = weft_client::ConnectOptions::from_folder(&config.base)?;
     connect::block_on(async {
         let volume = Volume::connect(options).await?;
         loop {
             let map = volume.server_map().await?;
             let has: Vec<u32> = map.servers.iter().map(|server| server.id).collect();
-            let here = config.servers.iter().map(ServerSection::name);
-            let nodes: Vec<NodeName> = here.clone().map(NodeName::Server).collect();
-            config.check_servers_are(&has, &nodes)?;
-            let (mut missing, mut refused) = (Vec::new(), Vec::new());
+            let here = nodes.iter().filter_map(|node| match node {
+                NodeName::Server(name) => Some(*name),
+                NodeName::Meta => None,
+            });
+            let servers: Vec<NodeName> = here.clone().map(NodeName::Server).collect();
+            config.check_servers_are(&has, &servers)?;
+            let (mut missing, mut refused, mut gone) = (Vec::new(), Vec::new(), Vec::new());
             let ids = config.server_ids();
             for server in map.servers.iter().filter(|s| ids.contains(&s.id)) {
                 if server.state() == ServerState::RolledBack {
@@ -45,7 +53,7 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
                 match state_of(&map, name) {
                     NodeState::Up => {}
                     NodeState::Missing => missing.push(name.to_string()),
-                    NodeState::Unknown => refused.push(format!(
+                    NodeState::Unknown => gone.push(format!(
                         "{name} is no replica of server {} any more: `weft --volume {} server remove {name}` stops it and removes its section",
                         name.id,
                         config.base.display()
@@ -55,6 +63,9 @@ pub(crate) fn wait_for_servers(config: &Config, deadline: Instant) -> Result<Vec
             if missing.is_empty() {
                 if map.rolled_back {
                     refused.push(SERVICE_REFUSED.to_owned());
+                }
+                for node in &gone {
+                    output::say(node);
                 }
                 return Ok(refused);
             }

@@ -30,6 +30,9 @@ pub(crate) fn heartbeat(
             store_record(volume, &mut table, id, record, moves)?;
             tracing::info!(server = id, replica, term, ?in_sync, "replica started");
         }
+        if report.is_emptied {
+            return table.refuse_emptied(now, request, service);
+        }
         if !report.is_primary {
             return table.answer_backup(id, service);
         }

@@ -5,6 +5,8 @@ use weft_proto::meta::{JoinServerReply, JoinServerRequest, LeaveServerReply, Lea
 use super::store_record::store_record;
 use crate::error::MetaError;
 use crate::limits::{ADDRESS_MAX, DOMAIN_MAX, STORE_ID_MAX};
+use crate::records::keys::SERVERS;
+use crate::records::record::ServerRecord;
 use crate::tx::Volume;
 
 pub(crate) fn join_server(
@@ -48,6 +50,23 @@ pub(crate) fn leave_server(
 ) -> Result<LeaveServerReply, MetaError> {
     let (server, replica) = (request.server, request.replica);
     let mut table = volume.state().servers().write();
+    if !request.stay && table.is_unused(server)? {
+        let epoch = volume.transact(|tx| {
+            let counters = tx.counters()?;
+            counters.epoch += 1;
+            let epoch = counters.epoch;
+            let removed = ServerRecord {
+                removed: true,
+                ..ServerRecord::default()
+            };
+            tx.put(SERVERS, &server.to_be_bytes(), &removed);
+            Ok(epoch)
+        })?;
+        volume.state().kv().sync()?;
+        table.remove(server, epoch);
+        tracing::info!(server, "a server that never served is removed");
+        return Ok(LeaveServerReply { left: true });
+    }
     if let Some(record) = table.leave(request)? {
         store_record(volume, &mut table, server, record, false)?;
         tracing::info!(

@@ -7,17 +7,19 @@ use weft_proto::replica::{
     ApplyReply, ApplyRequest, BeaconReply, BeaconRequest, Change, FileAction, FileOperation,
     ReplicaFile, ReplicaFilesReply, ReplicaFilesRequest, ReplicaFork, ReplicaPart,
     ReplicaPartsReply, ReplicaPartsRequest, ReplicaReadReply, ReplicaReadRequest,
+    ReplicaScrubReply, ReplicaScrubRequest,
 };
 use weft_proto::{Code, Failure};
-use weft_store::{ForkKey, Store, StoreError, StoredFile, Timestamp};
+use weft_store::{ForkKey, ScrubPosition, Store, StoreError, StoredFile, Timestamp};
 
+use super::mend::damaged_range;
 use super::parts::parts;
 use super::state::{Replicas, Role};
 use super::turns::Span;
 use super::wire;
 use crate::failure;
 use crate::io::IoService;
-use crate::limits::{REPLICA_LIST_FORKS, REPLICA_READ_MAX};
+use crate::limits::{REPLICA_LIST_FORKS, REPLICA_READ_MAX, SCRUB_STEP_BYTES};
 use crate::position;
 
 impl IoService {
@@ -79,7 +81,8 @@ impl IoService {
             .change
             .ok_or_else(|| failure::invalid("no change"))?;
         let store: &Store = &self.store;
-        replicas.recent.note(&spans_of(&change)?);
+        let spans = spans_of(&change)?;
+        replicas.recent.note(&spans);
         let done = match change {
             Change::Write(pieces) => {
                 let writes = wire::writes(&pieces, &wire::joined(&chunks))?;
@@ -114,6 +117,7 @@ impl IoService {
             Change::Files(operation) => operate(store, &operation, time).await,
             Change::Sync(_) => store.sync().await,
         };
+        replicas.recent.note(&spans);
         done.map_err(|e| failure::of_store(&e))
     }
 
@@ -193,6 +197,40 @@ impl IoService {
         let read = Store::read(&self.store, &key, at, request.length).await;
         let data = wire::joined(&read.map_err(|e| failure::of_store(&e))?);
         Ok(ReplicaReadReply { data })
+    }
+}
+
+impl IoService {
+    pub(in crate::io) async fn replica_scrub(
+        &self,
+        request: ReplicaScrubRequest,
+    ) -> Result<ReplicaScrubReply, Failure> {
+        self.own_replicas()?.heard_if_known(request.term)?;
+        let store: &Store = &self.store;
+        let from = match &request.from {
+            Some(from) => ScrubPosition::from_bytes(from.to_vec()),
+            None => {
+                let begun = store.scrub_begin().await;
+                begun.map_err(|e| failure::of_store(&e))?;
+                ScrubPosition::default()
+            }
+        };
+        let bytes = request.bytes.min(SCRUB_STEP_BYTES);
+        let scrubbed = store.scrub(&from, bytes).await;
+        let scrubbed = scrubbed.map_err(|e| failure::of_store(&e))?;
+        let (mut damaged, mut others) = (Vec::new(), 0);
+        for finding in &scrubbed.findings {
+            match damaged_range(store, finding).await {
+                Some(range) => damaged.push(wire::range(&finding.key, &range)),
+                None => others += 1,
+            }
+        }
+        Ok(ReplicaScrubReply {
+            next: scrubbed.next.map(|at| at.as_bytes().to_vec().into()),
+            bytes: scrubbed.bytes,
+            damaged,
+            others,
+        })
     }
 }
 

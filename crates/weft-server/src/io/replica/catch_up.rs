@@ -3,21 +3,35 @@
 //! sync the same way.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use weft_layout::FileId;
 use weft_proto::meta::ReplicaChange;
-use weft_proto::replica::{ApplyRequest, Change, ReplicaFile, ReplicaFilesRequest};
-use weft_store::{Store, StoredFile};
+use weft_proto::replica::{
+    ApplyRequest, Change, ReplicaFile, ReplicaFilesRequest, ReplicaScrubRequest,
+};
+use weft_store::{ForkKey, Store, StoredFile};
 
-use super::pass::{Failed, Pass};
+use super::pass::{Failed, Pass, numbers, own};
 use super::recent::Changed;
 use super::state::{Part, Replicas};
-use crate::limits::{REPLICA_LIST_FORKS, REPLICA_RETRY_DAMAGED};
+use super::wire;
+use crate::limits::REPLICA_LIST_FORKS;
 use crate::position;
 
+/// How an attempt to catch up has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Attempt {
+    CaughtUp,
+    /// The replica is not there.
+    NotReached,
+    Failed,
+}
+
 /// One attempt; the caller tries again later.
-pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) {
+pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) -> Attempt {
     let started = Instant::now();
     let server = replicas.me.server;
     let (mut pass, has_rest) = match Pass::begin(store, replicas, number).await {
@@ -29,7 +43,7 @@ pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) {
                 reason,
                 "a replica cannot catch up yet"
             );
-            return;
+            return Attempt::NotReached;
         }
     };
     // What it may lack, if it has everything else.
@@ -42,7 +56,6 @@ pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) {
         Some(missed) => pass.run_over(missed).await,
         None => pass.run().await,
     };
-    let lasts = pass.damaged.is_some();
     let done = match (done, pass.damaged.take()) {
         (Ok(()), None) => pass.join().await,
         (Ok(()), Some(damage)) => Err(damage),
@@ -50,15 +63,18 @@ pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) {
     };
     replicas.set_progress(number, None);
     match done {
-        Ok(()) => tracing::info!(
-            server,
-            replica = number,
-            files = pass.files,
-            bytes = pass.bytes,
-            compared,
-            seconds = started.elapsed().as_secs_f64(),
-            "a replica has caught up"
-        ),
+        Ok(()) => {
+            tracing::info!(
+                server,
+                replica = number,
+                files = pass.files,
+                bytes = pass.bytes,
+                compared,
+                seconds = started.elapsed().as_secs_f64(),
+                "a replica has caught up"
+            );
+            Attempt::CaughtUp
+        }
         Err(reason) => {
             tracing::warn!(
                 server,
@@ -68,10 +84,7 @@ pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) {
             );
             replicas.set_part(number, Part::Away);
             replicas.set_obstacle(number, &reason);
-            if lasts {
-                // It does not go away by itself, and to find it costs a pass over all data.
-                tokio::time::sleep(REPLICA_RETRY_DAMAGED).await;
-            }
+            Attempt::Failed
         }
     }
 }
@@ -87,6 +100,54 @@ pub(in crate::io) struct Compared {
     pub(in crate::io) sent: u64,
     /// Their files.
     pub(in crate::io) files: u64,
+    /// Checkpoints that differ or are damaged there, which nothing mends.
+    pub(in crate::io) kept: u64,
+}
+
+/// What a step of the scrub of a replica in sync has found.
+#[derive(Clone, Debug, Default)]
+pub(in crate::io) struct BackupScrubbed {
+    /// Where the next step begins; `None`: all chunks were read.
+    pub(in crate::io) next: Option<Bytes>,
+    /// Bytes read from its disks.
+    pub(in crate::io) bytes: u64,
+    /// Damaged ranges, each with whether it was written anew.
+    pub(in crate::io) damaged: Vec<(ForkKey, Range<u64>, bool)>,
+    /// Damage that nothing mends: of checkpoints, and of addressed chunks.
+    pub(in crate::io) others: u64,
+}
+
+/// Has a replica in sync verify chunks from its disks, and sends what is damaged there.
+pub(super) async fn scrub_backup(
+    store: &Store,
+    replicas: &Replicas,
+    number: u32,
+    from: Option<Bytes>,
+    bytes: u64,
+) -> Result<BackupScrubbed, Failed> {
+    let mut pass = Pass::of_replica_in_sync(store, replicas, number)?;
+    let request = ReplicaScrubRequest {
+        term: replicas.targets().map_err(|e| own(&e))?.0,
+        from,
+        bytes,
+    };
+    let reply = pass.call(&request).await?;
+    let mut damaged = Vec::new();
+    for range in reply.damaged {
+        let key = wire::fork_key(&range.fork).map_err(|e| e.message)?;
+        let range = range.start..range.end;
+        let sent = pass.send_range(&key, range.clone()).await;
+        if let Err(reason) = &sent {
+            tracing::warn!(%key, replica = number, reason, "cannot mend a replica");
+        }
+        damaged.push((key, range, sent.is_ok()));
+    }
+    Ok(BackupScrubbed {
+        next: reply.next,
+        bytes: reply.bytes,
+        damaged,
+        others: reply.others,
+    })
 }
 
 /// Compares files behind `after` with those of a replica in sync, until so many bytes are compared,
@@ -105,11 +166,16 @@ pub(super) async fn compare(
     let (last, count) = (here.last().map(|f| f.file), here.len());
     for (at, ours) in here.into_iter().enumerate() {
         let file = ours.file;
-        pass.compare(ours).await.inspect_err(|reason| {
+        if let Err(reason) = pass.compare(&ours).await {
             if pass.differs {
-                replicas.suspect_content(number, reason);
+                replicas.suspect_content(number, &reason);
             }
-        })?;
+            // Unless it went, or changed its checkpoints, meanwhile.
+            let now = store.stored_file(file).filter(|now| !now.deleted);
+            if pass.differs || now.is_some_and(|now| numbers(&now) == numbers(&ours)) {
+                return Err(reason);
+            }
+        }
         if pass.compared >= bytes && (at + 1 < count || more) {
             done.next = Some(file);
             break;
@@ -119,6 +185,7 @@ pub(super) async fn compare(
         done.next = last;
     }
     (done.bytes, done.sent, done.files) = (pass.compared, pass.bytes, pass.files);
+    done.kept = pass.kept;
     Ok(done)
 }
 
@@ -144,6 +211,7 @@ impl Pass<'_> {
             bytes: 0,
             compared: 0,
             damaged: None,
+            kept: 0,
             differs: false,
         };
         // One that is not there gets no changes, and one that is there none of earlier attempts.
@@ -166,6 +234,9 @@ impl Pass<'_> {
 
     /// Makes the parts of files equal that were changed.
     async fn run_over(&mut self, missed: BTreeMap<FileId, Changed>) -> Result<(), Failed> {
+        if self.is_in_doubt() {
+            return Ok(());
+        }
         let (mut done, total) = (0, missed.len() as u64);
         for (file, changed) in missed {
             let theirs = self.list(0, file.0).await?.files.pop();
@@ -182,9 +253,7 @@ impl Pass<'_> {
 
     /// Makes all files equal.
     async fn run(&mut self) -> Result<(), Failed> {
-        if self.store.has_doubt() {
-            let what = "data of this server is in doubt since an older folder was accepted: accept or restore it (`weft fsck` lists it)";
-            self.damaged = Some(what.to_owned());
+        if self.is_in_doubt() {
             return Ok(());
         }
         let (mut after, mut here, mut there) = (None, Vec::new(), Vec::new());
@@ -222,6 +291,16 @@ impl Pass<'_> {
             after = Some(FileId(first));
         }
         Ok(())
+    }
+
+    /// Whether data of this store is in doubt: it must not be copied as if it were good.
+    fn is_in_doubt(&mut self) -> bool {
+        let doubt = self.store.has_doubt();
+        if doubt {
+            let what = "data of this server is in doubt since an older folder was accepted: accept or restore it (`weft fsck` lists it)";
+            self.damaged = Some(what.to_owned());
+        }
+        doubt
     }
 
     /// The service adds the replica to the set.

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use tokio::time::timeout;
-use weft_layout::CellOffset;
+use weft_layout::{CellOffset, of_chunk_code};
 use weft_net::Link;
 use weft_proto::replica::ReplicaReadRequest;
-use weft_store::{ForkKey, Run, Scattered, Store, StoreError};
+use weft_store::{ADDRESSED, Fault, Finding, ForkKey, Run, Scattered, Store, StoreError};
 
 use super::parts::part;
 use super::state::{Part, Replicas};
@@ -35,13 +35,17 @@ pub(super) async fn mend(
     replicas: &Replicas,
     key: &ForkKey,
     range: Range<u64>,
+    how: Mending,
 ) -> bool {
     let Ok(Some(status)) = store.status(key).await else {
         return false;
     };
     let end = range.end.min(status.length);
+    if range.start >= end {
+        return false;
+    }
     for number in range.start / REPLICA_PART_BYTES..end.div_ceil(REPLICA_PART_BYTES) {
-        if let Err(reason) = mend_part(store, replicas, key, number).await {
+        if let Err(reason) = mend_part(store, replicas, key, number, how).await {
             tracing::error!(%key, part = number, reason, "cannot mend damaged data from another replica");
             return false;
         }
@@ -49,53 +53,98 @@ pub(super) async fn mend(
     true
 }
 
-/// Mends a part, if it cannot be read. The caller has no turn of its bytes.
+/// When a part is written anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::io) enum Mending {
+    /// If it cannot be read.
+    Unreadable,
+    /// In any case: the disk's copy is known to be bad, whatever the cache has.
+    Always,
+}
+
+/// Mends a part. The caller has no turn of its bytes.
 pub(super) async fn mend_part(
     store: &Store,
     replicas: &Replicas,
     key: &ForkKey,
     number: u64,
+    how: Mending,
 ) -> Result<(), String> {
     let start = number * REPLICA_PART_BYTES;
     let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
     let _turn = replicas.turns.take(vec![span]).await;
-    let Err(damage) = part(store, key, None, number).await else {
-        return Ok(());
-    };
-    let term = replicas.targets().map_err(|e| e.to_string())?.0;
     let status = store.status(key).await.map_err(|e| e.to_string())?;
     let status = status.ok_or("the fork is gone")?;
-    let range = start..status.length.min(start + REPLICA_PART_BYTES);
-    let mut reason = format!("{damage}; no other replica is in sync");
+    let data = match part(store, key, None, number).await {
+        Ok(_) if how == Mending::Unreadable => return Ok(()),
+        // Verified in memory.
+        Ok(own) => wire::joined(&own),
+        Err(damage) => {
+            let range = start..status.length.min(start + REPLICA_PART_BYTES);
+            elsewhere(replicas, key, range)
+                .await
+                .map_err(|reason| format!("{damage}; {reason}"))?
+        }
+    };
+    let write = Scattered {
+        key: key.clone(),
+        chunk: status.chunk,
+        runs: vec![Run {
+            offset: CellOffset(start),
+            at: 0,
+            length: data.len() as u64,
+            count: 1,
+            stride: 1,
+        }],
+        data,
+    };
+    // The others have it already.
+    let written = store.write_scattered(vec![write], status.modified).await;
+    written.map_err(|e| e.to_string())?;
+    let read = part(store, key, None, number).await;
+    read.map_err(|e| e.to_string())?;
+    tracing::warn!(%key, part = number, "damaged data was mended");
+    Ok(())
+}
+
+/// Bytes of a fork, from any replica in sync.
+async fn elsewhere(replicas: &Replicas, key: &ForkKey, range: Range<u64>) -> Result<Bytes, String> {
+    let term = replicas.targets().map_err(|e| e.to_string())?.0;
+    let mut reason = "no other replica is in sync".to_owned();
     let peers = replicas.peers().into_iter();
-    for (other, link, _) in peers.filter(|(.., part)| *part == Part::InSync) {
+    for (number, link, _) in peers.filter(|(.., part)| *part == Part::InSync) {
         match bytes_of(&link, term, key, range.clone()).await {
-            Ok(data) => {
-                let write = Scattered {
-                    key: key.clone(),
-                    chunk: status.chunk,
-                    runs: vec![Run {
-                        offset: CellOffset(start),
-                        at: 0,
-                        length: data.len() as u64,
-                        count: 1,
-                        stride: 1,
-                    }],
-                    data,
-                };
-                // They have it already.
-                let written = store.write_scattered(vec![write], status.modified).await;
-                written.map_err(|e| e.to_string())?;
-                part(store, key, None, number)
-                    .await
-                    .map_err(|e| e.to_string())?;
-                tracing::warn!(%key, part = number, replica = other, %damage, "damaged data was mended from another replica");
-                return Ok(());
-            }
-            Err(other) => reason = format!("{damage}; the other replica: {other}"),
+            Ok(data) => return Ok(data),
+            Err(error) => reason = format!("replica {number}: {error}"),
         }
     }
     Err(reason)
+}
+
+/// The bytes that a finding of a scrub is about, if they are of a live fork and of no addressed
+/// chunk.
+pub(in crate::io) async fn damaged_range(store: &Store, finding: &Finding) -> Option<Range<u64>> {
+    if finding.key.file == ADDRESSED || finding.key.of_recipe().is_some() {
+        return None;
+    }
+    match &finding.fault {
+        Fault::Lost {
+            range,
+            checkpoint: None,
+        }
+        | Fault::Unproven {
+            range,
+            checkpoint: None,
+        } => Some(range.clone()),
+        Fault::Checksum | Fault::Unreadable { .. } => {
+            let status = store.status(&finding.key).await.ok()??;
+            let chunk = u64::from(of_chunk_code(status.chunk).0);
+            let at = |block: u32| finding.chunk * chunk + u64::from(block) * 4096;
+            let range = at(finding.blocks.start)..at(finding.blocks.end);
+            (range.start < status.length).then_some(range)
+        }
+        _ => None,
+    }
 }
 
 async fn bytes_of(

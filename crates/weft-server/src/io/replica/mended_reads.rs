@@ -6,7 +6,7 @@ use bytes::Bytes;
 use weft_layout::CellOffset;
 use weft_store::{ForkKey, ReadSlice, Store, StoreError};
 
-use super::mend::{may_be_elsewhere, mend};
+use super::mend::{Mending, may_be_elsewhere, mend};
 use super::store::ReplicatedStore;
 
 impl ReplicatedStore {
@@ -46,17 +46,17 @@ impl ReplicatedStore {
 
     async fn mends(&self, error: &StoreError, key: &ForkKey, at: CellOffset, length: u64) -> bool {
         let range = at.0..at.0.saturating_add(length);
-        may_be_elsewhere(error) && self.mend(key, range).await
+        may_be_elsewhere(error) && self.mend(key, range, Mending::Unreadable).await
     }
 
     /// Mends what cannot be read of a range of a live fork; false if something is left.
-    pub(in crate::io) async fn mend(&self, key: &ForkKey, range: Range<u64>) -> bool {
+    pub(in crate::io) async fn mend(&self, key: &ForkKey, range: Range<u64>, how: Mending) -> bool {
         let Some(replicas) = self.replicas().cloned() else {
             return false;
         };
         let (store, key) = (Store::clone(self), key.clone());
         // It goes on if the caller is dropped.
-        let mended = tokio::spawn(async move { mend(&store, &replicas, &key, range).await });
+        let mended = tokio::spawn(async move { mend(&store, &replicas, &key, range, how).await });
         mended.await.unwrap_or(false)
     }
 }

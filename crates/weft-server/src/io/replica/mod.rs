@@ -25,7 +25,8 @@ mod turns;
 mod watch;
 mod wire;
 
-pub(in crate::io) use catch_up::Compared;
+pub(in crate::io) use catch_up::{BackupScrubbed, Compared};
+pub(in crate::io) use mend::{Mending, damaged_range};
 pub(crate) use state::{ReplicaIdentity, Replicas};
 pub(in crate::io) use store::Prepared;
 pub(crate) use store::ReplicatedStore;

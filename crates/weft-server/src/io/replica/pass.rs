@@ -4,6 +4,7 @@
 //! part by part, each in turn with changes of the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use bytes::Bytes;
 use tokio::time::timeout;
@@ -19,7 +20,7 @@ use weft_store::{
 };
 use weft_sum::ChunkName;
 
-use super::mend::mend_part;
+use super::mend::{Mending, mend_part};
 use super::parts::{part, parts};
 use super::recent::Changed;
 use super::state::{Part, Replicas};
@@ -66,6 +67,8 @@ pub(super) struct Pass<'a> {
     pub(super) compared: u64,
     /// What cannot be read here, and is missing there.
     pub(super) damaged: Option<String>,
+    /// Parts of checkpoints that differ, or are damaged there.
+    pub(super) kept: u64,
     /// The files of a replica in sync differ in another way than by some bytes.
     pub(super) differs: bool,
 }
@@ -91,12 +94,13 @@ impl Pass<'_> {
             bytes: 0,
             compared: 0,
             damaged: None,
+            kept: 0,
             differs: false,
         })
     }
 
     /// Compares a file with that of a replica in sync, and sends parts that differ.
-    pub(super) async fn compare(&mut self, ours: StoredFile) -> Result<(), Failed> {
+    pub(super) async fn compare(&mut self, ours: &StoredFile) -> Result<(), Failed> {
         let file = ours.file;
         let has_shape = |ours: &StoredFile, theirs: &ReplicaFile| {
             let states = std::iter::once(None).chain(numbers(ours).into_iter().map(Some));
@@ -110,7 +114,7 @@ impl Pass<'_> {
                 })
         };
         let theirs = self.list(0, file.0).await?.files.pop().unwrap_or_default();
-        let mut ours = ours;
+        let mut ours = ours.clone();
         if !has_shape(&ours, &theirs) {
             // Unless it was changed between the two looks.
             let _turn = self.replicas.turns.take(vec![Span::File(file)]).await;
@@ -131,9 +135,11 @@ impl Pass<'_> {
             let has = self.parts_of(key, there, None).await?;
             self.compared += status.stored;
             for number in differences(&has, &wanted) {
-                if checkpoint.is_some() {
-                    self.differs = true;
-                    return Err(format!("its checkpoint of {key} differs or is damaged"));
+                if let Some(checkpoint) = checkpoint {
+                    // Its live bytes are worth more than this.
+                    tracing::warn!(%key, checkpoint, part = number, replica = self.number, "a checkpoint of a replica differs or is damaged");
+                    self.kept += 1;
+                    continue;
                 }
                 let start = number * REPLICA_PART_BYTES;
                 let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
@@ -354,7 +360,8 @@ impl Pass<'_> {
         for (checkpoint, key, _) in &ours.forks {
             let parts = self.parts_of(key, Side::Here(*checkpoint), None).await?;
             if parts.values().any(Option::is_none) {
-                return Err(format!("{key} is damaged here, and cannot be sent"));
+                self.damaged = Some(format!("{key} is damaged here, and cannot be sent"));
+                return Ok(());
             }
         }
         self.operation(file, FileAction::Empty, (0, 0), Timestamp(0))
@@ -419,7 +426,9 @@ impl Pass<'_> {
         let damaged = wanted.iter().filter(|(_, hash)| hash.is_none());
         let damaged: Vec<u64> = damaged.map(|(number, _)| *number).collect();
         for number in damaged {
-            if let Err(reason) = mend_part(self.store, self.replicas, key, number).await {
+            if let Err(reason) =
+                mend_part(self.store, self.replicas, key, number, Mending::Unreadable).await
+            {
                 self.damaged.get_or_insert(reason);
                 continue;
             }
@@ -561,6 +570,21 @@ impl Pass<'_> {
                 Ok((found.collect(), reply.next))
             }
         }
+    }
+
+    /// Sends the parts of a range, each in its turn.
+    pub(super) async fn send_range(
+        &mut self,
+        key: &ForkKey,
+        range: Range<u64>,
+    ) -> Result<(), Failed> {
+        for number in range.start / REPLICA_PART_BYTES..range.end.div_ceil(REPLICA_PART_BYTES) {
+            let start = number * REPLICA_PART_BYTES;
+            let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
+            let _turn = self.replicas.turns.take(vec![span]).await;
+            self.send_part(key, None, number).await?;
+        }
+        Ok(())
     }
 
     /// Sends one part as it is here, in the turn that the caller has.

@@ -7,6 +7,7 @@
 //! 3. A set with a lower term never takes the place of one with a higher term.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -119,6 +120,21 @@ struct State {
     handing_over: bool,
     /// While this replica is a backup in sync: its primary's last beacon.
     primary_contact: Option<(u32, Contact)>,
+    /// The primary of the last set.
+    known_primary: Option<u32>,
+}
+
+/// A change that has its turn.
+pub(super) struct Changing<'a> {
+    recent: &'a Recent,
+    spans: Vec<Span>,
+    _turn: Turn,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.recent.note(&self.spans);
+    }
 }
 
 /// The next step of replicas that leave: all that stay are in sync.
@@ -174,6 +190,8 @@ pub(crate) struct Replicas {
     changed: watch::Sender<u64>,
     pub(super) turns: Turns,
     pub(super) recent: Recent,
+    /// The process ends: nobody else is to be taken for lost.
+    stopping: AtomicBool,
     /// Held shared by every change that a primary sends; exclusively by a takeover.
     pub(super) applying: tokio::sync::RwLock<()>,
     /// Held while the service changes the set.
@@ -196,7 +214,9 @@ impl Replicas {
                 peers: BTreeMap::new(),
                 handing_over: false,
                 primary_contact: None,
+                known_primary: None,
             }),
+            stopping: AtomicBool::new(false),
             changed: watch::Sender::new(0),
             turns: Turns::default(),
             recent: Recent::new(),
@@ -236,12 +256,13 @@ impl Replicas {
                 return;
             }
             let was = state.role(number);
-            let grown = set.term > state.term();
             state.seen = state.seen.max(set.term);
             state.set = Some(set.clone());
             let role = state.role(number);
             let now = Instant::now();
-            if role != was || grown && role != Role::Primary {
+            let primary_is_other = state.known_primary != Some(set.primary);
+            state.known_primary = Some(set.primary);
+            if role != was || primary_is_other && role != Role::Primary {
                 (state.since, state.heard) = (now, now);
             }
             if role != Role::Primary {
@@ -293,6 +314,8 @@ impl Replicas {
                 if in_sync {
                     peer.absence = None;
                     peer.obstacle.clear();
+                } else {
+                    peer.contact = None;
                 }
                 peer.part = match peer.part {
                     _ if in_sync => Part::InSync,
@@ -327,6 +350,16 @@ impl Replicas {
         let term = state.term();
         let is_primary = state.role(self.me.number) == Role::Primary;
         (is_primary && state.serving.is_none() && !state.handing_over).then_some(term)
+    }
+
+    /// The process ends, perhaps with all others: the set stays as it is.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.notify();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// What must happen in this term so that replicas can leave.
@@ -575,13 +608,26 @@ impl Replicas {
         done
     }
 
-    /// Notes what a change touches, and waits for all earlier ones that touch the same.
+    /// Notes what a change touches, and waits for all earlier ones that touch the same. It is noted
+    /// again when it ends: whatever had not ended when contact with a replica was lost is noted
+    /// later than that.
     ///
     /// # Cancellation
     /// As [`Turns::take`].
-    pub(super) async fn begin_change(&self, spans: Vec<Span>) -> Turn {
+    pub(super) async fn begin_change(&self, spans: Vec<Span>) -> Changing<'_> {
         self.recent.note(&spans);
-        self.turns.take(spans).await
+        Changing {
+            recent: &self.recent,
+            spans: spans.clone(),
+            _turn: self.turns.take(spans).await,
+        }
+    }
+
+    /// Whether all changes that began some time ago have ended, so that a backup may rely on what
+    /// it has noted since.
+    pub(super) fn is_flowing(&self) -> bool {
+        let suspected = self.state().peers.values().any(|p| p.suspect.is_some());
+        !suspected && self.turns.oldest() < REPLICA_MARGIN / 3
     }
 
     /// A backup has answered a beacon that was sent then, with its position.

@@ -17,8 +17,8 @@ use weft_store::{
 };
 use weft_sum::Sums;
 
-use super::catch_up::{Compared, compare};
-use super::mend::is_damage;
+use super::catch_up::{BackupScrubbed, Compared, compare, scrub_backup};
+use super::mend::{Mending, is_damage};
 use super::state::{Part, Replicas};
 use super::turns::Span;
 use super::{inherited, wire};
@@ -226,18 +226,23 @@ impl ReplicatedStore {
             .await
         {
             // Old bytes around the new ones cannot be read here.
-            Err(error) if is_damage(&error) => {
-                for span in Span::of_writes(&writes) {
-                    if let Span::Bytes(key, range) = span
-                        && !self.mend(&key, range).await
-                    {
-                        return Err(error);
-                    }
-                }
+            Err(error) if is_damage(&error) && self.mends_around(Some(&writes)).await => {
                 self.write_once(writes, sums, modified).await
             }
             done => done,
         }
+    }
+
+    /// Mends the bytes that writes touch, from other replicas if there are any.
+    async fn mends_around(&self, writes: Option<&[Scattered]>) -> bool {
+        for span in Span::of_writes(writes.unwrap_or_default()) {
+            if let Span::Bytes(key, range) = span
+                && !self.mend(&key, range, Mending::Unreadable).await
+            {
+                return false;
+            }
+        }
+        writes.is_some()
     }
 
     async fn write_once(
@@ -275,8 +280,16 @@ impl ReplicatedStore {
         now: Timestamp,
     ) -> Result<Prepared, StoreError> {
         let kept = self.replicas().map(|_| writes.clone());
+        let sums = sums.into();
+        let batch = match self.store.prepare(writes, sums.clone(), now).await {
+            Err(error) if is_damage(&error) && self.mends_around(kept.as_deref()).await => {
+                let again = kept.clone().unwrap_or_default();
+                self.store.prepare(again, sums, now).await?
+            }
+            done => done?,
+        };
         Ok(Prepared {
-            batch: self.store.prepare(writes, sums, now).await?,
+            batch,
             writes: kept,
         })
     }
@@ -589,6 +602,19 @@ impl ReplicatedStore {
     ) -> Result<Compared, String> {
         match self.replicas() {
             Some(replicas) => compare(&self.store, replicas, backup, after, bytes).await,
+            None => Err("the server has one store".into()),
+        }
+    }
+
+    /// Has a backup in sync verify chunks from its disks, and sends what is damaged there.
+    pub(in crate::io) async fn scrub_backup(
+        &self,
+        backup: u32,
+        from: Option<Bytes>,
+        bytes: u64,
+    ) -> Result<BackupScrubbed, String> {
+        match self.replicas() {
+            Some(replicas) => scrub_backup(&self.store, replicas, backup, from, bytes).await,
             None => Err("the server has one store".into()),
         }
     }

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use weft_layout::FileId;
 use weft_store::{ForkKey, Scattered};
 
@@ -55,6 +57,7 @@ impl Span {
 
 struct Entry {
     id: u64,
+    began: Instant,
     span: Span,
     /// Closed at the end of the turn.
     ended: Arc<Semaphore>,
@@ -103,6 +106,7 @@ impl Turns {
             for span in spans {
                 let entry = Entry {
                     id,
+                    began: Instant::now(),
                     ended: ended.clone(),
                     span,
                 };
@@ -122,6 +126,14 @@ impl Turns {
             let _ = other.acquire().await;
         }
         turn
+    }
+
+    /// How long the oldest turn has been taken or waited for.
+    pub(super) fn oldest(&self) -> Duration {
+        let table = self.0.lock();
+        let entries = table.by_file.values().flatten();
+        let oldest = entries.map(|entry| entry.began).min();
+        oldest.map_or(Duration::ZERO, |began| began.elapsed())
     }
 
     /// Waits until all turns that are taken or waited for now have ended.
@@ -154,8 +166,6 @@ impl Drop for Turn {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures_util::FutureExt;
     use tokio::time::timeout;
     use weft_layout::CellIndex;

@@ -11,13 +11,13 @@ use weft_proto::meta::{ChangeReplicasRequest, ReplicaChange, ReplicaSet};
 use weft_proto::replica::BeaconRequest;
 use weft_store::Store;
 
-use super::catch_up::catch_up;
+use super::catch_up::{Attempt, catch_up};
 use super::inherited;
 use super::state::{Departure, Part, Replicas, Role};
 use crate::io::IoService;
 use crate::limits::{
-    REPLICA_BEACON, REPLICA_CHANGE_TIMEOUT, REPLICA_LEASE, REPLICA_RETRY, REPLICA_SILENCE,
-    REPLICA_TICK,
+    REPLICA_BEACON, REPLICA_CHANGE_TIMEOUT, REPLICA_LEASE, REPLICA_RETRY, REPLICA_RETRY_MAX,
+    REPLICA_SILENCE, REPLICA_TICK,
 };
 use crate::position;
 
@@ -45,6 +45,9 @@ async fn watch_replicas(service: Weak<IoService>) {
         let Some(replicas) = io.store.replicas().cloned() else {
             return;
         };
+        if replicas.is_stopping() {
+            return;
+        }
         watch.step(&io, &replicas).await;
         let changes = changes.get_or_insert_with(|| replicas.changes());
         drop((io, replicas));
@@ -56,20 +59,27 @@ async fn watch_replicas(service: Weak<IoService>) {
 struct Watch {
     /// When each backup last got a beacon.
     beacons: BTreeMap<u32, Instant>,
-    /// Beacons and replicas that catch up.
-    tasks: JoinSet<(u32, bool)>,
+    /// Beacons, removals, and replicas that catch up.
+    tasks: JoinSet<(u32, Option<Attempt>)>,
     catching_up: BTreeSet<u32>,
     removing: Arc<Mutex<BTreeSet<u32>>>,
-    /// When a replica may try to catch up again.
-    retry: BTreeMap<u32, Instant>,
+    /// When a replica may try to catch up again, and how often it has failed.
+    retry: BTreeMap<u32, (Instant, u32)>,
 }
 
 impl Watch {
     async fn step(&mut self, io: &Arc<IoService>, replicas: &Arc<Replicas>) {
         while let Some(done) = self.tasks.try_join_next() {
-            if let Ok((number, true)) = done {
+            if let Ok((number, Some(attempt))) = done {
                 self.catching_up.remove(&number);
-                self.retry.insert(number, Instant::now() + REPLICA_RETRY);
+                let failures = self.retry.get(&number).map_or(0, |(_, failures)| *failures);
+                let failures = match attempt {
+                    Attempt::Failed => failures + 1,
+                    Attempt::CaughtUp | Attempt::NotReached => 0,
+                };
+                // To fail again may cost a pass over all data.
+                let wait = (REPLICA_RETRY * (1 << failures.min(5))).min(REPLICA_RETRY_MAX);
+                self.retry.insert(number, (Instant::now() + wait, failures));
             } else if done.is_err() {
                 // A panic: which replica it was is not known.
                 self.catching_up.clear();
@@ -109,7 +119,7 @@ impl Watch {
                     );
                     replicas.change(ReplicaChange::Remove, number).await;
                     removing.lock().remove(&number);
-                    (number, false)
+                    (number, None)
                 });
             }
         }
@@ -128,7 +138,7 @@ impl Watch {
                     }
                     replicas.depart(term, departure).await;
                     removing.lock().remove(&number);
-                    (number, false)
+                    (number, None)
                 });
             }
         }
@@ -140,15 +150,15 @@ impl Watch {
                 let (io, replicas) = (io.clone(), replicas.clone());
                 self.tasks.spawn(async move {
                     beacon(&io.store, &replicas, number).await;
-                    (number, false)
+                    (number, None)
                 });
             }
-            let waits = self.retry.get(&number).is_some_and(|at| now < *at);
+            let waits = self.retry.get(&number).is_some_and(|(at, _)| now < *at);
             if part == Part::Away && !waits && self.catching_up.insert(number) {
                 let (store, replicas) = (Store::clone(&io.store), replicas.clone());
                 self.tasks.spawn(async move {
-                    catch_up(&store, &replicas, number).await;
-                    (number, true)
+                    let attempt = catch_up(&store, &replicas, number).await;
+                    (number, Some(attempt))
                 });
             }
         }
@@ -191,7 +201,9 @@ async fn beacon(store: &Store, replicas: &Replicas, number: u32) {
         term,
         primary: replicas.me.number,
         incarnations: inherited::all(store),
-        position: Some(position::to_wire(store.position())),
+        position: replicas
+            .is_flowing()
+            .then(|| position::to_wire(store.position())),
     };
     let sent = Instant::now();
     let asked = async {

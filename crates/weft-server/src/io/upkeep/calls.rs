@@ -71,6 +71,10 @@ impl IoService {
         &self,
         request: AcceptLossesRequest,
     ) -> Result<AcceptLossesReply, Failure> {
+        // The others differ from now on: none of them may take this one's place before they are
+        // made equal.
+        let alone = self.store.changed_alone().await;
+        alone.map_err(|e| failure::of_store(&e))?;
         let accepted = if request.all_unproven {
             self.store.accept_unproven().await
         } else {

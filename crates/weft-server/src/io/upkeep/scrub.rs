@@ -8,19 +8,20 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weft_kv::{DamagedFile, EngineFile};
-use weft_layout::{FileId, of_chunk_code};
+use weft_layout::FileId;
 use weft_proto::limits;
 use weft_proto::upkeep::{
     ScrubFault, ScrubFinding, ScrubPassRecord, ScrubRequest, ScrubState, ScrubStatusReply,
 };
-use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store, StoreError};
+use weft_store::{Fault, Finding, ScrubPosition, Scrubbed, Store};
 
-use crate::io::replica::{Compared, ReplicatedStore};
+use crate::io::replica::{BackupScrubbed, Compared, Mending, ReplicatedStore, damaged_range};
 
 use crate::limits::{
     SCRUB_NOTE_INTERVAL, SCRUB_RATE, SCRUB_REASON_MAX, SCRUB_RETRY_BACKOFF, SCRUB_STEP_BYTES,
@@ -45,9 +46,9 @@ struct ScrubPass {
     /// Files of the index that are still to be verified; `None` until the pass has begun.
     index: Option<Vec<EngineFile>>,
     at: ScrubPosition,
-    /// Backups that are still to be compared, and from which file on; `None` until all chunks were
-    /// read.
-    backups: Option<(Vec<u32>, FileId)>,
+    /// Backups that are still to be verified, and how far the last of them is; `None` until all
+    /// chunks here were read.
+    backups: Option<(Vec<u32>, BackupStep)>,
     report: ScrubStatusReply,
     recorded: Instant,
     /// When the disk has been left alone for long enough.
@@ -194,7 +195,7 @@ impl ScrubPass {
                 self.take_chunks(scrubbed, &mended, backups);
                 bytes
             }
-            StepResult::Backup(compared) => self.take_comparison(compared),
+            StepResult::Backup(done) => self.take_backup(done),
         }
     }
 
@@ -224,36 +225,72 @@ impl ScrubPass {
         match scrubbed.next {
             Some(next) => self.at = next,
             None if backups.is_empty() => self.state = ScrubState::Done,
-            None => self.backups = Some((backups, FileId(0))),
+            None => self.backups = Some((backups, BackupStep::Chunks(None))),
         }
     }
 
-    /// A step of the comparison with the last of the backups.
-    fn take_comparison(&mut self, compared: Result<Compared, String>) -> u64 {
-        let Some((backups, after)) = &mut self.backups else {
+    /// A step of the verification of the last of the backups.
+    fn take_backup(&mut self, done: BackupDone) -> u64 {
+        let Some((backups, at)) = &mut self.backups else {
             return 0;
         };
-        let compared = compared.unwrap_or_else(|reason| {
-            // It is not in sync any more, and will be compared when it catches up.
-            tracing::warn!(
-                replica = backups.last(),
-                reason,
-                "the scrub cannot compare a replica"
-            );
-            Compared::default()
-        });
-        self.report.replica_bytes += compared.sent;
-        self.report.replica_files += compared.files;
-        if let Some(next) = compared.next {
-            *after = next;
-        } else {
-            *after = FileId(0);
-            backups.pop();
-            if backups.is_empty() {
-                (self.backups, self.state) = (None, ScrubState::Done);
+        let replica = backups.last().copied().unwrap_or(0);
+        let bytes = match done {
+            BackupDone::Gone => {
+                backups.pop();
+                *at = BackupStep::Chunks(None);
+                0
             }
+            BackupDone::Chunks(scrubbed) => {
+                *at = match scrubbed.next {
+                    Some(next) => BackupStep::Chunks(Some(next)),
+                    None => BackupStep::Files(FileId(0)),
+                };
+                self.report.bad += scrubbed.damaged.len() as u64 + scrubbed.others;
+                self.report.more += scrubbed.others;
+                for (key, range, mended) in scrubbed.damaged {
+                    self.report.mended += u64::from(mended);
+                    if self.report.findings.len() >= limits::SCRUB_FINDINGS_MAX {
+                        self.report.more += 1;
+                        continue;
+                    }
+                    self.report.findings.push(ScrubFinding {
+                        file: key.file.0,
+                        cell: key.cell.0,
+                        fork: key.fork.as_str().to_owned(),
+                        fault: ScrubFault::Checksum as i32,
+                        reason: format!(
+                            "on replica {replica}, bytes {}..{} of the cell",
+                            range.start, range.end
+                        ),
+                        mended,
+                        ..ScrubFinding::default()
+                    });
+                }
+                scrubbed.bytes
+            }
+            BackupDone::Files(compared) => {
+                self.report.replica_bytes += compared.sent;
+                self.report.replica_files += compared.files;
+                self.report.bad += compared.kept;
+                self.report.more += compared.kept;
+                if let Some(next) = compared.next {
+                    *at = BackupStep::Files(next);
+                } else {
+                    backups.pop();
+                    *at = BackupStep::Chunks(None);
+                }
+                compared.bytes
+            }
+        };
+        if self
+            .backups
+            .as_ref()
+            .is_some_and(|(left, _)| left.is_empty())
+        {
+            (self.backups, self.state) = (None, ScrubState::Done);
         }
-        compared.bytes
+        bytes
     }
 
     /// A damaged file of the index.
@@ -347,8 +384,8 @@ impl Scrubber {
             let pass = self.pass.lock();
             let running = pass.state == ScrubState::Running;
             let step = running.then(|| match (&pass.index, &pass.backups) {
-                (_, Some((backups, after))) => match backups.last() {
-                    Some(backup) => Step::Backup(*backup, *after),
+                (_, Some((backups, at))) => match backups.last() {
+                    Some(backup) => Step::Backup(*backup, at.clone()),
                     None => Step::Chunks(pass.at.clone()),
                 },
                 (None, None) => Step::Begin,
@@ -359,7 +396,13 @@ impl Scrubber {
             (pass.epoch, step?, pass.rate)
         };
         let (started, before) = (Instant::now(), served(store));
-        let done = run_step(store, step, rate).await;
+        // A backup may be slow: the pass can be stopped meanwhile.
+        let can_end = matches!(step, Step::Backup(..));
+        let done = tokio::select! {
+            biased;
+            done = run_step(store, step, rate) => done,
+            () = self.wake.notified(), if can_end => return Some(Duration::ZERO),
+        };
         let took = started.elapsed();
         let mut pass = self.pass.lock();
         if pass.epoch != epoch {
@@ -368,7 +411,7 @@ impl Scrubber {
         let bytes = match done {
             Ok(done) => pass.take_result(done),
             Err(reason) => {
-                pass.report.trouble = reason.to_string();
+                pass.report.trouble = reason;
                 return Some(SCRUB_RETRY_BACKOFF);
             }
         };
@@ -396,8 +439,24 @@ enum Step {
     Index(EngineFile),
     /// Chunks, from here on.
     Chunks(ScrubPosition),
-    /// Files behind this one of a backup.
-    Backup(u32, FileId),
+    /// A step of a backup.
+    Backup(u32, BackupStep),
+}
+
+/// Where the verification of a backup goes on.
+#[derive(Clone)]
+enum BackupStep {
+    /// Its chunks are read from its disks; `None`: from the first one on.
+    Chunks(Option<Bytes>),
+    /// Its files behind this one are compared with those here.
+    Files(FileId),
+}
+
+enum BackupDone {
+    Chunks(BackupScrubbed),
+    Files(Compared),
+    /// It is not in sync any more, and will be compared when it catches up.
+    Gone,
 }
 
 enum StepResult {
@@ -405,62 +464,59 @@ enum StepResult {
     Index(u64, Option<DamagedFile>),
     /// Chunks, which findings were mended, and the backups to compare when all chunks were read.
     Chunks(Scrubbed, Vec<bool>, Vec<u32>),
-    Backup(Result<Compared, String>),
+    Backup(BackupDone),
 }
 
-async fn run_step(
-    store: &ReplicatedStore,
-    step: Step,
-    rate: u64,
-) -> Result<StepResult, StoreError> {
+async fn run_step(store: &ReplicatedStore, step: Step, rate: u64) -> Result<StepResult, String> {
     match step {
         Step::Begin => {
-            store.scrub_begin().await?;
-            Ok(StepResult::Begun(store.index_files().await?))
+            store.scrub_begin().await.map_err(|e| e.to_string())?;
+            let files = store.index_files().await.map_err(|e| e.to_string())?;
+            Ok(StepResult::Begun(files))
         }
         Step::Index(file) => {
-            let (bytes, bad) = store.verify_index(file).await?;
+            let verified = store.verify_index(file).await;
+            let (bytes, bad) = verified.map_err(|e| e.to_string())?;
             Ok(StepResult::Index(bytes, bad))
         }
         Step::Chunks(at) => {
             let bytes = (rate / 4).min(SCRUB_STEP_BYTES);
-            let scrubbed = store.scrub(&at, bytes).await?;
+            let scrubbed = store.scrub(&at, bytes).await.map_err(|e| e.to_string())?;
             let mut mended = Vec::with_capacity(scrubbed.findings.len());
             for finding in &scrubbed.findings {
                 mended.push(mend(store, finding).await);
             }
             Ok(StepResult::Chunks(scrubbed, mended, store.backups()))
         }
-        Step::Backup(backup, after) => {
+        Step::Backup(backup, at) => {
             let bytes = (rate / 4).min(SCRUB_STEP_BYTES);
-            let compared = store.compare(backup, after, bytes).await;
-            Ok(StepResult::Backup(compared))
+            let done = match at {
+                BackupStep::Chunks(from) => {
+                    let done = store.scrub_backup(backup, from, bytes).await;
+                    done.map(BackupDone::Chunks)
+                }
+                BackupStep::Files(after) => {
+                    let done = store.compare(backup, after, bytes).await;
+                    done.map(BackupDone::Files)
+                }
+            };
+            match done {
+                Ok(done) => Ok(StepResult::Backup(done)),
+                Err(_) if !store.backups().contains(&backup) => {
+                    Ok(StepResult::Backup(BackupDone::Gone))
+                }
+                Err(reason) => Err(format!("replica {backup}: {reason}")),
+            }
         }
     }
 }
 
-/// Mends what was found of a live fork from another replica, if there is one.
+/// Writes what was found of a live fork anew, from memory or from another replica.
 async fn mend(store: &ReplicatedStore, finding: &Finding) -> bool {
-    let range = match &finding.fault {
-        Fault::Lost {
-            range,
-            checkpoint: None,
-        }
-        | Fault::Unproven {
-            range,
-            checkpoint: None,
-        } => range.clone(),
-        Fault::Checksum | Fault::Unreadable { .. } => {
-            let Ok(Some(status)) = store.status(&finding.key).await else {
-                return false;
-            };
-            let chunk = u64::from(of_chunk_code(status.chunk).0);
-            let at = |block: u32| finding.chunk * chunk + u64::from(block) * 4096;
-            at(finding.blocks.start)..at(finding.blocks.end)
-        }
-        _ => return false,
-    };
-    store.mend(&finding.key, range).await
+    match damaged_range(store, finding).await {
+        Some(range) => store.mend(&finding.key, range, Mending::Always).await,
+        None => false,
+    }
 }
 
 /// Grows whenever another call has used the disk.

@@ -341,6 +341,7 @@ fn print(report: &Report) -> Result<()> {
         ]);
         for row in &report.findings {
             let blocks = match row.blocks {
+                0 if row.reason.starts_with("on replica") => "-".to_owned(),
                 0 => "all".to_owned(),
                 1 => row.first_block.to_string(),
                 n => format!("{}-{}", row.first_block, row.first_block + n - 1),
@@ -365,7 +366,7 @@ fn print(report: &Report) -> Result<()> {
                 row.fork.clone(),
                 row.chunk.to_string(),
                 blocks,
-                if row.fault == LOST {
+                if row.fault == LOST || row.reason.starts_with("on replica") {
                     "-".to_owned()
                 } else {
                     format!("{}:{}", row.disk, row.disk_block)
@@ -404,7 +405,7 @@ fn print(report: &Report) -> Result<()> {
     }
     let mended = match report.mended_blocks {
         0 => String::new(),
-        mended => format!(", {mended} of them mended from other replicas"),
+        mended => format!(", {mended} of them mended"),
     };
     output::line(format!(
         "{} in {} read, {}{mended}",

@@ -1,20 +1,21 @@
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use weft_client::{ConnectOptions, Volume};
 
 use super::new_node::{Home, NewNode, Place, server_of};
 use super::nodes::StartedNodes;
 use super::server::{say_joined, wait_until_left};
-use super::spare::wait_for_absence;
+use super::spare::{is_absent, wait_for_absence};
 use crate::args::Global;
 use crate::limits::START_LOCK_TIMEOUT;
 use crate::remote::connect;
 use crate::terminal::output;
-use crate::volume_config::{Config, FILE, Marker, ServerName, StartLock};
+use crate::volume_config::{Config, FILE, JOINING, Marker, ServerName, StartLock};
 
 /// Let this machine take part in a running volume: as a new server, or as a replica of one
 ///
@@ -77,29 +78,41 @@ impl Join {
                 return Ok(ExitCode::SUCCESS);
             }
             let dir = folder.display();
-            bail!("{dir} has joined a volume: `weft up {dir}` starts it");
+            let config = Config::read(&folder)?;
+            let names: Vec<String> = config
+                .servers
+                .iter()
+                .map(|s| s.name().to_string())
+                .collect();
+            bail!(
+                "{dir} has joined the volume {} as {}: `weft up {dir}` starts it; name another folder for another node (--folder)",
+                config.volume.name,
+                names.join(", ")
+            );
         }
+        let mut refused = Vec::new();
         let (joined, replaced) = loop {
-            let absent = self.spare && !Marker::is_joining(&folder);
-            let absent = absent.then(|| wait_for_absence(&options, self.after));
-            let replace = absent.transpose()?.or(self.replace);
+            let replace = match self.spare {
+                true => Some(self.absent(&options, &folder, &refused)?),
+                false => self.replace,
+            };
             let place = |map: &_| {
                 Ok(match (&self.replica_of, replace) {
                     (Some(server), _) => Place::ReplicaOf(server_of(server, map)?),
                     (None, Some(name)) => Place::Instead(name),
-                    (None, None) if self.spare => Place::instead_of_last(&folder)?,
                     (None, None) => Place::NewServer,
                 })
             };
             let joined = self
                 .node
                 .join(&options, place, Home::Folder(folder.clone()));
-            match joined {
-                // Another spare was quicker, or the replica is back.
-                Err(error) if self.spare && !Marker::is_joining(&folder) => {
+            match (joined, replace) {
+                // Another spare was quicker, the replica is back, or its server may not have this.
+                (Err(error), Some(name)) if self.spare && !Marker::is_joining(&folder) => {
                     output::say(format_args!("weft: {}", output::error(&error)));
+                    refused.push(name);
                 }
-                joined => break (joined, replace),
+                (joined, _) => break (joined, replace),
             }
         };
         let empty = || fs::read_dir(&folder).is_ok_and(|entries| entries.count() == 1);
@@ -112,5 +125,27 @@ impl Join {
             wait_until_left(&options, name)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The replica whose place a spare takes: that of an earlier attempt, unless it is back, else
+    /// the next one that stays away.
+    fn absent(
+        &self,
+        options: &ConnectOptions,
+        folder: &Path,
+        refused: &[ServerName],
+    ) -> Result<ServerName> {
+        if let Some(Place::Instead(name)) = Place::of_last(folder)? {
+            let has_joined = Marker::unfinished_node(folder).is_some_and(|node| node != JOINING);
+            let map = connect::block_on(async {
+                let volume = Volume::connect(options.clone()).await?;
+                Ok(volume.server_map().await?)
+            })?;
+            if has_joined || is_absent(&map, name) {
+                return Ok(name);
+            }
+            fs::remove_dir_all(folder.join(JOINING))?;
+        }
+        wait_for_absence(options, self.after, refused)
     }
 }

@@ -19,9 +19,9 @@ use crate::process::private_files::write_durably;
 use crate::remote::connect;
 use crate::remote::servers::{NodeState, state_of};
 use crate::volume_config::{
-    ADDRESS, Config, FILE, JOINING, Marker, MetaSection, NodeName, ServerName, ServerSection, Size,
-    VolumeSection, WireSetting, add_section, check_new_disk, free_addresses, hex, label_disks,
-    volume_id,
+    ADDRESS, Config, FILE, FreeAddresses, JOINING, Marker, MetaSection, NodeName, ServerName,
+    ServerSection, Size, VolumeSection, WireSetting, add_section, check_new_disk, free_addresses,
+    hex, label_disks, volume_id,
 };
 
 /// How the new node is set up.
@@ -65,11 +65,19 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// The place that an attempt in this folder was about to take.
-    pub(super) fn instead_of_last(folder: &Path) -> Result<Place> {
-        let place = Marker::unfinished(folder).context("no attempt to join was begun here")?;
+    /// The place that an attempt in this folder was about to take, if one was.
+    pub(super) fn of_last(folder: &Path) -> Result<Option<Place>> {
+        let Some(place) = Marker::unfinished(folder) else {
+            return Ok(None);
+        };
         let name = place.rsplit(' ').next().unwrap_or_default();
-        Ok(Place::Instead(name.parse()?))
+        Ok(match name.parse() {
+            Ok(name) if place == Place::Instead(name).to_string() => Some(Place::Instead(name)),
+            _ => bail!(
+                "{} is left from an attempt to join as {place}: repeat that one",
+                folder.display()
+            ),
+        })
     }
 }
 
@@ -110,6 +118,14 @@ pub(super) enum Home {
 }
 
 impl Home {
+    /// The section of the node whose join has not ended.
+    fn section(&self) -> Option<ServerSection> {
+        let node = Marker::unfinished_node(self.base())?;
+        let config = Config::read(self.base()).ok()?;
+        let mut sections = config.servers.into_iter();
+        sections.find(|section| section.name().to_string() == node)
+    }
+
     fn base(&self) -> &Path {
         match self {
             Home::Volume(config) => &config.base,
@@ -141,10 +157,17 @@ impl NewNode {
         let deadline = Instant::now() + Duration::from_secs(self.wait);
         let disks = self.disks.iter().map(std::path::absolute);
         let disks = disks.collect::<std::io::Result<Vec<_>>>()?;
-        for disk in &disks {
-            check_new_disk(disk)?;
+        let known = home.section();
+        if !Marker::is_joining(home.base()) {
+            for disk in &disks {
+                check_new_disk(disk)?;
+            }
         }
-        let (address, metrics, _held) = self.addresses(&options.address)?;
+        let (address, metrics, _held) = match &known {
+            // An earlier attempt has come so far.
+            Some(section) => (section.address.clone(), section.metrics.clone(), None),
+            None => self.addresses(&options.address)?,
+        };
         let volume = volume_id(&options.key);
         let (reply, begun, marker) = connect::block_on(async {
             let connected = Volume::connect(options.clone()).await?;
@@ -218,6 +241,7 @@ impl NewNode {
                 label(&with, name)?;
                 add_section(&config, &section)?
             }
+            Home::Folder(folder) if known.is_some() => Config::read(&folder)?,
             Home::Folder(folder) => new_config(&folder, options, &reply.volume, section)?,
         };
         let started = StartedNodes::start(&config, &[node], None)?;
@@ -232,12 +256,14 @@ impl NewNode {
 
     /// The node's address, that of its metrics, and what keeps others from taking them until it
     /// listens.
-    fn addresses(&self, meta: &str) -> Result<(String, Option<String>, impl Sized + use<>)> {
+    fn addresses(&self, meta: &str) -> Result<(String, Option<String>, Option<FreeAddresses>)> {
         if let Some(listen) = &self.listen {
             let port = listen.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
             if !matches!(port, Some(Ok(_))) {
                 bail!("{listen:?} is not an address: write HOST:PORT");
             }
+            // Before the volume counts with it.
+            TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
             return Ok((listen.clone(), None, None));
         }
         let here = towards(meta)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use weft_client::{ConnectOptions, ServerMapReply, Volume};
 
-use crate::limits::SPARE_POLL_INTERVAL;
+use crate::limits::{SERVER_MAP_POLL_INTERVAL, SPARE_POLL_INTERVAL};
 use crate::remote::connect;
 use crate::terminal::output;
 use crate::volume_config::ServerName;
@@ -19,7 +19,13 @@ struct Absences(HashMap<ServerName, Instant>);
 impl Absences {
     /// Looks at the map; the replica to replace, if one has been away for so long: of the server
     /// with the fewest replicas in sync, the one that has been away longest.
-    fn look(&mut self, map: &ServerMapReply, after: Duration, now: Instant) -> Option<ServerName> {
+    fn look(
+        &mut self,
+        map: &ServerMapReply,
+        after: Duration,
+        now: Instant,
+        refused: &[ServerName],
+    ) -> Option<ServerName> {
         let mut present = HashMap::new();
         let mut found = Vec::new();
         for server in &map.servers {
@@ -40,13 +46,25 @@ impl Absences {
             }
         }
         self.0 = present;
+        found.retain(|(.., name)| !refused.contains(name));
         found.into_iter().min().map(|(_, _, name)| name)
     }
 }
 
-/// Waits until a replica has been away for so long. While the metadata service does not answer,
+/// Whether a replica is away, and not in sync.
+pub(super) fn is_absent(map: &ServerMapReply, name: ServerName) -> bool {
+    let server = map.servers.iter().find(|s| s.id == name.id);
+    let mut replicas = server.into_iter().flat_map(|s| &s.replicas);
+    replicas.any(|r| r.number == name.replica && !r.up && !r.in_sync)
+}
+
+/// Waits until a replica, but none of `refused`, has been away for so long. While the metadata service does not answer,
 /// nobody counts as away.
-pub(super) fn wait_for_absence(options: &ConnectOptions, after: Duration) -> Result<ServerName> {
+pub(super) fn wait_for_absence(
+    options: &ConnectOptions,
+    after: Duration,
+    refused: &[ServerName],
+) -> Result<ServerName> {
     let mut absences = Absences::default();
     let mut silent = false;
     loop {
@@ -56,7 +74,7 @@ pub(super) fn wait_for_absence(options: &ConnectOptions, after: Duration) -> Res
         });
         match map {
             Ok(map) => {
-                if let Some(name) = absences.look(&map, after, Instant::now()) {
+                if let Some(name) = absences.look(&map, after, Instant::now(), refused) {
                     return Ok(name);
                 }
                 silent = false;
@@ -68,7 +86,11 @@ pub(super) fn wait_for_absence(options: &ConnectOptions, after: Duration) -> Res
                 }
             }
         }
-        sleep(SPARE_POLL_INTERVAL.min(after / 4));
+        sleep(
+            SPARE_POLL_INTERVAL
+                .min(after / 4)
+                .max(SERVER_MAP_POLL_INTERVAL),
+        );
     }
 }
 
@@ -107,18 +129,18 @@ mod tests {
         let (mut absences, began) = (Absences::default(), Instant::now());
         let after = Duration::from_secs(10);
         let at = |seconds| began + Duration::from_secs(seconds);
-        assert_eq!(absences.look(&map, after, began), None);
-        assert_eq!(absences.look(&map, after, at(9)), None);
+        assert_eq!(absences.look(&map, after, began, &[]), None);
+        assert_eq!(absences.look(&map, after, at(9), &[]), None);
         let name = ServerName { id: 1, replica: 3 };
-        assert_eq!(absences.look(&map, after, at(10)), Some(name));
+        assert_eq!(absences.look(&map, after, at(10), &[]), Some(name));
         // One that comes back begins anew.
         let mut back = map.clone();
         back.servers[1].replicas[1].up = true;
         let other = ServerName { id: 0, replica: 2 };
-        assert_eq!(absences.look(&back, after, at(11)), Some(other));
+        assert_eq!(absences.look(&back, after, at(11), &[]), Some(other));
         back.servers[0].replicas[2].up = true;
-        assert_eq!(absences.look(&back, after, at(12)), None);
-        assert_eq!(absences.look(&map, after, at(13)), None);
-        assert_eq!(absences.look(&map, after, at(23)), Some(name));
+        assert_eq!(absences.look(&back, after, at(12), &[]), None);
+        assert_eq!(absences.look(&map, after, at(13), &[]), None);
+        assert_eq!(absences.look(&map, after, at(23), &[]), Some(name));
     }
 }

@@ -14,9 +14,9 @@ use crate::process::private_files::make_folder;
 use crate::remote::servers;
 use crate::terminal::output;
 use crate::volume_config::{
-    ADDRESS, Config, FILE, FreeAddresses, MetaSection, ServerName, ServerSection, Size, StartLock,
-    VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses, is_start_lock,
-    lock_of,
+    ADDRESS, Config, FILE, FreeAddresses, Marker, MetaSection, NodeName, ServerName, ServerSection,
+    Size, StartLock, VolumeSection, WIRE, WireSetting, changed, check_new_disk, free_addresses,
+    is_start_lock, lock_of,
 };
 
 /// Start a volume on this machine in the background, creating it if there is none
@@ -88,15 +88,16 @@ impl Up {
         } else {
             (self.existing(wire)?, None)
         };
-        let nodes = config.nodes();
+        let (nodes, lost) = present(&config);
         config.check_servers(&nodes)?;
         refuse_changes(&config)?;
         config.write_wire_file()?;
         let deadline = Instant::now() + Duration::from_secs(self.wait);
         let mut started = StartedNodes::start(&config, &nodes, self.link)?;
         let all_run = started.is_empty();
-        started.wait(&config, deadline)?;
-        let refused = servers::wait_for_servers(&config, deadline)?;
+        started.wait_for(&config, &nodes, deadline)?;
+        let mut refused = servers::wait_for_servers(&config, &nodes, deadline)?;
+        refused.extend(lost);
         started.keep();
         let dir = self.dir.display();
         let state = if all_run {
@@ -337,6 +338,30 @@ impl Up {
         made.inspect_err(|_| remove_unfinished(&config))?;
         Ok(config)
     }
+}
+
+/// The nodes that can be started. A replica without its folder does not stop the others of its
+/// server: what to do about it.
+fn present(config: &Config) -> (Vec<NodeName>, Vec<String>) {
+    let (mut nodes, mut lost) = (Vec::new(), Vec::new());
+    for node in config.nodes() {
+        let has_others = match node {
+            NodeName::Meta => false,
+            NodeName::Server(name) => config.replicas(name.id) > 1,
+        };
+        let is_here = node
+            .folder(config)
+            .is_ok_and(|folder| Marker::exists(&folder));
+        if has_others && !is_here {
+            let dir = config.base.display();
+            lost.push(format!(
+                "{node} was not started: its folder is not there; mount its disk, or give it a successor with `weft --volume {dir} server replace {node}`"
+            ));
+        } else {
+            nodes.push(node);
+        }
+    }
+    (nodes, lost)
 }
 
 /// How many servers there are, and how many processes if they have replicas.

@@ -128,10 +128,19 @@ impl Marker {
 
     /// What the node in `base` whose join has not ended is to become.
     pub(crate) fn unfinished(base: &Path) -> Option<String> {
+        Marker::unfinished_in(base).map(|marker| marker.joining)
+    }
+
+    /// The name of that node; `joining` if it has none yet.
+    pub(crate) fn unfinished_node(base: &Path) -> Option<String> {
+        Marker::unfinished_in(base).map(|marker| marker.node)
+    }
+
+    fn unfinished_in(base: &Path) -> Option<Marker> {
         let mut entries = std::fs::read_dir(base).into_iter().flatten().flatten();
         entries.find_map(|entry| {
             let marker = Marker::read(&entry.path())?;
-            (!marker.joining.is_empty()).then_some(marker.joining)
+            (!marker.joining.is_empty()).then_some(marker)
         })
     }
 

@@ -68,7 +68,11 @@ impl List {
             "ADDRESS",
         ];
         let mut table = output::table(&headings);
+        let mut obstacles = Vec::new();
         for row in rows {
+            if !row.obstacle.is_empty() {
+                obstacles.push(format!("{} cannot catch up: {}", row.node, row.obstacle));
+            }
             let state = row.in_words();
             let domain = if row.domain.is_empty() {
                 "-".into()
@@ -86,6 +90,9 @@ impl List {
             ]);
         }
         output::line(table)?;
+        for obstacle in obstacles {
+            output::line(obstacle)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -100,7 +107,7 @@ impl Row {
             words.push(format!("{left} s left"));
         }
         if !self.obstacle.is_empty() {
-            words.push(format!("hindered: {}", self.obstacle));
+            words.push("hindered".to_owned());
         }
         if self.leaving {
             words.push("leaving".to_owned());

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use weft_client::{ConnectOptions, ServerId, Volume};
 
@@ -59,9 +59,17 @@ impl Remove {
                     }
                     bail!("the volume has no {node}: `weft server list` shows its nodes");
                 }
-                volume
+                let left = volume
                     .leave_server(ServerId(node.id), node.replica, self.cancel)
-                    .await?;
+                    .await
+                    .with_context(|| node.to_string())?;
+                match (self.cancel, left) {
+                    (true, _) => output::line(format!("{node} stays"))?,
+                    (false, true) => {}
+                    (false, false) => output::line(format!(
+                        "{node} leaves when all replicas that stay are in sync"
+                    ))?,
+                }
             }
             Ok(())
         })?;
@@ -140,6 +148,12 @@ pub(super) fn drop_local(config: &Config, node: ServerName) -> Result<()> {
         stop_node(&here, local, START_LOCK_TIMEOUT)?;
     }
     let path = config.path.display();
+    if config.servers.len() == 1 && config.meta.folder.is_none() {
+        return output::line(format!(
+            "{node} is stopped; {} can be removed",
+            config.base.display()
+        ));
+    }
     let section = if remove_section(config, node)? {
         format!("its section was removed from {path}")
     } else {
@@ -152,7 +166,7 @@ pub(super) fn drop_local(config: &Config, node: ServerName) -> Result<()> {
         marker.without_server(node.id).write(&meta)?;
     }
     output::line(format!(
-        "its process is stopped; {section}; what it held is in {}, which can be removed",
+        "{node} is stopped; {section}; what it held is in {}, which can be removed",
         folder.display()
     ))
 }
