@@ -300,6 +300,8 @@ async fn a_short_absence_costs_what_was_written_meanwhile() {
     tokio::time::sleep(Duration::from_secs(18)).await;
     let primary = up.replica(0, Which::Primary).0;
     for (absence, signal) in [Signal::KILL, Signal::STOP].into_iter().enumerate() {
+        // The primary has spoken to it since it is in sync.
+        tokio::time::sleep(Duration::from_secs(2)).await;
         let (_, pid) = up.signal(0, Which::Backup, signal);
         write(&file, 2, 30 << 20, 10_000).await;
         write(&file, 2, 33 << 20, 10_000).await;

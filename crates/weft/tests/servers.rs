@@ -70,7 +70,8 @@ impl Replicated {
     fn has_section(&self, id: u32, replica: u32) -> bool {
         let text = std::fs::read_to_string(self.folder().join("weft.toml")).unwrap();
         let config: toml::Table = toml::from_str(&text).unwrap();
-        let sections = config["server"].as_array().unwrap().iter();
+        let sections = config.get("server").and_then(|s| s.as_array());
+        let sections = sections.into_iter().flatten();
         let number = |section: &toml::Value, key: &str| {
             section.get(key).map_or(0, |n| n.as_integer().unwrap())
         };

@@ -383,7 +383,8 @@ impl ServerTable {
                 "the replica is refused: it was formatted anew, and no other one has every acknowledged change"
             );
         }
-        server.rolled_back = Some(now);
+        (server.rolled_back, server.last_heartbeat) = (Some(now), None);
+        server.replicas.remove(&request.replica);
         let primary = server.record.primary;
         let known = server.record.replicas.iter().find(|r| r.number == primary);
         Ok(HeartbeatReply {
@@ -635,9 +636,12 @@ impl ServerTable {
         if server.record.primary != record.primary {
             // What is known of the store is known of the former primary's.
             (server.accepted, server.durable, server.rolled_back) = (0, None, None);
-            (server.usage, server.last_heartbeat) = (Usage::default(), None);
-            server.metrics.clear();
             server.progress.clear();
+            // What its process has reported as a backup is what is known of it now.
+            let entry = server.replicas.get(&record.primary).cloned();
+            server.last_heartbeat = entry.as_ref().map(|entry| entry.last_heartbeat);
+            let entry = entry.unwrap_or_default();
+            (server.usage, server.metrics) = (entry.usage, entry.metrics);
         }
         let is_member = |number: &u32| record.replicas.iter().any(|r| r.number == *number);
         server.replicas.retain(|number, _| is_member(number));

@@ -102,7 +102,9 @@ pub(crate) fn state_of(map: &ServerMapReply, name: ServerName) -> NodeState {
         (name.replica == 0).then_some(is_up)
     } else {
         let replica = server.replicas.iter().find(|r| r.number == name.replica);
-        replica.map(|r| r.up)
+        // A refused one has reported.
+        let is_refused = server.state() == ServerState::RolledBack;
+        replica.map(|r| r.up || r.primary && is_refused)
     };
     match up {
         Some(true) => NodeState::Up,
