@@ -207,13 +207,12 @@ impl IoService {
     ) -> Result<ReplicaScrubReply, Failure> {
         self.own_replicas()?.heard_if_known(request.term)?;
         let store: &Store = &self.store;
-        let from = match &request.from {
-            Some(from) => ScrubPosition::from_bytes(from.to_vec()),
-            None => {
-                let begun = store.scrub_begin().await;
-                begun.map_err(|e| failure::of_store(&e))?;
-                ScrubPosition::default()
-            }
+        let from = if let Some(from) = &request.from {
+            ScrubPosition::from_bytes(from.to_vec())
+        } else {
+            let begun = store.scrub_begin().await;
+            begun.map_err(|e| failure::of_store(&e))?;
+            ScrubPosition::default()
         };
         let bytes = request.bytes.min(SCRUB_STEP_BYTES);
         let scrubbed = store.scrub(&from, bytes).await;

@@ -92,9 +92,10 @@ impl Join {
         }
         let mut refused = Vec::new();
         let (joined, replaced) = loop {
-            let replace = match self.spare {
-                true => Some(self.absent(&options, &folder, &refused)?),
-                false => self.replace,
+            let replace = if self.spare {
+                Some(self.absent(&options, &folder, &refused)?)
+            } else {
+                self.replace
             };
             let place = |map: &_| {
                 Ok(match (&self.replica_of, replace) {

@@ -58,8 +58,8 @@ pub(super) fn is_absent(map: &ServerMapReply, name: ServerName) -> bool {
     replicas.any(|r| r.number == name.replica && !r.up && !r.in_sync)
 }
 
-/// Waits until a replica, but none of `refused`, has been away for so long. While the metadata service does not answer,
-/// nobody counts as away.
+/// Waits until a replica, but none of `refused`, has been away for so long. While the metadata
+/// service does not answer, nobody counts as away.
 pub(super) fn wait_for_absence(
     options: &ConnectOptions,
     after: Duration,
