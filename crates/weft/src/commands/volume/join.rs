@@ -17,7 +17,7 @@ use crate::remote::connect;
 use crate::terminal::output;
 use crate::volume_config::{Config, FILE, JOINING, Marker, ServerName, StartLock};
 
-/// Let this machine take part in a running volume: as a new server, or as a replica of one
+/// Take part in a running volume with a new server on this machine, or a replica of one
 ///
 /// The node gets a folder of its own, with a configuration, and is started in the background. `weft
 /// up DIR` starts it again after a restart of the machine, `weft down DIR` stops it. No file on

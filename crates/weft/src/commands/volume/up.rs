@@ -96,6 +96,8 @@ impl Up {
         let mut started = StartedNodes::start(&config, &nodes, self.link)?;
         let all_run = started.is_empty();
         started.wait_for(&config, &nodes, deadline)?;
+        // The service may have noted its servers just now.
+        config.check_servers(&nodes)?;
         let mut refused = servers::wait_for_servers(&config, &nodes, deadline)?;
         refused.extend(lost);
         started.keep();
