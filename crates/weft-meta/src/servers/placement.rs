@@ -1,5 +1,6 @@
 //! Choosing the layout of a new file: the options of its creator, else of its directory, else the
-//! volume's default (one cell per server, all candidate servers, a base that spreads files evenly).
+//! volume's default (one cell per server, all candidate servers, a base that spreads files evenly,
+//! or by the space that is available if servers differ in it).
 //! Addressed files all begin on the first candidate: so equal bytes at equal offsets of two files
 //! are on one server, which stores them once.
 
@@ -21,17 +22,49 @@ pub(crate) struct Pool {
     candidates: Vec<u32>,
     /// The servers with replicas, and how many they have.
     replicas: BTreeMap<u32, usize>,
+    /// Bytes that are available, by server, of those that have reported.
+    available: BTreeMap<u32, u64>,
 }
 
 impl Pool {
     /// `all` are the servers of the volume, `candidates` those for new files: both ascending, the
     /// second not empty.
-    pub(crate) fn new(all: Vec<u32>, candidates: Vec<u32>, replicas: BTreeMap<u32, usize>) -> Pool {
+    pub(crate) fn new(
+        all: Vec<u32>,
+        candidates: Vec<u32>,
+        replicas: BTreeMap<u32, usize>,
+        available: BTreeMap<u32, u64>,
+    ) -> Pool {
         Pool {
             all,
             candidates,
             replicas,
+            available,
         }
+    }
+
+    /// The servers of file `id`, of these, in the order in which it takes them. If the available
+    /// space differs, each is first, and is among the first few, as often as its space is a share
+    /// of all; one that has almost none left gets nothing.
+    fn spread_over(&self, mut servers: Vec<u32>, id: u64) -> Vec<u32> {
+        let known = servers.iter().filter_map(|s| self.available.get(s));
+        let most = known.max().copied().unwrap_or(0);
+        let space = |server: &u32| self.available.get(server).copied().unwrap_or(most);
+        let least = servers.iter().map(space).min().unwrap_or(0);
+        if most - least <= most / UNEVEN_SHARE {
+            let at = spread(id) % servers.len() as u64;
+            servers.rotate_left(at as usize);
+            return servers;
+        }
+        servers.retain(|server| space(server) > most / FULL_SHARE);
+        // A race: the time of each is distributed exponentially, by its space.
+        let time = |server: &u32| {
+            let drawn = spread(id ^ spread(u64::from(*server) + 1));
+            let drawn = (drawn as f64 + 1.0) / (u64::MAX as f64 + 2.0);
+            -drawn.ln() / space(server) as f64
+        };
+        servers.sort_by(|a, b| time(a).total_cmp(&time(b)));
+        servers
     }
 
     fn replicas_of(&self, server: u32) -> usize {
@@ -104,8 +137,7 @@ pub(crate) fn choose(
         })?;
         servers.rotate_left(at);
     } else if named.is_none() && storage == Storage::Plain {
-        let at = spread(id) % servers.len() as u64;
-        servers.rotate_left(at as usize);
+        servers = pool.spread_over(servers, id);
     }
     let cells = own
         .cells
@@ -130,6 +162,11 @@ pub(crate) fn choose(
         }),
     }
 }
+
+/// Servers are alike if their available space differs by less than one such share.
+const UNEVEN_SHARE: u64 = 4;
+/// A server with less than such a share of what the emptiest has gets no new files.
+const FULL_SHARE: u64 = 32;
 
 /// Spreads consecutive ids evenly (the finalizer of splitmix64).
 fn spread(id: u64) -> u64 {
@@ -168,7 +205,35 @@ mod tests {
             all: vec![1, 2, 3, 4],
             candidates: vec![1, 2, 4],
             replicas: BTreeMap::new(),
+            available: BTreeMap::new(),
         }
+    }
+
+    #[test]
+    fn files_go_to_servers_by_the_space_that_they_have() {
+        let pool = Pool {
+            available: [(1, 100 << 30), (2, 1 << 30), (4, 300 << 30)].into(),
+            ..pool()
+        };
+        let count = |cells: u32| {
+            let options = LayoutOptions {
+                cells: Some(cells),
+                ..LayoutOptions::default()
+            };
+            let mut count = BTreeMap::<u32, u32>::new();
+            for id in 0..4000 {
+                let layout = choose(&pool, id, Some(&options), None, b"f").unwrap();
+                for server in layout.servers {
+                    *count.entry(server).or_default() += 1;
+                }
+            }
+            count
+        };
+        let one = count(1);
+        assert!(!one.contains_key(&2), "it is almost full: {one:?}");
+        assert!((900..1100).contains(&one[&1]), "{one:?}");
+        assert!((2900..3100).contains(&one[&4]), "{one:?}");
+        assert_eq!(count(2), [(1, 4000), (4, 4000)].into());
     }
 
     #[test]

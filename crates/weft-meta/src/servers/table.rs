@@ -730,6 +730,11 @@ impl ServerTable {
             .iter()
             .map(|(id, s)| (*id, s.record.replicas.iter().filter(|r| !r.leaving).count()));
         let replicas = replicas.filter(|(_, count)| *count > 1).collect();
-        Pool::new(all, candidates, replicas)
+        let reported = self
+            .servers
+            .iter()
+            .filter(|(_, s)| s.last_heartbeat.is_some());
+        let available = reported.map(|(id, s)| (*id, s.usage.available));
+        Pool::new(all, candidates, replicas, available.collect())
     }
 }
