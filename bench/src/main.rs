@@ -7,6 +7,7 @@ mod interfaces;
 mod metadata;
 mod plain;
 mod read;
+mod rebuild;
 mod store;
 mod volume;
 mod write;
@@ -77,6 +78,19 @@ enum Case {
         #[arg(long, value_enum, value_delimiter = ',')]
         only: Vec<store::Part>,
     },
+    /// The rebuild of a lost machine, beside what its link allows, and what clients keep of their
+    /// speed meanwhile (root: it needs network namespaces)
+    Rebuild {
+        /// List of numbers of servers, each with two replicas
+        #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8])]
+        servers: Vec<u32>,
+        /// Bytes per second of each machine's link, in MiB
+        #[arg(long, default_value_t = 10)]
+        link: u64,
+        /// Bytes in the volume, in MiB
+        #[arg(long, default_value_t = 512)]
+        mib: u64,
+    },
     /// Calls through the C interface, beside the same ones from Rust
     Interfaces,
     /// The other end of the plain TCP stream (started by `read`)
@@ -106,6 +120,7 @@ fn main() -> Result<()> {
             };
             store::run(&setting, &amount, &only)
         }
+        Case::Rebuild { servers, link, mib } => rebuild::run(&setting, &servers, link, mib),
         Case::Interfaces => interfaces::run(&setting),
         Case::Sender { mib } => plain::send(mib),
     }

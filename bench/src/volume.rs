@@ -1,6 +1,6 @@
 //! A volume for one measurement, stopped and removed at its end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use weft_client::{ConnectOptions, Volume};
@@ -28,6 +28,11 @@ impl Setting {
             weft,
             runs: runs.max(1),
         })
+    }
+
+    /// The binary to measure.
+    pub(crate) fn weft(&self) -> &Path {
+        &self.weft
     }
 
     /// Starts a fresh volume.

@@ -39,7 +39,7 @@ mod workload;
 
 pub use error::SuiteError;
 pub use leader::Bench;
-pub use link::LimitedNetwork;
+pub use link::{LimitedNetwork, LinkedVolume};
 pub use place::VolumePlace;
 pub use plot::plot;
 pub use point::{Case, Point, SyncRule};

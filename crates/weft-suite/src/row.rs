@@ -110,6 +110,9 @@ pub struct Row {
     pub record: u64,
     /// I/O servers; 0 where a path does not tell.
     pub servers: u32,
+    /// Replicas of each server, where the volume was the benchmark's own; absent: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
     /// Client processes.
     pub clients: u32,
     /// Bytes moved by all clients.
@@ -152,7 +155,10 @@ impl Row {
 
     /// Whether both are of the same point of the same experiment.
     pub fn is_same_point(&self, other: &Row) -> bool {
-        let point = |r: &Row| (r.op, r.interface, r.record, r.servers, r.clients);
+        let point = |r: &Row| {
+            let servers = (r.servers, r.replicas);
+            (r.op, r.interface, r.record, servers, r.clients)
+        };
         (&self.case, &self.pattern, point(self)) == (&other.case, &other.pattern, point(other))
     }
 }

@@ -5,10 +5,15 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::SuiteError;
+
+/// How long the loss of a replica may go unnoticed.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running volume in a folder of its own; dropped, it is stopped and removed.
 #[derive(Debug)]
@@ -47,11 +52,39 @@ impl TemporaryVolume {
         Ok(())
     }
 
+    /// What `weft status` says, whatever its exit code is.
+    fn status(&self) -> Result<serde_json::Value, SuiteError> {
+        let mut status = Command::new(&self.program);
+        status.arg("status").arg(self.path()).arg("--json");
+        let told = status.stdin(Stdio::null()).output();
+        let told = told.map_err(SuiteError::local("cannot run", &self.program))?;
+        Ok(serde_json::from_slice(&told.stdout).unwrap_or_default())
+    }
+
+    /// Kills a backup of the first server, and waits until the server goes on without it.
+    pub fn lose_backup(&self) -> Result<(), SuiteError> {
+        let told = self.status()?;
+        let replicas = told["servers"][0]["replicas"].as_array();
+        let mut replicas = replicas.into_iter().flatten();
+        let backup = replicas.find(|replica| replica["role"] == "backup");
+        let pid = backup.and_then(|backup| i32::try_from(backup["pid"].as_i64()?).ok());
+        let Some(pid) = pid.and_then(Pid::from_raw) else {
+            return Err(SuiteError::Asked("no server has a backup".to_owned()));
+        };
+        kill_process(pid, Signal::KILL).ok();
+        let deadline = Instant::now() + PATIENCE;
+        while self.status()?["redundant"] != false {
+            if Instant::now() > deadline {
+                return Err(SuiteError::part("the loss of a replica was not noticed"));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
     /// Process ids of its I/O servers.
     pub fn server_processes(&self) -> Result<Vec<u32>, SuiteError> {
-        let mut status = Command::new(&self.program);
-        let told = run(status.arg("status").arg(self.path()).arg("--json"))?;
-        let told: serde_json::Value = serde_json::from_slice(&told).unwrap_or_default();
+        let told = self.status()?;
         let servers = told["servers"].as_array().into_iter().flatten();
         let pids = servers.filter_map(|server| server["pid"].as_u64()?.try_into().ok());
         Ok(pids.collect())

@@ -95,6 +95,7 @@ pub(super) fn measured(
             .messages
             .filter(|_| point.interface != Interface::Posix),
         rates: timed.then(|| median.rates()),
+        replicas: None,
         label: None,
     };
     Some(Measured {

@@ -85,6 +85,7 @@ pub(crate) async fn point(
         mib_per_s: rate(sorted),
         rates: None,
         messages: (sweep.place != TargetKind::Path).then_some(sorted.requests),
+        replicas: None,
         label: None,
     };
     Ok(vec![Measured {

@@ -11,4 +11,4 @@ mod volume;
 
 pub use limiter::LimitedNetwork;
 pub(crate) use names::Names;
-pub(crate) use volume::LinkedVolume;
+pub use volume::LinkedVolume;

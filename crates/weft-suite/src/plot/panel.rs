@@ -205,6 +205,7 @@ mod tests {
             interface,
             record,
             servers,
+            replicas: None,
             clients: servers,
             bytes: 1,
             seconds: 1.0,

@@ -26,6 +26,8 @@ pub(super) struct BenchVolume {
 /// A volume of the benchmark's own.
 pub(super) enum StartedVolume {
     Plain(TemporaryVolume),
+    /// A backup of its first server is lost.
+    Degraded(TemporaryVolume),
     /// Its servers limit themselves.
     Limited(TemporaryVolume),
     /// Its servers are in namespaces.
@@ -36,23 +38,42 @@ impl StartedVolume {
     pub(super) fn start(
         program: &Path,
         folder: &Path,
-        servers: u32,
+        (servers, replicas): (u32, u32),
         link: Option<u64>,
     ) -> Result<StartedVolume, SuiteError> {
+        let count = replicas.to_string();
+        let options = ["--replicas", &count];
         let Some(rate) = link else {
-            return TemporaryVolume::start(program, folder, servers, &[]).map(StartedVolume::Plain);
+            let volume = TemporaryVolume::start(program, folder, servers, &options);
+            return volume.map(StartedVolume::Plain);
         };
         if let Some(names) = Names::make(servers, rate) {
-            return LinkedVolume::start(program, folder, servers, names).map(StartedVolume::Linked);
+            let volume = LinkedVolume::start(program, folder, (servers, replicas), names);
+            return volume.map(StartedVolume::Linked);
         }
         let rate = rate.to_string();
-        TemporaryVolume::start(program, folder, servers, &["--link", &rate])
-            .map(StartedVolume::Limited)
+        let options = [&options[..], &["--link", &rate]].concat();
+        TemporaryVolume::start(program, folder, servers, &options).map(StartedVolume::Limited)
+    }
+
+    /// The same volume, without a backup of its first server.
+    pub(super) fn degraded(self) -> Result<StartedVolume, SuiteError> {
+        match self {
+            StartedVolume::Plain(volume) | StartedVolume::Degraded(volume) => {
+                volume.lose_backup()?;
+                Ok(StartedVolume::Degraded(volume))
+            }
+            StartedVolume::Limited(_) | StartedVolume::Linked(_) => Err(SuiteError::Asked(
+                "a degraded volume has no limited links".to_owned(),
+            )),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
         match self {
-            StartedVolume::Plain(volume) | StartedVolume::Limited(volume) => volume.path(),
+            StartedVolume::Plain(volume)
+            | StartedVolume::Degraded(volume)
+            | StartedVolume::Limited(volume) => volume.path(),
             StartedVolume::Linked(volume) => volume.path(),
         }
     }
@@ -141,6 +162,10 @@ impl BenchVolume {
     pub(super) fn restart(&self) -> Result<(), SuiteError> {
         match &self.own {
             Some(StartedVolume::Plain(volume)) => volume.restart(),
+            Some(StartedVolume::Degraded(volume)) => {
+                volume.restart()?;
+                volume.lose_backup()
+            }
             Some(StartedVolume::Limited(_) | StartedVolume::Linked(_)) | None => Ok(()),
         }
     }

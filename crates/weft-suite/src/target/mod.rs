@@ -28,6 +28,10 @@ pub enum Target {
     Own {
         /// The folder.
         folder: PathBuf,
+        /// Replicas of each server.
+        replicas: u32,
+        /// A replica of the first server is lost before anything is measured.
+        degraded: bool,
         /// Bytes per second of the link of each server, each way; absent: no limit.
         link: Option<u64>,
     },
@@ -97,8 +101,14 @@ impl Target {
             Target::Standing(place) => {
                 target.mounted = Some(BenchVolume::open(place.clone(), None).await?);
             }
-            Target::Own { folder, link } => {
-                let own = StartedVolume::start(program, folder, servers, *link)?;
+            Target::Own {
+                folder,
+                replicas,
+                degraded,
+                link,
+            } => {
+                let own = StartedVolume::start(program, folder, (servers, *replicas), *link)?;
+                let own = if *degraded { own.degraded()? } else { own };
                 let place = VolumePlace::Folder(own.path().to_owned());
                 target.mounted = Some(BenchVolume::open(place, Some(own)).await?);
             }

@@ -9,11 +9,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use weft_layout::size;
-use weft_suite::{Bench as Suite, Case, Interface, Op, Sweep, Target, VolumePlace};
+use weft_suite::{Bench as Suite, Case, Interface, Measured, Op, Sweep, Target, VolumePlace};
 
 use self::plot::Plot;
 use crate::apps::crew;
 use crate::args::Global;
+use crate::limits::REPLICAS_MAX;
 use crate::remote::connect;
 use crate::terminal::{interrupt, output, progress};
 
@@ -28,6 +29,7 @@ Examples:
   weft bench small --path /mnt/a --path /mnt/b --pattern interleaved,local-interleaved
   weft bench files --path /mnt/a --clients 1,2 --before-read ./drop-caches
   weft bench vesta-scale --pattern in-proportion --link 10MiB --json > rows.json
+  weft bench pvfs --pattern servers --servers 4 --replicas 1,2          what redundancy costs
   weft bench plot rows.json -o rows.svg
 
 Without --volume, WEFT_VOLUME or --path, a temporary volume is started and removed afterwards. Every byte read is checked.
@@ -75,6 +77,12 @@ struct CaseArgs {
     /// List of server counts; a temporary volume has the largest of them
     #[arg(long, value_delimiter = ',', value_name = "N")]
     servers: Vec<u32>,
+    /// List of numbers of replicas: for each one, a temporary volume whose servers have as many
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(REPLICAS_MAX)))]
+    replicas: Vec<u32>,
+    /// Kill a backup of the first server before anything is measured; with --replicas of at least 2
+    #[arg(long, requires = "replicas", conflicts_with = "link")]
+    degraded: bool,
     /// List of client process counts
     #[arg(long, value_delimiter = ',', value_name = "N")]
     clients: Vec<u32>,
@@ -150,8 +158,27 @@ impl CaseArgs {
                 "sort takes one --path, and no --before-read: its processes run to their end on their own"
             );
         }
-        let (json, label) = (self.json, self.label.clone());
-        let suite = self.suite(global)?;
+        let mut measured = Vec::new();
+        match &self.replicas[..] {
+            [] => measured.extend(self.measure(case, global, None)?),
+            counts => {
+                for replicas in counts {
+                    measured.extend(self.measure(case, global, Some(*replicas))?);
+                }
+            }
+        }
+        if self.json {
+            let rows: Vec<_> = measured.iter().map(|m| &m.row).collect();
+            output::json(&rows)?;
+        } else {
+            table::show(&measured)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Measures a case, in a volume whose servers have so many replicas.
+    fn measure(&self, case: Case, global: &Global, replicas: Option<u32>) -> Result<Vec<Measured>> {
+        let suite = self.suite(global, replicas)?;
         let bar = progress::of_things(case.name(), "points", None);
         let measured = connect::block_on(async {
             let measured = suite.run(case, |done, all, point| {
@@ -178,57 +205,68 @@ impl CaseArgs {
         });
         bar.finish_and_clear();
         let mut measured = measured?;
+        let several = self.replicas.len() > 1;
         for one in &mut measured {
-            one.row.label.clone_from(&label);
+            let count = replicas.filter(|_| several);
+            let degraded = if self.degraded && count.is_some_and(|n| n > 1) {
+                ", one lost"
+            } else {
+                ""
+            };
+            let of_count = count.map(|n| output::count(n as usize, "replica") + degraded);
+            one.row.label = self.label.clone().or(of_count);
+            one.row.replicas = replicas;
         }
-        if json {
-            let rows: Vec<_> = measured.iter().map(|m| &m.row).collect();
-            output::json(&rows)?;
-        } else {
-            table::show(&measured)?;
-        }
-        Ok(ExitCode::SUCCESS)
+        Ok(measured)
     }
 
-    fn suite(self, global: &Global) -> Result<Suite> {
+    fn suite(&self, global: &Global, replicas: Option<u32>) -> Result<Suite> {
         let target = match (
             &self.path[..],
             global.address(),
             global.key(),
             global.folder(),
         ) {
-            ([_, ..], ..) => Target::Paths(self.path),
+            ([_, ..], ..) => Target::Paths(self.path.clone()),
             ([], Some(address), Some(key), _) => {
                 Target::Standing(VolumePlace::Address(address.to_owned(), key.to_owned()))
             }
             ([], _, _, Some(folder)) => Target::Standing(VolumePlace::Folder(folder.to_owned())),
             _ => Target::Own {
                 folder: self.folder.clone(),
+                replicas: replicas.unwrap_or(1),
+                degraded: self.degraded && replicas.is_some_and(|n| n > 1),
                 link: self.link,
             },
         };
-        if self.link.is_some() && !matches!(target, Target::Own { .. }) {
-            bail!(
-                "--link limits the servers of the temporary volume: it cannot be used with --path or an existing volume (--volume, \
-                 --address, WEFT_VOLUME, WEFT_ADDRESS)"
-            );
+        let is_own = matches!(target, Target::Own { .. });
+        for (option, is_given) in [
+            ("--link", self.link.is_some()),
+            ("--replicas", replicas.is_some()),
+        ] {
+            if is_given && !is_own {
+                bail!(
+                    "{option} is about the servers of the temporary volume: it cannot be used with --path or an existing volume \
+                     (--volume, --address, WEFT_VOLUME, WEFT_ADDRESS)"
+                );
+            }
         }
         Ok(Suite {
             program: std::env::current_exe().context("cannot find the program of the clients")?,
             worker: "bench-worker",
             target,
-            local: self.folder,
+            local: self.folder.clone(),
             sweep: Sweep {
-                servers: self.servers,
-                clients: self.clients,
-                patterns: self.pattern,
-                records: self.record,
+                servers: self.servers.clone(),
+                clients: self.clients.clone(),
+                patterns: self.pattern.clone(),
+                records: self.record.clone(),
                 ops: self.op.into_iter().collect(),
-                interfaces: self.interface,
+                interfaces: self.interface.clone(),
                 scale: self.scale,
                 runs: self.runs as usize,
                 sync: !self.no_sync,
-                before_read: self.before_read,
+                before_read: self.before_read.clone(),
                 ..Sweep::default()
             },
         })

@@ -14,6 +14,7 @@ pub(super) fn show(measured: &[Measured]) -> Result<()> {
         "interface",
         "record",
         "servers",
+        "replicas",
         "clients",
         "bytes",
         "seconds",
@@ -39,6 +40,8 @@ pub(super) fn show(measured: &[Measured]) -> Result<()> {
             } else {
                 row.servers.to_string()
             },
+            row.replicas
+                .map_or_else(|| "-".to_owned(), |n| n.to_string()),
             row.clients.to_string(),
             output::bytes(row.bytes),
             format!("{:.3}", row.seconds),
