@@ -108,13 +108,14 @@ static int read_hint(const char *key, const char *value, struct hints *hints)
         return 0; /* an MPI_Info that came from MPI_File_get_info() */
     int is_cells = strcmp(key, "striping_factor") == 0, is_bsu = strcmp(key, "striping_unit") == 0;
     int is_chunk = strcmp(key, "weft_chunk") == 0, is_wait = strcmp(key, "weft_wait") == 0;
-    if (!is_cells && !is_bsu && !is_chunk && !is_wait) {
+    int is_replicas = strcmp(key, "weft_replicas") == 0;
+    if (!is_cells && !is_bsu && !is_chunk && !is_wait && !is_replicas) {
         ignore(key, hints);
         return 0;
     }
     if (read_number(value, &number) < 0)
         return -1;
-    if ((is_cells || is_chunk) && number > UINT32_MAX)
+    if ((is_cells || is_chunk || is_replicas) && number > UINT32_MAX)
         return -1;
     if (is_wait && (number == 0 || number > WAIT_SECONDS))
         return -1;
@@ -124,6 +125,8 @@ static int read_hint(const char *key, const char *value, struct hints *hints)
         hints->layout.bsu = number;
     else if (is_chunk)
         hints->layout.chunk = (uint32_t)number;
+    else if (is_replicas)
+        hints->layout.replicas = (uint32_t)number;
     else
         hints->wait_ms = (uint32_t)number * 1000;
     return 0;

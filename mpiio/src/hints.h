@@ -13,7 +13,7 @@
 enum { WEFT_ID_ROOM = 64, HINT_ROOM = 256, SERVERS_ROOM = 128 };
 
 struct hints {
-    weft_layout layout; /* striping_factor, striping_unit, weft_chunk, weft_storage, weft_servers */
+    weft_layout layout; /* striping_factor, striping_unit, weft_chunk, weft_replicas, weft_storage, weft_servers */
     uint32_t servers[SERVERS_ROOM];
     char policy[WEFT_POLICY_ROOM]; /* weft_policy; "": as the file says */
     char fork[HINT_ROOM];          /* weft_fork; "": the data */

@@ -230,8 +230,8 @@ typedef struct weft_layout {
     size_t server_count;
     // A constant WEFT_STORAGE_*.
     uint32_t storage;
-    // 0.
-    uint32_t reserved;
+    // Only servers with at least so many replicas.
+    uint32_t replicas;
 } weft_layout;
 
 // How to attach a file. Set `size` to sizeof(weft_attach_options), and what you do not use to 0.

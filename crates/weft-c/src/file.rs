@@ -63,8 +63,8 @@ pub struct weft_layout {
     pub server_count: usize,
     /// A constant WEFT_STORAGE_*.
     pub storage: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Only servers with at least so many replicas.
+    pub replicas: u32,
 }
 
 // SAFETY: as the trait asks.
@@ -103,7 +103,6 @@ const _: () = assert!(size_of::<weft_layout>() == 48 && size_of::<weft_attach_op
 pub(crate) unsafe fn layout_of(layout: *const weft_layout) -> Result<NewLayout, Failure> {
     // SAFETY: the caller's.
     let layout = unsafe { options(layout) }?;
-    unused(layout.reserved, "weft_layout")?;
     // SAFETY: the caller's.
     let servers = unsafe { slice_of(layout.servers, layout.server_count, "list of servers") }?;
     Ok(NewLayout {
@@ -121,7 +120,7 @@ pub(crate) unsafe fn layout_of(layout: *const weft_layout) -> Result<NewLayout, 
                 return Err(Failure::invalid(message));
             }
         },
-        replicas: None,
+        replicas: (layout.replicas > 0).then_some(layout.replicas),
     })
 }
 

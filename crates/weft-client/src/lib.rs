@@ -142,6 +142,7 @@ pub use upkeep::TrimRequest;
 pub use upkeep::{CleanReply, JoinServerReply, JoinServerRequest, TrimReply};
 pub use volume::ConnectOptions;
 pub use volume::DiskCacheOptions;
+pub use volume::SpreadReads;
 pub use volume::Volume;
 pub use volume::open_regular;
 pub use volume::read_small;

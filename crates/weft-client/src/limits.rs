@@ -22,6 +22,15 @@ pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(500);
 /// How long a server waits for members of a collective unless the group says otherwise.
 pub const GROUP_WAIT: Duration = Duration::from_secs(30);
 
+/// Reads of at least so many bytes are spread over the replicas of a server, in steps of places.
+pub(crate) const BACKUP_READ_MIN: u64 = 256 << 10;
+pub(crate) const BACKUP_STEP: u64 = 4 << 20;
+/// How long it may take until a backup begins to answer; then the primary is asked.
+pub(crate) const BACKUP_ANSWER_MAX: Duration = Duration::from_secs(2);
+/// How old the server map may be that says which backups are in sync.
+pub(crate) const BACKUPS_AGE_MAX: Duration = Duration::from_secs(30);
+/// For how long a backup that has not answered as it should is left alone.
+pub(crate) const BACKUP_REST: Duration = Duration::from_secs(5);
 /// How long a collective tries to reach a lost server, at most.
 pub(crate) const COLLECTIVE_AWAY_MAX: Duration = Duration::from_secs(9);
 /// How long a call waits for another replica to take the place of a lost one.

@@ -264,4 +264,6 @@ calls! {
     ReplicaRead = 142: replica::ReplicaReadRequest => replica::ReplicaReadReply;
     /// Verify stored chunks of a replica (from its primary).
     ReplicaScrub = 143: replica::ReplicaScrubRequest => replica::ReplicaScrubReply;
+    /// May a backup show what it has read (from the backup of a server to its primary).
+    ConfirmRead = 144: replica::ConfirmReadRequest => replica::ConfirmReadReply;
 }

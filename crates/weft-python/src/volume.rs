@@ -70,6 +70,7 @@ pub(crate) fn layout_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<NewLayout
             "bsu" => layout.bsu = Some(value.extract()?),
             "chunk" => layout.chunk = Some(value.extract()?),
             "servers" => layout.servers = value.extract()?,
+            "replicas" => layout.replicas = Some(value.extract()?),
             "addressed" => {
                 let addressed: bool = value.extract()?;
                 layout.storage = Some(if addressed {
@@ -80,7 +81,7 @@ pub(crate) fn layout_of(given: Option<&Bound<'_, PyDict>>) -> PyResult<NewLayout
             }
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "a layout has no {other:?}: it has cells, bsu, chunk, servers and addressed"
+                    "a layout has no {other:?}: it has cells, bsu, chunk, servers, replicas and addressed"
                 )));
             }
         }

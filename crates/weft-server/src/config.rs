@@ -42,6 +42,8 @@ pub struct IoRole {
     /// The store's id, made when it was formatted. Empty: the store has none, and its replacement
     /// goes unnoticed.
     pub store_id: Vec<u8>,
+    /// Bytes per second at which it makes other replicas equal to itself; 0: no limit.
+    pub rebuild_rate: u64,
     /// The address of the metadata service.
     pub meta_address: String,
     /// The address of its metrics, for the server map; empty: none.

@@ -34,5 +34,5 @@ mod tasks;
 pub use config::{Blocking, IoRole, MetaRole, NodeConfig};
 pub use error::NodeError;
 pub use io::finding_on_the_wire;
-pub use metrics::{Metrics, serve_metrics};
+pub use metrics::{GaugeValue, Measured, Metrics, serve_metrics};
 pub use node::Node;

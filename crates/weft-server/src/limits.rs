@@ -342,6 +342,10 @@ pub(crate) const REPLICA_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const REPLICA_RETRY_MAX: Duration = Duration::from_secs(10);
 /// How long a replica that catches up may take for one answer.
 pub(crate) const REPLICA_CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a primary may take to confirm what a backup has read.
+pub(crate) const REPLICA_CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it waits for changes of the file before it does not confirm.
+pub(crate) const REPLICA_CONFIRM_WAIT: Duration = Duration::from_millis(200);
 /// Slices of a change's payload; beyond this they are copied together.
 pub(crate) const REPLICA_SLICES_MAX: usize = 64;
 /// Changes that began longer before the last contact with a replica are in its store.
@@ -355,8 +359,17 @@ pub(crate) const REPLICA_READ_MAX: u64 = 512 << 10;
 pub(crate) const REPLICA_LIST_FORKS: usize = 2048;
 /// Bytes of a part, which is compared and sent as a whole.
 pub(crate) const REPLICA_PART_BYTES: u64 = 1 << 20;
+/// Parts of one pass over a replica that are on their way at once, and files that are compared.
+pub(crate) const REPLICA_PARTS_IN_FLIGHT: usize = 8;
+pub(crate) const REPLICA_FILES_IN_FLIGHT: usize = 16;
+/// For how long after a call of a client a pass works behind the calls of clients.
+pub(crate) const REPLICA_BUSY: Duration = Duration::from_millis(200);
+/// Beside calls of clients, a pass rests so many times as long as a piece of its work took, at most
+/// the second.
+pub(crate) const REPLICA_REST_FACTOR: u32 = 2;
+pub(crate) const REPLICA_REST_MAX: Duration = Duration::from_secs(1);
 /// Parts that one call hashes.
-pub(crate) const REPLICA_PARTS_MAX: usize = 64;
+pub(crate) const REPLICA_PARTS_MAX: usize = 32;
 /// Incarnations of other replicas that a store remembers.
 pub(crate) const INHERITED_MAX: usize = 128;
 /// How long the metadata service waits for another replica in place of a lost primary.

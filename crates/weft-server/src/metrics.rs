@@ -92,17 +92,26 @@ impl Metrics {
     }
 }
 
+/// A value that may fall, with its name and what it says.
+pub type GaugeValue = (&'static str, &'static str, u64);
+
+/// What a process also measures of an I/O server.
+pub struct Measured {
+    /// Its store.
+    pub store: Store,
+    /// Gauges, as of now.
+    pub gauges: Box<dyn Fn() -> Vec<GaugeValue> + Send + Sync>,
+}
+
 #[derive(Debug)]
 struct Process {
     metrics: Arc<Metrics>,
-    store: Option<StoreHandle>,
+    io: Option<Measured>,
 }
 
-struct StoreHandle(Store);
-
-impl std::fmt::Debug for StoreHandle {
+impl std::fmt::Debug for Measured {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Store")
+        f.write_str("Measured")
     }
 }
 
@@ -132,8 +141,8 @@ impl Process {
                 self.metrics.copied_bytes(),
             ),
         ];
-        if let Some(store) = &self.store {
-            counts.extend(store_counts(&store.0));
+        if let Some(io) = &self.io {
+            counts.extend(store_counts(&io.store));
         }
         counts
     }
@@ -360,8 +369,8 @@ impl Collector for Process {
         let metric =
             encoder.encode_descriptor("weft_calls", "Calls, by kind", None, MetricType::Counter)?;
         calls.encode(metric)?;
-        if let Some(store) = &self.store {
-            let usage = store.0.usage();
+        if let Some(io) = &self.io {
+            let usage = io.store.usage();
             for (name, help, value) in [
                 (
                     "weft_store_capacity",
@@ -379,7 +388,11 @@ impl Collector for Process {
                     encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?;
                 ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?;
             }
-            of_disks(&store.0, &mut encoder)?;
+            for (name, help, value) in (io.gauges)() {
+                let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+                ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric)?;
+            }
+            of_disks(&io.store, &mut encoder)?;
         }
         Ok(())
     }
@@ -389,7 +402,7 @@ impl Collector for Process {
 pub async fn serve_metrics(
     listener: tokio::net::TcpListener,
     metrics: Arc<Metrics>,
-    store: Option<Store>,
+    io: Option<Measured>,
 ) -> std::io::Result<()> {
     let mut registry = Registry::default();
     registry.register_with_unit(
@@ -398,10 +411,7 @@ pub async fn serve_metrics(
         Unit::Seconds,
         metrics.stages.clone(),
     );
-    registry.register_collector(Box::new(Process {
-        metrics,
-        store: store.map(StoreHandle),
-    }));
+    registry.register_collector(Box::new(Process { metrics, io }));
     let registry = Arc::new(registry);
     let page = get(move || {
         let registry = registry.clone();

@@ -122,6 +122,7 @@ impl Machine {
                 Some(_) => disk.number.to_le_bytes().to_vec(),
             },
             store,
+            rebuild_rate: 0,
             meta_address: format!("{}:{PORT}", Cluster::META_HOST),
             metrics_address: String::new(),
         }

@@ -2,6 +2,7 @@
 
 mod replicas_support;
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use replicas_support::{DETECTION, Replicated, Which, content, expect, text, weft, write};
@@ -502,4 +503,113 @@ async fn an_empty_folder_in_the_place_of_the_last_good_one_is_refused() {
         kept["used"].as_u64().unwrap() > LENGTH as u64 / 2,
         "{status:#}"
     );
+}
+
+/// The calls of a kind that a replica has served.
+fn calls(up: &Replicated, which: Which, kind: &str) -> u64 {
+    let status = up.status();
+    let role = match which {
+        Which::Primary => "primary",
+        Which::Backup => "backup",
+    };
+    let replicas = status["servers"][0]["replicas"].as_array().unwrap();
+    let replica = replicas.iter().find(|r| r["role"] == role).unwrap();
+    let address = replica["metrics"].as_str().unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    let name = format!("weft_calls_total{{kind=\"{kind}\"}} ");
+    let found = page.lines().find_map(|line| line.strip_prefix(&name));
+    found.map_or(0, |count| count.parse().unwrap())
+}
+
+/// Bytes of the reads that are spread over replicas.
+const STEP: usize = 4 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_reads_go_to_all_replicas_and_never_show_old_bytes() {
+    let up = Replicated::of(1, 2);
+    let (writer, reader) = (up.client().await, up.client().await);
+    let file = create(&writer, "/f").await;
+    for step in 0..4 {
+        write(&file, 1, step * STEP as u64, STEP).await;
+    }
+    let read = reader.attach("/f", Access::read()).await.unwrap();
+    for step in 0..4 {
+        expect(&read, 1, step * STEP as u64, STEP).await;
+    }
+    let (primary, backup) = (
+        calls(&up, Which::Primary, "Read"),
+        calls(&up, Which::Backup, "Read"),
+    );
+    assert!(primary >= 2 && backup >= 2, "{primary} and {backup}");
+    // What was acknowledged is seen at once, by another client.
+    for version in 2..60 {
+        let step = version % 4;
+        write(&file, version, step * STEP as u64, STEP).await;
+        expect(&read, version, step * STEP as u64, STEP).await;
+    }
+    // What is seen once stays.
+    let writing = async {
+        for version in 100..160 {
+            write(&file, version, 0, STEP).await;
+        }
+    };
+    let looking = async {
+        let view = read.canonical().unwrap();
+        let ends = [0, STEP - 8192];
+        let versions = 100..160;
+        let marks: Vec<_> = versions
+            .map(|version| (version, content(version, 0, STEP)))
+            .map(|(version, data)| (version, ends.map(|at| data.slice(at..at + 8))))
+            .collect();
+        let mut last = [0_u64; 2];
+        // These two lengths go to different replicas.
+        let mut lengths = [STEP, STEP - 4096].into_iter().cycle();
+        while last[0] < 159 {
+            let mut bytes = vec![0; lengths.next().unwrap()];
+            view.read_at(ViewOffset(0), &mut bytes).await.unwrap();
+            for (end, at) in ends.into_iter().enumerate() {
+                let found = marks.iter().find(|m| m.1[end] == bytes[at..at + 8]);
+                let Some((version, _)) = found else { continue };
+                assert!(*version >= last[end], "{version} after {}", last[end]);
+                last[end] = *version;
+            }
+        }
+    };
+    tokio::join!(writing, looking);
+    assert!(calls(&up, Which::Backup, "Read") > backup + 10);
+    // One that does not answer costs no read.
+    let (_, pid) = up.signal(0, Which::Backup, Signal::STOP);
+    for step in 1..4 {
+        let version = (2..60).rev().find(|v| v % 4 == step).unwrap();
+        expect(&read, version, step * STEP as u64, STEP).await;
+    }
+    kill_process(pid, Signal::CONT).unwrap();
+    up.in_sync().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_redundancy_of_a_file_is_shown() {
+    let up = Replicated::of(1, 2);
+    let volume = up.client().await;
+    let file = create(&volume, "/f").await;
+    write(&file, 1, 0, LENGTH).await;
+    let stat = || weft(&["--volume", up.path(), "stat", "--json", "/f"]);
+    let shown: serde_json::Value = serde_json::from_slice(&stat().stdout).unwrap();
+    assert_eq!(
+        shown[0]["redundancy"],
+        serde_json::json!({"replicas": 2, "in_sync": 2})
+    );
+    up.signal(0, Which::Backup, Signal::KILL);
+    write(&file, 2, 0, LENGTH).await;
+    let shown = text(&weft(&["--volume", up.path(), "stat", "/f"]));
+    assert!(shown.contains("2 replicas, 1 in sync"), "{shown}");
+    let found = text(&weft(&["fsck", up.path()]));
+    assert!(found.contains("is not in sync"), "{found}");
+    up.start();
+    up.in_sync().await;
+    let found = weft(&["fsck", up.path(), "--data", "--repair", "--json"]);
+    assert!(found.status.success(), "{}", text(&found));
 }

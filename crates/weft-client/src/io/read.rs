@@ -17,9 +17,10 @@ use weft_proto::order::Claim;
 
 use super::copying::Copying;
 use super::span::Sink;
+use crate::limits::BACKUP_ANSWER_MAX;
 use crate::policy::Kept;
 use crate::scheduled::note_scheduled;
-use crate::volume::{Repeat, Retry};
+use crate::volume::{Backup, Repeat, Retry};
 use crate::{Error, OpenView};
 
 /// Entries of strided pieces that are dealt together.
@@ -282,10 +283,15 @@ impl OpenView {
         let pattern = self.pattern(request)?;
         let mut scatters = Vec::with_capacity(slots.len());
         let mut streams: Vec<ServerStream<'_>> = Vec::with_capacity(slots.len());
+        let bytes = request.memory() / slots.len().max(1) as u64;
+        let may_be_spread = self.checkpoint == 0 && claim.is_none();
+        let is_spread = may_be_spread && self.file.0.volume.spreads_read_of(bytes);
+        let place = is_spread.then(|| request.end());
         for (i, slot) in slots.iter().enumerate() {
             scatters.push(Scatter::new(self.map.pieces(request, *slot)?));
+            let backup = place.and_then(|at| self.backup_for(*slot, at));
             streams.push(Box::pin(
-                self.server_stream(&pattern, *slot, claim.clone())
+                self.server_stream(&pattern, *slot, claim.clone(), backup)
                     .map(move |item| (i, item)),
             ));
         }
@@ -341,13 +347,20 @@ impl OpenView {
         }
     }
 
+    /// The backup that answers a large read at this place; `None`: the primary does.
+    fn backup_for(&self, slot: ServerSlot, at: u64) -> Option<Backup> {
+        let server = self.file.0.layout.servers()[slot.0 as usize];
+        self.file.0.volume.reader(server, at)
+    }
+
     /// One server's answer; without a claim it starts again, once, if the server was lost
-    /// meanwhile.
+    /// meanwhile. What a backup does not answer, the primary does.
     fn server_stream<'a>(
         &'a self,
         pattern: &'a Pattern,
         slot: ServerSlot,
         claim: Option<Claim>,
+        backup: Option<Backup>,
     ) -> impl Stream<Item = Result<Arrived, Error>> + Send + 'a {
         enum State {
             Ask,
@@ -355,39 +368,67 @@ impl OpenView {
             Done,
         }
         let tries = u32::from(claim.is_none());
-        let start = (State::Ask, Retry::times(tries, Repeat::Safe));
-        stream::unfold(start, move |(mut state, mut retry)| {
+        let start = (State::Ask, Retry::times(tries, Repeat::Safe), backup);
+        stream::unfold(start, move |(mut state, mut retry, mut backup)| {
             let claim = claim.clone();
             async move {
                 loop {
                     let error = match state {
                         State::Done => return None,
-                        State::Ask => match self.ask(pattern, slot, claim.clone()).await {
-                            Ok((head, incoming)) => {
-                                let next = State::Stream(Box::new(incoming));
-                                return Some((Ok(Arrived::Head(head)), (next, retry)));
+                        State::Ask => {
+                            let asked = match &backup {
+                                Some(backup) => self.ask_backup(backup, pattern, slot).await,
+                                None => self.ask(pattern, slot, claim.clone()).await,
+                            };
+                            match asked {
+                                Ok((head, incoming)) => {
+                                    let next = State::Stream(Box::new(incoming));
+                                    return Some((Ok(Arrived::Head(head)), (next, retry, backup)));
+                                }
+                                Err(e) => e,
                             }
-                            Err(e) => e,
-                        },
+                        }
                         State::Stream(mut incoming) => match incoming.next().await {
                             Ok(Some(bytes)) => {
                                 let next = State::Stream(incoming);
-                                return Some((Ok(Arrived::Bytes(bytes)), (next, retry)));
+                                return Some((Ok(Arrived::Bytes(bytes)), (next, retry, backup)));
                             }
                             Ok(None) => return None,
                             Err(e) => e,
                         },
                     };
+                    if let Some(backup) = backup.take() {
+                        backup.rest();
+                        self.file.0.volume.refresh_servers_soon();
+                        state = State::Ask;
+                        continue;
+                    }
                     if retry.again(&self.file.0.volume, &error).await {
                         state = State::Ask;
                         continue;
                     }
                     let server = self.file.0.layout.servers()[slot.0 as usize];
                     let what = format!("{} from server {server}", self.what("read"));
-                    return Some((Err(Error::of_call(what, error)), (State::Done, retry)));
+                    let end = (State::Done, retry, None);
+                    return Some((Err(Error::of_call(what, error)), end));
                 }
             }
         })
+    }
+
+    async fn ask_backup(
+        &self,
+        backup: &Backup,
+        pattern: &Pattern,
+        slot: ServerSlot,
+    ) -> Result<(ReadReply, Incoming<ReadRequest>), CallError> {
+        let request = ReadRequest {
+            access: self.access(pattern, slot),
+            claim: None,
+        };
+        let asked = async { backup.connection().await?.fetch(&request).await };
+        let asked = tokio::time::timeout(BACKUP_ANSWER_MAX, asked).await;
+        asked.unwrap_or_else(|_| Err(backup.silent(BACKUP_ANSWER_MAX)))
     }
 
     async fn ask(

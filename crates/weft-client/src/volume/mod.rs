@@ -9,6 +9,7 @@
 //!    asserted over it.
 //! 2. A lost call is repeated only where a repetition changes nothing more ([`Repeat`]).
 
+mod backups;
 mod guards;
 mod io_calls;
 mod meta_calls;
@@ -19,7 +20,9 @@ mod small_file;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use weft_layout::ServerId;
 use weft_net::{BufferPool, Counters, CountersSnapshot, Env, Identity, Link};
 use weft_proto::Code;
 use weft_proto::coord::SyncNamespaceRequest;
@@ -32,12 +35,15 @@ use weft_referee::Recorder;
 
 use crate::Error;
 use crate::cache::{ChunkCache, SharedNames};
+use crate::limits::BACKUPS_AGE_MAX;
 use crate::policy::{Policies, Policy};
 use crate::session::{
     AttachedFiles, DelegatedNames, DetachQueue, EndedOperations, LocksHeld, NamingPays, Unsynced,
 };
 use crate::volume::servers::Servers;
 
+pub(crate) use backups::Backup;
+pub use backups::SpreadReads;
 pub(crate) use guards::{Attaching, Detach};
 use options::history_of_environment;
 pub use options::{ConnectOptions, DiskCacheOptions, record_history};
@@ -140,7 +146,8 @@ impl Volume {
             pool.clone(),
             counters.clone(),
         );
-        let servers = Servers::new(env.clone(), identity, pool, counters.clone());
+        let spread = options.spread_reads;
+        let servers = Servers::new(env.clone(), identity, pool, counters.clone(), spread);
         let shared = Shared {
             apart: parking_lot::Mutex::default(),
             env,
@@ -236,6 +243,34 @@ impl Volume {
         let map = self.server_map().await?;
         self.shared.servers.learn(&map);
         Ok(())
+    }
+
+    /// Asks in the background which replicas are in sync, at most once a second.
+    pub(crate) fn refresh_servers_soon(&self) {
+        self.refresh_servers_if_older(Duration::from_secs(1));
+    }
+
+    fn refresh_servers_if_older(&self, age: Duration) {
+        let backups = self.shared.servers.backups();
+        if backups.is_some_and(|backups| backups.are_older(age)) {
+            let volume = self.clone();
+            tokio::spawn(async move {
+                // Without an answer, what is known stays.
+                let _ = volume.refresh_servers().await;
+            });
+        }
+    }
+
+    /// Whether a read of so many bytes on each server is spread over replicas.
+    pub(crate) fn spreads_read_of(&self, bytes: u64) -> bool {
+        let backups = self.shared.servers.backups();
+        backups.is_some_and(|backups| backups.is_spread(bytes))
+    }
+
+    /// The backup that answers a read that ends there; `None`: the primary does.
+    pub(crate) fn reader(&self, server: ServerId, end: u64) -> Option<Backup> {
+        self.refresh_servers_if_older(BACKUPS_AGE_MAX);
+        self.shared.servers.backups()?.reader(server, end)
     }
 
     /// Makes every metadata operation acknowledged so far, to any client, survive power loss. One

@@ -9,6 +9,7 @@ use weft_net::{Env, VolumeKey, Wire};
 use weft_proto::meta::Credentials;
 use weft_referee::Recorder;
 
+use super::backups::SpreadReads;
 use super::small_file::{read_small, read_with_metadata};
 use crate::Error;
 use crate::cache::DiskCache;
@@ -52,6 +53,8 @@ pub struct ConnectOptions {
     pub chunk_cache: u64,
     /// Chunks are kept on a disk, too; `None`: if `WEFT_CHUNK_CACHE` names a folder, there.
     pub disk_cache: Option<DiskCacheOptions>,
+    /// Which reads are spread over the replicas of a server.
+    pub spread_reads: SpreadReads,
 }
 
 /// Where chunks of addressed files are kept on a local disk, for all processes that name the same
@@ -142,6 +145,7 @@ impl ConnectOptions {
             history: None,
             chunk_cache: CHUNKS_KEPT_BYTES,
             disk_cache: None,
+            spread_reads: SpreadReads::default(),
         }
     }
 

@@ -7,11 +7,14 @@ use weft_layout::ServerId;
 use weft_net::{BufferPool, CallError, ConnectError, Counters, Env, Identity, Link, Links};
 use weft_proto::meta::ServerMapReply;
 
+use super::backups::{Backups, SpreadReads};
+
 /// What the client knows of the server map.
 pub(crate) struct Servers {
     links: Links,
     epoch: AtomicU64,
     replicas: AtomicBool,
+    backups: Backups,
 }
 
 impl Servers {
@@ -20,11 +23,15 @@ impl Servers {
         identity: Identity,
         pool: BufferPool,
         counters: Arc<Counters>,
+        spread: SpreadReads,
     ) -> Servers {
+        let (of_env, of_identity) = (env.clone(), identity.clone());
+        let (of_pool, of_counters) = (pool.clone(), counters.clone());
         Servers {
             links: Links::new(env, identity, pool, counters),
             epoch: AtomicU64::new(0),
             replicas: AtomicBool::new(false),
+            backups: Backups::new(of_env, of_identity, of_pool, of_counters, spread),
         }
     }
 
@@ -38,6 +45,12 @@ impl Servers {
         self.epoch.fetch_max(map.epoch, Ordering::AcqRel);
         let replicas = map.servers.iter().any(|server| !server.replicas.is_empty());
         self.replicas.store(replicas, Ordering::Release);
+        self.backups.learn(map);
+    }
+
+    /// The backups that answer large reads, if any server has replicas.
+    pub(super) fn backups(&self) -> Option<&Backups> {
+        self.have_replicas().then_some(&self.backups)
     }
 
     /// Whether any server has replicas, so that another one may take a lost one's place.

@@ -78,6 +78,7 @@ async fn start_server(env: Env, folder: &Path, id: u32, address: &str, meta: &st
         replica: 0,
         store,
         store_id: Vec::new(),
+        rebuild_rate: 0,
         meta_address: meta.to_owned(),
         metrics_address: String::new(),
     };

@@ -399,6 +399,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::ReplicaParts
         | Kind::ReplicaRead
         | Kind::ReplicaScrub
+        | Kind::ConfirmRead
         | Kind::Checkpoint
         | Kind::Rollback
         | Kind::DropCheckpoint

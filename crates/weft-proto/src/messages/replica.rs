@@ -210,6 +210,28 @@ pub struct ApplyRequest {
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ApplyReply {}
 
+/// May a backup show what it has read of a file? Answered when all changes of it that had begun
+/// have ended.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ConfirmReadRequest {
+    /// The term that the backup knew before it read.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    /// The file.
+    #[prost(uint64, tag = "2")]
+    pub file: u64,
+    /// The backup's number.
+    #[prost(uint32, tag = "3")]
+    pub replica: u32,
+    /// The incarnation of its store.
+    #[prost(fixed64, tag = "4")]
+    pub incarnation: u64,
+}
+
+/// It may: it is in sync, and was when it read.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ConfirmReadReply {}
+
 /// One page of the files of a replica.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ReplicaFilesRequest {

@@ -135,7 +135,7 @@ fn kinds_keep_their_numbers() {
         .chain(64..=98)
         .chain([100])
         .chain(104..=116)
-        .chain(128..=143)
+        .chain(128..=144)
         .collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {

@@ -5,11 +5,11 @@ use weft_proto::meta::{
     ChangeReplicasReply, ChangeReplicasRequest, ReplicaAddress, ReplicaChange, ReplicaSet,
 };
 use weft_proto::replica::{
-    ApplyReply, ApplyRequest, BeaconReply, BeaconRequest, Change, ClearRanges, FileAction,
-    FileOperation, ForkId, ForkLength, ForkRange, ForkWrite, ReplicaFile, ReplicaFilesReply,
-    ReplicaFilesRequest, ReplicaFork, ReplicaPart, ReplicaPartsReply, ReplicaPartsRequest,
-    ReplicaReadReply, ReplicaReadRequest, ReplicaScrubReply, ReplicaScrubRequest, SetLengths,
-    WritePieces,
+    ApplyReply, ApplyRequest, BeaconReply, BeaconRequest, Change, ClearRanges, ConfirmReadReply,
+    ConfirmReadRequest, FileAction, FileOperation, ForkId, ForkLength, ForkRange, ForkWrite,
+    ReplicaFile, ReplicaFilesReply, ReplicaFilesRequest, ReplicaFork, ReplicaPart,
+    ReplicaPartsReply, ReplicaPartsRequest, ReplicaReadReply, ReplicaReadRequest,
+    ReplicaScrubReply, ReplicaScrubRequest, SetLengths, WritePieces,
 };
 
 use super::cases::Golden;
@@ -79,6 +79,15 @@ pub fn messages(golden: &mut Golden) {
             incarnation: 1 << 63,
             sequence: 300,
         },
+    );
+    golden.call(
+        &ConfirmReadRequest {
+            term: 7,
+            file: 300,
+            replica: 1,
+            incarnation: 1 << 63,
+        },
+        &ConfirmReadReply {},
     );
     changes(golden);
     listings(golden);

@@ -26,6 +26,7 @@ class Layout(TypedDict, total=False):
     bsu: int  # bytes of a basic striping unit
     chunk: int  # bytes of the unit in which servers store it
     servers: Sequence[int]  # cell i is on the one with index i modulo their number
+    replicas: int  # only servers with at least so many
     addressed: bool  # chunks are found by their contents, and stored once
 
 class Volume:

@@ -63,8 +63,9 @@ impl IoService {
             | Kind::ReplicaFiles
             | Kind::ReplicaParts
             | Kind::ReplicaRead
-            | Kind::ReplicaScrub => {
-                Box::pin(self.serve_primary(call)).await;
+            | Kind::ReplicaScrub
+            | Kind::ConfirmRead => {
+                Box::pin(self.serve_replica(call)).await;
             }
             Kind::Clean => answer(call, async |r| self.clean(r).await).await,
             Kind::Outcome => self.change(call, async |r| self.outcome(r).await).await,
@@ -115,21 +116,22 @@ impl IoService {
     /// Refuses what this replica of the server must not do.
     async fn check_role(&self, call: &Served) -> Result<(), Failure> {
         match (call.kind, self.replicas()) {
-            // They describe this process alone.
-            (Kind::Disks | Kind::ScrubStatus | Kind::Losses, _) => Ok(()),
+            // They describe this process alone; a read looks for itself: a backup answers some.
+            (Kind::Disks | Kind::ScrubStatus | Kind::Losses | Kind::Read, _) => Ok(()),
             (
                 Kind::Beacon
                 | Kind::Apply
                 | Kind::ReplicaFiles
                 | Kind::ReplicaParts
                 | Kind::ReplicaRead
-                | Kind::ReplicaScrub,
+                | Kind::ReplicaScrub
+                | Kind::ConfirmRead,
                 _,
             ) => {
                 if call.peer.role == Role::IoServer {
                     return Ok(());
                 }
-                let what = "a replica takes changes of its primary only";
+                let what = "replicas of a server answer this to one another only";
                 Err(Failure::new(Code::Permission, what))
             }
             (_, Some(replicas)) => replicas.admit().await,
@@ -137,14 +139,15 @@ impl IoService {
         }
     }
 
-    /// Serves a call of the server's primary.
-    async fn serve_primary(&self, call: Served) {
+    /// Serves a call of another replica of the server.
+    async fn serve_replica(&self, call: Served) {
         match call.kind {
             Kind::Beacon => answer(call, async |r| self.beacon(&r)).await,
             Kind::ReplicaFiles => answer(call, async |r| self.replica_files(r).await).await,
             Kind::ReplicaParts => answer(call, async |r| self.replica_parts(r).await).await,
             Kind::ReplicaRead => answer(call, async |r| self.replica_read(r).await).await,
             Kind::ReplicaScrub => answer(call, async |r| self.replica_scrub(r).await).await,
+            Kind::ConfirmRead => answer(call, async |r| self.confirm_read(r).await).await,
             _ => self.apply(call).await,
         }
     }

@@ -24,7 +24,7 @@ use crate::io::{
     Admission, IoService, Peers, ReplicaIdentity, Replicas, ReplicatedStore, clean_regularly,
 };
 use crate::meta::MetaService;
-use crate::metrics::Metrics;
+use crate::metrics::{Measured, Metrics};
 use crate::tasks::stopped;
 
 use heartbeat::{Heartbeat, ServerInfo};
@@ -210,6 +210,21 @@ impl Node {
         self.io.as_ref().map(|io| io.store())
     }
 
+    /// What to measure of it, if it is an I/O server.
+    pub fn measured(&self) -> Option<Measured> {
+        let io = self.io.as_ref()?;
+        let service = Arc::downgrade(io);
+        let gauges = move || {
+            let io = service.upgrade();
+            let replicas = io.as_ref().and_then(|io| io.replicas());
+            replicas.map_or_else(Vec::new, |replicas| replicas.gauges())
+        };
+        Some(Measured {
+            store: io.store().clone(),
+            gauges: Box::new(gauges),
+        })
+    }
+
     /// Ends all connections, then closes the store and syncs the namespace.
     ///
     /// # Durability
@@ -258,15 +273,15 @@ async fn open_io(
         BufferPool::default(),
         counters.clone(),
     );
-    let replicas = Replicas::new(ReplicaIdentity {
+    let me = ReplicaIdentity {
         server: role.server,
         number: role.replica,
         meta: link.clone(),
         env: env.clone(),
         identity: identity.clone(),
         counters: counters.clone(),
-    });
-    let store = ReplicatedStore::new(store, replicas);
+    };
+    let store = ReplicatedStore::new(store, Replicas::new(me, role.rebuild_rate));
     let peers = Peers::new(env.clone(), identity, link.clone(), counters.clone());
     let io = IoService::new(
         store,

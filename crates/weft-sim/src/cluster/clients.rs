@@ -1,7 +1,7 @@
 //! The hosts of clients. On some of them processes die; on the others one process runs to its end.
 
 use turmoil::Sim;
-use weft_client::{ConnectOptions, Credentials};
+use weft_client::{ConnectOptions, Credentials, SpreadReads};
 use weft_net::Env;
 use weft_referee::Recorder;
 
@@ -59,5 +59,7 @@ fn options(env: Env, history: &Recorder) -> ConnectOptions {
     options.who = Credentials::default();
     options.env = env;
     options.history = Some(history.clone());
+    // What one replica has shown, the next one must show, too.
+    options.spread_reads = SpreadReads { least: 1, step: 0 };
     options
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use weft_client::{Server, ServerMapReply, ServerState, Volume};
+use weft_client::{ConnectOptions, Error, Replica, Server, ServerMapReply, ServerState, Volume};
 
 use super::connect;
 use crate::limits::START_POLL_INTERVAL;
@@ -30,11 +30,12 @@ pub(crate) fn wait_for_servers(
     nodes: &[NodeName],
     deadline: Instant,
 ) -> Result<Vec<String>> {
-    let options = weft_client::ConnectOptions::from_folder(&config.base)?;
+    let options = ConnectOptions::from_folder(&config.base)?;
     connect::block_on(async {
-        let volume = Volume::connect(options).await?;
+        let connect = async || Volume::connect(options.clone()).await;
+        let volume = until_answered(deadline, connect).await?;
         loop {
-            let map = volume.server_map().await?;
+            let map = until_answered(deadline, async || volume.server_map().await).await?;
             let has: Vec<u32> = map.servers.iter().map(|server| server.id).collect();
             let here = nodes.iter().filter_map(|node| match node {
                 NodeName::Server(name) => Some(*name),
@@ -81,6 +82,22 @@ pub(crate) fn wait_for_servers(
     })
 }
 
+/// Repeats a call until the metadata service answers: on a busy machine that may take longer than
+/// one call waits.
+async fn until_answered<T>(
+    deadline: Instant,
+    call: impl AsyncFn() -> Result<T, Error>,
+) -> Result<T, Error> {
+    loop {
+        match call().await {
+            Err(Error::Unreachable { .. }) if Instant::now() < deadline => {
+                tokio::time::sleep(START_POLL_INTERVAL).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
 /// What the metadata service knows of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NodeState {
@@ -111,6 +128,27 @@ pub(crate) fn state_of(map: &ServerMapReply, name: ServerName) -> NodeState {
         Some(false) => NodeState::Missing,
         None => NodeState::Unknown,
     }
+}
+
+/// A replica has every acknowledged change, and answers.
+pub(crate) const IN_SYNC: &str = "in sync";
+
+/// What a replica is doing.
+pub(crate) fn state_of_replica(replica: &Replica) -> &'static str {
+    match (replica.in_sync, replica.up) {
+        (true, true) => IN_SYNC,
+        (true, false) => "does not answer",
+        (false, true) => "catching up",
+        (false, false) => "away",
+    }
+}
+
+/// Seconds until a replica that catches up is in sync, if it goes on as until now.
+pub(crate) fn seconds_left(replica: &Replica) -> Option<u64> {
+    let progress = replica.progress.as_ref().filter(|_| !replica.in_sync)?;
+    let rest = u128::from(progress.total.saturating_sub(progress.done));
+    let nanos = (u128::from(progress.elapsed) * rest).checked_div(progress.done.into())?;
+    u64::try_from(nanos / 1_000_000_000 + 1).ok()
 }
 
 /// What to do about a refused server.

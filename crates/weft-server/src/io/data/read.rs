@@ -23,6 +23,7 @@ use crate::io::job::Job;
 use crate::io::job::walk::{self, Callers};
 use crate::io::order::{Effect, Mode};
 use crate::io::plan::{CellRange, ReadBatch, ReadBatches};
+use crate::io::replica::BackupTerm;
 use crate::limits::{READ_BATCH_BYTES, READ_DEPTH, SMALL_READ_BYTES};
 use crate::metrics::Stage;
 
@@ -84,6 +85,9 @@ impl IoService {
         budget: Arc<Semaphore>,
         reply: &mut Reply,
     ) -> Result<(), ReadEnd> {
+        if let Some(replicas) = self.replicas() {
+            replicas.admit().await.map_err(ReadEnd::Failed)?;
+        }
         let job = self.job(access).map_err(ReadEnd::Failed)?;
         let callers = Callers::of([reply.caller()]);
         let asking = self.asking(&job, claim, Mode::Shared, client, &callers);
@@ -116,6 +120,9 @@ impl IoService {
         granted: bool,
     ) -> Result<(), ReadEnd> {
         let job = self.job(access).map_err(ReadEnd::Failed)?;
+        // Before anything is read.
+        let backup = self.admit_read(job.checkpoint).await;
+        let backup = backup.map_err(ReadEnd::Failed)?;
         let callers = Callers::of([reply.caller()]);
         let lengths = self.lengths(&job, &callers).await;
         let lengths = lengths.map_err(ReadEnd::Failed)?;
@@ -137,32 +144,33 @@ impl IoService {
             next.await?.ok_or(ReadEnd::Gone)
         };
         if bytes == 0 {
+            self.confirm(backup, &job).await?;
             reply.head(&head, ReplyPayload::default(), true).await?;
             return Ok(());
         }
         let first = next_batch().await?;
         if first.bytes == bytes {
             // A single batch: nothing overlaps.
-            let all = self.fetch(&job, first, budget).await;
-            let all = all.map_err(|e| ReadEnd::Failed(failure::of_store(&e)))?;
+            let all = self.fetch_to_show(&job, first, budget, backup).await?;
             self.metrics.stage(Kind::Read, Stage::Disk, all.disk);
             reply.head(&head, all.payload, true).await?;
             return Ok(());
         }
         let mut left = bytes - first.bytes;
-        let mut in_flight = FuturesOrdered::from_iter([self.fetch(&job, first, budget)]);
+        let fetch = |batch| self.fetch_to_show(&job, batch, budget, backup);
+        let mut in_flight = FuturesOrdered::from_iter([fetch(first)]);
         let (mut sent, mut disk) = (0, Duration::ZERO);
         while sent < bytes {
             // There is no walk beyond the last bytes.
             while left > 0 && in_flight.len() < READ_DEPTH {
                 let batch = next_batch().await?;
                 left -= batch.bytes;
-                in_flight.push_back(self.fetch(&job, batch, budget));
+                in_flight.push_back(fetch(batch));
             }
             let Some(batch) = in_flight.next().await else {
                 break;
             };
-            let batch = batch.map_err(|e| ReadEnd::Failed(failure::of_store(&e)))?;
+            let batch = batch?;
             disk += batch.disk;
             let begun = sent > 0;
             sent += batch.payload.bytes();
@@ -175,6 +183,30 @@ impl IoService {
         }
         self.metrics.stage(Kind::Read, Stage::Disk, disk);
         Ok(())
+    }
+
+    /// Reads one batch; on a backup, waits until it may be shown.
+    async fn fetch_to_show(
+        &self,
+        job: &Job,
+        batch: ReadBatch,
+        budget: Option<&Arc<Semaphore>>,
+        backup: Option<BackupTerm>,
+    ) -> Result<FetchedBatch, ReadEnd> {
+        let fetched = self.fetch(job, batch, budget).await;
+        let fetched = fetched.map_err(|e| ReadEnd::Failed(failure::of_store(&e)))?;
+        self.confirm(backup, job).await?;
+        Ok(fetched)
+    }
+
+    async fn confirm(&self, backup: Option<BackupTerm>, job: &Job) -> Result<(), ReadEnd> {
+        match backup {
+            None => Ok(()),
+            Some(term) => {
+                let confirmed = self.confirm_own_read(term, job.file).await;
+                confirmed.map_err(ReadEnd::Failed)
+            }
+        }
     }
 
     /// Reads one batch, its ranges in parallel.

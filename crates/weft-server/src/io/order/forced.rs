@@ -45,6 +45,11 @@ impl ForcedCaution {
         until.is_some_and(|until| until > now)
     }
 
+    /// Whether operations on a file must be cautious now.
+    pub(in crate::io) fn has_now(&self, file: FileId) -> bool {
+        self.any.load(Ordering::Acquire) && self.has(file, Instant::now())
+    }
+
     /// Refuses a reckless operation of a client on one of the files.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use crate::limits::{REPLICA_LIST_FORKS, REPLICA_READ_MAX, SCRUB_STEP_BYTES};
 use crate::position;
 
 impl IoService {
-    fn own_replicas(&self) -> Result<&Replicas, Failure> {
+    pub(super) fn own_replicas(&self) -> Result<&Replicas, Failure> {
         let replicas = self.store.replicas().map(|replicas| &**replicas);
         replicas.ok_or_else(|| failure::invalid("this server has one store, and no replicas"))
     }

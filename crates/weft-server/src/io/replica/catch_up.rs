@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
 use tokio::time::Instant;
 use weft_layout::FileId;
 use weft_proto::meta::ReplicaChange;
@@ -18,7 +20,7 @@ use super::pass::{Failed, Pass, numbers, own};
 use super::recent::Changed;
 use super::state::{Part, Replicas};
 use super::wire;
-use crate::limits::REPLICA_LIST_FORKS;
+use crate::limits::{REPLICA_FILES_IN_FLIGHT, REPLICA_LIST_FORKS};
 use crate::position;
 
 /// How an attempt to catch up has ended.
@@ -34,7 +36,7 @@ pub(super) enum Attempt {
 pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) -> Attempt {
     let started = Instant::now();
     let server = replicas.me.server;
-    let (mut pass, has_rest) = match Pass::begin(store, replicas, number).await {
+    let (pass, has_rest) = match Pass::begin(store, replicas, number).await {
         Ok(begun) => begun,
         Err(reason) => {
             tracing::debug!(
@@ -56,7 +58,7 @@ pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) ->
         Some(missed) => pass.run_over(missed).await,
         None => pass.run().await,
     };
-    let done = match (done, pass.damaged.take()) {
+    let done = match (done, pass.found.take_damage()) {
         (Ok(()), None) => pass.join().await,
         (Ok(()), Some(damage)) => Err(damage),
         (failed, _) => failed,
@@ -67,8 +69,8 @@ pub(super) async fn catch_up(store: &Store, replicas: &Replicas, number: u32) ->
             tracing::info!(
                 server,
                 replica = number,
-                files = pass.files,
-                bytes = pass.bytes,
+                files = pass.found.files.load(Ordering::Relaxed),
+                bytes = pass.found.bytes.load(Ordering::Relaxed),
                 compared,
                 seconds = started.elapsed().as_secs_f64(),
                 "a replica has caught up"
@@ -125,7 +127,7 @@ pub(super) async fn scrub_backup(
     from: Option<Bytes>,
     bytes: u64,
 ) -> Result<BackupScrubbed, Failed> {
-    let mut pass = Pass::of_replica_in_sync(store, replicas, number)?;
+    let pass = Pass::of_replica_in_sync(store, replicas, number)?;
     let request = ReplicaScrubRequest {
         term: replicas.targets().map_err(|e| own(&e))?.0,
         from,
@@ -137,6 +139,8 @@ pub(super) async fn scrub_backup(
         let key = wire::fork_key(&range.fork).map_err(|e| e.message)?;
         let range = range.start..range.end;
         let sent = pass.send_range(&key, range.clone()).await;
+        let damage = pass.found.take_damage();
+        let sent = sent.and_then(|()| damage.map_or(Ok(()), Err));
         if let Err(reason) = &sent {
             tracing::warn!(%key, replica = number, reason, "cannot mend a replica");
         }
@@ -160,23 +164,26 @@ pub(super) async fn compare(
     after: FileId,
     bytes: u64,
 ) -> Result<Compared, Failed> {
-    let mut pass = Pass::of_replica_in_sync(store, replicas, number)?;
+    let pass = Pass::of_replica_in_sync(store, replicas, number)?;
     let mut done = Compared::default();
     let (here, more) = store.files_after(after, REPLICA_LIST_FORKS);
     let (last, count) = (here.last().map(|f| f.file), here.len());
     for (at, ours) in here.into_iter().enumerate() {
         let file = ours.file;
-        if let Err(reason) = pass.compare(&ours).await {
-            if pass.differs {
+        let compared = pass.compare(&ours).await;
+        let damage = pass.found.take_damage();
+        if let Err(reason) = compared.and_then(|()| damage.map_or(Ok(()), Err)) {
+            let differs = pass.found.differs.load(Ordering::Relaxed);
+            if differs {
                 replicas.suspect_content(number, &reason);
             }
             // Unless it went, or changed its checkpoints, meanwhile.
             let now = store.stored_file(file).filter(|now| !now.deleted);
-            if pass.differs || now.is_some_and(|now| numbers(&now) == numbers(&ours)) {
+            if differs || now.is_some_and(|now| numbers(&now) == numbers(&ours)) {
                 return Err(reason);
             }
         }
-        if pass.compared >= bytes && (at + 1 < count || more) {
+        if pass.found.compared.load(Ordering::Relaxed) >= bytes && (at + 1 < count || more) {
             done.next = Some(file);
             break;
         }
@@ -184,8 +191,10 @@ pub(super) async fn compare(
     if done.next.is_none() && more {
         done.next = last;
     }
-    (done.bytes, done.sent, done.files) = (pass.compared, pass.bytes, pass.files);
-    done.kept = pass.kept;
+    done.bytes = pass.found.compared.load(Ordering::Relaxed);
+    done.sent = pass.found.bytes.load(Ordering::Relaxed);
+    done.files = pass.found.files.load(Ordering::Relaxed);
+    done.kept = pass.found.kept.load(Ordering::Relaxed);
     Ok(done)
 }
 
@@ -200,20 +209,8 @@ impl Pass<'_> {
         let peers = replicas.peers();
         let link = peers.into_iter().find(|(n, ..)| *n == number);
         let (_, link, _) = link.ok_or("it is no replica of this server")?;
-        let pass = Pass {
-            store,
-            replicas,
-            number,
-            link,
-            part: Part::CatchingUp,
-            attempt: replicas.next_pass(number),
-            files: 0,
-            bytes: 0,
-            compared: 0,
-            damaged: None,
-            kept: 0,
-            differs: false,
-        };
+        let how = (Part::CatchingUp, replicas.next_pass(number));
+        let pass = Pass::new((store, replicas), number, link, how);
         // One that is not there gets no changes, and one that is there none of earlier attempts.
         let fence = ReplicaFilesRequest {
             term: pass.term()?,
@@ -227,13 +224,14 @@ impl Pass<'_> {
         if !replicas.set_part(number, Part::CatchingUp) {
             return Err("this replica is not the primary any more".into());
         }
+        pass.began.store(true, Ordering::Relaxed);
         // Changes that had begun before are not sent to it.
         replicas.turns.pass().await;
         Ok((pass, has_rest))
     }
 
     /// Makes the parts of files equal that were changed.
-    async fn run_over(&mut self, missed: BTreeMap<FileId, Changed>) -> Result<(), Failed> {
+    async fn run_over(&self, missed: BTreeMap<FileId, Changed>) -> Result<(), Failed> {
         if self.is_in_doubt() {
             return Ok(());
         }
@@ -251,13 +249,15 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Makes all files equal.
-    async fn run(&mut self) -> Result<(), Failed> {
+    /// Makes all files equal, several at once.
+    async fn run(&self) -> Result<(), Failed> {
         if self.is_in_doubt() {
             return Ok(());
         }
+        self.found.compares_all.store(true, Ordering::Relaxed);
         let (mut after, mut here, mut there) = (None, Vec::new(), Vec::new());
         let (mut left_here, mut also_there) = (true, true);
+        let mut files = FuturesUnordered::new();
         loop {
             if here.is_empty() && left_here {
                 let from = after.unwrap_or(FileId(0));
@@ -265,6 +265,8 @@ impl Pass<'_> {
                 here.reverse();
             }
             if there.is_empty() && also_there {
+                // Nothing that has a turn waits for the list.
+                self.end_of(&mut files, Ok(())).await?;
                 let listed = self.list(after.map_or(0, |f: FileId| f.0), 0).await?;
                 (there, also_there) = (listed.files, listed.more);
                 there.reverse();
@@ -279,26 +281,36 @@ impl Pass<'_> {
             );
             let Some(first) = first else { break };
             let ours = here.pop_if(|f| f.file.0 == first);
-            let stored = ours.iter().flat_map(|f| &f.forks);
-            let stored: u64 = stored.map(|(_, _, status)| status.stored).sum();
             let theirs = there.pop_if(|f| f.file == first);
-            self.file(FileId(first), ours, theirs, &Changed::All)
-                .await?;
-            self.compared += stored;
-            let total = self.store.usage().used.max(self.compared);
-            self.replicas
-                .set_progress(self.number, Some((self.compared, total)));
+            files.push(self.file(FileId(first), ours, theirs, &Changed::All));
             after = Some(FileId(first));
+            if files.len() >= REPLICA_FILES_IN_FLIGHT
+                && let Some(Err(reason)) = files.next().await
+            {
+                return self.end_of(files, Err(reason)).await;
+            }
         }
-        Ok(())
+        self.end_of(files, Ok(())).await
+    }
+
+    /// Waits for all that has begun, also after a failure: it has the turns of what it changes.
+    async fn end_of(
+        &self,
+        mut begun: impl Stream<Item = Result<(), Failed>> + Unpin,
+        mut so_far: Result<(), Failed>,
+    ) -> Result<(), Failed> {
+        while let Some(one) = begun.next().await {
+            so_far = so_far.and(one);
+        }
+        so_far
     }
 
     /// Whether data of this store is in doubt: it must not be copied as if it were good.
-    fn is_in_doubt(&mut self) -> bool {
+    fn is_in_doubt(&self) -> bool {
         let doubt = self.store.has_doubt();
         if doubt {
             let what = "data of this server is in doubt since an older folder was accepted: accept or restore it (`weft fsck` lists it)";
-            self.damaged = Some(what.to_owned());
+            self.found.note_damage(what.to_owned());
         }
         doubt
     }

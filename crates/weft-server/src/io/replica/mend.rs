@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use tokio::time::timeout;
-use weft_layout::{CellOffset, of_chunk_code};
+use weft_layout::of_chunk_code;
 use weft_net::Link;
 use weft_proto::replica::ReplicaReadRequest;
-use weft_store::{ADDRESSED, Fault, Finding, ForkKey, Run, Scattered, Store, StoreError};
+use weft_store::{ADDRESSED, Fault, Finding, ForkKey, Store, StoreError};
 
 use super::parts::part;
 use super::state::{Part, Replicas};
@@ -45,7 +45,8 @@ pub(super) async fn mend(
         return false;
     }
     for number in range.start / REPLICA_PART_BYTES..end.div_ceil(REPLICA_PART_BYTES) {
-        if let Err(reason) = mend_part(store, replicas, key, number, how).await {
+        let mended = mend_part(store, replicas, key, number, how).await;
+        if let Err(reason) = mended {
             tracing::error!(%key, part = number, reason, "cannot mend damaged data from another replica");
             return false;
         }
@@ -73,6 +74,18 @@ pub(super) async fn mend_part(
     let start = number * REPLICA_PART_BYTES;
     let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
     let _turn = replicas.turns.take(vec![span]).await;
+    mend_in_turn(store, replicas, (key, number), how, None).await
+}
+
+/// As [`mend_part`], in the turn that the caller has, and without the bytes of one replica.
+pub(super) async fn mend_in_turn(
+    store: &Store,
+    replicas: &Replicas,
+    (key, number): (&ForkKey, u64),
+    how: Mending,
+    without: Option<u32>,
+) -> Result<(), String> {
+    let start = number * REPLICA_PART_BYTES;
     let status = store.status(key).await.map_err(|e| e.to_string())?;
     let status = status.ok_or("the fork is gone")?;
     let data = match part(store, key, None, number).await {
@@ -81,23 +94,12 @@ pub(super) async fn mend_part(
         Ok(own) => wire::joined(&own),
         Err(damage) => {
             let range = start..status.length.min(start + REPLICA_PART_BYTES);
-            elsewhere(replicas, key, range)
+            elsewhere(replicas, key, range, without)
                 .await
                 .map_err(|reason| format!("{damage}; {reason}"))?
         }
     };
-    let write = Scattered {
-        key: key.clone(),
-        chunk: status.chunk,
-        runs: vec![Run {
-            offset: CellOffset(start),
-            at: 0,
-            length: data.len() as u64,
-            count: 1,
-            stride: 1,
-        }],
-        data,
-    };
+    let write = wire::whole_part(key, status.chunk, start, data);
     // The others have it already.
     let written = store.write_scattered(vec![write], status.modified).await;
     written.map_err(|e| e.to_string())?;
@@ -108,11 +110,18 @@ pub(super) async fn mend_part(
 }
 
 /// Bytes of a fork, from any replica in sync.
-async fn elsewhere(replicas: &Replicas, key: &ForkKey, range: Range<u64>) -> Result<Bytes, String> {
+async fn elsewhere(
+    replicas: &Replicas,
+    key: &ForkKey,
+    range: Range<u64>,
+    without: Option<u32>,
+) -> Result<Bytes, String> {
     let term = replicas.targets().map_err(|e| e.to_string())?.0;
     let mut reason = "no other replica is in sync".to_owned();
     let peers = replicas.peers().into_iter();
-    for (number, link, _) in peers.filter(|(.., part)| *part == Part::InSync) {
+    let may_have =
+        |(number, _, part): &(u32, Link, Part)| *part == Part::InSync && Some(*number) != without;
+    for (number, link, _) in peers.filter(may_have) {
         match bytes_of(&link, term, key, range.clone()).await {
             Ok(data) => return Ok(data),
             Err(error) => reason = format!("replica {number}: {error}"),

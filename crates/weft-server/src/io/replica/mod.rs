@@ -16,8 +16,10 @@ mod hand_over;
 mod inherited;
 mod mend;
 mod mended_reads;
+mod pace;
 mod parts;
 mod pass;
+mod reads;
 mod recent;
 mod state;
 mod store;
@@ -27,6 +29,7 @@ mod wire;
 
 pub(in crate::io) use catch_up::{BackupScrubbed, Compared};
 pub(in crate::io) use mend::{Mending, damaged_range};
+pub(in crate::io) use reads::BackupTerm;
 pub(crate) use state::{ReplicaIdentity, Replicas};
 pub(in crate::io) use store::Prepared;
 pub(crate) use store::ReplicatedStore;

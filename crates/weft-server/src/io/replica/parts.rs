@@ -19,31 +19,45 @@ pub(super) async fn parts(
     checkpoint: Option<u64>,
     numbers: Range<u64>,
 ) -> Result<(Vec<Part>, Option<u64>), StoreError> {
-    let mut found: Vec<Part> = Vec::new();
+    let (stored, next) = parts_with_data(store, key, checkpoint, numbers).await?;
+    let mut found: Vec<Part> = Vec::with_capacity(stored.len());
+    for number in stored {
+        match hash(store, key, checkpoint, number).await {
+            Ok(None) => {}
+            Ok(some) => found.push((number, some)),
+            // A damaged part differs from every other.
+            Err(StoreError::Closed) => return Err(StoreError::Closed),
+            Err(_) => found.push((number, None)),
+        }
+    }
+    Ok((found, next))
+}
+
+/// The parts of a fork with these numbers for which something is stored, a bounded number of them,
+/// and where to go on.
+pub(super) async fn parts_with_data(
+    store: &Store,
+    key: &ForkKey,
+    checkpoint: Option<u64>,
+    numbers: Range<u64>,
+) -> Result<(Vec<u64>, Option<u64>), StoreError> {
+    let mut found: Vec<u64> = Vec::new();
     let mut at = numbers.start.saturating_mul(REPLICA_PART_BYTES);
-    let mut read = 0;
     loop {
         let runs = store.data_runs(key, checkpoint, CellOffset(at), 64).await?;
         for run in &runs.runs {
             let from = (run.start / REPLICA_PART_BYTES).max(numbers.start);
             for number in from..run.end.div_ceil(REPLICA_PART_BYTES) {
-                if found.last().is_some_and(|(last, _)| *last >= number) {
+                if found.last().is_some_and(|last| *last >= number) {
                     continue;
                 }
                 if number >= numbers.end {
                     return Ok((found, None));
                 }
-                if read == REPLICA_PARTS_MAX {
+                if found.len() == REPLICA_PARTS_MAX {
                     return Ok((found, Some(number)));
                 }
-                read += 1;
-                match hash(store, key, checkpoint, number).await {
-                    Ok(None) => {}
-                    Ok(some) => found.push((number, some)),
-                    // A damaged part differs from every other.
-                    Err(StoreError::Closed) => return Err(StoreError::Closed),
-                    Err(_) => found.push((number, None)),
-                }
+                found.push(number);
             }
         }
         match runs.next {

@@ -5,28 +5,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use tokio::time::timeout;
-use weft_layout::{CellIndex, CellOffset, FileId};
-use weft_net::Link;
+use futures_util::stream::{self, StreamExt};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use weft_layout::{CellIndex, FileId};
+use weft_net::{CallError, Link};
 use weft_proto::replica::{
     ApplyRequest, Change, ClearRanges, FileAction, FileOperation, ReplicaFile, ReplicaFilesRequest,
     ReplicaPartsRequest,
 };
 use weft_proto::{Call, Kind};
-use weft_store::{
-    ForkKey, ForkName, ForkStatus, Run, Scattered, Store, StoreError, StoredFile, Timestamp,
-};
+use weft_store::{ForkKey, ForkName, ForkStatus, Store, StoreError, StoredFile, Timestamp};
 use weft_sum::ChunkName;
 
-use super::mend::{Mending, mend_part};
-use super::parts::{part, parts};
+use super::mend::{Mending, may_be_elsewhere, mend_in_turn};
+use super::parts::{part, parts, parts_with_data};
 use super::recent::Changed;
 use super::state::{Part, Replicas};
-use super::turns::Span;
+use super::turns::{Span, Turn};
 use super::wire;
-use crate::limits::{REPLICA_CALL_TIMEOUT, REPLICA_PART_BYTES};
+use crate::limits::{REPLICA_CALL_TIMEOUT, REPLICA_PART_BYTES, REPLICA_PARTS_IN_FLIGHT};
 
 /// Why a replica is not equal.
 pub(super) type Failed = String;
@@ -59,23 +61,66 @@ pub(super) struct Pass<'a> {
     pub(super) part: Part,
     /// The number of the attempt.
     pub(super) attempt: u64,
-    /// Files that differed.
-    pub(super) files: u64,
-    /// Bytes that were sent.
-    pub(super) bytes: u64,
-    /// Bytes here that were compared.
-    pub(super) compared: u64,
-    /// What cannot be read here, and is missing there.
-    pub(super) damaged: Option<String>,
-    /// Parts of checkpoints that differ, or are damaged there.
-    pub(super) kept: u64,
-    /// The files of a replica in sync differ in another way than by some bytes.
-    pub(super) differs: bool,
+    /// It takes part.
+    pub(super) began: AtomicBool,
+    /// Parts that may be on their way at once.
+    slots: Semaphore,
+    pub(super) found: Found,
 }
 
-impl Pass<'_> {
+/// What a pass has found so far.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Files that differed.
+    pub(super) files: AtomicU64,
+    /// Bytes that were sent.
+    pub(super) bytes: AtomicU64,
+    /// Bytes here that were compared.
+    pub(super) compared: AtomicU64,
+    /// All files are compared: the bytes say how far the pass has come.
+    pub(super) compares_all: AtomicBool,
+    /// Parts of checkpoints that differ, or are damaged there.
+    pub(super) kept: AtomicU64,
+    /// The files of a replica in sync differ in another way than by some bytes.
+    pub(super) differs: AtomicBool,
+    /// What cannot be read here, and is missing there.
+    damaged: Mutex<Option<String>>,
+}
+
+impl Found {
+    /// Notes the first damage.
+    pub(super) fn note_damage(&self, damage: String) {
+        self.damaged.lock().get_or_insert(damage);
+    }
+
+    /// The first damage, once.
+    pub(super) fn take_damage(&self) -> Option<String> {
+        self.damaged.lock().take()
+    }
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(
+        (store, replicas): (&'a Store, &'a Replicas),
+        number: u32,
+        link: Link,
+        (part, attempt): (Part, u64),
+    ) -> Pass<'a> {
+        Pass {
+            store,
+            replicas,
+            number,
+            link,
+            part,
+            attempt,
+            began: AtomicBool::new(false),
+            slots: Semaphore::new(REPLICA_PARTS_IN_FLIGHT),
+            found: Found::default(),
+        }
+    }
+
     /// A pass that only compares.
-    pub(super) fn of_replica_in_sync<'a>(
+    pub(super) fn of_replica_in_sync(
         store: &'a Store,
         replicas: &'a Replicas,
         number: u32,
@@ -83,24 +128,12 @@ impl Pass<'_> {
         let (_, targets) = replicas.targets().map_err(|e| own(&e))?;
         let target = targets.into_iter().find(|t| t.number == number);
         let target = target.ok_or("it is not in sync")?;
-        Ok(Pass {
-            store,
-            replicas,
-            number,
-            link: target.link,
-            part: Part::InSync,
-            attempt: target.pass,
-            files: 0,
-            bytes: 0,
-            compared: 0,
-            damaged: None,
-            kept: 0,
-            differs: false,
-        })
+        let how = (Part::InSync, target.pass);
+        Ok(Pass::new((store, replicas), number, target.link, how))
     }
 
     /// Compares a file with that of a replica in sync, and sends parts that differ.
-    pub(super) async fn compare(&mut self, ours: &StoredFile) -> Result<(), Failed> {
+    pub(super) async fn compare(&self, ours: &StoredFile) -> Result<(), Failed> {
         let file = ours.file;
         let has_shape = |ours: &StoredFile, theirs: &ReplicaFile| {
             let states = std::iter::once(None).chain(numbers(ours).into_iter().map(Some));
@@ -123,38 +156,56 @@ impl Pass<'_> {
                 return Ok(());
             };
             if !has_shape(&now, &theirs) {
-                self.differs = true;
+                self.found.differs.store(true, Ordering::Relaxed);
                 return Err(format!("its forks or checkpoints of file {file} differ"));
             }
             ours = now;
         }
-        let sent = self.bytes;
+        let mut sent = 0;
         for (checkpoint, key, status) in &ours.forks {
             let (here, there) = (Side::Here(*checkpoint), Side::There(*checkpoint));
-            let wanted = self.parts_of(key, here, None).await?;
-            let has = self.parts_of(key, there, None).await?;
-            self.compared += status.stored;
-            for number in differences(&has, &wanted) {
-                if let Some(checkpoint) = checkpoint {
-                    // Its live bytes are worth more than this.
-                    tracing::warn!(%key, checkpoint, part = number, replica = self.number, "a checkpoint of a replica differs or is damaged");
-                    self.kept += 1;
-                    continue;
-                }
-                let start = number * REPLICA_PART_BYTES;
-                let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
-                let _turn = self.replicas.turns.take(vec![span]).await;
-                // Unless it was written between the two looks.
-                let only = BTreeSet::from([number]);
-                let wanted = self.parts_of(key, here, Some(&only)).await?;
-                let has = self.parts_of(key, there, Some(&only)).await?;
-                if differences(&has, &wanted).contains(&number) {
-                    self.send_part(key, None, number).await?;
+            let mut window = Some(0);
+            while let Some(first) = window {
+                let (wanted, next) = self.some_parts_of(key, here, first, None).await?;
+                let wanted = wanted.into_iter().collect();
+                let has = self.parts_between(key, there, first, next).await?;
+                window = next;
+                for number in differences(&has, &wanted) {
+                    if let Some(checkpoint) = checkpoint {
+                        // Its live bytes are worth more than this.
+                        tracing::warn!(%key, checkpoint, part = number, replica = self.number, "a checkpoint of a replica differs or is damaged");
+                        self.found.kept.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    }
+                    let _turn = self.turn_of(key, number).await;
+                    // Unless it was written between the two looks.
+                    let only = BTreeSet::from([number]);
+                    let wanted = self.parts_of(key, here, Some(&only)).await?;
+                    let has = self.parts_of(key, there, Some(&only)).await?;
+                    if differences(&has, &wanted).contains(&number) {
+                        sent += self.send_part(key, None, number).await?;
+                    }
                 }
             }
+            self.found
+                .compared
+                .fetch_add(status.stored, Ordering::Relaxed);
         }
-        self.files += u64::from(self.bytes > sent);
+        self.count_file(sent);
         Ok(())
+    }
+
+    /// Counts a file that differed.
+    fn count_file(&self, sent: u64) {
+        let differed = u64::from(sent > 0);
+        self.found.files.fetch_add(differed, Ordering::Relaxed);
+    }
+
+    /// The turn of a part.
+    async fn turn_of(&self, key: &ForkKey, number: u64) -> Turn {
+        let start = number * REPLICA_PART_BYTES;
+        let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
+        self.replicas.turns.take(vec![span]).await
     }
 
     /// The term in which this replica is primary.
@@ -171,9 +222,42 @@ impl Pass<'_> {
             let (connection, _) = self.link.connection().await?;
             connection.call(request).await
         };
-        let answer = timeout(REPLICA_CALL_TIMEOUT, asked).await;
-        let answer = answer.map_err(|_| format!("{} was not answered", C::KIND.name()))?;
-        answer.map_err(|e| e.to_string())
+        self.while_wanted(asked, C::KIND).await
+    }
+
+    /// Whether it gets changes; before the pass has begun in earnest nothing waits for it.
+    fn takes_part(&self) -> bool {
+        !self.began.load(Ordering::Relaxed)
+            || match (self.part, self.replicas.part(self.number)) {
+                (Part::InSync, now) => now == Part::InSync,
+                (_, now) => now != Part::Away,
+            }
+    }
+
+    /// Waits for an answer of the replica, as long as it takes part. What it does not answer in
+    /// time ends the pass: turns wait for it.
+    async fn while_wanted<T>(
+        &self,
+        asked: impl Future<Output = Result<T, CallError>>,
+        kind: Kind,
+    ) -> Result<T, Failed> {
+        let mut changes = self.replicas.changes();
+        let deadline = Instant::now() + REPLICA_CALL_TIMEOUT;
+        let mut asked = std::pin::pin!(asked);
+        loop {
+            changes.mark_unchanged();
+            if !self.takes_part() {
+                return Err("it failed meanwhile".into());
+            }
+            tokio::select! {
+                biased;
+                answer = &mut asked => return answer.map_err(|e| e.to_string()),
+                _ = changes.changed() => {}
+                () = tokio::time::sleep_until(deadline) => {
+                    return Err(format!("{} was not answered", kind.name()));
+                }
+            }
+        }
     }
 
     pub(super) async fn list(
@@ -190,12 +274,7 @@ impl Pass<'_> {
         self.call(&request).await
     }
 
-    async fn send(
-        &mut self,
-        change: Change,
-        data: Vec<Bytes>,
-        time: Timestamp,
-    ) -> Result<(), Failed> {
+    async fn send(&self, change: Change, data: Vec<Bytes>, time: Timestamp) -> Result<(), Failed> {
         if !self.is_wanted() {
             return Err("it failed to apply a change".into());
         }
@@ -215,14 +294,13 @@ impl Pass<'_> {
             let outgoing = connection.send(&request, data, true).await?;
             outgoing.reply().await.map(drop)
         };
-        let answer = timeout(REPLICA_CALL_TIMEOUT, sent).await;
-        let answer = answer.map_err(|_| format!("{} was not answered", Kind::Apply.name()))?;
-        self.bytes += bytes;
-        answer.map_err(|e| e.to_string())
+        self.while_wanted(sent, Kind::Apply).await?;
+        self.found.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn operation(
-        &mut self,
+        &self,
         file: FileId,
         action: FileAction,
         (op, checkpoint): (u64, u64),
@@ -240,7 +318,7 @@ impl Pass<'_> {
     /// Makes one file equal. What was listed may have changed since: both sides change alike, so
     /// that what was equal then is equal now.
     pub(super) async fn file(
-        &mut self,
+        &self,
         file: FileId,
         ours: Option<StoredFile>,
         theirs: Option<ReplicaFile>,
@@ -256,7 +334,7 @@ impl Pass<'_> {
             let Some(came) = self.store.stored_file(file) else {
                 let has = !listed.forks.is_empty() || !listed.checkpoints.is_empty();
                 if has && !listed.deleted {
-                    self.files += 1;
+                    self.count_file(1);
                     self.operation(file, FileAction::Empty, (0, 0), Timestamp(0))
                         .await?;
                 }
@@ -279,26 +357,24 @@ impl Pass<'_> {
                 )),
             };
         }
-        let sent = self.bytes;
         let only = match changed {
             Changed::All => None,
             Changed::Parts(parts) => Some(parts),
         };
-        if numbers(&ours) == listed.checkpoints
+        let sent = if numbers(&ours) == listed.checkpoints
             && (only.is_some() || self.checkpoints_are_equal(&ours, &listed).await?)
         {
-            self.bring(file, Side::There(None), Side::Here(None), only)
-                .await?;
+            self.bring(file, only).await?
         } else {
-            self.rebuild(file).await?;
-        }
+            self.rebuild(file).await?
+        };
         self.note_operation(file).await?;
-        self.files += u64::from(self.bytes > sent);
+        self.count_file(sent);
         Ok(())
     }
 
     /// Lets the replica know the last numbered operation, which it must not do again.
-    async fn note_operation(&mut self, file: FileId) -> Result<(), Failed> {
+    async fn note_operation(&self, file: FileId) -> Result<(), Failed> {
         let _turn = self.replicas.turns.take(vec![Span::File(file)]).await;
         let Some(now) = self
             .store
@@ -323,7 +399,7 @@ impl Pass<'_> {
     }
 
     async fn checkpoints_are_equal(
-        &mut self,
+        &self,
         ours: &StoredFile,
         theirs: &ReplicaFile,
     ) -> Result<bool, Failed> {
@@ -351,102 +427,140 @@ impl Pass<'_> {
     }
 
     /// Sends a file and its checkpoints anew, the oldest checkpoint first. Changes of it wait.
-    async fn rebuild(&mut self, file: FileId) -> Result<(), Failed> {
+    async fn rebuild(&self, file: FileId) -> Result<u64, Failed> {
         let _turn = self.replicas.turns.take(vec![Span::File(file)]).await;
         let Some(ours) = self.store.stored_file(file).filter(|f| !f.deleted) else {
-            return Ok(());
+            return Ok(0);
         };
         // What cannot be read here must not go there.
         for (checkpoint, key, _) in &ours.forks {
             let parts = self.parts_of(key, Side::Here(*checkpoint), None).await?;
             if parts.values().any(Option::is_none) {
-                self.damaged = Some(format!("{key} is damaged here, and cannot be sent"));
-                return Ok(());
+                self.found
+                    .note_damage(format!("{key} is damaged here, and cannot be sent"));
+                return Ok(0);
             }
         }
         self.operation(file, FileAction::Empty, (0, 0), Timestamp(0))
             .await?;
-        let mut before = None;
+        let (mut before, mut sent) = (None, 0);
         for (number, made) in &ours.checkpoints {
-            self.bring_in_turn(file, before, Side::Here(Some(*number)))
+            sent += self
+                .bring_in_turn(file, before, Side::Here(Some(*number)))
                 .await?;
             let action = FileAction::Checkpoint;
             self.operation(file, action, (0, *number), *made).await?;
             before = Some(Side::Here(Some(*number)));
         }
-        self.bring_in_turn(file, before, Side::Here(None)).await
+        sent += self.bring_in_turn(file, before, Side::Here(None)).await?;
+        Ok(sent)
     }
 
-    /// Makes the live file there equal, each fork and part in its turn. `only`: the parts that may
-    /// differ of forks that are there; `None`: all.
-    async fn bring(
-        &mut self,
-        file: FileId,
-        from: Side,
-        to: Side,
-        only: Option<&Parts>,
-    ) -> Result<(), Failed> {
+    /// Makes the live file there equal, each fork and part in its turn; the bytes that were sent.
+    /// `only`: the parts that may differ of forks that are there; `None`: all.
+    async fn bring(&self, file: FileId, only: Option<&Parts>) -> Result<u64, Failed> {
         // Forks that come or go.
         let turn = self.replicas.turns.take(vec![Span::File(file)]).await;
-        let (has, wanted) = (
-            self.forks_of(file, from).await?,
-            self.forks_of(file, to).await?,
-        );
+        let has = self.forks_of(file, Side::There(None)).await?;
+        let wanted = self.forks_of(file, Side::Here(None)).await?;
         let kept = self.shape(file, &has, &wanted).await?;
         drop(turn);
-        for place in wanted.keys() {
+        let mut sent = 0;
+        for (place, status) in &wanted {
             let key = key_of(file, place);
-            let only = match only.filter(|_| kept.contains(place)) {
-                None => None,
-                Some(only) => match only.get(place) {
-                    Some(parts) => Some(parts),
-                    None => continue,
-                },
+            let is_kept = kept.contains(place);
+            let ranges = match only.filter(|_| is_kept) {
+                None => vec![(0, None)],
+                Some(only) => only.get(place).map(runs_of).unwrap_or_default(),
             };
-            let has = self.parts_of(&key, from, only).await?;
-            let mut wanted = self.parts_of(&key, to, only).await?;
-            self.mend_own(&key, &mut wanted).await?;
-            for number in differences(&has, &wanted) {
-                let start = number * REPLICA_PART_BYTES;
-                let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
-                let _turn = self.replicas.turns.take(vec![span]).await;
-                self.send_part(&key, None, number).await?;
+            let mut left = status.stored;
+            for (first, end) in ranges {
+                let mut window = Some(first);
+                while let Some(first) = window {
+                    let (found, next) = self.different_parts(&key, is_kept, first, end).await?;
+                    window = next;
+                    sent += self.send_parts(&key, found.numbers).await?;
+                    let step = left.min(found.looked_at);
+                    left -= step;
+                    self.count_compared(step);
+                }
             }
+            self.count_compared(left);
         }
-        Ok(())
+        Ok(sent)
     }
 
-    /// Mends parts that cannot be read here from replicas in sync. A replica without them would
-    /// show other bytes in their place, so it must not be in sync.
-    async fn mend_own(
-        &mut self,
+    /// The parts to send of a fork, from a number on, and where to go on. A fork that the replica
+    /// had not gets all that hold data.
+    async fn different_parts(
+        &self,
         key: &ForkKey,
-        wanted: &mut BTreeMap<u64, Option<ChunkName>>,
-    ) -> Result<(), Failed> {
-        let damaged = wanted.iter().filter(|(_, hash)| hash.is_none());
-        let damaged: Vec<u64> = damaged.map(|(number, _)| *number).collect();
-        for number in damaged {
-            if let Err(reason) =
-                mend_part(self.store, self.replicas, key, number, Mending::Unreadable).await
-            {
-                self.damaged.get_or_insert(reason);
-                continue;
-            }
-            let only = BTreeSet::from([number]);
-            wanted.remove(&number);
-            wanted.extend(self.parts_of(key, Side::Here(None), Some(&only)).await?);
+        is_kept: bool,
+        first: u64,
+        end: Option<u64>,
+    ) -> Result<(Different, Option<u64>), Failed> {
+        let all = first..end.unwrap_or(u64::MAX);
+        if !is_kept {
+            let found = parts_with_data(self.store, key, None, all).await;
+            let (numbers, next) = found.map_err(|e| own(&e))?;
+            return Ok((Different::of(numbers), next));
         }
-        Ok(())
+        let here = self.some_parts_of(key, Side::Here(None), first, end);
+        let (wanted, next) = self.replicas.pace.run(here).await?;
+        let looked_at = Different::bytes_of(wanted.len());
+        let has = self.parts_between(key, Side::There(None), first, next.or(end));
+        let has = has.await?;
+        let wanted: BTreeMap<_, _> = wanted.into_iter().collect();
+        let mut numbers = differences(&has, &wanted);
+        // What cannot be read here is mended when it is sent.
+        let damaged = wanted.iter().filter(|(_, hash)| hash.is_none());
+        numbers.extend(damaged.map(|(number, _)| *number));
+        let numbers = numbers.into_iter().collect();
+        Ok((Different { numbers, looked_at }, next))
+    }
+
+    /// Sends parts as they are here, several at once, each in its turn; the bytes.
+    async fn send_parts(&self, key: &ForkKey, numbers: Vec<u64>) -> Result<u64, Failed> {
+        let sends = numbers.into_iter().map(|number| async move {
+            let _slot = self.slots.acquire().await;
+            if !self.is_wanted() {
+                return Err(Failed::from("it failed meanwhile"));
+            }
+            let send = async {
+                let _turn = self.turn_of(key, number).await;
+                self.send_part(key, None, number).await
+            };
+            let bytes = self.replicas.pace.run(send).await?;
+            self.replicas.pace.sent(bytes).await;
+            Ok(bytes)
+        });
+        let mut sends = stream::iter(sends).buffer_unordered(REPLICA_PARTS_IN_FLIGHT);
+        let mut all = Ok(0);
+        // Also after a failure: what has begun has the turn of what it changes.
+        while let Some(sent) = sends.next().await {
+            all = all.and_then(|bytes| Ok::<u64, Failed>(bytes + sent?));
+        }
+        all
+    }
+
+    /// Notes bytes of this store that were compared.
+    fn count_compared(&self, bytes: u64) {
+        let before = self.found.compared.fetch_add(bytes, Ordering::Relaxed);
+        if self.found.compares_all.load(Ordering::Relaxed) {
+            let done = before + bytes;
+            let total = self.store.usage().used.max(done);
+            self.replicas.set_progress(self.number, Some((done, total)));
+        }
     }
 
     /// As [`Pass::bring`], of a file whose turn the caller has. `from`: what the replica has;
     /// `None`: nothing.
     async fn bring_in_turn(
-        &mut self,
+        &self,
         file: FileId,
         from: Option<Side>,
         to: Side,
-    ) -> Result<(), Failed> {
+    ) -> Result<u64, Failed> {
         let has = match from {
             Some(from) => self.forks_of(file, from).await?,
             None => Forks::new(),
@@ -454,6 +568,7 @@ impl Pass<'_> {
         let wanted = self.forks_of(file, to).await?;
         let (Side::Here(checkpoint) | Side::There(checkpoint)) = to;
         let kept = self.shape(file, &has, &wanted).await?;
+        let mut sent = 0;
         for place in wanted.keys() {
             let key = key_of(file, place);
             let has = match from {
@@ -462,15 +577,15 @@ impl Pass<'_> {
             };
             let wanted = self.parts_of(&key, to, None).await?;
             for number in differences(&has, &wanted) {
-                self.send_part(&key, checkpoint, number).await?;
+                sent += self.send_part(&key, checkpoint, number).await?;
             }
         }
-        Ok(())
+        Ok(sent)
     }
 
     /// Removes, makes and extends forks; returns those whose bytes are still there.
     async fn shape(
-        &mut self,
+        &self,
         file: FileId,
         has: &Forks,
         wanted: &Forks,
@@ -532,12 +647,24 @@ impl Pass<'_> {
         let mut all = BTreeMap::new();
         let ranges = of.map_or_else(|| vec![(0, None)], runs_of);
         for (first, end) in ranges {
-            let mut first = Some(first);
-            while let Some(from) = first {
-                let (found, next) = self.some_parts_of(key, side, from, end).await?;
-                all.extend(found);
-                first = next.filter(|next| *next > from);
-            }
+            all.extend(self.parts_between(key, side, first, end).await?);
+        }
+        Ok(all)
+    }
+
+    /// The parts that hold data there or here, between two numbers.
+    async fn parts_between(
+        &self,
+        key: &ForkKey,
+        side: Side,
+        first: u64,
+        end: Option<u64>,
+    ) -> Result<BTreeMap<u64, Option<ChunkName>>, Failed> {
+        let (mut all, mut first) = (BTreeMap::new(), Some(first));
+        while let Some(from) = first {
+            let (found, next) = self.some_parts_of(key, side, from, end).await?;
+            all.extend(found);
+            first = next.filter(|next| *next > from);
         }
         Ok(all)
     }
@@ -573,27 +700,23 @@ impl Pass<'_> {
     }
 
     /// Sends the parts of a range, each in its turn.
-    pub(super) async fn send_range(
-        &mut self,
-        key: &ForkKey,
-        range: Range<u64>,
-    ) -> Result<(), Failed> {
+    pub(super) async fn send_range(&self, key: &ForkKey, range: Range<u64>) -> Result<(), Failed> {
         for number in range.start / REPLICA_PART_BYTES..range.end.div_ceil(REPLICA_PART_BYTES) {
-            let start = number * REPLICA_PART_BYTES;
-            let span = Span::Bytes(key.clone(), start..start + REPLICA_PART_BYTES);
-            let _turn = self.replicas.turns.take(vec![span]).await;
+            let _turn = self.turn_of(key, number).await;
             self.send_part(key, None, number).await?;
         }
         Ok(())
     }
 
-    /// Sends one part as it is here, in the turn that the caller has.
+    /// Sends one part as it is here, in the turn that the caller has; the bytes. What cannot be
+    /// read here is mended first, or noted as damage: a replica without it would show other bytes
+    /// in its place.
     pub(super) async fn send_part(
-        &mut self,
+        &self,
         key: &ForkKey,
         checkpoint: Option<u64>,
         number: u64,
-    ) -> Result<(), Failed> {
+    ) -> Result<u64, Failed> {
         let status = match checkpoint {
             None => self.store.status(key).await.map_err(|e| own(&e))?,
             Some(number) => {
@@ -603,40 +726,64 @@ impl Pass<'_> {
             }
         };
         let Some(status) = status else {
-            return Ok(());
+            return Ok(0);
         };
         let start = number * REPLICA_PART_BYTES;
         let end = status.length.min(start + REPLICA_PART_BYTES);
         if start >= end {
-            return Ok(());
+            return Ok(0);
         }
-        let data = part(self.store, key, checkpoint, number).await;
+        let data = match part(self.store, key, checkpoint, number).await {
+            Err(error) if checkpoint.is_none() && may_be_elsewhere(&error) => {
+                let mended = mend_in_turn(
+                    self.store,
+                    self.replicas,
+                    (key, number),
+                    Mending::Unreadable,
+                    // What it has is to be replaced.
+                    Some(self.number),
+                );
+                if let Err(reason) = mended.await {
+                    self.found.note_damage(reason);
+                    return Ok(0);
+                }
+                part(self.store, key, None, number).await
+            }
+            data => data,
+        };
         let data = data.map_err(|e| own(&e))?;
         let zeros = ChunkName::of_slices(data.iter().map(|slice| &slice[..])).is_none();
         if zeros {
             let clear = ClearRanges {
                 ranges: vec![wire::range(key, &(start..end))],
             };
-            return self
-                .send(Change::Clear(clear), Vec::new(), status.modified)
-                .await;
+            self.send(Change::Clear(clear), Vec::new(), status.modified)
+                .await?;
+            return Ok(0);
         }
-        let data = wire::joined(&data);
-        let write = Scattered {
-            key: key.clone(),
-            chunk: status.chunk,
-            runs: vec![Run {
-                offset: CellOffset(start),
-                at: 0,
-                length: data.len() as u64,
-                count: 1,
-                stride: 1,
-            }],
-            data,
-        };
+        let write = wire::whole_part(key, status.chunk, start, wire::joined(&data));
         let (pieces, payload) = wire::write_pieces(&[write]);
         self.send(Change::Write(pieces), payload, status.modified)
-            .await
+            .await?;
+        Ok(end - start)
+    }
+}
+
+/// Parts of a window that are to be sent.
+struct Different {
+    numbers: Vec<u64>,
+    /// About how many bytes here were looked at.
+    looked_at: u64,
+}
+
+impl Different {
+    fn of(numbers: Vec<u64>) -> Different {
+        let looked_at = Different::bytes_of(numbers.len());
+        Different { numbers, looked_at }
+    }
+
+    fn bytes_of(parts: usize) -> u64 {
+        parts as u64 * REPLICA_PART_BYTES
     }
 }
 

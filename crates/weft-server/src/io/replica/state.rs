@@ -19,9 +19,11 @@ use weft_proto::meta::{ReplicaProgress, ReplicaSet};
 use weft_proto::{Code, Failure};
 use weft_store::StoreError;
 
+use super::pace::Pace;
 use super::recent::Recent;
 use super::turns::{Span, Turn, Turns};
 use crate::limits::{INHERITED_MAX, REPLICA_LEASE, REPLICA_MARGIN, REPLICA_WAIT};
+use crate::metrics::GaugeValue;
 
 /// Who a replica is, and how it reaches the others.
 pub(crate) struct ReplicaIdentity {
@@ -55,6 +57,8 @@ struct Peer {
     part: Part,
     /// When the last message that it answered was sent.
     answered: Option<Instant>,
+    /// The incarnation of its store, as it said first since it gets changes.
+    incarnation: Option<u64>,
     /// It has failed to acknowledge a change.
     suspect: Option<Suspicion>,
     /// While it is in sync: its last beacon that was answered.
@@ -190,6 +194,7 @@ pub(crate) struct Replicas {
     changed: watch::Sender<u64>,
     pub(super) turns: Turns,
     pub(super) recent: Recent,
+    pub(super) pace: Pace,
     /// The process ends: nobody else is to be taken for lost.
     stopping: AtomicBool,
     /// Held shared by every change that a primary sends; exclusively by a takeover.
@@ -199,8 +204,9 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    pub(crate) fn new(me: ReplicaIdentity) -> Replicas {
-        let now = Instant::now();
+    /// `rate`: bytes per second at which others are made equal; 0: no limit.
+    pub(crate) fn new(me: ReplicaIdentity, rate: u64) -> Replicas {
+        let (now, pace) = (Instant::now(), Pace::new(rate));
         Replicas {
             me,
             state: Mutex::new(State {
@@ -220,6 +226,7 @@ impl Replicas {
             changed: watch::Sender::new(0),
             turns: Turns::default(),
             recent: Recent::new(),
+            pace,
             applying: tokio::sync::RwLock::new(()),
             changing: tokio::sync::Mutex::new(()),
         }
@@ -287,6 +294,7 @@ impl Replicas {
                     link: self.link(&member.address),
                     part: Part::Away,
                     answered: None,
+                    incarnation: None,
                     suspect: None,
                     contact: None,
                     absence: None,
@@ -300,7 +308,7 @@ impl Replicas {
                 let in_sync = set.in_sync.contains(&member.number);
                 let keep = role == Role::Primary && was == Role::Primary;
                 if !keep {
-                    peer.contact = None;
+                    (peer.contact, peer.incarnation) = (None, None);
                     let followed = followed.filter(|(number, _)| *number == member.number);
                     peer.absence = followed.and_then(|(_, contact)| contact.with_margin(None));
                 } else if peer.part == Part::InSync && !in_sync {
@@ -430,6 +438,39 @@ impl Replicas {
             })
         });
         running.collect()
+    }
+
+    /// What the process reports of the replicas of its server.
+    pub(crate) fn gauges(&self) -> Vec<GaugeValue> {
+        let state = self.state();
+        let is_primary = state.serving.is_some();
+        let (members, in_sync) = state.set.as_ref().map_or((0, 0), |set| {
+            (set.members.len() as u64, set.in_sync.len() as u64)
+        });
+        let running = state.peers.values().filter_map(|peer| peer.progress);
+        let left: u64 = running.map(|p| p.total.saturating_sub(p.done)).sum();
+        vec![
+            (
+                "weft_replica_is_primary",
+                "1 if calls of the server go to this replica",
+                is_primary.into(),
+            ),
+            (
+                "weft_replicas",
+                "Replicas of the server, as this one knows",
+                members,
+            ),
+            (
+                "weft_replicas_in_sync",
+                "Replicas that have every acknowledged change, as this one knows",
+                in_sync,
+            ),
+            (
+                "weft_rebuild_left_bytes",
+                "Bytes that this primary has still to compare with replicas that catch up",
+                left,
+            ),
+        ]
     }
 
     /// Serves as primary from now on, unless the set has changed again.
@@ -562,6 +603,20 @@ impl Replicas {
         }
     }
 
+    /// The term, if this replica is a backup in sync.
+    pub(super) fn term_as_backup(&self) -> Option<u64> {
+        let state = self.state();
+        let in_sync = state.role(self.me.number) == (Role::Backup { in_sync: true });
+        in_sync.then(|| state.term())
+    }
+
+    /// The link to the primary, if it is another replica.
+    pub(super) fn primary_link(&self) -> Option<Link> {
+        let state = self.state();
+        let primary = state.set.as_ref()?.primary;
+        Some(state.peers.get(&primary)?.link.clone())
+    }
+
     /// The other replicas, and how each takes part.
     pub(super) fn peers(&self) -> Vec<(u32, Link, Part)> {
         let state = self.state();
@@ -597,7 +652,7 @@ impl Replicas {
                 Some(peer) if is_primary && peer.part != Part::InSync => {
                     peer.part = part;
                     if part == Part::CatchingUp {
-                        peer.answered = Some(Instant::now());
+                        (peer.answered, peer.incarnation) = (Some(Instant::now()), None);
                     }
                     true
                 }
@@ -632,6 +687,10 @@ impl Replicas {
 
     /// A backup has answered a beacon that was sent then, with its position.
     pub(super) fn contacted(&self, number: u32, at: Instant, position: Position) {
+        if self.has_another_incarnation(number, position.incarnation) {
+            // It may have lost what it had acknowledged.
+            return self.suspect(number, "its process was started again");
+        }
         let mut state = self.state();
         if let Some(peer) = state.peers.get_mut(&number)
             && peer.part == Part::InSync
@@ -639,6 +698,20 @@ impl Replicas {
         {
             peer.contact = Some(Contact { at, position });
         }
+    }
+
+    /// Notes the incarnation of a backup; whether it has had another one.
+    fn has_another_incarnation(&self, number: u32, incarnation: u64) -> bool {
+        let mut state = self.state();
+        let peer = state.peers.get_mut(&number);
+        peer.is_some_and(|peer| *peer.incarnation.get_or_insert(incarnation) != incarnation)
+    }
+
+    /// Whether a replica is in sync, in this incarnation all the time.
+    pub(super) fn is_in_sync_as(&self, number: u32, incarnation: u64) -> bool {
+        let state = self.state();
+        let peer = state.peers.get(&number);
+        peer.is_some_and(|peer| peer.part == Part::InSync && peer.incarnation == Some(incarnation))
     }
 
     /// The primary has sent a beacon, with its position.
@@ -743,7 +816,7 @@ impl Replicas {
         found.collect()
     }
 
-    fn may_show(&self) -> Result<bool, ()> {
+    pub(super) fn may_show(&self) -> Result<bool, ()> {
         let state = self.state();
         if state.role(self.me.number) != Role::Primary {
             return match state.role(self.me.number) {
@@ -765,6 +838,7 @@ impl Replicas {
     /// [`Code::StaleMap`] if it is a backup; [`Code::Unavailable`] if backups do not answer and the
     /// service cannot remove them.
     pub(in crate::io) async fn admit(&self) -> Result<(), Failure> {
+        self.pace.note_call();
         let mut changes = self.changes();
         let deadline = Instant::now() + REPLICA_WAIT;
         loop {

@@ -120,7 +120,7 @@ impl ReplicatedStore {
             identity,
             counters,
         };
-        ReplicatedStore::new(store, Replicas::new(me))
+        ReplicatedStore::new(store, Replicas::new(me, 0))
     }
 
     /// The replicas; `None`: the server has one store, as far as this process knows.

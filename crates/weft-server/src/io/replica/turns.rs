@@ -143,7 +143,21 @@ impl Turns {
             let entries = table.by_file.values().flatten();
             entries.map(|entry| entry.ended.clone()).collect()
         };
-        for turn in all {
+        Turns::end_of(all).await;
+    }
+
+    /// The same for those that touch a file.
+    pub(super) async fn pass_of(&self, file: FileId) {
+        let all: Vec<Arc<Semaphore>> = {
+            let table = self.0.lock();
+            let entries = table.by_file.get(&file).into_iter().flatten();
+            entries.map(|entry| entry.ended.clone()).collect()
+        };
+        Turns::end_of(all).await;
+    }
+
+    async fn end_of(turns: Vec<Arc<Semaphore>>) {
+        for turn in turns {
             let _ = turn.acquire().await;
         }
     }

@@ -44,6 +44,22 @@ pub(super) fn range(key: &ForkKey, range: &Range<u64>) -> ForkRange {
     }
 }
 
+/// A whole part of a fork, or its last bytes, as one write.
+pub(super) fn whole_part(key: &ForkKey, chunk: u32, start: u64, data: Bytes) -> Scattered {
+    Scattered {
+        key: key.clone(),
+        chunk,
+        runs: vec![Run {
+            offset: CellOffset(start),
+            at: 0,
+            length: data.len() as u64,
+            count: 1,
+            stride: 1,
+        }],
+        data,
+    }
+}
+
 /// Writes as a message, and their bytes as its payload.
 pub(super) fn write_pieces(writes: &[Scattered]) -> (WritePieces, Vec<Bytes>) {
     let mut payload: Vec<Bytes> = Vec::new();

@@ -398,9 +398,15 @@ impl Scrubber {
         let (started, before) = (Instant::now(), served(store));
         // A backup may be slow: the pass can be stopped meanwhile.
         let can_end = matches!(step, Step::Backup(..));
+        // In a task of its own: what has begun has the turns of what it changes, and ends.
+        let store_of_step = store.clone();
+        let running = tokio::spawn(async move { run_step(&store_of_step, step, rate).await });
         let done = tokio::select! {
             biased;
-            done = run_step(store, step, rate) => done,
+            done = running => match done {
+                Ok(done) => done,
+                Err(panic) => Err(panic.to_string()),
+            },
             () = self.wake.notified(), if can_end => return Some(Duration::ZERO),
         };
         let took = started.elapsed();

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
-use weft_client::{FileKind, Volume};
+use weft_client::{FileKind, ServerMapReply, Volume};
 use weft_proto::meta::Layout;
 
 use crate::args::owner::Names;
@@ -57,6 +57,9 @@ struct FileRow {
     device: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<LayoutRow>,
+    /// Of a file with cells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redundancy: Option<RedundancyRow>,
     #[serde(skip_serializing_if = "String::is_empty")]
     policy: String,
     forks: Vec<ForkRow>,
@@ -70,6 +73,15 @@ struct LayoutRow {
     chunk: u32,
     servers: Vec<u32>,
     storage: &'static str,
+}
+
+/// How often the bytes of a file are kept, for programs.
+#[derive(Serialize)]
+struct RedundancyRow {
+    /// The replicas of the server that has the fewest.
+    replicas: usize,
+    /// Those in sync, of the server that has the fewest.
+    in_sync: usize,
 }
 
 impl Stat {
@@ -113,6 +125,12 @@ impl Stat {
             None
         };
         let forks = forks(volume, path, &a).await?;
+        let redundancy = match &a.layout {
+            Some(layout) if kind == FileKind::Regular => {
+                redundancy(&volume.server_map().await?, &layout.servers)
+            }
+            _ => None,
+        };
         Ok(FileRow {
             path: path.to_string(),
             id: a.id,
@@ -131,10 +149,27 @@ impl Stat {
             device: matches!(kind, FileKind::BlockDevice | FileKind::CharDevice)
                 .then_some(a.device),
             layout: a.layout.map(LayoutRow::from),
+            redundancy,
             policy: a.policy,
             forks,
         })
     }
+}
+
+/// How often bytes on these servers are kept; `None`: on none.
+fn redundancy(map: &ServerMapReply, servers: &[u32]) -> Option<RedundancyRow> {
+    let of = |id: &u32| map.servers.iter().find(|server| server.id == *id);
+    let counts = servers.iter().filter_map(of).map(|server| {
+        let in_sync = server.replicas.iter().filter(|r| r.in_sync).count();
+        match server.replicas.len() {
+            0 => (1, 1),
+            all => (all, in_sync),
+        }
+    });
+    Some(RedundancyRow {
+        replicas: counts.clone().map(|(all, _)| all).min()?,
+        in_sync: counts.map(|(_, in_sync)| in_sync).min()?,
+    })
 }
 
 impl From<Layout> for LayoutRow {
@@ -186,10 +221,23 @@ impl FileRow {
         if let Some(layout) = &self.layout {
             row("layout", layout.to_text());
         }
+        if let Some(kept) = &self.redundancy {
+            row("redundancy", kept.to_text());
+        }
         if !self.policy.is_empty() {
             row("policy", self.policy.clone());
         }
         table
+    }
+}
+
+impl RedundancyRow {
+    fn to_text(&self) -> String {
+        match (self.replicas, self.in_sync) {
+            (1, _) => "none: each byte is kept once".to_owned(),
+            (all, in_sync) if in_sync == all => format!("{all} replicas, all in sync"),
+            (all, in_sync) => format!("{all} replicas, {in_sync} in sync on some server"),
+        }
     }
 }
 

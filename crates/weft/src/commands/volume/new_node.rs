@@ -312,6 +312,7 @@ fn new_config(
             key: "volume.key".into(),
             local_sockets: true,
             shallow_idle: true,
+            rebuild_rate: None,
             wire: WireSetting(options.wire),
         },
         meta: MetaSection {

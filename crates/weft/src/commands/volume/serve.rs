@@ -149,7 +149,7 @@ impl Serve {
                 let listener = tokio::net::TcpListener::bind(address)
                     .await
                     .with_context(|| format!("cannot serve metrics on {address}"))?;
-                tokio::spawn(serve_metrics(listener, node.metrics().clone(), node.store().cloned()));
+                tokio::spawn(serve_metrics(listener, node.metrics().clone(), node.measured()));
             }
             for lock in &mut locks {
                 lock.ready(&config)?;

@@ -322,6 +322,7 @@ impl Up {
                 key: "volume.key".into(),
                 local_sockets: true,
                 shallow_idle: true,
+                rebuild_rate: None,
                 wire: wire.map_or_else(WireSetting::default, WireSetting),
             },
             meta: MetaSection {

@@ -52,6 +52,9 @@ pub(crate) struct VolumeSection {
     /// Whether processors stay out of deep idle states while requests come.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub(crate) shallow_idle: bool,
+    /// Bytes per second at which each server makes a replica equal to itself; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rebuild_rate: Option<Size>,
     /// The least protection of the frames of every connection.
     #[serde(default, skip_serializing_if = "WireSetting::is_default")]
     pub(crate) wire: WireSetting,

@@ -20,6 +20,7 @@ pub(crate) fn io_role(
         replica: section.replica,
         store: store_config(config, section, folder, false)?,
         store_id: store_id.into_bytes(),
+        rebuild_rate: config.volume.rebuild_rate.map_or(0, |rate| rate.0),
         meta_address: config.meta.address.clone(),
         metrics_address: section.metrics.clone().unwrap_or_default(),
     })

@@ -28,7 +28,8 @@ Examples:
 {PATTERNS}
 
 Nothing is written, and no data is read: the result is computed from the file's attributes as client and servers do it; with --from \
-servers are also asked which chunks they have. Without --length it \
+servers are also asked which chunks they have. The messages are those of the client: a server with replicas sends what is written to \
+each of the others, in one message. Without --length it \
 covers everything up to the file's size. A read sends no bytes from beyond the end of a cell, so the bytes are an upper bound. \
 `weft cat` and `weft put` split longer transfers into calls of 4 MiB."))]
 pub(crate) struct Explain {
@@ -71,6 +72,7 @@ impl Explain {
             for part in &mut explanation.servers {
                 let server = map.servers.iter().find(|s| s.id == part.server);
                 part.address = server.map(|s| s.address.clone());
+                part.replicas = server.map(|s| s.replicas.len().max(1));
             }
             Ok(explanation)
         })?;
@@ -139,12 +141,14 @@ impl Explain {
 
 fn print(explanation: &Explanation) -> Result<()> {
     if !explanation.servers.is_empty() {
-        let mut servers =
-            output::table(&["server", "address", "cells", "messages", "pieces", "bytes"]);
+        let mut servers = output::table(&[
+            "server", "address", "replicas", "cells", "messages", "pieces", "bytes",
+        ]);
         for part in &explanation.servers {
             servers.add_row(vec![
                 part.server.to_string(),
                 part.address.clone().unwrap_or_default(),
+                part.replicas.map_or_else(String::new, |n| n.to_string()),
                 cells(&part.cells),
                 part.messages.to_string(),
                 part.pieces.to_string(),

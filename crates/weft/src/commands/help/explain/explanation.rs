@@ -52,6 +52,9 @@ pub(crate) struct ServerShare {
     /// Where the client reaches it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<String>,
+    /// Its replicas, to which it sends what is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) replicas: Option<usize>,
     /// The cells that the request touches.
     pub(crate) cells: Vec<u32>,
     /// Messages both ways.
@@ -140,6 +143,7 @@ fn share_of_server(
     let mut share = ServerShare {
         server,
         address: None,
+        replicas: None,
         cells: Vec::new(),
         messages: 0,
         pieces: 0,

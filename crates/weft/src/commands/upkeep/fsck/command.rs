@@ -10,7 +10,7 @@ use weft_layout::{FileId, ServerId};
 use weft_proto::upkeep::DiskCondition;
 
 use super::rows::{NotChecked, Report, Row};
-use super::{offline, words};
+use super::{offline, replicas, words};
 use crate::args::Global;
 use crate::limits::{FSCK_NAMED_MAX, OPEN_FILES_POLL_INTERVAL, OPEN_FILES_TIMEOUT};
 use crate::remote::{self, RemotePath, connect};
@@ -53,7 +53,8 @@ pub(crate) struct Fsck {
     /// Repair what can be repaired
     #[arg(long)]
     repair: bool,
-    /// Also read every block and compare it with its checksum, as `weft scrub` does
+    /// Also read every block and compare it with its checksum, as `weft scrub` does; with --repair,
+    /// also compare the replicas of each server, and make them equal
     #[arg(long)]
     data: bool,
     /// Before the check, replace lost bytes of this file by zeros, in its cells and checkpoints,
@@ -190,6 +191,10 @@ impl Fsck {
             }
         }
         report.findings.extend(missing_disks(volume).await?);
+        if self.data && self.repair {
+            report.findings.extend(replicas::compare(volume).await?);
+        }
+        report.replicas_behind = replicas::behind(volume).await?;
         name_files(volume, &mut report.findings).await?;
         let repaired = report
             .findings
@@ -239,6 +244,7 @@ fn report_of(found: FsckReport) -> Report {
             })
             .collect(),
         findings: found.found.into_iter().map(words::row).collect(),
+        replicas_behind: Vec::new(),
     }
 }
 
@@ -319,6 +325,12 @@ fn print(report: &Report, repair: bool) -> Result<()> {
         output::line(format!(
             "and {} more",
             output::count(report.findings_not_kept, "finding")
+        ))?;
+    }
+    for replica in &report.replicas_behind {
+        output::line(format!(
+            "{} is not in sync ({}): `weft server list` shows how far it has come",
+            replica.node, replica.state
         ))?;
     }
     for server in &report.not_checked {

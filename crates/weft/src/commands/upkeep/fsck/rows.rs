@@ -15,6 +15,15 @@ pub(super) struct Report {
     pub(super) findings_not_kept: u64,
     pub(super) not_checked: Vec<NotChecked>,
     pub(super) findings: Vec<Row>,
+    /// Replicas that lack acknowledged changes, and catch up by themselves.
+    pub(super) replicas_behind: Vec<BehindReplica>,
+}
+
+/// A replica that is not in sync.
+#[derive(Serialize)]
+pub(super) struct BehindReplica {
+    pub(super) node: String,
+    pub(super) state: &'static str,
 }
 
 #[derive(Serialize)]

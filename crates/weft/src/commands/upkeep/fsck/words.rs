@@ -1,7 +1,7 @@
 //! The text of findings.
 
 use weft_client::{Fault, Finding, Found};
-use weft_proto::upkeep::DiskReport;
+use weft_proto::upkeep::{DiskReport, ScrubStatusReply};
 
 use super::rows::{Blocks, Bytes, Row};
 use crate::terminal::name;
@@ -246,6 +246,50 @@ pub(super) fn missing(server: u32, disk: &DiskReport) -> Row {
         what: format!(
             "disk {} ({}) is missing, and its data cannot be read until it is back: {}",
             disk.number, disk.path, disk.reason
+        ),
+        ..row(found)
+    }
+}
+
+/// Replicas of a server that differed from its primary, and do not any more.
+pub(super) fn replicas_differed(server: u32, done: &ScrubStatusReply) -> Row {
+    let finding = Finding {
+        fault: Fault::Unreadable as i32,
+        server: Some(server),
+        ..Finding::default()
+    };
+    let found = Found {
+        finding,
+        done: Some("they were sent anew".to_owned()),
+    };
+    Row {
+        fault: "replicas differ",
+        what: format!(
+            "{} bytes of {} were damaged on other replicas, or not those of the primary",
+            done.replica_bytes,
+            count(done.replica_files as usize, "file")
+        ),
+        ..row(found)
+    }
+}
+
+/// Damage on a server or on its replicas that no replica could mend.
+pub(super) fn replicas_are_damaged(server: u32, done: &ScrubStatusReply) -> Row {
+    let finding = Finding {
+        fault: Fault::Unreadable as i32,
+        server: Some(server),
+        ..Finding::default()
+    };
+    let found = Found {
+        finding,
+        done: None,
+    };
+    Row {
+        fault: "replicas differ",
+        repairable: false,
+        what: format!(
+            "{} on its replicas, in checkpoints or where no replica is intact, cannot be mended: `weft scrub` lists them",
+            count((done.bad - done.mended) as usize, "bad block")
         ),
         ..row(found)
     }

@@ -8,8 +8,8 @@ use serde::Serialize;
 use weft_client::{Replica, Server, ServerState, Volume};
 
 use crate::args::Global;
-use crate::commands::volume::status::state_of_replica;
 use crate::remote::connect;
+use crate::remote::servers::{seconds_left, state_of_replica};
 use crate::terminal::output::{self, bytes};
 use crate::volume_config::ServerName;
 
@@ -155,11 +155,7 @@ fn rows(server: &Server) -> Vec<Row> {
             obstacle: progress.map_or_else(String::new, |p| p.obstacle.clone()),
             compared: progress.map(|p| p.done),
             total: progress.map(|p| p.total),
-            seconds_left: progress.filter(|p| p.done > 0).map(|p| {
-                let rest = u128::from(p.total.saturating_sub(p.done));
-                let nanos = u128::from(p.elapsed) * rest / u128::from(p.done);
-                (nanos / 1_000_000_000 + 1) as u64
-            }),
+            seconds_left: seconds_left(replica),
         }
     };
     server.replicas.iter().map(row).collect()

@@ -8,10 +8,10 @@ use weft_client::{ServerMapReply, Volume};
 
 use super::answers::{self, REFUSED, ServerAnswer, UP};
 use super::print::print;
-use super::rows::{ClientRow, DiskRow, IN_SYNC, ReplicaRow, Report, Row};
+use super::rows::{ClientRow, DiskRow, ReplicaRow, Report, Row};
 use crate::args::Global;
 use crate::remote::connect;
-use crate::remote::servers::refusal;
+use crate::remote::servers::{IN_SYNC, refusal};
 use crate::terminal::output;
 use crate::volume_config::{Config, NodeName, ServerName, ServerSection, lock_of};
 

@@ -11,4 +11,3 @@ mod print;
 mod rows;
 
 pub(crate) use command::Status;
-pub(super) use rows::state_of_replica;

@@ -4,8 +4,8 @@ use anyhow::Result;
 use weft_store::DiskState;
 
 use super::answers::REFUSED;
-use super::rows::{AddressedRow, IN_SYNC, Report, Row};
-use crate::remote::servers::SERVICE_REFUSED;
+use super::rows::{AddressedRow, Report, Row};
+use crate::remote::servers::{IN_SYNC, SERVICE_REFUSED};
 use crate::terminal::output::{self, bytes};
 use crate::volume_config::disk_state;
 
@@ -101,12 +101,14 @@ fn print_replicas(report: &Report) -> Result<()> {
         if in_sync == all {
             continue;
         }
+        let left = row.replicas.iter().filter_map(|r| r.seconds_left).min();
+        let until = match left {
+            Some(seconds) => format!("for about {seconds} s, until another replica has caught up"),
+            None => "until another replica has caught up".to_owned(),
+        };
         let what = match in_sync {
             0 => "its data cannot be reached until one of them is back".to_owned(),
-            1 => format!(
-                "{} exist once, until another replica has caught up",
-                bytes(row.used.unwrap_or(0))
-            ),
+            1 => format!("{} exist once, {until}", bytes(row.used.unwrap_or(0))),
             more => format!("{more} copies are left"),
         };
         output::line(format!(

@@ -6,6 +6,7 @@ use serde::Serialize;
 use weft_client::{CleanReply, ConnectedClient, DiskCondition, DiskReport, LossesReply, Replica};
 use weft_store::DiskState;
 
+use crate::remote::servers::{seconds_left, state_of_replica};
 use crate::volume_config::{ServerName, disk_state};
 
 /// Every key is always there; a value that is not known is `null`.
@@ -79,19 +80,8 @@ pub(super) struct ReplicaRow {
     pub(super) used: u64,
     pub(super) available: u64,
     pub(super) metrics: String,
-}
-
-/// It has every acknowledged change.
-pub(super) const IN_SYNC: &str = "in sync";
-
-/// What a replica is doing.
-pub(in crate::commands::volume) fn state_of_replica(replica: &Replica) -> &'static str {
-    match (replica.in_sync, replica.up) {
-        (true, true) => IN_SYNC,
-        (true, false) => "does not answer",
-        (false, true) => "catching up",
-        (false, false) => "away",
-    }
+    /// While it catches up: seconds until it is in sync, as far as can be told.
+    pub(super) seconds_left: Option<u64>,
 }
 
 impl ReplicaRow {
@@ -105,6 +95,7 @@ impl ReplicaRow {
             used: replica.usage.used,
             available: replica.usage.available,
             metrics: replica.metrics.clone(),
+            seconds_left: seconds_left(replica),
         }
     }
 }
