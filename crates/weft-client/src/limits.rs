@@ -23,7 +23,7 @@ pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(500);
 pub const GROUP_WAIT: Duration = Duration::from_secs(30);
 
 /// Reads of at least so many bytes are spread over the replicas of a server, in steps of places.
-pub(crate) const BACKUP_READ_MIN: u64 = 256 << 10;
+pub(crate) const BACKUP_READ_MIN: u64 = 1 << 20;
 pub(crate) const BACKUP_STEP: u64 = 4 << 20;
 /// How long it may take until a backup begins to answer; then the primary is asked.
 pub(crate) const BACKUP_ANSWER_MAX: Duration = Duration::from_secs(2);

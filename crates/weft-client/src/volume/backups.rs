@@ -123,7 +123,9 @@ impl Backups {
         let by_server = self.by_server.lock();
         let backups = by_server.get(&server.0)?;
         let place = match end.checked_div(self.spread.step) {
-            Some(step) => step.wrapping_add(u64::from(server.0)),
+            // The same for all servers: their primaries are on different machines, and so are
+            // their backups, but a backup of one may be beside the primary of another.
+            Some(step) => step,
             None => self.reads.fetch_add(1, Ordering::Relaxed),
         };
         let number = (place % (backups.len() as u64 + 1)) as usize;
