@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use replicas_support::{Replicated, Which, text, weft};
 use rustix::process::{Signal, kill_process};
-use weft_client::{Access, NewLayout, Transfer, Volume};
+use weft_client::{Access, ConnectOptions, NewLayout, SpreadReads, Transfer, Volume};
 use weft_layout::{Pattern, ViewOffset};
 use weft_proto::Code;
 
@@ -133,10 +133,18 @@ async fn by_requests(volume: Volume, run: Arc<Run>, seed: u64) {
             }
         }
     }
-    let mut read = vec![1; LENGTH];
-    view.read_at(ViewOffset(0), &mut read).await.unwrap();
-    assert!(read == model, "{path}: at the end");
-    file.close().await.unwrap();
+    // One replica after the other.
+    for _ in 0..4 {
+        let mut read = vec![1; LENGTH];
+        view.read_at(ViewOffset(0), &mut read).await.unwrap();
+        assert!(read == model, "{path}: at the end");
+    }
+    match file.close().await {
+        Err(error) if error.code() == Code::Lost => {
+            run.losses.fetch_add(1, Ordering::Relaxed);
+        }
+        done => done.unwrap(),
+    }
 }
 
 /// Works on a file by plain calls.
@@ -187,6 +195,13 @@ fn by_plain_calls(directory: &Path, run: &Run, seed: u64) {
     assert!(std::fs::read(&path).unwrap() == model, "{}", path.display());
 }
 
+/// A client whose reads go to all replicas in turn: what one has shown, the next one must show.
+async fn client(up: &Replicated) -> Volume {
+    let mut options = ConnectOptions::from_folder(up.folder()).unwrap();
+    options.spread_reads = SpreadReads { least: 1, step: 0 };
+    Volume::connect(options).await.unwrap()
+}
+
 /// Something happens to one replica; all are in sync when it returns.
 async fn harm(up: &Replicated, random: &mut Random) -> String {
     let server = random.below(2);
@@ -206,14 +221,21 @@ async fn harm(up: &Replicated, random: &mut Random) -> String {
         }
         _ => {
             kill_process(pid, Signal::KILL).unwrap();
-            let time = Duration::from_millis(random.next() % 3000);
-            tokio::time::sleep(time).await;
+            let at_once = random.below(2) == 0;
+            if !at_once {
+                up.noticed().await;
+            }
             if what == "wiped" {
                 std::fs::remove_dir_all(up.folder().join(&name)).unwrap();
                 let out = weft(&["format", "--config", up.path(), "--node", &name]);
                 assert!(out.status.success(), "{}", text(&out));
             }
             up.start();
+            if at_once {
+                // Until its new process was noticed: what is killed next must not be the last one
+                // that has everything.
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
         }
     }
     up.in_sync().await;
@@ -229,7 +251,7 @@ async fn every_byte_is_right_while_replicas_are_killed_stopped_wiped_and_replace
     let run = Arc::new(Run::default());
     let mut workers = tokio::task::JoinSet::new();
     for worker in 0..2 {
-        workers.spawn(by_requests(up.client().await, run.clone(), seed + worker));
+        workers.spawn(by_requests(client(&up).await, run.clone(), seed + worker));
     }
     let mount = up.folder().with_file_name("mnt");
     std::fs::create_dir(&mount).unwrap();

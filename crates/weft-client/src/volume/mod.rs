@@ -254,7 +254,7 @@ impl Volume {
         let backups = self.shared.servers.backups();
         if backups.is_some_and(|backups| backups.are_older(age)) {
             let volume = self.clone();
-            tokio::spawn(async move {
+            self.shared.runtime.spawn(async move {
                 // Without an answer, what is known stays.
                 let _ = volume.refresh_servers().await;
             });

@@ -182,6 +182,16 @@ impl Replicated {
         file.sync_all().unwrap();
     }
 
+    /// Waits until a replica is not in sync any more.
+    pub async fn noticed(&self) {
+        let began = Instant::now();
+        while self.status()["redundant"] != false {
+            let waited = began.elapsed();
+            assert!(waited < Duration::from_secs(40), "a loss goes unnoticed");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Waits until all replicas are in sync.
     pub async fn in_sync(&self) {
         let began = Instant::now();
@@ -191,7 +201,7 @@ impl Replicated {
                 return;
             }
             let waited = began.elapsed();
-            assert!(waited < Duration::from_secs(40), "not in sync: {status:#}");
+            assert!(waited < Duration::from_secs(90), "not in sync: {status:#}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

@@ -10,7 +10,7 @@ use futures_util::stream::FuturesOrdered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use weft_layout::{CellOffset, FileId};
-use weft_net::{Gone, Reply, ReplyPayload, Served};
+use weft_net::{Gone, Peer, Reply, ReplyPayload, Served};
 use weft_proto::io::{Access, ReadReply, ReadRequest};
 use weft_proto::order::Claim;
 use weft_proto::{Code, Failure, Kind};
@@ -58,8 +58,11 @@ impl IoService {
             Ok(ReadRequest {
                 access,
                 claim: None,
-            }) => match self.forced.check(FileId(access.file), &call.peer) {
-                Ok(()) => self.stream(&access, budget, &mut reply, false).await,
+            }) => match self.admit_reckless(&access, &call.peer).await {
+                Ok(backup) => {
+                    let how = (false, backup);
+                    self.stream(&access, budget, &mut reply, how).await
+                }
                 Err(failure) => Err(ReadEnd::Failed(failure)),
             },
             Ok(ReadRequest {
@@ -74,6 +77,18 @@ impl IoService {
             tracing::debug!(client = call.peer.client, call = call.id, message = %failure.message, "read failed");
             reply.fail(&failure);
         }
+    }
+
+    /// Admits a read without a claim: on a backup, with the term in which it reads.
+    async fn admit_reckless(
+        &self,
+        access: &Access,
+        peer: &Peer,
+    ) -> Result<Option<BackupTerm>, Failure> {
+        let backup = self.admit_read(access.checkpoint == 0).await?;
+        // After the admission, which may have waited.
+        self.forced.check(FileId(access.file), peer)?;
+        Ok(backup)
     }
 
     /// A read in its turn. A claim on several servers stays after the call.
@@ -95,7 +110,7 @@ impl IoService {
         if !asking.claim.alone {
             let granted = self.begin(asking, Effect::Nothing).await;
             if granted.map_err(ReadEnd::Failed)? {
-                return self.stream(access, budget, reply, true).await;
+                return self.stream(access, budget, reply, (true, None)).await;
             }
             let head = ReadReply::default();
             reply.head(&head, ReplyPayload::default(), true).await?;
@@ -104,7 +119,7 @@ impl IoService {
         let granted = self.claim_alone(&asking).await.map_err(ReadEnd::Failed)?;
         tokio::select! {
             biased;
-            streamed = self.stream(access, budget, reply, true) => streamed,
+            streamed = self.stream(access, budget, reply, (true, None)) => streamed,
             () = granted.revoked() => {
                 let what = "the read took too long, and operations that wait for it went on; read again";
                 Err(ReadEnd::Failed(Failure::new(Code::Busy, what)))
@@ -117,12 +132,9 @@ impl IoService {
         access: &Access,
         budget: Arc<Semaphore>,
         reply: &mut Reply,
-        granted: bool,
+        (granted, backup): (bool, Option<BackupTerm>),
     ) -> Result<(), ReadEnd> {
         let job = self.job(access).map_err(ReadEnd::Failed)?;
-        // Before anything is read.
-        let backup = self.admit_read(job.checkpoint).await;
-        let backup = backup.map_err(ReadEnd::Failed)?;
         let callers = Callers::of([reply.caller()]);
         let lengths = self.lengths(&job, &callers).await;
         let lengths = lengths.map_err(ReadEnd::Failed)?;

@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_beside_calls_of_clients_takes_a_third_of_the_time() {
         let pace = Pace::new(0);
-        let work = || pace.run(sleep(Duration::from_millis(30)));
+        let work = || pace.run(async { sleep(Duration::from_millis(30)).await });
         let began = Instant::now();
         for _ in 0..10 {
             tokio::join!(work(), work());

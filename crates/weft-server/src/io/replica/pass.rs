@@ -129,7 +129,9 @@ impl<'a> Pass<'a> {
         let target = targets.into_iter().find(|t| t.number == number);
         let target = target.ok_or("it is not in sync")?;
         let how = (Part::InSync, target.pass);
-        Ok(Pass::new((store, replicas), number, target.link, how))
+        let pass = Pass::new((store, replicas), number, target.link, how);
+        pass.began.store(true, Ordering::Relaxed);
+        Ok(pass)
     }
 
     /// Compares a file with that of a replica in sync, and sends parts that differ.

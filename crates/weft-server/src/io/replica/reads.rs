@@ -21,13 +21,13 @@ impl IoService {
     /// As [`Replicas::admit`].
     pub(in crate::io) async fn admit_read(
         &self,
-        checkpoint: Option<u64>,
+        is_live: bool,
     ) -> Result<Option<BackupTerm>, Failure> {
         let Some(replicas) = self.replicas() else {
             return Ok(None);
         };
         // Of checkpoints a scrub may have left damage.
-        let as_backup = replicas.term_as_backup().filter(|_| checkpoint.is_none());
+        let as_backup = replicas.term_as_backup().filter(|_| is_live);
         if let Some(term) = as_backup {
             return Ok(Some(BackupTerm(term)));
         }

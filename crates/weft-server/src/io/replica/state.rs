@@ -651,6 +651,10 @@ impl Replicas {
             match state.peers.get_mut(&number) {
                 Some(peer) if is_primary && peer.part != Part::InSync => {
                     peer.part = part;
+                    if part != Part::Joining {
+                        // It was of an attempt that is over.
+                        peer.suspect = None;
+                    }
                     if part == Part::CatchingUp {
                         (peer.answered, peer.incarnation) = (Some(Instant::now()), None);
                     }
