@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_layout::ServerId;
-use weft_net::{BufferPool, CallError, ConnectError, Connection, Counters, Env, Identity, Link};
+use weft_net::{CallError, ConnectError, Connection, Link, Links};
 use weft_proto::meta::ServerMapReply;
 
 use crate::limits::{BACKUP_READ_MIN, BACKUP_REST, BACKUP_STEP};
@@ -34,10 +34,6 @@ impl Default for SpreadReads {
 
 /// The backups in sync, as the last server map says.
 pub(super) struct Backups {
-    env: Env,
-    identity: Identity,
-    pool: BufferPool,
-    counters: Arc<Counters>,
     spread: SpreadReads,
     by_server: Mutex<HashMap<u32, Vec<Backup>>>,
     /// When the map was learnt, or asked for.
@@ -54,18 +50,8 @@ pub(crate) struct Backup {
 }
 
 impl Backups {
-    pub(super) fn new(
-        env: Env,
-        identity: Identity,
-        pool: BufferPool,
-        counters: Arc<Counters>,
-        spread: SpreadReads,
-    ) -> Backups {
+    pub(super) fn new(spread: SpreadReads) -> Backups {
         Backups {
-            env,
-            identity,
-            pool,
-            counters,
             spread,
             by_server: Mutex::default(),
             learnt: Mutex::new(Instant::now()),
@@ -73,7 +59,7 @@ impl Backups {
         }
     }
 
-    pub(super) fn learn(&self, map: &ServerMapReply) {
+    pub(super) fn learn(&self, links: &Links, map: &ServerMapReply) {
         *self.learnt.lock() = Instant::now();
         let mut by_server = self.by_server.lock();
         for server in &map.servers {
@@ -83,7 +69,10 @@ impl Backups {
             known.retain(|backup| addresses.contains(&backup.link.address().as_str()));
             for address in addresses {
                 if !known.iter().any(|backup| backup.link.address() == address) {
-                    known.push(self.backup(server.id, address));
+                    known.push(Backup {
+                        link: links.make(ServerId(server.id), address),
+                        rests_until: Arc::default(),
+                    });
                 }
             }
         }
@@ -97,20 +86,6 @@ impl Backups {
             *learnt = Instant::now();
         }
         are_old
-    }
-
-    fn backup(&self, server: u32, address: &str) -> Backup {
-        Backup {
-            link: Link::new(
-                self.env.clone(),
-                self.identity.clone(),
-                address.to_owned(),
-                Some(server),
-                self.pool.clone(),
-                self.counters.clone(),
-            ),
-            rests_until: Arc::default(),
-        }
     }
 
     /// Whether a read of so many bytes on each server is spread over replicas.

@@ -25,13 +25,11 @@ impl Servers {
         counters: Arc<Counters>,
         spread: SpreadReads,
     ) -> Servers {
-        let (of_env, of_identity) = (env.clone(), identity.clone());
-        let (of_pool, of_counters) = (pool.clone(), counters.clone());
         Servers {
             links: Links::new(env, identity, pool, counters),
             epoch: AtomicU64::new(0),
             replicas: AtomicBool::new(false),
-            backups: Backups::new(of_env, of_identity, of_pool, of_counters, spread),
+            backups: Backups::new(spread),
         }
     }
 
@@ -45,7 +43,7 @@ impl Servers {
         self.epoch.fetch_max(map.epoch, Ordering::AcqRel);
         let replicas = map.servers.iter().any(|server| !server.replicas.is_empty());
         self.replicas.store(replicas, Ordering::Release);
-        self.backups.learn(map);
+        self.backups.learn(&self.links, map);
     }
 
     /// The backups that answer large reads, if any server has replicas.

@@ -46,18 +46,22 @@ impl Links {
     pub fn learn(&self, map: &ServerMapReply) {
         let mut links = self.links();
         for server in &map.servers {
-            let link = links.entry(ServerId(server.id)).or_insert_with(|| {
-                Link::new(
-                    self.env.clone(),
-                    self.identity.clone(),
-                    server.address.clone(),
-                    Some(server.id),
-                    self.pool.clone(),
-                    self.counters.clone(),
-                )
-            });
+            let link = links.entry(ServerId(server.id));
+            let link = link.or_insert_with(|| self.make(ServerId(server.id), &server.address));
             link.set_address(&server.address);
         }
+    }
+
+    /// A further link to a server, at an address of its own: to one of its replicas.
+    pub fn make(&self, server: ServerId, address: &str) -> Link {
+        Link::new(
+            self.env.clone(),
+            self.identity.clone(),
+            address.to_owned(),
+            Some(server.0),
+            self.pool.clone(),
+            self.counters.clone(),
+        )
     }
 
     /// The link to a server, if a map named it.
