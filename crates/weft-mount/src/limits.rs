@@ -103,6 +103,9 @@ pub(crate) const SPACE_VALID: Duration = Duration::from_millis(500);
 /// How long a holder of notifications may delay the acknowledgement of changes: the kernel may wait
 /// for a page that is being read.
 pub(crate) const INVALIDATION_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long unsent bytes of a file that another client opens may delay the acknowledgement. The
+/// service waits 5 s for it.
+pub(crate) const UNSENT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Small files that stay attached after they were closed.
 pub(crate) const KEPT_FILES_MAX: usize = 1 << 14;

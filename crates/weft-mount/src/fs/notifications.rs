@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use weft_client::Changed as Notification;
 
 use super::FileSystem;
-use crate::limits::INVALIDATION_TIMEOUT;
+use crate::limits::{INVALIDATION_TIMEOUT, UNSENT_TIMEOUT};
 
 impl FileSystem {
     /// Follows changes for ever; dropped when the mount ends.
@@ -24,7 +24,7 @@ impl FileSystem {
                     entries,
                     opened,
                 } => {
-                    let sent = self.data.flush_files(&opened);
+                    let sent = timeout(UNSENT_TIMEOUT, self.data.flush_files(&opened));
                     let names = entries.iter().map(|e| (e.parent, &e.name[..]));
                     self.metadata.changed(files.iter().copied(), names);
                     for id in files {
@@ -37,7 +37,8 @@ impl FileSystem {
                             let _ = upper.invalidations_sent().await;
                         }
                     };
-                    let _ = timeout(INVALIDATION_TIMEOUT, join(sent, dropped)).await;
+                    let dropped = timeout(INVALIDATION_TIMEOUT, dropped);
+                    let _ = join(sent, dropped).await;
                 }
                 Notification::Everything => {
                     self.metadata.everything_changed(watch.is_live());
