@@ -35,4 +35,4 @@ pub use config::{Blocking, IoRole, MetaRole, NodeConfig};
 pub use error::NodeError;
 pub use io::finding_on_the_wire;
 pub use metrics::{GaugeValue, Measured, Metrics, serve_metrics};
-pub use node::Node;
+pub use node::{Node, ServerMaps};

@@ -66,10 +66,14 @@ impl Replicated {
             .to_owned()
     }
 
+    fn config(&self) -> toml::Table {
+        let text = std::fs::read_to_string(self.folder().join("weft.toml")).unwrap();
+        toml::from_str(&text).unwrap()
+    }
+
     /// Whether the configuration names a node.
     fn has_section(&self, id: u32, replica: u32) -> bool {
-        let text = std::fs::read_to_string(self.folder().join("weft.toml")).unwrap();
-        let config: toml::Table = toml::from_str(&text).unwrap();
+        let config = self.config();
         let sections = config.get("server").and_then(|s| s.as_array());
         let sections = sections.into_iter().flatten();
         let number = |section: &toml::Value, key: &str| {
@@ -467,6 +471,82 @@ async fn a_spare_takes_the_place_of_a_replica_that_stays_away() {
     assert!(out.status.success(), "{}", text(&out));
     expect(&file, 1, 0, LENGTH).await;
     drop(down);
+}
+
+/// Lets each machine have an address of its own: replica r of server s is on machine s + r.
+fn spread_over_machines(up: &Replicated, rebuild_after: &str) {
+    assert!(weft(&["down", up.path()]).status.success());
+    let mut config = up.config();
+    config["volume"]
+        .as_table_mut()
+        .unwrap()
+        .insert("rebuild_after".into(), rebuild_after.into());
+    let sections = config["server"].as_array_mut().unwrap();
+    let servers = i64::try_from(sections.len()).unwrap() / 2;
+    for section in sections {
+        let number = |key: &str| section.get(key).map_or(0, |n| n.as_integer().unwrap());
+        let machine = (number("id") + number("replica")) % servers + 2;
+        let address = section["address"].as_str().unwrap();
+        let address = address.replace("127.0.0.1", &format!("127.0.0.{machine}"));
+        section["address"] = address.into();
+    }
+    let text = toml::to_string(&config).unwrap();
+    std::fs::write(up.folder().join("weft.toml"), text).unwrap();
+    up.start();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lost_machine_held_is_rebuilt_on_the_others_without_a_command() {
+    let up = Replicated::of(3, 2);
+    spread_over_machines(&up, "2s");
+    up.in_sync().await;
+    let volume = up.client().await;
+    let file = create(&volume, "/f", &[0, 1, 2]).await;
+    write(&file, 1, 0, LENGTH).await;
+    // Machine 2 has replica 0 of server 0 and replica 1 of server 2.
+    let lost = ["server-0", "server-2.1"];
+    let status = up.status();
+    for server in status["servers"].as_array().unwrap() {
+        for replica in server["replicas"].as_array().unwrap() {
+            if lost.contains(&replica["node"].as_str().unwrap()) {
+                let pid = replica["pid"].as_i64().unwrap() as i32;
+                let pid = rustix::process::Pid::from_raw(pid).unwrap();
+                rustix::process::kill_process(pid, Signal::KILL).unwrap();
+            }
+        }
+    }
+    let began = Instant::now();
+    while lost
+        .iter()
+        .any(|lost| up.names().iter().any(|name| name == lost))
+    {
+        assert!(began.elapsed() < 6 * DETECTION, "{:?}", up.nodes());
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    up.in_sync().await;
+    let listed: Value = serde_json::from_str(&up.server(&["list", "--json"])).unwrap();
+    let mut nodes: Vec<String> = Vec::new();
+    for node in listed.as_array().unwrap() {
+        let (host, _) = node["address"].as_str().unwrap().rsplit_once(':').unwrap();
+        nodes.push(format!("{} {host}", node["node"].as_str().unwrap()));
+    }
+    let expected = [
+        "server-0.1 127.0.0.3",
+        "server-0.2 127.0.0.4",
+        "server-1 127.0.0.3",
+        "server-1.1 127.0.0.4",
+        "server-2 127.0.0.4",
+        "server-2.2 127.0.0.3",
+    ];
+    assert_eq!(nodes, expected);
+    // They have the data: the others can be lost.
+    up.signal(0, Which::Primary, Signal::KILL);
+    expect(&file, 1, 0, LENGTH).await;
+    // They are nodes like all others.
+    assert!(up.has_section(0, 2) && up.has_section(2, 2));
+    assert!(weft(&["down", up.path()]).status.success());
+    up.start();
+    expect(&file, 1, 0, LENGTH).await;
 }
 
 /// Stops what has joined.

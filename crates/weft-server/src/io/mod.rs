@@ -35,8 +35,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weft_layout::FileId;
-use weft_net::{Peer, WallClock};
+use weft_net::{CallError, Peer, WallClock};
 use weft_proto::io::Access;
+use weft_proto::meta::ServerMapReply;
 use weft_proto::stamp::Stamp;
 use weft_proto::{Code, Failure, limits};
 use weft_store::{Store, Timestamp};
@@ -133,6 +134,11 @@ impl IoService {
     /// The store that it serves.
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// The server map, as the metadata service has it now.
+    pub(crate) async fn server_map(&self) -> Result<ServerMapReply, CallError> {
+        self.peers.server_map().await
     }
 
     /// The replicas of the server; `None`: it has one store, as far as this process knows.

@@ -2,7 +2,7 @@
 
 mod heartbeat;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -14,6 +14,7 @@ use weft_net::{
     ReceiveBuffers, Served, Service, serve,
 };
 use weft_proto::Kind;
+use weft_proto::meta::ServerMapReply;
 use weft_proto::session::Role;
 use weft_store::{Pool, Store};
 
@@ -122,6 +123,21 @@ impl ReceiveBuffer for InPages {
     }
 }
 
+/// Asks the metadata service for the server map, over the connection of an I/O server.
+#[derive(Debug)]
+pub struct ServerMaps(Weak<IoService>);
+
+impl ServerMaps {
+    /// The map as it is now.
+    ///
+    /// # Errors
+    /// The service does not answer, or the node has stopped.
+    pub async fn now(&self) -> Result<ServerMapReply, String> {
+        let io = self.0.upgrade().ok_or("the node has stopped")?;
+        io.server_map().await.map_err(|e| e.to_string())
+    }
+}
+
 impl Node {
     /// Listens, opens the roles, and begins to serve.
     ///
@@ -208,6 +224,12 @@ impl Node {
     /// Its store, if it is an I/O server.
     pub fn store(&self) -> Option<&Store> {
         self.io.as_ref().map(|io| io.store())
+    }
+
+    /// Asks the metadata service for the server map, if it is an I/O server.
+    pub fn server_maps(&self) -> Option<ServerMaps> {
+        let io = self.io.as_ref()?;
+        Some(ServerMaps(Arc::downgrade(io)))
     }
 
     /// What to measure of it, if it is an I/O server.

@@ -18,6 +18,7 @@ pub(crate) use config::file::{
 };
 pub(crate) use config::identity::{hex, volume_id};
 pub(crate) use config::ports::{FreeAddresses, free_addresses};
+pub(crate) use config::rebuild_after::RebuildAfter;
 pub(crate) use config::settings::changed;
 pub(crate) use config::size::Size;
 pub(crate) use config::wire::WireSetting;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weft_layout::ServerId;
 use weft_net::{BufferPool, CallError, Connection, Counters, Env, Identity, Link, Links};
-use weft_proto::meta::ServerMapRequest;
+use weft_proto::meta::{ServerMapReply, ServerMapRequest};
 use weft_proto::{Code, Failure};
 
 /// Links to them by the server map, so that no client chooses their addresses.
@@ -20,6 +20,12 @@ impl Peers {
         Peers { meta, links }
     }
 
+    /// The server map, as the metadata service has it now.
+    pub(crate) async fn server_map(&self) -> Result<ServerMapReply, CallError> {
+        let (connection, _) = self.meta.connection().await?;
+        connection.call(&ServerMapRequest {}).await
+    }
+
     /// A connection to a server.
     pub(in crate::io) async fn connection(&self, server: ServerId) -> Result<Connection, Failure> {
         if let Some(link) = self.links.get(server)
@@ -28,11 +34,7 @@ impl Peers {
             return Ok(connection);
         }
         // It may have another address by now.
-        let map = async {
-            let (connection, _) = self.meta.connection().await?;
-            connection.call(&ServerMapRequest {}).await
-        };
-        let map = map.await.map_err(|e| failure(server, &e))?;
+        let map = self.server_map().await.map_err(|e| failure(server, &e))?;
         self.links.learn(&map);
         let Some(link) = self.links.get(server) else {
             let what = format!("server {server} is not in the server map");

@@ -9,8 +9,8 @@ use weft_client::{ConnectOptions, Volume};
 
 use super::new_node::{Home, NewNode, Place, server_of};
 use super::nodes::StartedNodes;
+use super::rebuild::{is_absent, wait_for_absence};
 use super::server::{say_joined, wait_until_left};
-use super::spare::{is_absent, wait_for_absence};
 use crate::args::Global;
 use crate::limits::START_LOCK_TIMEOUT;
 use crate::remote::connect;

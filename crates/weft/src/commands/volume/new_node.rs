@@ -19,9 +19,9 @@ use crate::process::private_files::write_durably;
 use crate::remote::connect;
 use crate::remote::servers::{NodeState, state_of};
 use crate::volume_config::{
-    ADDRESS, Config, FILE, FreeAddresses, JOINING, Marker, MetaSection, NodeName, ServerName,
-    ServerSection, Size, VolumeSection, WireSetting, add_section, check_new_disk, free_addresses,
-    hex, label_disks, volume_id,
+    ADDRESS, Config, FILE, FreeAddresses, JOINING, Marker, MetaSection, NodeName, RebuildAfter,
+    ServerName, ServerSection, Size, VolumeSection, WireSetting, add_section, check_new_disk,
+    free_addresses, hex, label_disks, volume_id,
 };
 
 /// How the new node is set up.
@@ -272,18 +272,25 @@ impl NewNode {
             let (address, metrics) = (free.addresses[0].clone(), free.addresses[1].clone());
             return Ok((address, Some(metrics), Some(free)));
         }
-        let mut ports = JOIN_PORTS;
-        let port = ports.find(|port| TcpListener::bind((here, *port)).is_ok());
-        let port = port.with_context(|| {
-            format!(
-                "no port from {} to {} of {here} is free: name one by --listen",
-                JOIN_PORTS.start,
-                JOIN_PORTS.end - 1
-            )
-        })?;
-        let address = std::net::SocketAddr::new(here, port).to_string();
-        Ok((address, None, None))
+        let host = match here {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+        };
+        Ok((free_address(&host)?, None, None))
     }
+}
+
+/// An address of this machine where nobody listens.
+pub(super) fn free_address(host: &str) -> Result<String> {
+    let mut addresses = JOIN_PORTS.map(|port| format!("{host}:{port}"));
+    let free = addresses.find(|address| TcpListener::bind(address).is_ok());
+    free.with_context(|| {
+        format!(
+            "no port from {} to {} of {host} is free: name one by --listen",
+            JOIN_PORTS.start,
+            JOIN_PORTS.end - 1
+        )
+    })
 }
 
 /// The address of this machine that the metadata service sees.
@@ -313,6 +320,7 @@ fn new_config(
             local_sockets: true,
             shallow_idle: true,
             rebuild_rate: None,
+            rebuild_after: RebuildAfter::default(),
             wire: WireSetting(options.wire),
         },
         meta: MetaSection {

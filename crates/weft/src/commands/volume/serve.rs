@@ -12,6 +12,7 @@ use weft_net::{Bounds, Env, Identity, TcpNetwork, Wire};
 use weft_proto::session::Role;
 use weft_server::{Blocking, MetaRole, Node, NodeConfig, serve_metrics};
 
+use super::rebuild::replace_lost;
 use crate::process::processors::shallow_idle;
 use crate::process::{log, threads};
 use crate::volume_config::{
@@ -154,6 +155,7 @@ impl Serve {
             for lock in &mut locks {
                 lock.ready(&config)?;
             }
+            replace_lost(&node, &config, server);
             let wire = config.volume.wire.0;
             tracing::info!(address = node.address(), %wire, "serving");
             if wire == Wire::Plain {

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::rebuild_after::RebuildAfter;
 use super::size::Size;
 use super::wire::WireSetting;
 use crate::limits::REPLICAS_MAX;
@@ -55,6 +56,9 @@ pub(crate) struct VolumeSection {
     /// Bytes per second at which each server makes a replica equal to itself; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rebuild_rate: Option<Size>,
+    /// How long a replica is away before a node of this file takes its place.
+    #[serde(default, skip_serializing_if = "RebuildAfter::is_default")]
+    pub(crate) rebuild_after: RebuildAfter,
     /// The least protection of the frames of every connection.
     #[serde(default, skip_serializing_if = "WireSetting::is_default")]
     pub(crate) wire: WireSetting,

@@ -7,6 +7,7 @@ pub(super) mod edit;
 pub(super) mod file;
 pub(super) mod identity;
 pub(super) mod ports;
+pub(super) mod rebuild_after;
 pub(super) mod settings;
 pub(super) mod size;
 pub(super) mod wire;
