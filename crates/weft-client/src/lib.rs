@@ -139,7 +139,7 @@ pub use upkeep::ScrubState;
 pub use upkeep::ScrubStatusReply;
 pub use upkeep::ScrubStatusRequest;
 pub use upkeep::TrimRequest;
-pub use upkeep::{CleanReply, JoinServerReply, JoinServerRequest, TrimReply};
+pub use upkeep::{CleanReply, Departure, JoinServerReply, JoinServerRequest, TrimReply};
 pub use volume::ConnectOptions;
 pub use volume::DiskCacheOptions;
 pub use volume::SpreadReads;

@@ -15,6 +15,17 @@ pub use weft_proto::upkeep::{
     ScrubStatusReply, ScrubStatusRequest, TrimReply, TrimRequest,
 };
 
+/// How a replica leaves its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// The server has one replica less.
+    Final,
+    /// Another one joins first and takes its place.
+    Succeeded,
+    /// It stays after all.
+    Cancelled,
+}
+
 impl Volume {
     /// Starts, continues or stops the scrub of a server: one request. It goes on in the background
     /// whatever becomes of this client.
@@ -49,23 +60,24 @@ impl Volume {
         self.meta("join the volume", &request, Repeat::Safe).await
     }
 
-    /// Lets a replica leave its server as soon as all that stay are in sync; with `stay`, lets it
-    /// stay after all. Returns whether it has left already. One request.
+    /// Lets a replica leave its server as soon as all that stay are in sync, or stay after all.
+    /// Returns whether it has left already. One request.
     pub async fn leave_server(
         &self,
         server: ServerId,
         replica: u32,
-        stay: bool,
+        departure: Departure,
     ) -> Result<bool, Error> {
         let request = LeaveServerRequest {
             server: server.0,
             replica,
-            stay,
+            stay: departure == Departure::Cancelled,
+            succeeded: departure == Departure::Succeeded,
         };
-        let what = if stay {
-            "keep a replica"
-        } else {
-            "remove a replica"
+        let what = match departure {
+            Departure::Cancelled => "keep a replica",
+            Departure::Succeeded => "drain a replica",
+            Departure::Final => "remove a replica",
         };
         let reply = self.meta(what, &request, Repeat::Safe).await?;
         Ok(reply.left)

@@ -124,14 +124,18 @@ pub(crate) const SERVER_MAP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) const LEAVE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a spare node looks whether a replica is away.
 pub(crate) const SPARE_POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// How often a node looks at the server map for replicas that stay away: the shortest and longest
-/// of the intervals.
+/// How often a node looks at the server map for what it can do: the shortest and longest of the
+/// intervals.
 pub(crate) const REBUILD_POLL_INTERVALS: (Duration, Duration) =
-    (Duration::from_millis(250), Duration::from_secs(15));
-/// How long the machines wait for one another before they take the place of a lost replica: the
-/// shortest and longest of the steps. Each is longer than the interval between two looks.
-pub(crate) const REBUILD_STEPS: (Duration, Duration) =
-    (Duration::from_secs(3), Duration::from_mins(1));
+    (Duration::from_millis(250), Duration::from_secs(5));
+/// How long the machines wait for one another before they take a place: the shortest of the steps,
+/// the longest after a drain and that after a loss. Each is longer than the interval between two
+/// looks.
+pub(crate) const REBUILD_STEPS: (Duration, Duration, Duration) = (
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+    Duration::from_mins(1),
+);
 /// Ports of a node that joins from another machine.
 pub(crate) const JOIN_PORTS: std::ops::Range<u16> = 4700..4800;
 /// How often servers are asked for the progress of a scrub.

@@ -185,7 +185,7 @@ async fn a_replica_leaves_and_the_last_one_stays() {
     write(&file, 1, 0, LENGTH).await;
     let primary = up.replica(0, Which::Primary).0;
     let began = Instant::now();
-    let said = up.server(&["drain", &primary]);
+    let said = up.server(&["remove", &primary]);
     assert!(said.contains("has left the volume"), "{said}");
     assert!(began.elapsed() < DETECTION, "{:?}", began.elapsed());
     // The two others are in sync all the time.
@@ -473,19 +473,16 @@ async fn a_spare_takes_the_place_of_a_replica_that_stays_away() {
     drop(down);
 }
 
-/// Lets each machine have an address of its own: replica r of server s is on machine s + r.
+/// Lets each of three machines have an address of its own: replica r of server s is on machine
+/// s + r.
 fn spread_over_machines(up: &Replicated, rebuild_after: &str) {
     assert!(weft(&["down", up.path()]).status.success());
     let mut config = up.config();
-    config["volume"]
-        .as_table_mut()
-        .unwrap()
-        .insert("rebuild_after".into(), rebuild_after.into());
-    let sections = config["server"].as_array_mut().unwrap();
-    let servers = i64::try_from(sections.len()).unwrap() / 2;
-    for section in sections {
+    let volume = config["volume"].as_table_mut().unwrap();
+    volume.insert("rebuild_after".into(), rebuild_after.into());
+    for section in config["server"].as_array_mut().unwrap() {
         let number = |key: &str| section.get(key).map_or(0, |n| n.as_integer().unwrap());
-        let machine = (number("id") + number("replica")) % servers + 2;
+        let machine = (number("id") + number("replica")) % 3 + 2;
         let address = section["address"].as_str().unwrap();
         let address = address.replace("127.0.0.1", &format!("127.0.0.{machine}"));
         section["address"] = address.into();
@@ -547,6 +544,51 @@ async fn what_a_lost_machine_held_is_rebuilt_on_the_others_without_a_command() {
     assert!(weft(&["down", up.path()]).status.success());
     up.start();
     expect(&file, 1, 0, LENGTH).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_node_leaves_when_another_machine_has_what_it_held() {
+    // One store each; a plain server on machine 2, 3 and 4.
+    let up = Replicated::of(3, 1);
+    spread_over_machines(&up, "1h");
+    let volume = up.client().await;
+    let file = Arc::new(create(&volume, "/f", &[0]).await);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = tokio::spawn(keep_writing(file.clone(), stop.clone()));
+    // Without a successor it stays.
+    let out = weft(&[
+        "--volume",
+        up.path(),
+        "server",
+        "drain",
+        "--no-wait",
+        "server-0",
+    ]);
+    assert!(out.status.success(), "{}", text(&out));
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert_eq!(up.names(), ["server-0", "server-1", "server-2"]);
+    let status = up.status();
+    assert_eq!(
+        (&status["redundant"], &status["servers"][0]["missing"]),
+        (&false.into(), &1.into())
+    );
+    assert!(
+        up.server(&["drain", "--cancel", "server-0"])
+            .contains("stays")
+    );
+    up.in_sync().await;
+    let began = Instant::now();
+    let said = up.server(&["drain", "server-0"]);
+    assert!(said.contains("server-0 has left the volume"), "{said}");
+    assert!(began.elapsed() < 6 * DETECTION, "{:?}", began.elapsed());
+    assert_eq!(up.names(), ["server-0.1", "server-1", "server-2"]);
+    assert!(!up.has_section(0, 0) && up.has_section(0, 1));
+    std::fs::remove_dir_all(up.folder().join("server-0")).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    let versions = writing.await.unwrap();
+    expect_all(&file, &versions).await;
+    file.sync().await.expect("nothing is lost");
+    up.in_sync().await;
 }
 
 /// Stops what has joined.

@@ -329,7 +329,8 @@ impl Namespace {
         ops::join_server(self.volume(), now, request)
     }
 
-    /// Lets a replica leave its server as soon as all that stay are in sync, or stay after all.
+    /// Lets a replica leave its server as soon as all that stay are in sync, or stay after all. One
+    /// that is to be succeeded does not leave before another one has joined.
     ///
     /// # Errors
     /// [`MetaError::UnknownServer`]; [`MetaError::Invalid`] if no other one would stay.
@@ -337,9 +338,10 @@ impl Namespace {
     /// Survives power loss.
     pub fn leave_server(
         &self,
+        now: i64,
         request: &LeaveServerRequest,
     ) -> Result<LeaveServerReply, MetaError> {
-        ops::leave_server(self.volume(), request)
+        ops::leave_server(self.volume(), now, request)
     }
 
     /// Accepts a server whose store is older than what the server reported as durable, once the

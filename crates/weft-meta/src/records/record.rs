@@ -414,6 +414,9 @@ pub struct ServerRecord {
     /// It was removed, and no other server gets its id.
     #[prost(bool, tag = "13")]
     pub removed: bool,
+    /// How many replicas are to stay; 0: as many as do.
+    #[prost(uint32, tag = "14")]
+    pub wanted: u32,
 }
 
 /// A replica of a server.

@@ -4,7 +4,7 @@
 //! Invariants: numbers are never given twice; one replica stays; no two that stay are in one
 //! failure domain.
 
-use weft_proto::meta::JoinServerRequest;
+use weft_proto::meta::{JoinServerRequest, LeaveServerRequest};
 
 use crate::limits::REPLICAS_MAX;
 use crate::records::record::{ReplicaRecord, ServerRecord};
@@ -29,6 +29,16 @@ fn with_replicas(record: &ServerRecord, incarnation: u64) -> ServerRecord {
     record
 }
 
+/// The replicas that stay.
+fn staying(record: &ServerRecord) -> usize {
+    record.replicas.iter().filter(|r| !r.leaving).count()
+}
+
+/// How many replicas a server lacks. Until it lacks none, none of those that leave is allowed to.
+pub(super) fn missing(record: &ServerRecord) -> u32 {
+    record.wanted.saturating_sub(staying(record) as u32)
+}
+
 /// The record after a store joined as a replica, and the number that it got.
 pub(super) fn joined(
     record: &ServerRecord,
@@ -36,6 +46,9 @@ pub(super) fn joined(
     request: &JoinServerRequest,
 ) -> Result<(ServerRecord, u32), Refusal> {
     let mut next = with_replicas(record, incarnation);
+    if request.missing && missing(&next) == 0 {
+        return Err("it lacks no replica: another node was quicker, or it is not needed any more");
+    }
     if let Some(replaced) = request.replaces {
         let replaced = next.replicas.iter_mut().find(|r| r.number == replaced);
         replaced
@@ -62,25 +75,23 @@ pub(super) fn joined(
         ..ReplicaRecord::default()
     });
     next.term += 1;
-    drop_left(&mut next);
+    settle(&mut next);
     Ok((next, number))
 }
 
 /// The record after a replica was told to leave, or to stay; `None` if nothing changes.
+/// `incarnation`: of the server's store, 0 if it has not reported.
 pub(super) fn told_to_leave(
     record: &ServerRecord,
-    number: u32,
-    stay: bool,
+    incarnation: u64,
+    request: &LeaveServerRequest,
 ) -> Result<Option<ServerRecord>, Refusal> {
-    if record.replicas.is_empty() && number == 0 {
-        if stay {
-            return Ok(None);
-        }
-        return Err(
-            "its only store would go: let another one take its place with `weft join --replace`, or `weft server replace`",
-        );
+    let (number, stay) = (request.replica, request.stay);
+    if record.replicas.is_empty() && number == 0 && stay {
+        return Ok(None);
     }
-    let mut next = record.clone();
+    let mut next = with_replicas(record, incarnation);
+    let before = staying(&next) as u32;
     let others = next.replicas.iter().filter(|r| r.number != number);
     let others = others.filter(|r| !r.leaving).count();
     let Some(replica) = next.replicas.iter_mut().find(|r| r.number == number) else {
@@ -90,12 +101,17 @@ pub(super) fn told_to_leave(
         return Ok(None);
     }
     let domain = replica.domain.clone();
-    if !stay && others == 0 {
+    if !stay && !request.succeeded && others == 0 {
         return Err(
-            "no other replica would stay: let another one take its place with `weft join --replace`, or `weft server replace`",
+            "no other replica would stay: let another one take its place with `weft server drain`, `weft join --replace`, or `weft server replace`",
         );
     }
     replica.leaving = !stay;
+    if request.succeeded {
+        next.wanted = next.wanted.max(before);
+    } else if !stay {
+        next.wanted = next.wanted.saturating_sub(1);
+    }
     let stay_too = next.replicas.iter().filter(|r| !r.leaving);
     if stay && stay_too.clone().count() > REPLICAS_MAX {
         return Err("it would have more than 4 replicas: another one has taken its place");
@@ -108,8 +124,16 @@ pub(super) fn told_to_leave(
         .next_replica
         .max(next.replicas.last().map_or(0, |last| last.number + 1));
     next.term += 1;
-    drop_left(&mut next);
+    settle(&mut next);
     Ok(Some(next))
+}
+
+/// The replicas have changed.
+fn settle(record: &mut ServerRecord) {
+    drop_left(record);
+    if missing(record) == 0 {
+        record.wanted = 0;
+    }
 }
 
 /// Drops the replicas that leave and are not in sync.
@@ -122,6 +146,7 @@ pub(super) fn drop_left(record: &mut ServerRecord) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::replicas::set_of;
     use super::*;
 
     fn plain() -> ServerRecord {
@@ -139,7 +164,23 @@ mod tests {
             server: Some(0),
             replaces,
             domain: domain.into(),
+            missing: false,
         }
+    }
+
+    fn told(
+        record: &ServerRecord,
+        replica: u32,
+        stay: bool,
+        succeeded: bool,
+    ) -> Result<Option<ServerRecord>, Refusal> {
+        let request = LeaveServerRequest {
+            server: 0,
+            replica,
+            stay,
+            succeeded,
+        };
+        told_to_leave(record, 7, &request)
     }
 
     fn numbers(record: &ServerRecord) -> Vec<(u32, bool)> {
@@ -174,7 +215,7 @@ mod tests {
     #[test]
     fn numbers_are_not_given_again() {
         let (two, _) = joined(&plain(), 7, &asking(None, "")).unwrap();
-        let one = told_to_leave(&two, 1, false).unwrap().unwrap();
+        let one = told(&two, 1, false, false).unwrap().unwrap();
         assert_eq!(numbers(&one), [(0, false)]);
         let (_, number) = joined(&one, 7, &asking(None, "")).unwrap();
         assert_eq!(number, 2);
@@ -182,20 +223,20 @@ mod tests {
 
     #[test]
     fn one_replica_stays_and_a_mark_can_be_taken_back() {
-        assert!(told_to_leave(&plain(), 0, false).is_err());
+        assert!(told(&plain(), 0, false, false).is_err());
         let (mut two, _) = joined(&plain(), 7, &asking(None, "")).unwrap();
         two.in_sync = vec![0, 1];
-        let marked = told_to_leave(&two, 0, false).unwrap().unwrap();
+        let marked = told(&two, 0, false, false).unwrap().unwrap();
         assert_eq!(numbers(&marked), [(0, true), (1, false)]);
-        assert_eq!(told_to_leave(&marked, 0, false), Ok(None));
-        assert!(told_to_leave(&marked, 1, false).is_err());
+        assert_eq!(told(&marked, 0, false, false), Ok(None));
+        assert!(told(&marked, 1, false, false).is_err());
         // Not if another one has taken its place.
         let mut replaced = marked.clone();
         for replica in &mut replaced.replicas {
             replica.domain = "a".into();
         }
-        assert!(told_to_leave(&replaced, 0, true).is_err());
-        let back = told_to_leave(&marked, 0, true).unwrap().unwrap();
+        assert!(told(&replaced, 0, true, false).is_err());
+        let back = told(&marked, 0, true, false).unwrap().unwrap();
         assert_eq!(numbers(&back), [(0, false), (1, false)]);
         assert!(back.term > marked.term);
     }
@@ -210,5 +251,40 @@ mod tests {
         // In the place of the one that is there.
         let (record, _) = joined(&four, 7, &asking(Some(2), "b")).unwrap();
         assert_eq!(record.replicas.len(), 4);
+    }
+
+    #[test]
+    fn one_that_has_a_successor_leaves_when_that_has_joined() {
+        let marked = told(&plain(), 0, false, true).unwrap().unwrap();
+        assert_eq!(numbers(&marked), [(0, true)]);
+        assert_eq!((missing(&marked), marked.primary), (1, 0));
+        assert_eq!(set_of(&marked).unwrap().leaving, []);
+        // Only the first who asks gets the place.
+        let fill = JoinServerRequest {
+            missing: true,
+            ..asking(None, "")
+        };
+        let (filled, number) = joined(&marked, 7, &fill).unwrap();
+        assert_eq!((number, missing(&filled), filled.wanted), (1, 0, 0));
+        assert_eq!(set_of(&filled).unwrap().leaving, [0]);
+        assert!(joined(&filled, 7, &fill).is_err());
+        // It may be taken back before.
+        let back = told(&marked, 0, true, false).unwrap().unwrap();
+        assert_eq!((numbers(&back), missing(&back)), (vec![(0, false)], 0));
+        assert!(joined(&back, 7, &fill).is_err());
+    }
+
+    #[test]
+    fn a_lost_one_leaves_at_once_and_its_place_stays_free() {
+        let (two, _) = joined(&plain(), 7, &asking(None, "")).unwrap();
+        let one = told(&two, 1, false, true).unwrap().unwrap();
+        assert_eq!((numbers(&one), missing(&one)), (vec![(0, false)], 1));
+        // The next one that leaves has no successor: the server has one replica less.
+        let (back, _) = joined(&one, 7, &asking(None, "")).unwrap();
+        let (three, _) = joined(&back, 7, &asking(None, "")).unwrap();
+        let drained = told(&three, 2, false, true).unwrap().unwrap();
+        assert_eq!(missing(&drained), 1);
+        let fewer = told(&drained, 3, false, false).unwrap().unwrap();
+        assert_eq!((numbers(&fewer), missing(&fewer)), (vec![(0, false)], 1));
     }
 }

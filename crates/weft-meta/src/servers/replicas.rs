@@ -6,7 +6,7 @@
 
 use weft_proto::meta::{ReplicaAddress, ReplicaChange, ReplicaSet};
 
-use super::membership::drop_left;
+use super::membership::{drop_left, missing};
 use crate::records::record::{ReplicaRecord, ServerRecord};
 
 /// The set of a server with replicas; `None` if it has one store.
@@ -23,7 +23,7 @@ pub(super) fn set_of(record: &ServerRecord) -> Option<ReplicaSet> {
         leaving: record
             .replicas
             .iter()
-            .filter(|r| r.leaving)
+            .filter(|r| r.leaving && missing(record) == 0)
             .map(|r| r.number)
             .collect(),
     })

@@ -94,6 +94,27 @@ impl ServerEntry {
         self.record.joined && self.record.replicas.is_empty() && !has_served
     }
 
+    /// Whether a node that has all its data is up.
+    fn has_source(&self, now: i64) -> bool {
+        let is_up = |number: &u32| {
+            let is_primary = *number == self.record.primary && self.is_up(now);
+            is_primary || self.replica_reported(*number, now, HEARTBEAT_TIMEOUT)
+        };
+        if self.record.in_sync.is_empty() {
+            self.is_up(now)
+        } else {
+            self.record.in_sync.iter().any(is_up)
+        }
+    }
+
+    /// The incarnation of its store, as far as it is known.
+    fn incarnation(&self) -> u64 {
+        match self.accepted {
+            0 => self.record.incarnation,
+            accepted => accepted,
+        }
+    }
+
     fn is_up(&self, now: i64) -> bool {
         self.last_heartbeat
             .is_some_and(|at| now.saturating_sub(at) <= HEARTBEAT_TIMEOUT)
@@ -206,6 +227,10 @@ impl ServerUpdate {
         }
     }
 }
+
+/// Nobody could give the data to a new node.
+const NO_SOURCE: &str =
+    "no node that has its data is up, so a new one would wait for it: start that node first";
 
 fn refused(server: u32, reason: &'static str) -> MetaError {
     MetaError::Invalid {
@@ -454,8 +479,14 @@ impl ServerTable {
             // It may have been told to stay meanwhile.
             let record = match request.replaces.filter(|replaced| *replaced != replica) {
                 Some(replaced) if self.has_replica(server, replaced) => {
-                    let record = &self.server(server)?.record;
-                    let told = membership::told_to_leave(record, replaced, false);
+                    let entry = self.server(server)?;
+                    let request = LeaveServerRequest {
+                        server,
+                        replica: replaced,
+                        ..LeaveServerRequest::default()
+                    };
+                    let incarnation = entry.incarnation();
+                    let told = membership::told_to_leave(&entry.record, incarnation, &request);
                     told.map_err(|reason| refused(server, reason))?
                 }
                 _ => None,
@@ -477,24 +508,10 @@ impl ServerTable {
             return Ok((id, 0, Some(record)));
         };
         let server = self.server(id)?;
-        let is_up = |number: &u32| {
-            let is_primary = *number == server.record.primary && server.is_up(now);
-            is_primary || server.replica_reported(*number, now, HEARTBEAT_TIMEOUT)
-        };
-        let has_source = if server.record.in_sync.is_empty() {
-            server.is_up(now)
-        } else {
-            server.record.in_sync.iter().any(is_up)
-        };
-        if !has_source {
-            let reason = "no node that has its data is up, so a new one would wait for it: start that node first";
-            return Err(refused(id, reason));
+        if !server.has_source(now) {
+            return Err(refused(id, NO_SOURCE));
         }
-        let incarnation = match server.accepted {
-            0 => server.record.incarnation,
-            accepted => accepted,
-        };
-        let (record, number) = membership::joined(&server.record, incarnation, request)
+        let (record, number) = membership::joined(&server.record, server.incarnation(), request)
             .map_err(|reason| refused(id, reason))?;
         Ok((id, number, Some(record)))
     }
@@ -520,10 +537,14 @@ impl ServerTable {
     /// [`MetaError::UnknownServer`]; [`MetaError::Invalid`].
     pub(crate) fn leave(
         &mut self,
+        now: i64,
         request: &LeaveServerRequest,
     ) -> Result<Option<ServerRecord>, MetaError> {
-        let record = &self.server(request.server)?.record;
-        membership::told_to_leave(record, request.replica, request.stay)
+        let server = self.server(request.server)?;
+        if request.succeeded && !server.has_source(now) {
+            return Err(refused(request.server, NO_SOURCE));
+        }
+        membership::told_to_leave(&server.record, server.incarnation(), request)
             .map_err(|reason| refused(request.server, reason))
     }
 
@@ -704,6 +725,7 @@ impl ServerTable {
             metrics: server.metrics.clone(),
             newest: server.newest,
             replicas: server.describe_replicas(now),
+            missing: membership::missing(&server.record),
         });
         (self.epoch, servers.collect())
     }

@@ -386,6 +386,7 @@ fn service(golden: &mut Golden) {
                     domain: "rack-3".to_owned(),
                     progress: Some(progress()),
                 }],
+                missing: 1,
             }],
             files: 5,
             intents: 6,
@@ -430,6 +431,7 @@ fn service(golden: &mut Golden) {
             server: Some(3),
             replaces: Some(1),
             domain: "rack-3".to_owned(),
+            missing: true,
         },
         &JoinServerReply {
             server: 3,
@@ -442,6 +444,7 @@ fn service(golden: &mut Golden) {
             server: 3,
             replica: 1,
             stay: true,
+            succeeded: true,
         },
         &LeaveServerReply { left: true },
     );

@@ -46,6 +46,7 @@ pub(crate) fn join_server(
 
 pub(crate) fn leave_server(
     volume: &Volume,
+    now: i64,
     request: &LeaveServerRequest,
 ) -> Result<LeaveServerReply, MetaError> {
     let (server, replica) = (request.server, request.replica);
@@ -67,12 +68,15 @@ pub(crate) fn leave_server(
         tracing::info!(server, "a server that never served is removed");
         return Ok(LeaveServerReply { left: true });
     }
-    if let Some(record) = table.leave(request)? {
-        store_record(volume, &mut table, server, record, false)?;
+    if let Some(record) = table.leave(now, request)? {
+        // Clients must learn that a server has replicas now.
+        let was_plain = table.record(server)?.replicas.is_empty();
+        store_record(volume, &mut table, server, record, was_plain)?;
         tracing::info!(
             server,
             replica,
             stay = request.stay,
+            succeeded = request.succeeded,
             "told to leave, or to stay"
         );
     }

@@ -64,6 +64,9 @@ pub struct Server {
     /// Its replicas, ascending by number; empty: it has one store, and no other.
     #[prost(message, repeated, tag = "8")]
     pub replicas: Vec<Replica>,
+    /// Replicas that it lacks: those that leave, or have left, and are to have a successor.
+    #[prost(uint32, tag = "9")]
+    pub missing: u32,
 }
 
 /// A replica of a server, as the metadata service knows it.
@@ -188,6 +191,9 @@ pub struct JoinServerRequest {
     /// Its failure domain; empty: none. No two replicas of a server are in one.
     #[prost(string, tag = "5")]
     pub domain: String,
+    /// It becomes a replica only if the server lacks one.
+    #[prost(bool, tag = "6")]
+    pub missing: bool,
 }
 
 /// What the process is. It survives power loss.
@@ -216,6 +222,9 @@ pub struct LeaveServerRequest {
     /// It stays after all.
     #[prost(bool, tag = "3")]
     pub stay: bool,
+    /// Not before another one has joined in its place, and is in sync.
+    #[prost(bool, tag = "4")]
+    pub succeeded: bool,
 }
 
 /// The mark survives power loss.

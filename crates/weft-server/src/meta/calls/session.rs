@@ -119,6 +119,8 @@ impl MetaService {
 
     pub(in crate::meta) async fn leave_server(&self, call: Served) {
         let n = &self.namespace.by(call.peer.client);
-        self.answer(call, |r| n.leave_server(r)).await;
+        let now = self.env.clock.now();
+        self.answer(call, |r| n.leave_server(now, r)).await;
+        self.learn_servers();
     }
 }

@@ -9,7 +9,7 @@ use weft_client::{ConnectOptions, Volume};
 
 use super::new_node::{Home, NewNode, Place, server_of};
 use super::nodes::StartedNodes;
-use super::rebuild::{is_absent, wait_for_absence};
+use super::rebuild::{Vacancy, wait_for_vacancy};
 use super::server::{say_joined, wait_until_left};
 use crate::args::Global;
 use crate::limits::START_LOCK_TIMEOUT;
@@ -47,8 +47,8 @@ pub(crate) struct Join {
     /// be lost if its server has another replica in sync
     #[arg(long, value_name = "NODE")]
     replace: Option<ServerName>,
-    /// Wait until a replica of any server stays away, then take its place. The command returns when
-    /// that has happened; run again, it starts the node
+    /// Wait until a replica of any server stays away or is drained, then take its place. The command
+    /// returns when that has happened; run again, it starts the node
     #[arg(long, conflicts_with_all = ["replace", "replica_of"])]
     spare: bool,
     /// With --spare: how long a replica may be away
@@ -91,29 +91,29 @@ impl Join {
             );
         }
         let mut refused = Vec::new();
-        let (joined, replaced) = loop {
-            let replace = if self.spare {
-                Some(self.absent(&options, &folder, &refused)?)
+        let (joined, vacancy) = loop {
+            let vacancy = if self.spare {
+                Some(self.vacancy(&options, &folder, &refused)?)
             } else {
-                self.replace
+                self.replace.map(Vacancy::Lost)
             };
             let place = |map: &_| {
-                Ok(match (&self.replica_of, replace) {
+                Ok(match (&self.replica_of, vacancy) {
                     (Some(server), _) => Place::ReplicaOf(server_of(server, map)?),
-                    (None, Some(name)) => Place::Instead(name),
+                    (None, Some(vacancy)) => vacancy.place(),
                     (None, None) => Place::NewServer,
                 })
             };
             let joined = self
                 .node
                 .join(&options, place, Home::Folder(folder.clone()));
-            match (joined, replace) {
+            match (joined, vacancy) {
                 // Another spare was quicker, the replica is back, or its server may not have this.
-                (Err(error), Some(name)) if self.spare && !Marker::is_joining(&folder) => {
+                (Err(error), Some(vacancy)) if self.spare && !Marker::is_joining(&folder) => {
                     output::say(format_args!("weft: {}", output::error(&error)));
-                    refused.push(name);
+                    refused.push(vacancy);
                 }
-                (joined, _) => break (joined, replace),
+                (joined, _) => break (joined, vacancy),
             }
         };
         let empty = || fs::read_dir(&folder).is_ok_and(|entries| entries.count() == 1);
@@ -122,31 +122,31 @@ impl Join {
         }
         let joined = joined?;
         say_joined(&joined, self.replica_of.is_some())?;
-        if let Some(name) = replaced {
+        if let Some(Vacancy::Lost(name)) = vacancy {
             wait_until_left(&options, name)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The replica whose place a spare takes: that of an earlier attempt, unless it is back, else
-    /// the next one that stays away.
-    fn absent(
+    /// The place that a spare takes: that of an earlier attempt, if it is still free, else the next
+    /// one that becomes free.
+    fn vacancy(
         &self,
         options: &ConnectOptions,
         folder: &Path,
-        refused: &[ServerName],
-    ) -> Result<ServerName> {
-        if let Some(Place::Instead(name)) = Place::of_last(folder)? {
+        refused: &[Vacancy],
+    ) -> Result<Vacancy> {
+        if let Some(vacancy) = Place::of_last(folder)?.and_then(Vacancy::of) {
             let has_joined = Marker::unfinished_node(folder).is_some_and(|node| node != JOINING);
             let map = connect::block_on(async {
                 let volume = Volume::connect(options.clone()).await?;
                 Ok(volume.server_map().await?)
             })?;
-            if has_joined || is_absent(&map, name) {
-                return Ok(name);
+            if has_joined || vacancy.is_in(&map) {
+                return Ok(vacancy);
             }
             fs::remove_dir_all(folder.join(JOINING))?;
         }
-        wait_for_absence(options, self.after, refused)
+        wait_for_vacancy(options, self.after, refused)
     }
 }

@@ -60,6 +60,8 @@ pub(super) enum Place {
     NewServer,
     /// A replica of this server.
     ReplicaOf(u32),
+    /// A replica that this server lacks.
+    Missing(u32),
     /// A replica in the place of this one.
     Instead(ServerName),
 }
@@ -70,13 +72,17 @@ impl Place {
         let Some(place) = Marker::unfinished(folder) else {
             return Ok(None);
         };
-        let name = place.rsplit(' ').next().unwrap_or_default();
-        Ok(match name.parse() {
-            Ok(name) if place == Place::Instead(name).to_string() => Some(Place::Instead(name)),
-            _ => bail!(
+        let mut words = place.split(' ');
+        let found = words.find_map(|word| {
+            let name: ServerName = word.parse().ok()?;
+            let of_name = [Place::Instead(name), Place::Missing(name.id)];
+            of_name.into_iter().find(|known| known.to_string() == place)
+        });
+        found.map(Some).with_context(|| {
+            format!(
                 "{} is left from an attempt to join as {place}: repeat that one",
                 folder.display()
-            ),
+            )
         })
     }
 }
@@ -86,6 +92,7 @@ impl fmt::Display for Place {
         match self {
             Place::NewServer => f.write_str("a new server"),
             Place::ReplicaOf(id) => write!(f, "a replica of server {id}"),
+            Place::Missing(id) => write!(f, "a replica that server {id} lacks"),
             Place::Instead(name) => write!(f, "a replica in the place of {name}"),
         }
     }
@@ -176,7 +183,7 @@ impl NewNode {
             let (begun, marker) = Marker::joining(home.base(), volume, &place.to_string())?;
             let (server, replaces) = match place {
                 Place::NewServer => (None, None),
-                Place::ReplicaOf(server) => (Some(server), None),
+                Place::ReplicaOf(server) | Place::Missing(server) => (Some(server), None),
                 Place::Instead(name) => (Some(name.id), Some(name.replica)),
             };
             let request = JoinServerRequest {
@@ -185,6 +192,7 @@ impl NewNode {
                 server,
                 replaces,
                 domain: self.domain.clone(),
+                missing: matches!(place, Place::Missing(_)),
             };
             let reply = connected.join_server(request).await;
             if reply.is_err() && marker.node == JOINING {

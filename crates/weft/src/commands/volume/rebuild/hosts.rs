@@ -1,4 +1,4 @@
-//! Which machines can take the place of a lost replica, the best first.
+//! Which machines can have the new replica of a server, the best first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use weft_client::{ServerMapReply, ServerState};
 use weft_proto::meta::Usage;
 
+use super::vacancies::Vacancy;
 use crate::volume_config::ServerName;
 
 /// The part of its space that a machine keeps free.
@@ -41,26 +42,32 @@ pub(super) fn host_of(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
-/// The nodes on whose machines a new replica can take the place of a lost one, the best first, with
-/// their failure domains. Each speaks for one machine. No machine and no failure domain gets two
-/// replicas of a server; those that are the least busy come first, then those with the most space.
-pub(super) fn hosts(map: &ServerMapReply, lost: ServerName) -> Vec<(ServerName, String)> {
+/// Whether a machine of the volume can have one more replica of a server.
+pub(in crate::commands::volume) fn has_host(map: &ServerMapReply, server: u32) -> bool {
+    !hosts(map, Vacancy::Missing(server)).is_empty()
+}
+
+/// The nodes on whose machines a new replica can fill a vacancy, the best first, with their failure
+/// domains. Each speaks for one machine. No machine and no failure domain gets two replicas of a
+/// server, and none from which a replica leaves gets any; those that are the least busy come first,
+/// then those with the most space.
+pub(super) fn hosts(map: &ServerMapReply, vacancy: Vacancy) -> Vec<(ServerName, String)> {
     let nodes: Vec<Node<'_>> = map.servers.iter().flat_map(nodes_of).collect();
     let has_domain = |node: &Node<'_>| !node.domain.is_empty();
-    let of_server = || nodes.iter().filter(|n| n.name.id == lost.id);
-    let others: Vec<&Node<'_>> = of_server()
-        .filter(|n| n.name != lost && !n.leaving)
-        .collect();
+    let of_server = || nodes.iter().filter(|n| n.name.id == vacancy.server());
     let by_domain = of_server().any(has_domain);
     let in_sync = of_server().filter(|n| n.up && n.in_sync);
     let Some(needed) = in_sync.map(|n| n.usage.used).max() else {
         return Vec::new();
     };
+    let stay = |n: &&Node<'_>| !n.leaving && vacancy != Vacancy::Lost(n.name);
+    let others: Vec<&Node<'_>> = of_server().filter(stay).collect();
     let taken = |node: &Node<'_>| {
         let same = |other: &&Node<'_>| {
             other.machine() == node.machine() || by_domain && other.domain == node.domain
         };
-        others.iter().any(same)
+        let mut on_it = nodes.iter().filter(|n| n.machine() == node.machine());
+        others.iter().any(same) || on_it.any(|n| n.leaving)
     };
     let fits = |node: &Node<'_>| {
         let reserve = node.usage.capacity / RESERVE_DIVISOR;
@@ -148,8 +155,8 @@ mod tests {
         }
     }
 
-    fn names(map: &ServerMapReply, lost: ServerName) -> Vec<String> {
-        let hosts = hosts(map, lost).into_iter();
+    fn names(map: &ServerMapReply, vacancy: Vacancy) -> Vec<String> {
+        let hosts = hosts(map, vacancy).into_iter();
         hosts.map(|(name, _)| name.to_string()).collect()
     }
 
@@ -165,12 +172,20 @@ mod tests {
             ],
             ..ServerMapReply::default()
         };
-        let lost = ServerName { id: 0, replica: 1 };
+        let lost = Vacancy::Lost(ServerName { id: 0, replica: 1 });
         assert_eq!(names(&map, lost), ["server-1.1", "server-1"]);
         map.servers[3].replicas[0].in_sync = false;
         assert_eq!(names(&map, lost), ["server-1", "server-1.1"]);
         map.servers[1].replicas[1].up = false;
         assert_eq!(names(&map, lost), ["server-3", "server-1"]);
+        // Another one is to have a successor: not on its own machine, nor where others leave.
+        map.servers[0].replicas[1] = map.servers[0].replicas[0].clone();
+        map.servers[0].replicas[0].leaving = true;
+        map.servers[0].replicas[0].address = "10.0.0.5:4700".to_owned();
+        assert_eq!(names(&map, Vacancy::Missing(0)), ["server-3", "server-1"]);
+        map.servers[2].replicas[1].leaving = true;
+        assert_eq!(names(&map, Vacancy::Missing(0)), ["server-3"]);
+        map.servers[2].replicas[1].leaving = false;
         // Nobody has the data.
         map.servers[0].replicas[0].up = false;
         assert_eq!(names(&map, lost), Vec::<String>::new());
@@ -186,7 +201,7 @@ mod tests {
             ],
             ..ServerMapReply::default()
         };
-        let lost = ServerName { id: 0, replica: 1 };
+        let lost = Vacancy::Lost(ServerName { id: 0, replica: 1 });
         let of = |id, domain: &str| (ServerName { id, replica: 1 }, domain.to_owned());
         assert_eq!(hosts(&map, lost), [of(2, "c"), of(1, "b")]);
     }

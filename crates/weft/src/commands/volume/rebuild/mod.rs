@@ -1,12 +1,14 @@
-//! Replicas that stay away, and who takes their place: a spare, or the nodes of another machine.
+//! Servers that need a new replica, and who gives it to them: a spare, or the nodes of another
+//! machine.
 //!
 //! Both look at the server map and ask for the place (0047); the metadata service arbitrates.
 
-mod absences;
 mod hosts;
 mod node;
 mod spare;
+mod vacancies;
 
-pub(super) use absences::is_absent;
+pub(super) use hosts::has_host;
 pub(super) use node::replace_lost;
-pub(super) use spare::wait_for_absence;
+pub(super) use spare::wait_for_vacancy;
+pub(super) use vacancies::Vacancy;

@@ -1,6 +1,6 @@
-//! A node that takes the place of replicas that stay away, on its own machine.
+//! A node that gives servers the replicas that they need, on its own machine.
 //!
-//! Each machine has one node that does so, and each lost replica an order of machines. The later a
+//! Each machine has one node that does so, and each vacancy an order of machines. The later a
 //! machine comes in it, the longer its node waits: so a spare comes first, and the next machine
 //! only if the one before it does not act. Two that ask at once cost nothing: the metadata service
 //! gives the place to one.
@@ -15,13 +15,13 @@ use tokio::time::{sleep, timeout};
 use weft_client::ServerMapReply;
 use weft_server::{Node, ServerMaps};
 
-use super::absences::{Absence, Absences};
 use super::hosts::{host_of, hosts};
+use super::vacancies::{Seen, Vacancies, Vacancy};
 use crate::commands::volume::new_node::{Place, free_address};
 use crate::limits::{REBUILD_POLL_INTERVALS, REBUILD_STEPS, STATUS_TIMEOUT};
 use crate::volume_config::{Config, FILE, ServerName, ServerSection};
 
-/// From now on a node lets new replicas on its machine take the place of those that stay away.
+/// From now on a node gives servers the replicas that they need, if its machine has room.
 pub(in crate::commands::volume) fn replace_lost(
     node: &Node,
     config: &Config,
@@ -38,41 +38,39 @@ async fn look(maps: ServerMaps, config: Config, section: ServerSection) {
         return;
     };
     if let Some(reason) = hindrance(&config, &section) {
-        tracing::info!(
-            reason,
-            "replicas that stay away are not rebuilt by this node"
-        );
+        tracing::info!(reason, "no other node joins on this machine by itself");
         return;
     }
     let own = section.name();
     let (shortest, longest) = REBUILD_POLL_INTERVALS;
     let interval = (after / 60).clamp(shortest, longest);
-    let mut absences = Absences::default();
-    let mut refused: HashMap<ServerName, Instant> = HashMap::new();
+    let mut vacancies = Vacancies::default();
+    let mut refused: HashMap<Vacancy, Instant> = HashMap::new();
     loop {
         sleep(interval).await;
         let Ok(Ok(map)) = timeout(STATUS_TIMEOUT, maps.now()).await else {
             // Nobody counts as away.
-            absences.forget();
+            vacancies.forget();
             continue;
         };
         let now = Instant::now();
         refused.retain(|_, since| now.duration_since(*since) < after);
-        let mut found = absences.look(&map, now);
-        found.retain(|absence| !refused.contains_key(&absence.name));
-        let mut due = found.iter().filter_map(|absence| {
-            let domain = due(&map, own, absence, after, now)?;
-            Some((absence.name, domain))
+        let mut seen = vacancies.look(&map, now);
+        seen.retain(|seen| !refused.contains_key(&seen.vacancy));
+        let mut due = seen.iter().filter_map(|seen| {
+            let domain = own_turn(&map, own, seen, after, now)?;
+            Some((seen.vacancy, domain))
         });
-        let Some((lost, domain)) = due.next() else {
+        let Some((vacancy, domain)) = due.next() else {
             continue;
         };
-        tracing::info!(%lost, "a new replica on this machine takes the place of one that stays away");
-        let replaced = replaced(config.clone(), section.clone(), lost, domain).await;
-        if let Err(error) = replaced {
+        let place = vacancy.place();
+        tracing::info!(%place, "a new node on this machine joins");
+        let filled = on_a_thread(config.clone(), section.clone(), vacancy, domain).await;
+        if let Err(error) = filled {
             let error = format!("{error:#}");
-            tracing::warn!(%lost, error, "cannot take the place of a replica that stays away");
-            refused.insert(lost, Instant::now());
+            tracing::warn!(%place, error, "a new node on this machine cannot join");
+            refused.insert(vacancy, Instant::now());
         }
     }
 }
@@ -95,47 +93,53 @@ fn hindrance(config: &Config, section: &ServerSection) -> Option<&'static str> {
     }
 }
 
-/// Whether it is this node's turn to take a place; in which failure domain the node is.
-fn due(
+/// Whether it is this node's turn to fill a vacancy; in which failure domain the node is.
+fn own_turn(
     map: &ServerMapReply,
     own: ServerName,
-    absence: &Absence,
+    seen: &Seen,
     after: Duration,
     now: Instant,
 ) -> Option<String> {
-    let (shortest, longest) = REBUILD_STEPS;
-    let step = (after / 15).clamp(shortest, longest);
-    let mut order = hosts(map, absence.name).into_iter().zip(1..);
-    let ((_, domain), place) = order.find(|((name, _), _)| *name == own)?;
-    (absence.lasts(now) >= after + step * place).then_some(domain)
+    let (shortest, middle, longest) = REBUILD_STEPS;
+    let step = match seen.vacancy {
+        Vacancy::Missing(_) => (after / 15).clamp(shortest, middle),
+        Vacancy::Lost(_) => (after / 15).clamp(shortest, longest),
+    };
+    let mut order = hosts(map, seen.vacancy).into_iter().zip(1..);
+    let ((_, domain), turn) = order.find(|((name, _), _)| *name == own)?;
+    (now >= seen.due(after) + step * turn).then_some(domain)
 }
 
-/// Runs `weft server replace` on a thread of its own, so that this one can go on.
-async fn replaced(
+/// Fills a vacancy on a thread of its own, so that this one can go on.
+async fn on_a_thread(
     config: Config,
     section: ServerSection,
-    lost: ServerName,
+    vacancy: Vacancy,
     domain: String,
 ) -> Result<()> {
     let (done, end) = oneshot::channel();
     std::thread::Builder::new()
         .name("rebuild".to_owned())
         .spawn(move || {
-            let _ = done.send(replace(&config, &section, lost, &domain));
+            let _ = done.send(fill(&config, &section, vacancy, &domain));
         })?;
     end.await.context("the thread has ended")?
 }
 
-fn replace(config: &Config, section: &ServerSection, lost: ServerName, domain: &str) -> Result<()> {
+/// Runs the command that an administrator would run.
+fn fill(config: &Config, section: &ServerSection, vacancy: Vacancy, domain: &str) -> Result<()> {
     // What was interrupted goes on first.
-    let lost = match Place::of_last(&config.base)? {
-        Some(Place::Instead(begun)) => begun,
-        _ => lost,
-    };
+    let begun = Place::of_last(&config.base)?.and_then(Vacancy::of);
+    let vacancy = begun.unwrap_or(vacancy);
     let address = free_address(host_of(&section.address))?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--volume").arg(&config.base);
-    command.args(["server", "replace", &lost.to_string(), "--listen", &address]);
+    command.arg("--volume").arg(&config.base).arg("server");
+    match vacancy {
+        Vacancy::Lost(name) => command.args(["replace", &name.to_string()]),
+        Vacancy::Missing(id) => command.args(["add", "--missing", "--replica-of", &id.to_string()]),
+    };
+    command.args(["--listen", &address]);
     if !domain.is_empty() {
         command.args(["--domain", domain]);
     }
@@ -144,7 +148,7 @@ fn replace(config: &Config, section: &ServerSection, lost: ServerName, domain: &
         .env_remove("WEFT_KEY_FILE");
     let status = command.stdin(Stdio::null()).status()?;
     if !status.success() {
-        bail!("`weft server replace {lost}` has failed ({status})");
+        bail!("the command that adds it has failed ({status}): its message is above");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A spare node: it waits until a replica stays away, and takes its place.
+//! A spare node: it waits until a server needs a replica, and becomes it.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -6,20 +6,19 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use weft_client::{ConnectOptions, Volume};
 
-use super::absences::Absences;
+use super::vacancies::{Vacancies, Vacancy};
 use crate::limits::{SERVER_MAP_POLL_INTERVAL, SPARE_POLL_INTERVAL};
 use crate::remote::connect;
 use crate::terminal::output;
-use crate::volume_config::ServerName;
 
-/// Waits until a replica, but none of `refused`, has been away for so long. While the metadata
-/// service does not answer, nobody counts as away.
-pub(in crate::commands::volume) fn wait_for_absence(
+/// Waits until a replica has been away for so long, or has been drained, but for none of `refused`.
+/// While the metadata service does not answer, nobody counts as away.
+pub(in crate::commands::volume) fn wait_for_vacancy(
     options: &ConnectOptions,
     after: Duration,
-    refused: &[ServerName],
-) -> Result<ServerName> {
-    let mut absences = Absences::default();
+    refused: &[Vacancy],
+) -> Result<Vacancy> {
+    let mut vacancies = Vacancies::default();
     let mut silent = false;
     loop {
         let map = connect::block_on(async {
@@ -29,16 +28,15 @@ pub(in crate::commands::volume) fn wait_for_absence(
         match map {
             Ok(map) => {
                 let now = Instant::now();
-                let mut found = absences.look(&map, now).into_iter();
-                if let Some(absence) =
-                    found.find(|a| a.lasts(now) >= after && !refused.contains(&a.name))
-                {
-                    return Ok(absence.name);
+                let mut seen = vacancies.look(&map, now).into_iter();
+                let found = seen.find(|s| s.due(after) <= now && !refused.contains(&s.vacancy));
+                if let Some(found) = found {
+                    return Ok(found.vacancy);
                 }
                 silent = false;
             }
             Err(error) => {
-                absences.forget();
+                vacancies.forget();
                 if !std::mem::replace(&mut silent, true) {
                     output::say(format_args!("weft: {}", output::error(&error)));
                 }

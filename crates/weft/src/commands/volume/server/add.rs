@@ -30,6 +30,9 @@ pub(super) struct Add {
     /// Become a replica of this server; `any`: of the one that has the fewest
     #[arg(long, value_name = "ID")]
     replica_of: Option<String>,
+    /// Only if the server lacks a replica
+    #[arg(long, hide = true, requires = "replica_of")]
+    missing: bool,
     #[command(flatten)]
     node: NewNode,
 }
@@ -60,6 +63,7 @@ impl Add {
         let replica_of = self.replica_of.clone();
         let place = |map: &_| {
             Ok(match replica_of {
+                Some(server) if self.missing => Place::Missing(server_of(&server, map)?),
                 Some(server) => Place::ReplicaOf(server_of(&server, map)?),
                 None => Place::NewServer,
             })

@@ -2,6 +2,7 @@
 
 mod accept_rollback;
 mod add;
+mod drain;
 mod list;
 mod remove;
 
@@ -16,7 +17,7 @@ use crate::volume_config::Config;
 pub(super) use add::say_joined;
 pub(super) use remove::wait_until_left;
 
-/// List, add, replace and remove servers and their replicas while the volume runs
+/// List, add, replace, drain and remove servers and their replicas while the volume runs
 #[derive(Args)]
 pub(crate) struct Server {
     #[command(subcommand)]
@@ -28,6 +29,7 @@ enum Action {
     List(list::List),
     Add(add::Add),
     Replace(add::Replace),
+    Drain(drain::Drain),
     Remove(remove::Remove),
     AcceptRollback(accept_rollback::AcceptRollback),
 }
@@ -38,6 +40,7 @@ impl Server {
             Action::List(list) => list.run(global),
             Action::Add(add) => add.run(global),
             Action::Replace(replace) => replace.run(global),
+            Action::Drain(drain) => drain.run(global),
             Action::Remove(remove) => remove.run(global),
             Action::AcceptRollback(accept) => accept.run(global),
         }

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use weft_client::{ConnectOptions, ServerId, Volume};
+use weft_client::{ConnectOptions, Departure, ServerId, Volume};
 
 use super::local;
 use crate::args::Global;
 use crate::commands::volume::down::stop_node;
+use crate::commands::volume::rebuild::has_host;
 use crate::limits::{LEAVE_POLL_INTERVAL, START_LOCK_TIMEOUT};
 use crate::remote::connect;
 use crate::remote::servers::{NodeState, state_of};
@@ -21,18 +22,21 @@ use crate::volume_config::{
 /// Let a replica leave its server, so that its machine can be switched off
 ///
 /// It leaves when all replicas that stay are in sync; one that is lost, or not in sync, leaves at
-/// once. Programs go on meanwhile. Interrupting the command stops nothing: the replica leaves as
-/// soon as it can, unless `--cancel` takes that back. The last replica of a server cannot leave:
-/// `weft server replace` and `weft join --replace` give it a successor.
+/// once. The server has one replica less from then on; `weft server drain` gives it another one.
+/// Programs go on meanwhile. Interrupting the command stops nothing: the replica leaves as soon as
+/// it can, unless `--cancel` takes that back. The last replica of a server cannot be removed.
 #[derive(Args)]
-#[command(
-    visible_alias = "drain",
-    after_help = "Examples:
+#[command(after_help = "Examples:
   weft server remove server-2.1
-  weft server drain server-0                 the same
-  weft server remove --cancel server-0       it stays after all"
-)]
+  weft server remove --cancel server-2.1     it stays after all")]
 pub(super) struct Remove {
+    #[command(flatten)]
+    leaving: Leaving,
+}
+
+/// Which replicas leave.
+#[derive(Args)]
+pub(super) struct Leaving {
     /// The nodes, as `weft server list` shows them
     #[arg(required = true, value_name = "NODE")]
     nodes: Vec<ServerName>,
@@ -46,11 +50,22 @@ pub(super) struct Remove {
 
 impl Remove {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode> {
+        self.leaving.run(global, Departure::Final)
+    }
+}
+
+impl Leaving {
+    pub(super) fn run(self, global: &Global, departure: Departure) -> Result<ExitCode> {
         let options = connect::options(global)?;
         let here = |node: ServerName| local(global).ok().filter(|c| c.server(node).is_ok());
         connect::block_on(async {
             let volume = Volume::connect(options.clone()).await?;
             let map = volume.server_map().await?;
+            let departure = if self.cancel {
+                Departure::Cancelled
+            } else {
+                departure
+            };
             for node in &self.nodes {
                 if state_of(&map, *node) == NodeState::Unknown {
                     if here(*node).is_some() && !self.cancel {
@@ -60,13 +75,16 @@ impl Remove {
                     bail!("the volume has no {node}: `weft server list` shows its nodes");
                 }
                 let left = volume
-                    .leave_server(ServerId(node.id), node.replica, self.cancel)
+                    .leave_server(ServerId(node.id), node.replica, departure)
                     .await
                     .with_context(|| node.to_string())?;
-                match (self.cancel, left) {
-                    (true, _) => output::line(format!("{node} stays"))?,
-                    (false, true) => {}
-                    (false, false) => output::line(format!(
+                match departure {
+                    Departure::Cancelled => output::line(format!("{node} stays"))?,
+                    _ if left => {}
+                    Departure::Succeeded => output::line(format!(
+                        "{node} leaves when another replica has joined and is in sync"
+                    ))?,
+                    Departure::Final => output::line(format!(
                         "{node} leaves when all replicas that stay are in sync"
                     ))?,
                 }
@@ -91,7 +109,7 @@ pub(in crate::commands::volume) fn wait_until_left(
     options: &ConnectOptions,
     node: ServerName,
 ) -> Result<()> {
-    let mut obstacle = String::new();
+    let (mut obstacle, mut homeless) = (String::new(), false);
     let shown = progress::of_bytes(&format!("{node} leaves"), None);
     connect::block_on(async {
         let volume = Volume::connect(options.clone()).await?;
@@ -107,6 +125,15 @@ pub(in crate::commands::volume) fn wait_until_left(
             };
             if !own.leaving {
                 bail!("{node} stays: its departure was taken back meanwhile");
+            }
+            let missing = server.is_some_and(|server| server.missing > 0);
+            if missing && !homeless && !has_host(&map, node.id) {
+                homeless = true;
+                output::say(format_args!(
+                    "weft: no other machine can take the place of {node}, for want of space or because each has a replica of server {id}: \
+                     it waits for a spare or for `weft join --replica-of {id}`",
+                    id = node.id
+                ));
             }
             if let Some(progress) = replicas.iter().find_map(|r| r.progress.as_ref()) {
                 shown.set_length(progress.total);

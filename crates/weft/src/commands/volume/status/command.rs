@@ -105,6 +105,7 @@ fn silent(config: &Config, meta_address: String) -> Result<Report> {
             losses: None,
             addressed: None,
             replicas: Vec::new(),
+            missing: 0,
             refusal: None,
         })
     };
@@ -178,6 +179,7 @@ fn report(
             losses,
             addressed,
             replicas,
+            missing: server.missing,
             refusal: (state == REFUSED).then(|| refusal(server)),
         });
     }
@@ -196,13 +198,14 @@ fn report(
         losses: None,
         addressed: None,
         replicas: Vec::new(),
+        missing: 0,
         refusal: None,
     };
     let lost = |row: &Row| row.disks.iter().flatten().any(DiskRow::is_lost);
     let replicas = || servers.iter().flat_map(|s| &s.replicas);
     let redundant = replicas()
         .next()
-        .map(|_| replicas().all(|r| r.state == IN_SYNC));
+        .map(|_| replicas().all(|r| r.state == IN_SYNC) && servers.iter().all(|s| s.missing == 0));
     Ok(Report {
         volume: map.volume.clone(),
         epoch: Some(map.epoch),

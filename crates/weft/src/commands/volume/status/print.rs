@@ -98,6 +98,13 @@ fn print_replicas(report: &Report) -> Result<()> {
     for row in &report.servers {
         let all = row.replicas.len();
         let in_sync = row.replicas.iter().filter(|r| r.state == IN_SYNC).count();
+        if row.missing > 0 {
+            output::line(format!(
+                "redundancy: {} waits for {} in the place of what was drained",
+                row.node,
+                output::count(row.missing as usize, "replica")
+            ))?;
+        }
         if in_sync == all {
             continue;
         }

@@ -64,6 +64,8 @@ pub(super) struct Row {
     pub(super) addressed: Option<AddressedRow>,
     /// Its replicas; none: it has one store.
     pub(super) replicas: Vec<ReplicaRow>,
+    /// Replicas that it lacks: those that were drained and have no successor yet.
+    pub(super) missing: u32,
     /// Why a running server is refused, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<String>,
