@@ -47,8 +47,8 @@ pub(crate) struct Join {
     /// be lost if its server has another replica in sync
     #[arg(long, value_name = "NODE")]
     replace: Option<ServerName>,
-    /// Wait until a replica of any server stays away or is drained, then take its place. The command
-    /// returns when that has happened; run again, it starts the node
+    /// Wait until a replica of any server stays away or is drained, then take its place. The
+    /// command returns when that has happened; run again, it starts the node
     #[arg(long, conflicts_with_all = ["replace", "replica_of"])]
     spare: bool,
     /// With --spare: how long a replica may be away

@@ -177,17 +177,20 @@ mod tests {
         map.servers[3].replicas[0].in_sync = false;
         assert_eq!(names(&map, lost), ["server-1", "server-1.1"]);
         map.servers[1].replicas[1].up = false;
-        assert_eq!(names(&map, lost), ["server-3", "server-1"]);
+        assert_eq!(names(&map, lost), ["server-1", "server-3"]);
         // Another one is to have a successor: not on its own machine, nor where others leave.
         map.servers[0].replicas[1] = map.servers[0].replicas[0].clone();
+        map.servers[0].replicas[1].number = 1;
         map.servers[0].replicas[0].leaving = true;
         map.servers[0].replicas[0].address = "10.0.0.5:4700".to_owned();
-        assert_eq!(names(&map, Vacancy::Missing(0)), ["server-3", "server-1"]);
+        assert_eq!(names(&map, Vacancy::Missing(0)), ["server-1", "server-3"]);
         map.servers[2].replicas[1].leaving = true;
         assert_eq!(names(&map, Vacancy::Missing(0)), ["server-3"]);
         map.servers[2].replicas[1].leaving = false;
         // Nobody has the data.
-        map.servers[0].replicas[0].up = false;
+        for replica in &mut map.servers[0].replicas {
+            replica.up = false;
+        }
         assert_eq!(names(&map, lost), Vec::<String>::new());
     }
 

@@ -11,10 +11,10 @@ use crate::args::Global;
 
 /// Move what a node holds to another machine, so that its own can be switched off
 ///
-/// A new replica joins on the machine that has room for it, or where a spare waits, and gets all
-/// data. Then the node leaves: its server has as many replicas as before. A node that is lost leaves
-/// at once, if its server has another replica in sync. Programs go on meanwhile. Interrupting the
-/// command stops nothing, unless `--cancel` takes it back.
+/// A new replica joins on a machine that has room for it, or where a spare waits, and gets all
+/// data. Then the node leaves, and its server has as many replicas as before. A node that is lost
+/// leaves at once, if its server has another replica in sync. Programs go on meanwhile.
+/// Interrupting the command stops nothing; `--cancel` does.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
