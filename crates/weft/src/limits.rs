@@ -128,6 +128,8 @@ pub(crate) const SPARE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// intervals.
 pub(crate) const REBUILD_POLL_INTERVALS: (Duration, Duration) =
     (Duration::from_millis(250), Duration::from_secs(5));
+/// How long a node leaves a place alone that it could not take.
+pub(crate) const REBUILD_REST: Duration = Duration::from_mins(5);
 /// How long the machines wait for one another before they take a place: the shortest of the steps,
 /// the longest after a drain and that after a loss. Each is longer than the interval between two
 /// looks.

@@ -18,7 +18,7 @@ use weft_server::{Node, ServerMaps};
 use super::hosts::{host_of, hosts};
 use super::vacancies::{Seen, Vacancies, Vacancy};
 use crate::commands::volume::new_node::{Place, free_address};
-use crate::limits::{REBUILD_POLL_INTERVALS, REBUILD_STEPS, STATUS_TIMEOUT};
+use crate::limits::{REBUILD_POLL_INTERVALS, REBUILD_REST, REBUILD_STEPS, STATUS_TIMEOUT};
 use crate::volume_config::{Config, FILE, ServerName, ServerSection};
 
 /// From now on a node gives servers the replicas that they need, if its machine has room.
@@ -54,7 +54,7 @@ async fn look(maps: ServerMaps, config: Config, section: ServerSection) {
             continue;
         };
         let now = Instant::now();
-        refused.retain(|_, since| now.duration_since(*since) < after);
+        refused.retain(|_, since| now.duration_since(*since) < after.min(REBUILD_REST));
         let mut seen = vacancies.look(&map, now);
         seen.retain(|seen| !refused.contains_key(&seen.vacancy));
         let mut due = seen.iter().filter_map(|seen| {
