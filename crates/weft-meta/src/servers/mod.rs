@@ -11,4 +11,4 @@ pub(crate) mod placement;
 mod replicas;
 mod table;
 
-pub(crate) use table::{Heartbeat, ServerTable, Servers};
+pub(crate) use table::{ChangingServers, Heartbeat, ServerTable, Servers};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use weft_kv::Reader;
 use weft_layout::SERVERS_MAX;
 use weft_proto::meta::{
@@ -142,34 +142,59 @@ impl ServerEntry {
     }
 }
 
-/// The server map behind its lock.
+/// The server map behind its locks. Transactions read it, so that nobody may hold the table while
+/// waiting for the engine.
 #[derive(Debug)]
-pub(crate) struct Servers(RwLock<ServerTable>);
+pub(crate) struct Servers {
+    table: RwLock<ServerTable>,
+    /// Held by those that change records, also while they wait for the engine.
+    changing: Mutex<()>,
+}
+
+/// The right to change records of the server map: nobody else changes any until it is dropped.
+pub(crate) struct ChangingServers<'a> {
+    servers: &'a Servers,
+    _changing: MutexGuard<'a, ()>,
+}
+
+impl ChangingServers<'_> {
+    /// The table, for one step. No transaction may run meanwhile.
+    pub(crate) fn table(&self) -> RwLockWriteGuard<'_, ServerTable> {
+        self.servers.table.write()
+    }
+}
 
 impl Servers {
     pub(crate) fn new(table: ServerTable) -> Servers {
-        Servers(RwLock::new(table))
+        Servers {
+            table: RwLock::new(table),
+            changing: Mutex::new(()),
+        }
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, ServerTable> {
-        self.0.read()
+        self.table.read()
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, ServerTable> {
-        self.0.write()
+    /// Waits for others that change records.
+    pub(crate) fn changing(&self) -> ChangingServers<'_> {
+        ChangingServers {
+            servers: self,
+            _changing: self.changing.lock(),
+        }
     }
 
     /// The server map's epoch.
     pub(crate) fn epoch(&self) -> u64 {
-        self.0.read().epoch
+        self.table.read().epoch
     }
 
     /// The servers to choose from for a new file.
     pub(crate) fn pool(&self, now: i64) -> Pool {
-        if self.0.read().since.is_none() {
-            self.0.write().since.get_or_insert(now);
+        if self.table.read().since.is_none() {
+            self.table.write().since.get_or_insert(now);
         }
-        self.0.read().pool(now)
+        self.table.read().pool(now)
     }
 }
 

@@ -6,8 +6,8 @@ use crate::records::record::ServerRecord;
 use crate::tx::Volume;
 
 pub(crate) fn accept_rollback(volume: &Volume, id: u32) -> Result<bool, MetaError> {
-    let mut table = volume.state().servers().write();
-    let known = table.record(id)?.clone();
+    let servers = volume.state().servers().changing();
+    let known = servers.table().record(id)?.clone();
     let record = volume.transact(|tx| {
         let doubt = tx.counters()?.next_id;
         let record = ServerRecord {
@@ -17,5 +17,5 @@ pub(crate) fn accept_rollback(volume: &Volume, id: u32) -> Result<bool, MetaErro
         tx.put(SERVERS, &id.to_be_bytes(), &record);
         Ok(record)
     })?;
-    table.accept_rollback(id, record)
+    servers.table().accept_rollback(id, record)
 }

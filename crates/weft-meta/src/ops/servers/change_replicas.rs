@@ -11,8 +11,8 @@ pub(crate) fn change_replicas(
     request: &ChangeReplicasRequest,
 ) -> Result<ChangeReplicasReply, MetaError> {
     let id = request.server;
-    let mut table = volume.state().servers().write();
-    let change = table.change_replicas(request)?;
+    let servers = volume.state().servers().changing();
+    let change = servers.table().change_replicas(request)?;
     let changed = change.is_some();
     if let Some((record, raises_epoch)) = change {
         tracing::info!(
@@ -24,9 +24,9 @@ pub(crate) fn change_replicas(
             in_sync = ?record.in_sync,
             "replicas in sync changed"
         );
-        store_record(volume, &mut table, id, record, raises_epoch)?;
+        store_record(volume, &servers, id, record, raises_epoch)?;
     }
-    let set = table.replica_set(id)?;
+    let set = servers.table().replica_set(id)?;
     let set = set.ok_or(MetaError::UnknownServer { server: id })?;
     Ok(ChangeReplicasReply { set, changed })
 }

@@ -21,29 +21,30 @@ pub(crate) fn heartbeat(
             reason: "its address needs 1 to 255 bytes",
         });
     }
-    let mut table = volume.state().servers().write();
+    let servers = volume.state().servers().changing();
     let service = volume.state().incarnations().durable();
-    if let Some(report) = table.receive_replica(now, request)? {
+    let report = servers.table().receive_replica(now, request)?;
+    if let Some(report) = report {
         let replica = request.replica;
         if let Some((record, moves)) = report.update {
             let (term, in_sync) = (record.term, record.in_sync.clone());
-            store_record(volume, &mut table, id, record, moves)?;
+            store_record(volume, &servers, id, record, moves)?;
             tracing::info!(server = id, replica, term, ?in_sync, "replica started");
         }
         if report.is_emptied {
-            return table.refuse_emptied(now, request, service);
+            return servers.table().refuse_emptied(now, request, service);
         }
         if !report.is_primary {
-            return table.answer_backup(id, service);
+            return servers.table().answer_backup(id, service);
         }
     }
-    let update = match table.receive(now, request, service)? {
+    let received = servers.table().receive(now, request, service)?;
+    let update = match received {
         Heartbeat::Refused(reply) => return Ok(reply),
         Heartbeat::Accepted(update) => update,
     };
     if let Some(update) = update {
-        // No client may see the new epoch before it is durable, so the lock is held during the
-        // sync. That is rare.
+        // No client may see the new epoch before it is durable.
         let (epoch, record) = volume.transact(|tx| {
             let counters = tx.counters()?;
             if update.raises_epoch() {
@@ -65,7 +66,7 @@ pub(crate) fn heartbeat(
                 "the server was formatted again: its data of files with smaller ids is lost"
             );
         }
-        table.store(id, record, epoch);
+        servers.table().store(id, record, epoch);
     }
-    table.note_up(now, request, service)
+    servers.table().note_up(now, request, service)
 }

@@ -29,11 +29,11 @@ pub(crate) fn join_server(
     if request.domain.len() > DOMAIN_MAX {
         return refuse("the name of a failure domain has at most 64 bytes");
     }
-    let mut table = volume.state().servers().write();
-    let (server, replica, record) = table.join(now, request)?;
+    let servers = volume.state().servers().changing();
+    let (server, replica, record) = servers.table().join(now, request)?;
     if let Some(record) = record {
         // Clients must learn of the server, or that it has replicas.
-        store_record(volume, &mut table, server, record, true)?;
+        store_record(volume, &servers, server, record, true)?;
         let address = &request.address;
         tracing::info!(server, replica, %address, replaces = ?request.replaces, "joined");
     }
@@ -50,8 +50,8 @@ pub(crate) fn leave_server(
     request: &LeaveServerRequest,
 ) -> Result<LeaveServerReply, MetaError> {
     let (server, replica) = (request.server, request.replica);
-    let mut table = volume.state().servers().write();
-    if !request.stay && table.is_unused(server)? {
+    let servers = volume.state().servers().changing();
+    if !request.stay && servers.table().is_unused(server)? {
         let epoch = volume.transact(|tx| {
             let counters = tx.counters()?;
             counters.epoch += 1;
@@ -64,14 +64,15 @@ pub(crate) fn leave_server(
             Ok(epoch)
         })?;
         volume.state().kv().sync()?;
-        table.remove(server, epoch);
+        servers.table().remove(server, epoch);
         tracing::info!(server, "a server that never served is removed");
         return Ok(LeaveServerReply { left: true });
     }
-    if let Some(record) = table.leave(now, request)? {
+    let record = servers.table().leave(now, request)?;
+    if let Some(record) = record {
         // Clients must learn that a server has replicas now.
-        let was_plain = table.record(server)?.replicas.is_empty();
-        store_record(volume, &mut table, server, record, was_plain)?;
+        let was_plain = servers.table().record(server)?.replicas.is_empty();
+        store_record(volume, &servers, server, record, was_plain)?;
         tracing::info!(
             server,
             replica,
@@ -80,7 +81,7 @@ pub(crate) fn leave_server(
             "told to leave, or to stay"
         );
     }
-    let record = table.record(server)?;
-    let left = !record.replicas.iter().any(|r| r.number == replica);
+    let is_left = |record: &ServerRecord| !record.replicas.iter().any(|r| r.number == replica);
+    let left = servers.table().record(server).map(is_left)?;
     Ok(LeaveServerReply { left })
 }

@@ -3,14 +3,13 @@
 use crate::error::MetaError;
 use crate::records::keys::SERVERS;
 use crate::records::record::ServerRecord;
-use crate::servers::ServerTable;
+use crate::servers::ChangingServers;
 use crate::tx::Volume;
 
-/// The caller holds the table's lock, so that no client may see the change before it is durable.
 /// Such changes are rare.
 pub(super) fn store_record(
     volume: &Volume,
-    table: &mut ServerTable,
+    servers: &ChangingServers<'_>,
     id: u32,
     record: ServerRecord,
     raises_epoch: bool,
@@ -23,6 +22,6 @@ pub(super) fn store_record(
         Ok(epoch)
     })?;
     volume.state().kv().sync()?;
-    table.store(id, record, epoch);
+    servers.table().store(id, record, epoch);
     Ok(epoch)
 }
