@@ -4,7 +4,7 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Volume, settings};
+use common::{Volume, creating, settings};
 use prost::Message;
 use weft_kv::{MemKv, OrderedKv, Space};
 use weft_layout::ServerId;
@@ -89,6 +89,38 @@ fn heartbeat(id: u32, address: &str) -> HeartbeatRequest {
 }
 
 const SECOND: i64 = 1_000_000_000;
+
+#[test]
+fn servers_that_move_do_not_stop_files_from_being_created() {
+    const ROUNDS: i64 = 2000;
+    let v = Volume::mem();
+    let (kv, meta) = (v.kv.clone(), Arc::new(v.meta));
+    let (done, ended) = std::sync::mpsc::channel();
+    let moves = (meta.clone(), done.clone());
+    std::thread::spawn(move || {
+        let (meta, done) = moves;
+        for round in 0..ROUNDS {
+            let address = format!("host{round}:1");
+            meta.heartbeat(SECOND, &heartbeat(2, &address)).unwrap();
+        }
+        done.send(()).unwrap();
+    });
+    std::thread::spawn(move || {
+        for round in 0..ROUNDS {
+            let request = creating(0, &format!("/f{round}"), 0o644, true);
+            meta.attach(SECOND, 1, &request).unwrap();
+        }
+        done.send(()).unwrap();
+    });
+    for _ in 0..2 {
+        let waited = ended.recv_timeout(std::time::Duration::from_secs(60));
+        waited.expect("one waits for the other");
+    }
+    let meta = Namespace::open(kv).unwrap();
+    let map = meta.server_map(SECOND).unwrap();
+    assert_eq!(map.servers[1].address, format!("host{}:1", ROUNDS - 1));
+    assert_eq!(map.files, 1 + ROUNDS as u64);
+}
 
 #[test]
 fn the_server_map_shows_which_servers_are_up() {
