@@ -113,7 +113,7 @@ fn servers_that_move_do_not_stop_files_from_being_created() {
         done.send(()).unwrap();
     });
     for _ in 0..2 {
-        let waited = ended.recv_timeout(std::time::Duration::from_secs(60));
+        let waited = ended.recv_timeout(std::time::Duration::from_mins(1));
         waited.expect("one waits for the other");
     }
     let meta = Namespace::open(kv).unwrap();
