@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(numbers(&marked), [(0, true)]);
         assert_eq!((missing(&marked), marked.primary), (1, 0));
         assert_eq!(set_of(&marked).unwrap().leaving, []);
-        // Only the first who asks gets the place.
+        // Only the first join gets the place.
         let fill = JoinServerRequest {
             missing: true,
             ..asking(None, "")

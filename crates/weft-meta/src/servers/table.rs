@@ -142,8 +142,8 @@ impl ServerEntry {
     }
 }
 
-/// The server map behind its locks. Transactions read it, so that nobody may hold the table while
-/// waiting for the engine.
+/// The server map behind its locks. Transactions read it, so that the table may not be held during
+/// a wait for the engine.
 #[derive(Debug)]
 pub(crate) struct Servers {
     table: RwLock<ServerTable>,
@@ -151,7 +151,7 @@ pub(crate) struct Servers {
     changing: Mutex<()>,
 }
 
-/// The right to change records of the server map: nobody else changes any until it is dropped.
+/// The right to change records of the server map, held by one call at a time.
 pub(crate) struct ChangingServers<'a> {
     servers: &'a Servers,
     _changing: MutexGuard<'a, ()>,
@@ -253,7 +253,7 @@ impl ServerUpdate {
     }
 }
 
-/// Nobody could give the data to a new node.
+/// A new node would have no source of the data.
 const NO_SOURCE: &str =
     "no node that has its data is up, so a new one would wait for it: start that node first";
 

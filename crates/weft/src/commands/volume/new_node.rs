@@ -288,7 +288,7 @@ impl NewNode {
     }
 }
 
-/// An address of this machine where nobody listens.
+/// A free address of this machine.
 pub(super) fn free_address(host: &str) -> Result<String> {
     let mut addresses = JOIN_PORTS.map(|port| format!("{host}:{port}"));
     let free = addresses.find(|address| TcpListener::bind(address).is_ok());

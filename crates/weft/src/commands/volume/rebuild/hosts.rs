@@ -187,7 +187,7 @@ mod tests {
         map.servers[2].replicas[1].leaving = true;
         assert_eq!(names(&map, Vacancy::Missing(0)), ["server-3"]);
         map.servers[2].replicas[1].leaving = false;
-        // Nobody has the data.
+        // No node has the data.
         for replica in &mut map.servers[0].replicas {
             replica.up = false;
         }

@@ -1,4 +1,4 @@
-//! Servers that need a new replica, and who gives it to them: a spare, or the nodes of another
+//! Servers that need a new replica, and what gives it to them: a spare, or the nodes of another
 //! machine.
 //!
 //! Both look at the server map and ask for the place (0047); the metadata service arbitrates.
