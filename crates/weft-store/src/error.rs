@@ -52,6 +52,22 @@ pub enum StoreError {
         /// Which bytes of the fork.
         range: Range<u64>,
     },
+    /// Other servers have data and parity of which these bytes can be computed; here they are not.
+    #[error(
+        "bytes {}..{} of cell {cell}, fork {fork} of file {file} are only in parity, and were not computed from it: too many \
+         servers of the file are down, or have damaged data. `weft status` names them; the bytes can be read when they are back",
+        range.start, range.end
+    )]
+    Coded {
+        /// The file.
+        file: FileId,
+        /// Its cell.
+        cell: CellIndex,
+        /// The fork.
+        fork: ForkName,
+        /// Which bytes of the fork.
+        range: Range<u64>,
+    },
     /// A damaged log was truncated, or an older copy accepted, and nothing proves that these bytes
     /// are as they were last acknowledged.
     #[error(
@@ -585,6 +601,7 @@ mod tests {
             match error {
                 StoreError::BadChecksum { .. }
                 | StoreError::Lost { .. }
+                | StoreError::Coded { .. }
                 | StoreError::Unproven { .. }
                 | StoreError::BadChunk { .. }
                 | StoreError::Memory { .. }

@@ -89,4 +89,4 @@ pub use storage::{
     BlockingTask, BoxFuture, DeviceStorage, FileKind, FolderStorage, IoBackend, Storage,
     StorageFile, together,
 };
-pub use upkeep::{CheckOptions, CheckPass, Checked, Losses, ScrubPosition, Scrubbed};
+pub use upkeep::{CheckOptions, CheckPass, Checked, Losses, Restored, ScrubPosition, Scrubbed};

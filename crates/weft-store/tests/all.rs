@@ -13,6 +13,7 @@ mod cache;
 mod checkpoint_files;
 mod checkpoints;
 mod clear;
+mod coded;
 mod corruption;
 mod crash_index;
 mod crash_marks;

@@ -162,6 +162,8 @@ impl DiskSet {
         let unknown = || {
             let reason = if place.is_lost() {
                 "a repair marked the block lost; write it anew, or restore the file from a copy"
+            } else if place.is_coded() {
+                "the block is only in parity"
             } else {
                 "no disk has this number"
             };
@@ -174,7 +176,7 @@ impl DiskSet {
     pub(crate) fn shown(&self, place: Place) -> String {
         match self.get(place.disk()) {
             Some(disk) => disk.shown(),
-            None if place.is_lost() => "the store".to_owned(),
+            None if place.is_absent() => "the store".to_owned(),
             None => format!("disk {}", place.disk()),
         }
     }

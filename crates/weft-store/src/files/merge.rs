@@ -63,7 +63,7 @@ impl Inner {
     }
 
     /// The next chunks of a fork that are in the index.
-    fn entries_of(&self, id: ForkId, from: u64) -> Result<Option<Vec<u64>>, StoreError> {
+    pub(crate) fn entries_of(&self, id: ForkId, from: u64) -> Result<Option<Vec<u64>>, StoreError> {
         let (low, high) = (ChunkRecord::key(id, from), ChunkRecord::key(id, u64::MAX));
         let (mut found, mut failed) = (Vec::new(), None);
         self.index().snapshot()?.scan(

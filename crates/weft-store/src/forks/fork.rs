@@ -247,16 +247,22 @@ impl Fork {
         None
     }
 
-    /// Marks a block of a chunk in memory lost, unless it is a hole. Returns whether it did, and
-    /// the place that the fork owned.
-    pub(crate) fn lose(&mut self, n: u64, block: u32) -> (bool, Option<Place>) {
+    /// Moves a block of a chunk in memory to a place that no disk has, unless it is a hole. Returns
+    /// whether it did, and the place that the fork owned.
+    pub(crate) fn unplace(
+        &mut self,
+        n: u64,
+        block: u32,
+        absent: Place,
+        crc: u32,
+    ) -> (bool, Option<Place>) {
         let Some(entry) = self.chunks.get_mut(&n) else {
             return (false, None);
         };
         if entry.place(block).is_none() {
             return (false, None);
         }
-        let left = entry.set(block, Place::LOST.plus(block), 0);
+        let left = entry.set(block, absent, crc);
         entry.inherit(block, true);
         let owned = left.filter(|(_, inherited)| !inherited);
         if owned.is_some() {

@@ -26,7 +26,10 @@ pub(crate) fn covered_blocks(
 ) -> Covered {
     let bad = matches!(
         error,
-        StoreError::BadChecksum { .. } | StoreError::DiskFailed { .. } | StoreError::Lost { .. }
+        StoreError::BadChecksum { .. }
+            | StoreError::DiskFailed { .. }
+            | StoreError::Lost { .. }
+            | StoreError::Coded { .. }
     );
     // The frame has some bytes for each run besides its data.
     let runs = plans.iter().flat_map(|p| &p.small);

@@ -129,8 +129,8 @@ impl Inner {
     }
 
     async fn load_batch(&self, batch: ReadBatch, purpose: Purpose) -> Result<(), StoreError> {
-        if batch.place.is_lost() {
-            return self.check_lost(&batch);
+        if batch.place.is_absent() {
+            return self.check_absent(&batch);
         }
         let bytes = u64::from(batch.blocks) * BLOCK as u64;
         if purpose != Purpose::Demand(Attempt::Retry) {
@@ -196,12 +196,16 @@ impl Inner {
         result
     }
 
-    /// The error for a lost block; none if it was written again meanwhile: the caller checks again.
-    fn check_lost(&self, batch: &ReadBatch) -> Result<(), StoreError> {
-        let segment = &batch.segments[0];
+    /// The error for a lost or coded block; none if it was written again meanwhile: the caller
+    /// checks again.
+    fn check_absent(&self, batch: &ReadBatch) -> Result<(), StoreError> {
+        let ReadSegment {
+            id, chunk, first, ..
+        } = batch.segments[0];
         let state = self.lock();
-        state
-            .lost(segment.id, segment.chunk, segment.first)
+        let error = state.lost(id, chunk, first);
+        error
+            .or_else(|| state.coded(id, chunk, first))
             .map_or(Ok(()), Err)
     }
 

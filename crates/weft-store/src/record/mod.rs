@@ -86,7 +86,11 @@ impl Place {
     /// Most blocks of a disk: one number is left, so that [`Place::NONE`] is on none.
     const BLOCKS_MAX: u64 = 0xffff_ffff_ffff;
     /// The number of no disk; lost blocks have it.
-    pub(crate) const LOST_DISK: u16 = u16::MAX;
+    const LOST_DISK: u16 = u16::MAX;
+    /// The number of no disk; coded blocks have it.
+    const CODED_DISK: u16 = u16::MAX - 1;
+    /// The place of a chunk's first block if all its blocks are coded.
+    pub(crate) const CODED: Self = Self((Self::CODED_DISK as u64) << 48);
     /// The place of a chunk's first block if all its blocks are lost.
     pub(crate) const LOST: Self = Self((Self::LOST_DISK as u64) << 48);
 
@@ -203,5 +207,15 @@ impl Place {
     /// Whether it stands for a lost block.
     pub(crate) fn is_lost(self) -> bool {
         self.disk() == Place::LOST_DISK
+    }
+
+    /// Whether it stands for a coded block, whose bytes other servers can compute.
+    pub(crate) fn is_coded(self) -> bool {
+        self.disk() == Place::CODED_DISK
+    }
+
+    /// Whether no disk of the store has the block.
+    pub(crate) fn is_absent(self) -> bool {
+        self.is_lost() || self.is_coded()
     }
 }

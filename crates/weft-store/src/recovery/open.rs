@@ -457,7 +457,7 @@ async fn replay(
 async fn disk_matches(disks: &DiskSet, pool: &Pool, runs: &RunsRecord) -> Result<bool, StoreError> {
     let mut crcs = each(runs).map(|(_, _, crc)| crc);
     for run in &runs.runs {
-        if run.place.is_lost() {
+        if run.place.is_absent() {
             crcs.by_ref().take(run.blocks as usize).for_each(drop);
             continue;
         }

@@ -54,7 +54,7 @@ fn lost_blocks(chunk: &Chunk) -> Vec<Range<u32>> {
 
 impl Fork {
     /// The bytes of blocks of a chunk.
-    fn bytes_of(&self, n: u64, blocks: &Range<u32>) -> Range<u64> {
+    pub(super) fn bytes_of(&self, n: u64, blocks: &Range<u32>) -> Range<u64> {
         let size = u64::from(self.chunk());
         let at = |block: u32| n * size + (u64::from(block) * BLOCK as u64).min(size);
         at(blocks.start)..at(blocks.end)

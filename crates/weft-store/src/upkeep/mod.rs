@@ -6,12 +6,14 @@
 //! repaired in `recovery/repair/`.
 
 mod check;
+mod coded;
 mod losses;
 mod repair;
 mod scrub;
 mod walk;
 
 pub use check::{CheckOptions, CheckPass, Checked};
+pub use coded::Restored;
 pub use losses::Losses;
 pub use scrub::Scrubbed;
 pub use walk::ScrubPosition;

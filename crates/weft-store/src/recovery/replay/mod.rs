@@ -243,6 +243,8 @@ impl Replay<'_> {
         for (block, place, crc) in each(runs) {
             if place.is_lost() {
                 self.state.lose_block(id, n, block, Some(0));
+            } else if place.is_coded() {
+                self.state.code_block(id, n, block, crc, 0);
             } else {
                 self.state.place_block(id, n, block, place, crc, 0);
             }

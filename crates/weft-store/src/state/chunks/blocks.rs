@@ -74,19 +74,24 @@ impl StoreState {
         let gone = fork.empty(n, &blocks, |place| {
             self.space.free_after(sequence, extent(place));
         });
-        let Some(chunk) = fork.chunk_mut(n) else {
+        self.forget_pages(id, n, &blocks);
+        if gone > 0 {
+            self.mark_changed(id, n);
+        }
+    }
+
+    /// Drops the copies of blocks in memory, dirty or not.
+    pub(super) fn forget_pages(&mut self, id: ForkId, n: u64, blocks: &Range<u32>) {
+        let Some(chunk) = self.forks.chunk_mut(id, n) else {
             return;
         };
-        let forgotten = chunk.forget_blocks(&blocks);
+        let forgotten = chunk.forget_blocks(blocks);
         let dirty = chunk.is_dirty();
         self.cache.uncount(forgotten.bytes);
         self.dirty.remove_blocks(u64::from(forgotten.dirty));
         self.space.unreserve(u64::from(forgotten.promises));
         if !dirty {
             self.dirty.remove_chunk(id, n);
-        }
-        if gone > 0 {
-            self.mark_changed(id, n);
         }
     }
 }

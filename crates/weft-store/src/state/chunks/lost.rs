@@ -1,4 +1,4 @@
-//! Blocks whose bytes are lost.
+//! Blocks whose bytes no disk of the store has: they are lost, or coded.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,32 @@ impl StoreState {
         let Some(fork) = self.forks.get_mut(id) else {
             return;
         };
-        let (lost, own) = fork.lose(chunk, block);
+        let (lost, own) = fork.unplace(chunk, block, Place::LOST.plus(block), 0);
         if !lost {
             return;
         }
-        let own = own.filter(|place| !place.is_lost());
+        let own = own.filter(|place| !place.is_absent());
         if let (Some(place), Some(sequence)) = (own, freed) {
             self.space.free_after(sequence, extent(place));
         }
+        self.mark_changed(id, chunk);
+    }
+
+    /// Marks a clean block coded: its bytes must have the checksum `crc`. If the fork owned its
+    /// place, that is freed after a sync of frame `freed`.
+    pub(crate) fn code_block(&mut self, id: ForkId, chunk: u64, block: u32, crc: u32, freed: u64) {
+        let Some(fork) = self.forks.get_mut(id) else {
+            return;
+        };
+        let (coded, own) = fork.unplace(chunk, block, Place::CODED.plus(block), crc);
+        if !coded {
+            return;
+        }
+        if let Some(place) = own.filter(|place| !place.is_absent()) {
+            self.space.free_after(freed, extent(place));
+        }
+        // A page would let a part of the block be written, over bytes that the log has not got.
+        self.forget_pages(id, chunk, &(block..block + 1));
         self.mark_changed(id, chunk);
     }
 

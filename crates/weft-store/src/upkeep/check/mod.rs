@@ -248,7 +248,7 @@ impl Inner {
         if runs
             .runs
             .iter()
-            .any(|run| run.inherited && run.place.disk() != Place::LOST_DISK)
+            .any(|run| run.inherited && !run.place.is_absent())
         {
             self.check_inherited(&key, (id, chunk), done)?;
         }
@@ -343,7 +343,7 @@ impl Inner {
                     let held = |c: &&Chunk| {
                         !c.is_inherited(block) && c.place(block).is_some_and(|(at, _)| at == place)
                     };
-                    if place.disk() != Place::LOST_DISK && !above.iter().any(held) {
+                    if !place.is_absent() && !above.iter().any(held) {
                         let finding = block_finding(key, chunk, block, place, Fault::Inherited);
                         add_finding(done, finding, None);
                     }
