@@ -121,6 +121,7 @@ pub(crate) unsafe fn layout_of(layout: *const weft_layout) -> Result<NewLayout, 
             }
         },
         replicas: (layout.replicas > 0).then_some(layout.replicas),
+        parity: None,
     })
 }
 

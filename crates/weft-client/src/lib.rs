@@ -132,6 +132,7 @@ pub use upkeep::DisksReply;
 pub use upkeep::DisksRequest;
 pub use upkeep::LossesReply;
 pub use upkeep::LossesRequest;
+pub use upkeep::ParityState;
 pub use upkeep::ScrubFault;
 pub use upkeep::ScrubFinding;
 pub use upkeep::ScrubRequest;

@@ -3,12 +3,14 @@
 use weft_layout::{FileId, ServerId};
 use weft_proto::addressed::CleanRequest;
 use weft_proto::meta::{AcceptRollbackRequest, LeaveServerRequest};
+use weft_proto::parity::FindCodingRequest;
 
 use crate::volume::Repeat;
 use crate::{Error, Volume};
 
 pub use weft_proto::addressed::CleanReply;
 pub use weft_proto::meta::{JoinServerReply, JoinServerRequest};
+pub use weft_proto::parity::ParityState;
 pub use weft_proto::upkeep::{
     AcceptLossesReply, AcceptLossesRequest, DiskCondition, DiskReport, DisksReply, DisksRequest,
     LossesReply, LossesRequest, ScrubFault, ScrubFinding, ScrubRequest, ScrubState,
@@ -27,6 +29,13 @@ pub enum Departure {
 }
 
 impl Volume {
+    /// How a file with parity is coded; `None`: it has none. One request.
+    pub async fn parity_of(&self, file: FileId) -> Result<Option<ParityState>, Error> {
+        let request = FindCodingRequest { file: file.0 };
+        let what = "find the parity of a file";
+        Ok(self.meta(what, &request, Repeat::Safe).await?.state)
+    }
+
     /// Starts, continues or stops the scrub of a server: one request. It goes on in the background
     /// whatever becomes of this client.
     pub async fn scrub(

@@ -154,6 +154,7 @@ fn parameters() -> Vec<Vec<u8>> {
         chunk: 262_144,
         servers: vec![3, 1, 300],
         storage: 0,
+        parity: 0,
     };
     vec![
         grid.encode_to_vec(),

@@ -511,6 +511,7 @@ fn cells_without_an_inode_get_one_with_their_id() {
         chunk: 1 << 18,
         servers: vec![2, 1],
         storage: 0,
+        parity: 0,
     };
     let request = AdoptFileRequest {
         file: 7_000_000,

@@ -33,6 +33,7 @@ fn layout() -> LayoutRecord {
         chunk: 262_144,
         servers: vec![3, 1, 300],
         storage: 1,
+        parity: 0,
     }
 }
 
@@ -51,6 +52,7 @@ fn default_layout_records_keep_their_bytes() {
         base: Some(2),
         storage: None,
         replicas: None,
+        parity: None,
     };
     fixed(&record, "080010071880202201022802");
     let addressed = DefaultLayoutRecord {

@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use weft_client::NewLayout;
 use weft_layout::Storage;
+use weft_parity::Shape;
 use weft_proto::meta::Layout;
-use weft_proto::storage_to_wire;
+use weft_proto::{parity_from_wire, storage_to_wire};
 
 /// A layout as text, without what is not set.
 pub(crate) fn show(layout: &Layout) -> String {
@@ -26,6 +27,9 @@ pub(crate) fn show(layout: &Layout) -> String {
     }
     if layout.storage == storage_to_wire(Storage::Addressed) {
         word("storage", "addressed".to_owned());
+    }
+    if let Ok(Some(shape)) = parity_from_wire(layout.parity) {
+        word("parity", shape.to_string());
     }
     if let Some(base) = layout.servers.first() {
         word("base", base.to_string());
@@ -72,12 +76,17 @@ pub(crate) fn parse(text: &[u8]) -> Result<NewLayout, String> {
                 layout.chunk = Some(chunk.map_err(|_| format!("`{word}`: too large"))?);
             }
             "replicas" => layout.replicas = Some(number(value)?),
+            "parity" if value == "none" => layout.parity = Some(None),
+            "parity" => {
+                let shape = value.parse::<Shape>().map_err(|e| e.to_string())?;
+                layout.parity = Some(Some(shape));
+            }
             "storage" => layout.storage = Some(storage(value)?),
             "base" => layout.base = Some(number(value)?),
             "servers" => layout.servers = value.split(',').map(number).collect::<Result<_, _>>()?,
             _ => {
                 return Err(format!(
-                    "`{name}`: a layout has cells, bsu, chunk, storage, replicas, base and servers"
+                    "`{name}`: a layout has cells, bsu, chunk, storage, replicas, parity, base and servers"
                 ));
             }
         }
@@ -116,6 +125,7 @@ mod tests {
             chunk: 1 << 20,
             servers: vec![2, 3, 0, 1],
             storage: 1,
+            parity: 0,
         };
         let text = show(&layout);
         assert_eq!(
@@ -129,6 +139,14 @@ mod tests {
         );
         assert_eq!((parsed.servers, parsed.base), (vec![2, 3, 0, 1], None));
         assert_eq!(parsed.storage, Some(Storage::Addressed));
+        let parity = Layout {
+            parity: 2 << 8 | 1,
+            ..Layout::default()
+        };
+        assert_eq!(show(&parity), "parity=2+1");
+        let parsed = parse(b"parity=2+1").unwrap().parity;
+        assert_eq!(parsed, Some(Some(Shape::new(2, 1).unwrap())));
+        assert_eq!(parse(b"parity=none").unwrap().parity, Some(None));
     }
 
     #[test]
@@ -142,6 +160,7 @@ mod tests {
             ("cells=x", "not a number"),
             ("rows=3", "rows"),
             ("chunk=8G", "large"),
+            ("parity=4", "K+M"),
             ("storage=tape", "plain or addressed"),
             ("cells=2 bsu=4096 cells=3", "twice"),
         ] {

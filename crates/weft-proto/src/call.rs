@@ -2,8 +2,8 @@
 
 use crate::round_trip::{Decoder, round_trip};
 use crate::{
-    addressed, checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, pointer,
-    quota, replica, session, upkeep,
+    addressed, checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, parity,
+    pointer, quota, replica, session, upkeep,
 };
 
 /// A request type: its kind on the wire and the type of its reply.
@@ -232,6 +232,15 @@ calls! {
     /// Names of inodes.
     NamesOf = 116: fsck::NamesOfRequest => fsck::NamesOfReply;
 
+    /// One page of the files with parity.
+    ListParity = 117: parity::ListParityRequest => parity::ListParityReply;
+    /// Begin to code a file.
+    BeginCoding = 118: parity::BeginCodingRequest => parity::BeginCodingReply;
+    /// A file is coded.
+    EndCoding = 119: parity::EndCodingRequest => parity::EndCodingReply;
+    /// How a file is coded.
+    FindCoding = 120: parity::FindCodingRequest => parity::FindCodingReply;
+
     /// Take the next bytes of a shared offset pointer, from its I/O server.
     TakeOffset = 128: pointer::TakeOffsetRequest => pointer::TakeOffsetReply;
     /// Get, set or remove a shared offset pointer.
@@ -266,4 +275,8 @@ calls! {
     ReplicaScrub = 143: replica::ReplicaScrubRequest => replica::ReplicaScrubReply;
     /// May a backup show what it has read (from the backup of a server to its primary).
     ConfirmRead = 144: replica::ConfirmReadRequest => replica::ConfirmReadReply;
+    /// Read a piece of a row.
+    ReadPiece = 145: parity::ReadPieceRequest => parity::ReadPieceReply;
+    /// Let backups of the server drop blocks of which there is parity.
+    CodeCells = 146: parity::CodeCellsRequest => parity::CodeCellsReply;
 }

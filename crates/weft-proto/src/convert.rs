@@ -5,6 +5,7 @@ use weft_layout::{
     CellIndex, Grid, Layout, LayoutError, LayoutSpec, Map, Order, Partition, PatternError, Request,
     ServerId, Storage, Subfile, View, ViewError, ViewOffset,
 };
+use weft_parity::Shape;
 
 use crate::limits::LIST_MAX;
 use crate::{io, meta};
@@ -184,6 +185,24 @@ pub fn storage_from_wire(number: u32) -> Result<Storage, ConvertError> {
     }
 }
 
+/// The number of a shape in messages; 0: no parity.
+pub fn parity_to_wire(shape: Option<Shape>) -> u32 {
+    shape.map_or(0, |shape| shape.data() << 8 | shape.parity())
+}
+
+/// The shape that a number in a message stands for.
+///
+/// # Errors
+/// [`ConvertError::Unknown`].
+pub fn parity_from_wire(number: u32) -> Result<Option<Shape>, ConvertError> {
+    if number == 0 {
+        return Ok(None);
+    }
+    let shape = Shape::new(number >> 8, number & 0xff);
+    let unknown = |_| ConvertError::Unknown { what: "parity" };
+    shape.map(Some).map_err(unknown)
+}
+
 impl From<&Layout> for meta::Layout {
     fn from(layout: &Layout) -> Self {
         meta::Layout {
@@ -192,6 +211,7 @@ impl From<&Layout> for meta::Layout {
             chunk: layout.chunk(),
             servers: layout.servers().iter().map(|s| s.0).collect(),
             storage: storage_to_wire(layout.storage()),
+            parity: 0,
         }
     }
 }

@@ -25,12 +25,14 @@ mod round_trip;
 pub mod text;
 
 pub use call::{Call, Kind};
-pub use convert::{ConvertError, storage_from_wire, storage_to_wire};
+pub use convert::{
+    ConvertError, parity_from_wire, parity_to_wire, storage_from_wire, storage_to_wire,
+};
 pub use error::{Code, Failure, Retry};
 pub use frame::{CHECKSUMS_AT, Flags, FrameError, HEADER_BYTES, Header, body_from};
 pub use messages::{
-    addressed, checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, pointer,
-    quota, replica, session, stamp, upkeep,
+    addressed, checkpoint, collective, coord, delegation, fsck, inline, io, meta, order, parity,
+    pointer, quota, replica, session, stamp, upkeep,
 };
 pub use prost;
 

@@ -208,6 +208,7 @@ fn illegal_layouts_are_refused_with_their_reason() {
         chunk: 65_536,
         servers: vec![1, 2],
         storage: 0,
+        parity: 0,
     };
     assert!(Layout::try_from(&legal).is_ok());
     let illegal: [(Change, &str); 9] = [

@@ -1,6 +1,7 @@
 //! The configuration of a process of a volume.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_kv::OrderedKv;
 use weft_net::{Bounds, Identity};
@@ -44,6 +45,8 @@ pub struct IoRole {
     pub store_id: Vec<u8>,
     /// Bytes per second at which it makes other replicas equal to itself; 0: no limit.
     pub rebuild_rate: u64,
+    /// Files with parity are coded when they have not been changed for so long.
+    pub code_after: Duration,
     /// The address of the metadata service.
     pub meta_address: String,
     /// The address of its metrics, for the server map; empty: none.

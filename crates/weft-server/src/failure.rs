@@ -13,6 +13,7 @@ pub(crate) fn of_store(error: &StoreError) -> Failure {
     let code = match error {
         StoreError::BadChecksum { .. }
         | StoreError::Lost { .. }
+        | StoreError::Coded { .. }
         | StoreError::Unproven { .. }
         | StoreError::BadChunk { .. }
         | StoreError::Memory { .. }

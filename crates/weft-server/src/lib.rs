@@ -34,5 +34,6 @@ mod tasks;
 pub use config::{Blocking, IoRole, MetaRole, NodeConfig};
 pub use error::NodeError;
 pub use io::finding_on_the_wire;
+pub use limits::CODE_AFTER;
 pub use metrics::{GaugeValue, Measured, Metrics, serve_metrics};
 pub use node::{Node, ServerMaps};

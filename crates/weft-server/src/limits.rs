@@ -376,3 +376,34 @@ pub(crate) const INHERITED_MAX: usize = 128;
 pub(crate) const FAILOVER_MAX: Duration = Duration::from_secs(10);
 /// How often it asks again.
 pub(crate) const FAILOVER_INTERVAL: Duration = Duration::from_millis(100);
+
+// Parity.
+
+/// Bytes of a piece in one message.
+pub(crate) const PIECE_READ_MAX: u64 = 512 << 10;
+
+/// After this time a piece counts as missing, and another one is read.
+pub(crate) const PIECE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Coded files whose rows are remembered; each takes some dozen bytes for a fork.
+pub(crate) const CODED_FILES_KNOWN: usize = 256;
+
+/// How often a server looks for files to code.
+pub(crate) const CODING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Rows that are coded at once.
+pub(crate) const CODING_ROWS: usize = 4;
+
+/// A file is coded when it has not been changed for so long, unless the configuration says
+/// otherwise.
+pub const CODE_AFTER: Duration = Duration::from_mins(1);
+
+/// Coded bytes that are brought back at once; a larger read brings back run after run.
+pub(crate) const CODED_RUN: u64 = 1 << 20;
+
+/// Runs of coded bytes that a call brings back before it fails: those of a transfer of 1 GiB, in
+/// pieces of a chunk.
+pub(crate) const CODED_TRIES: u32 = 1 << 14;
+
+/// As [`CODED_RUN`], on a backup, for parts of blocks that are written.
+pub(crate) const CODED_RUN_OF_BACKUP: u64 = 64 << 10;

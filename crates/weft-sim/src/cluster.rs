@@ -16,7 +16,7 @@ use weft_net::{Bounds, Env, Identity, VolumeKey, Wire};
 use weft_proto::meta::JoinServerRequest;
 use weft_proto::session::Role;
 use weft_referee::{History, OpenId, Recorder, What};
-use weft_server::{Blocking, IoRole, MetaRole, Node, NodeConfig, NodeError};
+use weft_server::{Blocking, CODE_AFTER, IoRole, MetaRole, Node, NodeConfig, NodeError};
 use weft_store::{SimStorage, Storage, StoreConfig, StoreError};
 
 use crate::canary::{Canary, Defective, Forgetful, Unsynced};
@@ -123,6 +123,7 @@ impl Machine {
             },
             store,
             rebuild_rate: 0,
+            code_after: CODE_AFTER,
             meta_address: format!("{}:{PORT}", Cluster::META_HOST),
             metrics_address: String::new(),
         }

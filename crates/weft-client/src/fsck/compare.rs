@@ -433,6 +433,7 @@ pub(super) mod tests {
             chunk: CHUNK,
             servers: vec![0, 1, 2],
             storage: 0,
+            parity: 0,
         };
         let state = FileState {
             file: FILE,

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use weft_layout::Storage;
+use weft_parity::Shape;
 use weft_proto::meta::{AttachRequest, Create, Credentials, KeepSmall, LayoutOptions};
-use weft_proto::storage_to_wire;
+use weft_proto::{parity_to_wire, storage_to_wire};
 
 use super::place::Place;
 use crate::Error;
@@ -43,6 +44,9 @@ pub struct NewLayout {
     pub storage: Option<Storage>,
     /// Only servers with at least so many replicas.
     pub replicas: Option<u32>,
+    /// Parity of the file when it is quiet, on so many servers; `Some(None)`: none. Each of them has
+    /// one replica more than the file has pieces of parity in a row.
+    pub parity: Option<Option<Shape>>,
 }
 
 impl Access {
@@ -194,6 +198,7 @@ impl From<&NewLayout> for LayoutOptions {
             base: layout.base,
             storage: layout.storage.map(storage_to_wire),
             replicas: layout.replicas,
+            parity: layout.parity.map(parity_to_wire),
         }
     }
 }

@@ -79,6 +79,7 @@ async fn start_server(env: Env, folder: &Path, id: u32, address: &str, meta: &st
         store,
         store_id: Vec::new(),
         rebuild_rate: 0,
+        code_after: weft_server::CODE_AFTER,
         meta_address: meta.to_owned(),
         metrics_address: String::new(),
     };

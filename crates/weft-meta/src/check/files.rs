@@ -18,7 +18,7 @@ use crate::intents::Intent;
 use crate::limits::{FILES_PAGE, FILES_PAGE_BYTES};
 use crate::paths::path_of;
 use crate::records::keys::{
-    self, CHECKPOINTS, ENTRIES, INODES, INTENTS, TREE_FILES, content, readable,
+    self, CHECKPOINTS, ENTRIES, INODES, INTENTS, PARITY, TREE_FILES, content, readable,
 };
 use crate::records::record::{
     CHECKPOINT_THERE, CheckpointRecord, InodeRecord, IntentRecord, TreeFileRecord,
@@ -63,6 +63,7 @@ pub(crate) fn list_files(
             .filter(|id| **id > request.after && **id <= through)
             .map(|id| (*id, None))
             .collect();
+        ids.extend(parity_files(reader, request.after, through)?);
         ids.extend(inodes.into_iter().map(|(id, inode)| (id, Some(inode))));
         let mut bytes = 0;
         for (id, inode) in ids {
@@ -172,6 +173,7 @@ fn state(
         ..FileState::default()
     };
     let Some(inode) = inode else {
+        state.owed |= reader.get(PARITY, &file.to_be_bytes())?.is_some();
         return Ok(state);
     };
     // The cells of an image belong to the file that it was copied from.
@@ -223,6 +225,23 @@ fn page(reader: &dyn Reader, after: u64) -> Result<(Vec<(u64, InodeRecord)>, u64
         ControlFlow::Continue(())
     })?;
     Ok((found, through))
+}
+
+/// The parity files after an id, through another one. Like pending work, they are no concern of a
+/// check.
+fn parity_files(
+    reader: &dyn Reader,
+    after: u64,
+    through: u64,
+) -> Result<BTreeMap<u64, Option<InodeRecord>>, MetaError> {
+    let mut found = BTreeMap::new();
+    let (first, last) = (after.to_be_bytes(), through.to_be_bytes());
+    let range = (Bound::Excluded(&first[..]), Bound::Included(&last[..]));
+    reader.scan(PARITY, range.0, range.1, &mut |key, _| {
+        found.extend(keys::number(key).map(|id| (id, None)));
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
 }
 
 /// A checkpoint of a tree that needs a file's cells.

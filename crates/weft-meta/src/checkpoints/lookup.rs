@@ -20,6 +20,16 @@ pub(crate) fn record_of(
         .transpose()
 }
 
+/// The name of the checkpoint of a coding. No program can give a checkpoint such a name.
+pub(crate) fn coding_name(parity_file: u64) -> String {
+    format!("\0parity.{parity_file}")
+}
+
+/// Whether a checkpoint is that of a coding, by its name.
+pub(crate) fn is_coding_name(name: &[u8]) -> bool {
+    name.first() == Some(&0)
+}
+
 /// The checkpoint of this name, which all servers have.
 pub(crate) fn existing(
     reader: &dyn Reader,
@@ -27,7 +37,8 @@ pub(crate) fn existing(
     path: &[u8],
     name: &[u8],
 ) -> Result<CheckpointRecord, MetaError> {
-    let record = record_of(reader, node.id, name)?.filter(|r| r.state == CHECKPOINT_THERE);
+    let record = record_of(reader, node.id, name)?;
+    let record = record.filter(|r| r.state == CHECKPOINT_THERE && !is_coding_name(name));
     record.ok_or_else(|| MetaError::NoCheckpoint {
         path: text(path),
         name: text(name),
@@ -44,6 +55,21 @@ pub(crate) fn image(
     let id = existing(reader, node, path, name)?.image;
     let inode = keys::named_inode(reader, id)?;
     Ok(Node { id, inode })
+}
+
+/// Whether a file has checkpoints after the one of this number, or trees that it lies in may have:
+/// they share what is coded.
+pub(crate) fn has_later(reader: &dyn Reader, id: u64, number: u64) -> Result<bool, MetaError> {
+    let mut found = keys::hold(reader, id)?.is_some();
+    let prefix = id.to_be_bytes();
+    scan_prefix(reader, CHECKPOINTS, &prefix, &mut |key, value| {
+        // One that cannot be read may be a later one.
+        let record = keys::decode::<CheckpointRecord>("checkpoint of", id, value);
+        let later = record.map_or(true, |record| record.number > number);
+        found |= later && !is_coding_name(&key[8..]);
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
 }
 
 /// Whether a file or directory has checkpoints, including those being made or dropped.

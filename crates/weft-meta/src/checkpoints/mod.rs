@@ -9,5 +9,8 @@
 mod lookup;
 mod subtree;
 
-pub(crate) use lookup::{checkpoint_files, existing, has_checkpoints, image, record_of};
+pub(crate) use lookup::{
+    checkpoint_files, coding_name, existing, has_checkpoints, has_later, image, is_coding_name,
+    record_of,
+};
 pub(crate) use subtree::{Subtree, xattrs};

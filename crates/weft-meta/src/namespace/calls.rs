@@ -18,6 +18,10 @@ use weft_proto::meta::{
     SetAttributesRequest, SetXattrRequest, StatReply, StatRequest, TruncateRequest, UnlinkReply,
     UnlinkRequest, XattrDone,
 };
+use weft_proto::parity::{
+    BeginCodingReply, BeginCodingRequest, EndCodingReply, EndCodingRequest, FindCodingReply,
+    FindCodingRequest, ListParityReply, ListParityRequest,
+};
 use weft_proto::quota::{
     ListQuotasReply, ListQuotasRequest, QuotasOfReply, QuotasOfRequest, SetQuotaReply,
     SetQuotaRequest,
@@ -283,6 +287,44 @@ impl Namespace {
         ops::list_file_checkpoints(self.volume(), request)
     }
 
+    /// One page of the files with parity.
+    ///
+    /// Cost: reads [`FILES_PAGE`](crate::limits::FILES_PAGE) inodes.
+    pub fn list_parity(&self, request: &ListParityRequest) -> Result<ListParityReply, MetaError> {
+        ops::list_parity(self.volume(), *request)
+    }
+
+    /// Adds an intent to make the checkpoint that a file's parity is made of, and allocates its
+    /// parity file. What an earlier attempt left is removed.
+    ///
+    /// # Errors
+    /// [`MetaError::Invalid`] for a file without parity, or whose checkpoints need what is coded.
+    pub fn begin_coding(
+        &self,
+        now: i64,
+        request: &BeginCodingRequest,
+    ) -> Result<Intent, MetaError> {
+        ops::begin_coding(self.volume(), now, *request)
+    }
+
+    /// The answer to [`Namespace::begin_coding`] when its intent is done.
+    pub fn coding_begun(&self, file: u64) -> Result<BeginCodingReply, MetaError> {
+        ops::coding_begun(self.volume(), file)
+    }
+
+    /// Lets a complete parity file count, and removes the earlier one with its checkpoint.
+    ///
+    /// # Errors
+    /// [`MetaError::Invalid`] if the coding is not the one that was begun last.
+    pub fn end_coding(&self, request: &EndCodingRequest) -> Result<EndCodingReply, MetaError> {
+        ops::end_coding(self.volume(), request)
+    }
+
+    /// How a file, or the one that a parity file belongs to, is coded.
+    pub fn find_coding(&self, request: &FindCodingRequest) -> Result<FindCodingReply, MetaError> {
+        ops::find_coding(self.volume(), *request)
+    }
+
     /// Sets, changes or removes bounds. A bound may be lower than the usage: then the usage cannot
     /// grow.
     ///
@@ -330,6 +372,7 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::AcceptRollback
         | Kind::JoinServer
         | Kind::LeaveServer
+        | Kind::EndCoding
         | Kind::Reassert => true,
         Kind::Attach
         | Kind::Report
@@ -408,6 +451,11 @@ pub fn mutates(kind: Kind) -> bool {
         | Kind::JoinedRead
         | Kind::JoinedWrite
         | Kind::MakeCheckpoint
+        | Kind::ListParity
+        | Kind::BeginCoding
+        | Kind::FindCoding
+        | Kind::CodeCells
+        | Kind::ReadPiece
         | Kind::ListCheckpoints
         | Kind::RemoveCheckpoint
         | Kind::RollBack

@@ -11,6 +11,7 @@ mod clients;
 mod files;
 mod intents;
 mod names;
+mod parity;
 mod quotas;
 mod servers;
 mod xattrs;
@@ -36,6 +37,7 @@ pub(crate) use names::{
     change_names, delegate, lease, link, list, make_directory, make_link, make_node, read_link,
     remove_directory, rename, unlink,
 };
+pub(crate) use parity::{begin_coding, coding_begun, end_coding, find_coding, list_parity};
 pub(crate) use quotas::{
     count_again, growing, growing_soon, limits_growth, list_quotas, load_bounds, note_growth,
     quotas_of, set_quota, usage,

@@ -30,6 +30,15 @@ impl InodeRecord {
         self.changed = self.changed.max(time);
     }
 
+    /// Whether it has parity, or should have it.
+    pub(crate) fn has_parity(&self) -> bool {
+        let wanted = self
+            .layout
+            .as_ref()
+            .is_some_and(|layout| layout.parity != 0);
+        (wanted || self.codings.is_some()) && self.frozen.is_none()
+    }
+
     /// Whether the bytes of this inline image are in cells as well.
     pub(crate) fn has_own_cells(&self) -> bool {
         self.frozen.is_some_and(|frozen| frozen.own_cells)
@@ -48,6 +57,7 @@ pub(crate) fn attributes(node: &Node) -> Attributes {
             chunk: layout_options.chunk.unwrap_or(0),
             servers: layout_options.servers.clone(),
             storage: layout_options.storage.unwrap_or(0),
+            parity: layout_options.parity.unwrap_or(0),
         });
     let kept = inode
         .frozen

@@ -23,6 +23,10 @@ pub(crate) const CHECKPOINTS: Space = Space("checkpoints");
 pub(crate) const TREE_FILES: Space = Space("tree_files");
 /// `id` → [`HoldRecord`].
 pub(crate) const HOLDS: Space = Space("held");
+/// `id` → an empty `ParityRecord`, of each file that has parity or should have it.
+pub(crate) const WITH_PARITY: Space = Space("with_parity");
+/// `id` → `ParityRecord`.
+pub(crate) const PARITY: Space = Space("parity");
 /// `kind ‖ id` (1 and 8 bytes) → `QuotaRecord`.
 pub(crate) const QUOTAS: Space = Space("quotas");
 /// `id` → `OrphanRecord`.

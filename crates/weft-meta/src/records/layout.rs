@@ -39,6 +39,7 @@ impl From<&LayoutOptions> for DefaultLayoutRecord {
             base: layout_options.base,
             storage: layout_options.storage,
             replicas: layout_options.replicas,
+            parity: layout_options.parity,
         }
     }
 }
@@ -51,6 +52,7 @@ impl From<&meta::Layout> for LayoutRecord {
             chunk: layout.chunk,
             servers: layout.servers.clone(),
             storage: layout.storage,
+            parity: layout.parity,
         }
     }
 }
@@ -63,6 +65,7 @@ impl From<&LayoutRecord> for meta::Layout {
             chunk: layout.chunk,
             servers: layout.servers.clone(),
             storage: layout.storage,
+            parity: layout.parity,
         }
     }
 }

@@ -24,6 +24,9 @@ pub struct LayoutRecord {
     /// 0 plain, 1 addressed.
     #[prost(uint32, tag = "5")]
     pub storage: u32,
+    /// 256 k + m for parity k+m; 0: none.
+    #[prost(uint32, tag = "6")]
+    pub parity: u32,
 }
 
 /// The defaults of a directory for the layouts of new files.
@@ -50,6 +53,9 @@ pub struct DefaultLayoutRecord {
     /// The least number of replicas of the servers.
     #[prost(uint32, optional, tag = "7")]
     pub replicas: Option<u32>,
+    /// 256 k + m for parity k+m; 0: none.
+    #[prost(uint32, optional, tag = "8")]
+    pub parity: Option<u32>,
 }
 
 /// A file, directory, link or node.
@@ -148,6 +154,55 @@ pub struct InodeRecord {
     /// The consistency policy of a file, or what a directory gives to what is made in it.
     #[prost(string, tag = "29")]
     pub policy: String,
+    /// Regular files: the state of which there is parity, and the one of which it is being made.
+    #[prost(message, optional, tag = "30")]
+    pub codings: Option<CodingsRecord>,
+}
+
+/// The states of a file of which there is, or will be, parity.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CodingsRecord {
+    /// Parity is complete.
+    #[prost(message, optional, tag = "1")]
+    pub done: Option<CodingRecord>,
+    /// It is being computed.
+    #[prost(message, optional, tag = "2")]
+    pub begun: Option<CodingRecord>,
+}
+
+/// A state of a file of which there is parity.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CodingRecord {
+    /// The number of the checkpoint.
+    #[prost(uint64, tag = "1")]
+    pub checkpoint: u64,
+    /// The file whose cells have the parity.
+    #[prost(uint64, tag = "2")]
+    pub parity_file: u64,
+    /// 256 k + m.
+    #[prost(uint32, tag = "3")]
+    pub shape: u32,
+    /// For each server of the layout, the number of the replica that was primary.
+    #[prost(uint32, repeated, tag = "4")]
+    pub primaries: Vec<u32>,
+    /// The file's times and size before the checkpoint was made: if they are the same, it has not
+    /// been changed since.
+    #[prost(int64, tag = "5")]
+    pub written: i64,
+    /// See `written`.
+    #[prost(int64, tag = "6")]
+    pub modified: i64,
+    /// See `written`.
+    #[prost(uint64, tag = "7")]
+    pub size: u64,
+}
+
+/// The file that a parity file belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ParityRecord {
+    /// Its id.
+    #[prost(uint64, tag = "1")]
+    pub file: u64,
 }
 
 /// Usage and bounds of a user, a group or a tree.
@@ -197,7 +252,7 @@ pub struct TreeFileRecord {
 }
 
 /// A hold: checkpoints of trees need the cells of a file.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct HoldRecord {
     /// How many of them.
     #[prost(uint32, tag = "1")]
@@ -205,6 +260,12 @@ pub struct HoldRecord {
     /// The file was deleted: its cells are deleted with the last of these checkpoints.
     #[prost(bool, tag = "2")]
     pub deleted: bool,
+    /// It was deleted: its parity.
+    #[prost(message, optional, tag = "3")]
+    pub codings: Option<CodingsRecord>,
+    /// It was deleted and has parity: its layout.
+    #[prost(message, optional, tag = "4")]
+    pub layout: Option<LayoutRecord>,
 }
 
 /// The bytes of a small file; its length is the inode's size.
@@ -488,6 +549,9 @@ pub const DECODERS: &[(&str, Decoder)] = &[
     ("LayoutRecord", again::<LayoutRecord>),
     ("DefaultLayoutRecord", again::<DefaultLayoutRecord>),
     ("InodeRecord", again::<InodeRecord>),
+    ("CodingsRecord", again::<CodingsRecord>),
+    ("CodingRecord", again::<CodingRecord>),
+    ("ParityRecord", again::<ParityRecord>),
     ("FrozenRecord", again::<FrozenRecord>),
     ("TreeFileRecord", again::<TreeFileRecord>),
     ("HoldRecord", again::<HoldRecord>),

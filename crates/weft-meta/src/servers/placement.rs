@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use weft_layout::{BSU_DEFAULT, CHUNK_DEFAULT, Layout, LayoutSpec, ServerId, Storage};
+use weft_parity::Shape;
 use weft_proto::meta::{self, LayoutOptions};
-use weft_proto::storage_from_wire;
+use weft_proto::{parity_from_wire, storage_from_wire};
 
 use crate::error::{MetaError, text};
 use crate::records::record::{DefaultLayoutRecord, LayoutRecord};
@@ -111,7 +112,17 @@ pub(crate) fn choose(
         path: text(path),
         reason: "chunks can be kept plain (0) or addressed (1)",
     })?;
-    let least = own.replicas.or(inherited.replicas).unwrap_or(1) as usize;
+    let parity = own.parity.or(inherited.parity).unwrap_or(0);
+    let shape = shape(parity, path)?;
+    if shape.is_some() && storage == Storage::Addressed {
+        return Err(MetaError::Invalid {
+            path: text(path),
+            reason: ADDRESSED_PARITY,
+        });
+    }
+    // What is not coded yet has as many copies as the loss of m servers leaves one of.
+    let copies = shape.map_or(1, |shape| shape.parity() + 1);
+    let least = own.replicas.or(inherited.replicas).unwrap_or(1).max(copies) as usize;
     let from = named.unwrap_or(&pool.candidates);
     let mut servers = pool.fitting(from, least, path)?;
     if named.is_some_and(|named| named.len() != servers.len()) {
@@ -139,13 +150,20 @@ pub(crate) fn choose(
     } else if named.is_none() && storage == Storage::Plain {
         servers = pool.spread_over(servers, id);
     }
+    let pieces = shape.map_or(1, |shape| shape.pieces() as usize);
+    if servers.len() < pieces {
+        return Err(MetaError::Invalid {
+            path: text(path),
+            reason: FEW_SERVERS,
+        });
+    }
     let cells = own
         .cells
         .or(inherited.cells)
         .unwrap_or(servers.len() as u32);
     if named.is_none() {
         // Requests to servers without a cell would be useless.
-        servers.truncate((cells as usize).max(1));
+        servers.truncate((cells as usize).max(pieces));
     }
     let spec = LayoutSpec {
         cells,
@@ -155,13 +173,58 @@ pub(crate) fn choose(
         storage,
     };
     match Layout::new(spec) {
-        Ok(layout) => Ok(LayoutRecord::from(&meta::Layout::from(&layout))),
+        Ok(layout) => Ok(LayoutRecord {
+            parity,
+            ..LayoutRecord::from(&meta::Layout::from(&layout))
+        }),
         Err(source) => Err(MetaError::Layout {
             path: text(path),
             source,
         }),
     }
 }
+
+fn shape(parity: u32, path: &[u8]) -> Result<Option<Shape>, MetaError> {
+    parity_from_wire(parity).map_err(|_| MetaError::Invalid {
+        path: text(path),
+        reason: "parity is K+M, with K from 1 to 64 and M from 1 to 4",
+    })
+}
+
+/// Refuses parity that a file on these servers cannot have.
+pub(crate) fn check_parity(
+    pool: &Pool,
+    layout: &LayoutRecord,
+    parity: u32,
+    path: &[u8],
+) -> Result<(), MetaError> {
+    let Some(shape) = shape(parity, path)? else {
+        return Ok(());
+    };
+    let refuse = |reason| MetaError::Invalid {
+        path: text(path),
+        reason,
+    };
+    if layout.storage != 0 {
+        return Err(refuse(ADDRESSED_PARITY));
+    }
+    if layout.servers.len() < shape.pieces() as usize {
+        return Err(refuse(FEW_SERVERS));
+    }
+    let copies = shape.parity() as usize + 1;
+    if layout
+        .servers
+        .iter()
+        .any(|server| pool.replicas_of(*server) < copies)
+    {
+        return Err(refuse("not all of its servers have m + 1 replicas"));
+    }
+    Ok(())
+}
+
+const ADDRESSED_PARITY: &str = "addressed files have no parity";
+const FEW_SERVERS: &str =
+    "parity k+m needs k + m servers with m + 1 replicas each: `weft status` lists them";
 
 /// Servers are alike if their available space differs by less than one such share.
 const UNEVEN_SHARE: u64 = 4;

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use weft_kv::scan_prefix;
 
 use super::transaction::Tx;
+use crate::checkpoints::is_coding_name;
 use crate::error::{MetaError, text};
 use crate::records::keys::{self, CHECKPOINTS};
 use crate::records::record::{
@@ -52,6 +53,10 @@ impl Tx<'_, '_> {
             ControlFlow::Continue(())
         })?;
         for (key, value) in found {
+            if layout.is_some() && is_coding_name(&key[8..]) {
+                // Checkpoints of trees may share what is coded.
+                continue;
+            }
             self.delete(CHECKPOINTS, &key);
             let record = keys::decode::<CheckpointRecord>("checkpoint of", id, &value);
             // An unreadable record may have any state.

@@ -13,6 +13,7 @@
 //! Absent: permissions and wire messages. Operations check permissions and translate messages.
 
 mod checkpoints;
+mod codings;
 mod inline;
 mod intents;
 mod names;

@@ -94,11 +94,18 @@ impl Tx<'_, '_> {
         } else {
             None
         };
-        let kept = held.and(known.layout.as_ref());
+        if let (None, Some(codings), Some(layout)) = (&held, &known.codings, &known.layout) {
+            self.delete_parity(codings, layout)?;
+        }
+        let kept = held.as_ref().and(known.layout.as_ref());
         let pending = self.forget_checkpoints(node.id, kept)? || known.truncate != 0;
         if let Some(mut held) = held {
             // Checkpoints of trees need its cells: only its current data is removed.
             held.deleted = true;
+            if known.codings.is_some() {
+                held.codings.clone_from(&known.codings);
+                held.layout.clone_from(&known.layout);
+            }
             self.put(HOLDS, &node.id.to_be_bytes(), &held);
             self.add_intent(&IntentRecord {
                 file: node.id,

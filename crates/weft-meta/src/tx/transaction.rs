@@ -14,8 +14,10 @@ use crate::error::MetaError;
 use crate::leases::{Change, entry_change};
 use crate::open::OpenFiles;
 use crate::quota::{Bounds, Payer, charge};
-use crate::records::keys::{self, COUNTERS_KEY, ENTRIES, INODES, QUOTAS, VOLUME, XATTRS};
-use crate::records::record::{CountersRecord, InodeRecord, QuotaRecord};
+use crate::records::keys::{
+    self, COUNTERS_KEY, ENTRIES, INODES, QUOTAS, VOLUME, WITH_PARITY, XATTRS,
+};
+use crate::records::record::{CountersRecord, InodeRecord, ParityRecord, QuotaRecord};
 use crate::records::{Node, attributes};
 use crate::state::VolumeState;
 
@@ -176,6 +178,9 @@ impl<'t, 'n> Tx<'t, 'n> {
         self.removed
             .extend(removed.and_then(|changed| changed.before));
         self.delete(INODES, &node.id.to_be_bytes());
+        if node.inode.has_parity() {
+            self.delete_unseen(WITH_PARITY, &node.id.to_be_bytes());
+        }
         let counters = self.counters()?;
         counters.files = counters.files.saturating_sub(1);
         Ok(last)
@@ -216,6 +221,14 @@ impl<'t, 'n> Tx<'t, 'n> {
         for (id, changed) in inodes {
             if !changed.is_allowed() {
                 return Err(MetaError::ReadOnly { id });
+            }
+            let had = changed.before.as_ref().is_some_and(InodeRecord::has_parity);
+            match (had, changed.now.has_parity()) {
+                (false, true) => {
+                    self.put_unseen(WITH_PARITY, &id.to_be_bytes(), &ParityRecord::default());
+                }
+                (true, false) => self.delete_unseen(WITH_PARITY, &id.to_be_bytes()),
+                _ => {}
             }
             self.put(INODES, &id.to_be_bytes(), &changed.now);
         }

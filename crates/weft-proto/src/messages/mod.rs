@@ -15,6 +15,7 @@ pub mod inline;
 pub mod io;
 pub mod meta;
 pub mod order;
+pub mod parity;
 pub mod pointer;
 pub mod quota;
 pub mod replica;

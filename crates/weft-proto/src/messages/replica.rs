@@ -138,6 +138,8 @@ pub enum FileAction {
     Delete = 5,
     /// Remove all forks, checkpoints and operations of the files.
     Empty = 6,
+    /// Drop the blocks of a checkpoint, or of the current file, of which there is parity.
+    Code = 7,
 }
 
 /// A numbered operation on whole files.
@@ -395,6 +397,9 @@ pub struct ReplicaPart {
     /// BLAKE3 of its bytes without zeros at the end, 32 bytes; empty: they cannot be read.
     #[prost(bytes = "bytes", tag = "2")]
     pub hash: Bytes,
+    /// Some of its bytes are only in parity.
+    #[prost(bool, tag = "3")]
+    pub coded: bool,
 }
 
 /// Parts that are not zeros alone, ascending.

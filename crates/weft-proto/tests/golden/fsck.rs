@@ -48,6 +48,7 @@ fn layout() -> Layout {
         chunk: 1 << 20,
         servers: vec![3, 1, 2],
         storage: 0,
+        parity: 0,
     }
 }
 

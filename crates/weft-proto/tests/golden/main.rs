@@ -16,6 +16,7 @@ mod inline;
 mod io;
 mod meta;
 mod order;
+mod parity;
 mod pointer;
 mod quota;
 mod replica;
@@ -48,6 +49,7 @@ fn every_message_keeps_its_bytes() {
     meta::messages(&mut golden);
     order::messages(&mut golden);
     addressed::messages(&mut golden);
+    parity::messages(&mut golden);
     pointer::messages(&mut golden);
     quota::messages(&mut golden);
     replica::messages(&mut golden);
@@ -134,8 +136,8 @@ fn kinds_keep_their_numbers() {
         .chain(32..=63)
         .chain(64..=98)
         .chain([100])
-        .chain(104..=116)
-        .chain(128..=144)
+        .chain(104..=120)
+        .chain(128..=146)
         .collect();
     assert_eq!(numbers, expected);
     for code in 0..=u8::MAX {

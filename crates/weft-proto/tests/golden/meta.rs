@@ -29,6 +29,7 @@ fn layout_options() -> LayoutOptions {
         base: Some(3),
         storage: None,
         replicas: None,
+        parity: None,
     }
 }
 

@@ -183,6 +183,7 @@ fn listings(golden: &mut Golden) {
             parts: vec![ReplicaPart {
                 number: 300,
                 hash: bytes(7, 32),
+                coded: true,
             }],
             next: Some(301),
         },

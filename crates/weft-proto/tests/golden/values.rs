@@ -109,6 +109,7 @@ pub fn layout() -> Layout {
         chunk: 262_144,
         servers: vec![3, 1, 2],
         storage: 1,
+        parity: 0,
     }
 }
 

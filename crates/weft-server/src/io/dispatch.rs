@@ -67,7 +67,6 @@ impl IoService {
             | Kind::ConfirmRead => {
                 Box::pin(self.serve_replica(call)).await;
             }
-            Kind::Clean => answer(call, async |r| self.clean(r).await).await,
             Kind::Outcome => self.change(call, async |r| self.outcome(r).await).await,
             Kind::Pointer => self.change(call, async |r| self.pointer(r).await).await,
             Kind::Sync => answer(call, async |r| self.sync(r).await).await,
@@ -76,8 +75,9 @@ impl IoService {
             Kind::RemoveFork => self.change(call, async |r| self.remove_fork(r).await).await,
             Kind::DataRuns => answer(call, async |r| self.data_runs(r).await).await,
             Kind::Advise => answer(call, async |r| self.advise(r).await).await,
-            Kind::Disks => answer(call, async |r| Ok(self.disks(r))).await,
-            Kind::Trim => answer(call, async |r| self.trim(r).await).await,
+            Kind::ReadPiece | Kind::CodeCells | Kind::Clean | Kind::Trim | Kind::Disks => {
+                Box::pin(self.serve_upkeep(call)).await;
+            }
             Kind::Losses => answer(call, async |_: LossesRequest| self.losses()).await,
             Kind::AcceptLosses => answer(call, async |r| self.accept_losses(r).await).await,
             Kind::Scrub => answer(call, async |r| Ok(self.scrub(r))).await,
@@ -136,6 +136,17 @@ impl IoService {
             }
             (_, Some(replicas)) => replicas.admit().await,
             (_, None) => Ok(()),
+        }
+    }
+
+    /// Serves a call about parity, or about space that nothing needs.
+    async fn serve_upkeep(&self, call: Served) {
+        match call.kind {
+            Kind::ReadPiece => answer(call, async |r| self.read_piece(r).await).await,
+            Kind::CodeCells => answer(call, async |r| self.code_cells(r).await).await,
+            Kind::Trim => answer(call, async |r| self.trim(r).await).await,
+            Kind::Disks => answer(call, async |r| Ok(self.disks(r))).await,
+            _ => answer(call, async |r| self.clean(r).await).await,
         }
     }
 

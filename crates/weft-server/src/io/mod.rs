@@ -4,12 +4,14 @@
 //!
 //! - `job`: a checked request, and walks over its pieces; `plan`: from pieces to ranges on disk;
 //! - `clients`: what each client may hold in memory; `admission`: whether the server takes part;
+//! - `rows`: bytes that are computed from data and parity on other servers;
 //! - `replica`: the store, whose changes go to all replicas of the server;
 //! - `order`: claims of operations that are atomic, also across servers;
 //! - `sharers`: clients that keep names of chunks, and are told of changes;
 //! - `data`: reads, writes, copies; `cells`: status, sync, forks; `collective`: jobs of groups;
 //! - `pointers`: shared offset pointers;
 //! - `checkpoint`: the write gates and checkpoints; `growth`: the limits that quotas set;
+//! - `coding`: parity of quiet files;
 //! - `upkeep`: scrub, check, disks, losses.
 //!
 //! State that several calls share is in a type of its module, behind methods.
@@ -18,15 +20,18 @@ mod admission;
 mod cells;
 mod checkpoint;
 mod clients;
+mod coding;
 mod collective;
 mod data;
 mod dispatch;
 mod growth;
 mod job;
 mod order;
+mod peers;
 mod plan;
 mod pointers;
 mod replica;
+mod rows;
 mod sharers;
 mod upkeep;
 
@@ -58,8 +63,10 @@ use sharers::Sharers;
 use upkeep::{Cleaner, Scrubber, StoreChecks};
 
 pub(crate) use admission::Admission;
-pub(crate) use data::Peers;
+pub(crate) use coding::code_quiet_files;
+pub(crate) use peers::Peers;
 pub(crate) use replica::{ReplicaIdentity, Replicas, ReplicatedStore, learn_replicas};
+pub(crate) use rows::Rows;
 pub(crate) use upkeep::clean_regularly;
 pub use upkeep::finding_on_the_wire;
 
@@ -85,7 +92,7 @@ pub(crate) struct IoService {
     checks: StoreChecks,
     collectives: Collectives,
     growth: GrowthLimits,
-    peers: Peers,
+    peers: Arc<Peers>,
     pointers: Pointers,
     schedules: Schedules,
     operations: Operations,
@@ -101,7 +108,7 @@ impl IoService {
         store: ReplicatedStore,
         clock: Arc<dyn WallClock>,
         metrics: Arc<Metrics>,
-        peers: Peers,
+        peers: Arc<Peers>,
         grace: Duration,
         server: u32,
     ) -> IoService {

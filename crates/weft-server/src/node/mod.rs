@@ -22,7 +22,8 @@ use crate::config::{IoRole, NodeConfig};
 use crate::error::NodeError;
 use crate::failure::unsupported;
 use crate::io::{
-    Admission, IoService, Peers, ReplicaIdentity, Replicas, ReplicatedStore, clean_regularly,
+    Admission, IoService, Peers, ReplicaIdentity, Replicas, ReplicatedStore, Rows, clean_regularly,
+    code_quiet_files,
 };
 use crate::meta::MetaService;
 use crate::metrics::{Measured, Metrics};
@@ -303,8 +304,10 @@ async fn open_io(
         identity: identity.clone(),
         counters: counters.clone(),
     };
-    let store = ReplicatedStore::new(store, Replicas::new(me, role.rebuild_rate));
     let peers = Peers::new(env.clone(), identity, link.clone(), counters.clone());
+    let peers = Arc::new(peers);
+    let replicas = Replicas::new(me, role.rebuild_rate, Rows::new(peers.clone()));
+    let store = ReplicatedStore::new(store, replicas);
     let io = IoService::new(
         store,
         env.clock.clone(),
@@ -313,6 +316,8 @@ async fn open_io(
         env.timing.grace,
         role.server,
     );
+    let io = Arc::new(io);
+    tokio::spawn(code_quiet_files(Arc::downgrade(&io), role.code_after));
     if role.store_id.is_empty() {
         io.set_since(0);
         io.set_admission(Admission::Accepted);
@@ -324,7 +329,7 @@ async fn open_io(
         metrics: role.metrics_address,
         store: role.store_id.into(),
     };
-    Ok(Heartbeat::new(Arc::new(io), link, info))
+    Ok(Heartbeat::new(io, link, info))
 }
 
 #[allow(clippy::too_many_arguments)] // hands everything to weft_net::serve

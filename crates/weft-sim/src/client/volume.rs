@@ -35,5 +35,6 @@ pub(super) fn layout(plan: Plan) -> NewLayout {
         // Every third run has addressed files.
         storage: plan.seed.is_multiple_of(3).then_some(Storage::Addressed),
         replicas: None,
+        parity: None,
     }
 }

@@ -182,6 +182,12 @@ impl Chunk {
         lost.map(|(block, _)| block)
     }
 
+    /// Whether any block is coded.
+    pub(crate) fn has_coded(&self) -> bool {
+        let mut placed = self.places.iter().filter(|place| **place != Place::NONE);
+        placed.any(|place| place.is_coded())
+    }
+
     /// Whether any block may be lost.
     pub(crate) fn may_have_lost(&self) -> bool {
         self.lacks

@@ -30,6 +30,8 @@ struct RangeCount {
     forks: Vec<(ForkId, ForkCount)>,
     /// Chunks with lost blocks.
     lossy: Vec<(ForkId, u64)>,
+    /// Forks with coded blocks.
+    coded: Vec<ForkId>,
     /// Keys of chunks whose forks were removed.
     garbage: Vec<Vec<u8>>,
 }
@@ -83,12 +85,17 @@ pub(crate) async fn count_blocks(
         for (id, n) in count.lossy {
             state.lossy_mut().insert(id, n);
         }
+        for id in count.coded {
+            let file = state.forks()[id].key().file;
+            state.note_coded(file);
+        }
     }
     for key in &garbage {
         let (id, _) = ChunkRecord::decode_key(key)?;
         state.used_id(id);
     }
     let (mut lossy, mut counts) = (Vec::new(), Vec::new());
+    let mut coded = BTreeSet::new();
     for (id, fork) in state.forks().iter() {
         let mut beyond = fork.chunks().range(fork.end_chunk()..);
         if beyond.any(|(_, chunk)| chunk.data_blocks().next().is_some()) {
@@ -98,6 +105,9 @@ pub(crate) async fn count_blocks(
         for (n, chunk) in fork.chunks() {
             if chunk.may_have_lost() {
                 lossy.push((id, *n));
+            }
+            if chunk.has_coded() {
+                coded.insert(fork.key().file);
             }
             for place in chunk.owned_places() {
                 own += 1;
@@ -111,6 +121,9 @@ pub(crate) async fn count_blocks(
     }
     for (id, n) in lossy {
         state.lossy_mut().insert(id, n);
+    }
+    for file in coded {
+        state.note_coded(file);
     }
     for id in truncated {
         let end = state.forks()[id].end_chunk();
@@ -198,6 +211,9 @@ fn count_range(
             found.beyond_end |= n >= fork.end_chunk();
             if run.place.is_lost() {
                 count.lossy.push((id, n));
+            }
+            if run.place.is_coded() && count.coded.last() != Some(&id) {
+                count.coded.push(id);
             }
             if run.inherited {
                 continue;

@@ -20,6 +20,10 @@ mod frames;
 mod health;
 mod load;
 
+use std::collections::HashSet;
+
+use weft_layout::FileId;
+
 use crate::cache::{Dirty, Residency};
 use crate::config::CacheRules;
 use crate::doubt::{Doubts, LossyChunks, TouchedForks};
@@ -50,6 +54,8 @@ pub(crate) struct StoreState {
     doubts: Doubts,
     touches: TouchedForks,
     lossy: LossyChunks,
+    /// Files that may have coded blocks.
+    coded_files: HashSet<FileId>,
 }
 
 impl StoreState {
@@ -135,6 +141,16 @@ impl StoreState {
     /// Chunks whose entries may have lost blocks.
     pub(crate) fn lossy_mut(&mut self) -> &mut LossyChunks {
         &mut self.lossy
+    }
+
+    /// Notes that a file has coded blocks.
+    pub(crate) fn note_coded(&mut self, file: FileId) {
+        self.coded_files.insert(file);
+    }
+
+    /// Whether a file may have coded blocks.
+    pub(crate) fn may_have_coded(&self, file: FileId) -> bool {
+        self.coded_files.contains(&file)
     }
 
     /// As [`StoreState::lossy_mut`], to be looked at.

@@ -148,6 +148,54 @@ impl Inner {
 }
 
 impl Store {
+    /// Whether some bytes of a file may be coded; where not, no read or write of it fails with
+    /// [`StoreError::Coded`].
+    pub fn may_have_coded(&self, file: FileId) -> bool {
+        self.0.lock().may_have_coded(file)
+    }
+
+    /// The checksums of the blocks that ranges of a fork touch, as they are now, coded ones
+    /// included; 0 for a hole. Nothing for a fork that does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError::NoCheckpoint`].
+    pub fn block_sums(
+        &self,
+        key: &ForkKey,
+        checkpoint: Option<u64>,
+        range: Range<u64>,
+    ) -> Result<Vec<u32>, StoreError> {
+        let mut sums = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let missing = {
+                let state = self.0.lock();
+                let Some(id) = state.find_in(key, checkpoint)? else {
+                    return Ok(Vec::new());
+                };
+                let fork = &state.forks()[id];
+                let end = range.end.min(fork.length());
+                if at >= end || fork.chunk() == 0 {
+                    return Ok(sums);
+                }
+                let range = by_chunk(fork.chunk(), at, end - at).next();
+                let range = range.expect("the range is not empty");
+                match state.forks().shown(id, range.chunk) {
+                    Err(missing) => (missing, range.chunk),
+                    Ok(owner) => {
+                        let chunk = &state.forks()[owner].chunks()[&range.chunk];
+                        let end = range.bytes.end.div_ceil(BLOCK as u32);
+                        sums.extend((range.bytes.start / BLOCK as u32..end).map(|b| chunk.sum(b)));
+                        at += u64::from(range.bytes.end - range.bytes.start);
+                        continue;
+                    }
+                }
+            };
+            self.0.load_entry(missing.0, missing.1)?;
+        }
+        Ok(sums)
+    }
+
     /// Frees the blocks that the forks of a checkpoint own, or the live forks of a file: their
     /// bytes can be computed elsewhere. Forks that share these blocks have them as coded, too.
     /// Blocks that are being written stay. Returns the bytes of the blocks that were freed.
@@ -166,8 +214,6 @@ impl Store {
         inner.admit_freeing().await?;
         // Its pages are flushed, and its entries are in the index.
         inner.apply_with(IndexBudget::Reserve).await?;
-        // No chunk may leave a fork meanwhile.
-        let _turn = inner.turns().merge().await;
         let forks: Vec<ForkId> = {
             let state = inner.lock();
             state.check_writable()?;
@@ -183,7 +229,12 @@ impl Store {
         let mut coded = 0;
         for id in forks {
             let mut at = 0;
-            while let Some(chunks) = inner.entries_of(id, at)? {
+            loop {
+                // No chunk may leave a fork meanwhile.
+                let _turn = inner.turns().merge().await;
+                let Some(chunks) = inner.entries_of(id, at)? else {
+                    break;
+                };
                 for n in chunks {
                     at = n + 1;
                     coded += inner.code_chunk(id, n)?;

@@ -5,6 +5,7 @@ use weft_client::NewLayout;
 use weft_layout::{BSU_MAX, CELLS_MAX, CHUNK_MAX, CHUNK_MIN, Layout, Storage};
 
 use weft_layout::size;
+use weft_parity::Shape;
 
 use crate::limits::REPLICAS_MAX;
 
@@ -24,6 +25,10 @@ pub(crate) struct LayoutArgs {
     /// Only servers with at least so many replicas
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(REPLICAS_MAX)))]
     replicas: Option<u32>,
+    /// When it is quiet, keep each byte once and M pieces of parity for each K: K + M servers with
+    /// M + 1 replicas each; `none` if the directory says otherwise
+    #[arg(long, value_name = "K+M", value_parser = parity)]
+    parity: Option<Parity>,
     /// Store chunks under the hash of their contents: equal ones once on each server
     #[arg(long, conflicts_with = "plain")]
     addressed: bool,
@@ -41,6 +46,7 @@ impl LayoutArgs {
             chunk: self.chunk,
             storage: self.storage(),
             replicas: self.replicas,
+            parity: self.parity.map(|parity| parity.0),
             ..NewLayout::default()
         }
     }
@@ -70,7 +76,22 @@ impl LayoutArgs {
             || self.chunk.is_some()
             || self.storage().is_some()
             || self.replicas.is_some()
+            || self.parity.is_some()
     }
+}
+
+/// Parity, or none.
+#[derive(Clone, Copy, Debug)]
+struct Parity(Option<Shape>);
+
+fn parity(text: &str) -> Result<Parity, String> {
+    if text == "none" {
+        return Ok(Parity(None));
+    }
+    let shape: Result<Shape, _> = text.parse();
+    shape
+        .map(|shape| Parity(Some(shape)))
+        .map_err(|e| e.to_string())
 }
 
 fn bsu(text: &str) -> Result<u64, String> {

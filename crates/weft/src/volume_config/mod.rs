@@ -12,6 +12,7 @@ mod orphans;
 mod private;
 mod start_lock;
 
+pub(crate) use config::code_after::CodeAfter;
 pub(crate) use config::edit::{add_section, remove_section};
 pub(crate) use config::file::{
     ADDRESS, Config, FILE, MetaSection, NodeName, ServerName, ServerSection, VolumeSection, WIRE,

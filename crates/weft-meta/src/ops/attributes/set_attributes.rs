@@ -108,6 +108,7 @@ fn of_new_files(
     let keeps_servers = named.cells.is_none()
         && named.base.is_none()
         && named.replicas.is_none()
+        && named.parity.is_none()
         && named.servers.is_empty();
     let servers = if keeps_servers {
         present.servers.clone()
@@ -122,6 +123,7 @@ fn of_new_files(
         base: named.base.or(present.base.filter(|_| keeps_base)),
         storage: named.storage.or(present.storage),
         replicas: named.replicas.or(present.replicas),
+        parity: named.parity.or(present.parity),
         servers,
     }
 }
@@ -144,6 +146,9 @@ fn relayout(
     if !owns(&request.who, inode) {
         return Err(not_owner(&request.who, path, "set another's layout"));
     }
+    if let Some(parity) = asks_parity_alone(layout_options) {
+        return change_parity(volume, inode, parity, path, now);
+    }
     let open = tx.open_files().is_open(id);
     if open || inode.truncate != 0 {
         return Err(MetaError::LayoutInUse { path: text(path) });
@@ -164,13 +169,19 @@ fn relayout(
         cells: Some(layout.cells),
         bsu: Some(layout.bsu),
         chunk: Some(layout.chunk),
-        servers: match (layout_options.cells, layout_options.replicas) {
-            (None, None) => layout.servers.clone(),
+        servers: match layout_options {
+            LayoutOptions {
+                cells: None,
+                replicas: None,
+                parity: None,
+                ..
+            } => layout.servers.clone(),
             _ => Vec::new(),
         },
         base: None,
         storage: Some(layout.storage),
         replicas: None,
+        parity: Some(layout.parity),
     });
     let layout = placement::choose(
         &volume.state().servers().pool(now),
@@ -181,6 +192,43 @@ fn relayout(
     )?;
     let mut after = inode.clone();
     after.layout = Some(layout);
+    after.changed = now;
+    Ok(after)
+}
+
+/// The parity that is asked for, if nothing else is.
+fn asks_parity_alone(options: &LayoutOptions) -> Option<u32> {
+    let alone = LayoutOptions {
+        parity: options.parity,
+        ..LayoutOptions::default()
+    };
+    options.parity.filter(|_| *options == alone)
+}
+
+/// Gives a file parity, or takes it away before it is coded. No data moves: it is coded when it is
+/// quiet.
+fn change_parity(
+    volume: &Volume,
+    inode: &InodeRecord,
+    parity: u32,
+    path: &[u8],
+    now: i64,
+) -> Result<InodeRecord, MetaError> {
+    let refuse = |reason| MetaError::Invalid {
+        path: text(path),
+        reason,
+    };
+    let mut after = inode.clone();
+    let Some(layout) = after.layout.as_mut() else {
+        return Err(refuse("it has no layout"));
+    };
+    if inode.codings.is_some() && parity != layout.parity {
+        return Err(refuse(
+            "it is coded: copy it to change its parity, or to have none",
+        ));
+    }
+    placement::check_parity(&volume.state().servers().pool(now), layout, parity, path)?;
+    layout.parity = parity;
     after.changed = now;
     Ok(after)
 }

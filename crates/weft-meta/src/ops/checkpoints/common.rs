@@ -45,7 +45,7 @@ pub(super) fn shown(path: &[u8], name: &str) -> String {
 }
 
 /// Adds an intent about a checkpoint of a file. Returns its number, too.
-pub(super) fn add_task_intent(
+pub(in crate::ops) fn add_task_intent(
     tx: &mut Tx<'_, '_>,
     node: &Node,
     task: i32,

@@ -8,6 +8,7 @@ use weft_proto::limits::LIST_PAGE_MAX;
 
 use super::common::{info, need_kind};
 use crate::access::{READ, need};
+use crate::checkpoints::is_coding_name;
 use crate::error::MetaError;
 use crate::paths::resolve;
 use crate::records::keys::{self, CHECKPOINTS};
@@ -31,7 +32,11 @@ pub(crate) fn list_checkpoints(
                 return ControlFlow::Continue(());
             }
             match keys::decode::<CheckpointRecord>("checkpoint of", node.id, value) {
-                Ok(record) if record.state != CHECKPOINT_THERE => ControlFlow::Continue(()),
+                Ok(record)
+                    if record.state != CHECKPOINT_THERE || is_coding_name(name.as_bytes()) =>
+                {
+                    ControlFlow::Continue(())
+                }
                 Ok(_) if reply.checkpoints.len() == LIST_PAGE_MAX as usize => {
                     reply.more = true;
                     ControlFlow::Break(())

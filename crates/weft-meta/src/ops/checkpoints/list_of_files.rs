@@ -10,6 +10,7 @@ use weft_proto::checkpoint::{
 use weft_proto::meta::FileKind;
 
 use crate::access::{READ, may, need};
+use crate::checkpoints::is_coding_name;
 use crate::error::{MetaError, text};
 use crate::limits::{CHECKPOINTS_NAMES_MAX, CHECKPOINTS_PAGE};
 use crate::paths::resolve;
@@ -88,7 +89,7 @@ fn checkpoints(reader: &dyn Reader, id: u64) -> Result<Vec<String>, MetaError> {
         &id.to_be_bytes(),
         &mut |key, value| match keys::decode::<CheckpointRecord>("checkpoint of", id, value) {
             Ok(record) => {
-                if record.state == CHECKPOINT_THERE {
+                if record.state == CHECKPOINT_THERE && !is_coding_name(&key[8..]) {
                     names.push(text(&key[8..]));
                 }
                 match names.len() {

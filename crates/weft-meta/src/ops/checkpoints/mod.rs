@@ -26,6 +26,7 @@ mod tree_done;
 mod tree_make;
 mod tree_roll_back;
 
+pub(super) use common::add_task_intent;
 pub(crate) use done::{checkpoint_done, is_pending};
 pub(crate) use list::{checkpoint_info, list_checkpoints};
 pub(crate) use list_of_files::list_file_checkpoints;

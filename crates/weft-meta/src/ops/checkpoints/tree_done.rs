@@ -141,6 +141,10 @@ fn drop_hold(tx: &mut Tx<'_, '_>, file: u64, image: &InodeRecord) -> Result<bool
     }
     tx.delete_unseen(HOLDS, &key);
     if held.deleted {
+        if let (Some(codings), Some(layout)) = (&held.codings, &image.layout) {
+            tx.delete_parity(codings, layout)?;
+            tx.forget_checkpoints(file, None)?;
+        }
         add_delete_intent(tx, file, image)?;
     }
     Ok(held.deleted)

@@ -132,6 +132,7 @@ fn images(tree: &Subtree, first: u64, number: u64) -> Vec<Node> {
             truncate: 0,
             truncate_raced: false,
             tree: 0,
+            codings: None,
             ..node.inode.clone()
         };
         let id = first + place as u64;

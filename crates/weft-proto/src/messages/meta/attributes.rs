@@ -42,6 +42,9 @@ pub struct Layout {
     /// 0 plain, 1 addressed.
     #[prost(uint32, tag = "5")]
     pub storage: u32,
+    /// Parity of the file when it is quiet: 256 k + m for k+m; 0: none.
+    #[prost(uint32, tag = "6")]
+    pub parity: u32,
 }
 
 /// The attributes of a file. Times are nanoseconds since the epoch.
@@ -140,6 +143,10 @@ pub struct LayoutOptions {
     /// any.
     #[prost(uint32, optional, tag = "7")]
     pub replicas: Option<u32>,
+    /// Parity, 256 k + m for k+m: k + m servers at least, with m + 1 replicas each; 0: none; absent:
+    /// inherited from the directory, else none.
+    #[prost(uint32, optional, tag = "8")]
+    pub parity: Option<u32>,
 }
 
 /// Attributes of one path.

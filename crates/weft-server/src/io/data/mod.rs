@@ -11,7 +11,6 @@ mod copy;
 mod in_order;
 mod lengths;
 mod names;
-mod peers;
 mod read;
 mod read_names;
 mod scatter;
@@ -19,5 +18,4 @@ mod send;
 mod write;
 
 pub(super) use lengths::runs;
-pub(crate) use peers::Peers;
 pub(super) use send::SendClient;

@@ -25,10 +25,10 @@ use weft_proto::stamp::{Position, ServerPosition};
 use weft_proto::{Code, Failure, limits};
 use weft_store::ForkKey;
 
-use super::peers::failure as failure_at;
 use crate::failure;
 use crate::io::IoService;
 use crate::io::job::Job;
+use crate::io::peers::failure as failure_at;
 use crate::limits::{SEND_DEPTH, SEND_SLICE_MIN, SEND_WINDOW_BYTES, SEND_WINDOW_UNITS};
 
 /// Where the bytes go.

@@ -10,16 +10,18 @@ use weft_proto::replica::{
     ReplicaScrubReply, ReplicaScrubRequest,
 };
 use weft_proto::{Code, Failure};
-use weft_store::{ForkKey, ScrubPosition, Store, StoreError, StoredFile, Timestamp};
+use weft_store::{ForkKey, Scattered, ScrubPosition, Store, StoreError, StoredFile, Timestamp};
+use weft_sum::Sums;
 
 use super::mend::damaged_range;
-use super::parts::parts;
+use super::parts::{hash_of_sums, parts};
+use super::restore::{code_later, got_from_primary, read_restored};
 use super::state::{Replicas, Role};
 use super::turns::Span;
 use super::wire;
 use crate::failure;
 use crate::io::IoService;
-use crate::limits::{REPLICA_LIST_FORKS, REPLICA_READ_MAX, SCRUB_STEP_BYTES};
+use crate::limits::{CODED_TRIES, REPLICA_LIST_FORKS, REPLICA_READ_MAX, SCRUB_STEP_BYTES};
 use crate::position;
 
 impl IoService {
@@ -83,15 +85,46 @@ impl IoService {
         let store: &Store = &self.store;
         let spans = spans_of(&change)?;
         replicas.recent.note(&spans);
-        let done = match change {
-            Change::Write(pieces) => {
-                let writes = wire::writes(&pieces, &wire::joined(&chunks))?;
-                replicas.recent.note(&Span::of_writes(&writes));
-                match sums {
-                    Some(sums) => store.write_summed(writes, sums, time).await,
-                    None => store.write_scattered(writes, time).await,
+        let writes = match &change {
+            Change::Write(pieces) => wire::writes(pieces, &wire::joined(&chunks))?,
+            _ => Vec::new(),
+        };
+        replicas.recent.note(&Span::of_writes(&writes));
+        let mut tries = CODED_TRIES;
+        let done = loop {
+            match self.make(&change, &writes, sums.as_ref(), time).await? {
+                // Bytes around parts of blocks that are only in parity here.
+                Err(error)
+                    if tries > 0
+                        && got_from_primary(store, replicas, request.term, &error).await =>
+                {
+                    tries -= 1;
                 }
+                done => break done,
             }
+        };
+        replicas.recent.note(&spans);
+        done.map_err(|e| failure::of_store(&e))
+    }
+
+    /// Makes a change in this store alone.
+    async fn make(
+        &self,
+        change: &Change,
+        writes: &[Scattered],
+        sums: Option<&Sums>,
+        time: Timestamp,
+    ) -> Result<Result<(), StoreError>, Failure> {
+        let store: &Store = &self.store;
+        Ok(match change {
+            Change::Write(_) => match sums {
+                Some(sums) => {
+                    store
+                        .write_summed(writes.to_vec(), sums.clone(), time)
+                        .await
+                }
+                None => store.write_scattered(writes.to_vec(), time).await,
+            },
             Change::Clear(clear) => {
                 let range = |r: &weft_proto::replica::ForkRange| {
                     Ok((wire::fork_key(&r.fork)?, r.start..r.end))
@@ -100,10 +133,17 @@ impl IoService {
                 store.clear(&ranges?, time).await
             }
             Change::SetLengths(set) => {
-                let lengths = wire::lengths(&set)?;
+                let lengths = wire::lengths(set)?;
                 store
                     .truncate(FileId(set.file), lengths, set.op, time)
                     .await
+            }
+            Change::Files(operation) if operation.action() == FileAction::Code => {
+                let files = operation.files.iter().map(|id| FileId(*id)).collect();
+                if let Some(replicas) = self.store.replicas() {
+                    code_later(store.clone(), replicas.clone(), files, operation.checkpoint);
+                }
+                Ok(())
             }
             Change::Extend(to) => {
                 let key = wire::fork_key(&to.fork)?;
@@ -113,12 +153,10 @@ impl IoService {
                 let key = wire::fork_key(&fork.fork)?;
                 store.create_fork(&key, fork.chunk, time).await
             }
-            Change::RemoveFork(fork) => store.remove_fork(&wire::fork_key(&fork)?).await,
-            Change::Files(operation) => operate(store, &operation, time).await,
+            Change::RemoveFork(fork) => store.remove_fork(&wire::fork_key(fork)?).await,
+            Change::Files(operation) => operate(store, operation, time).await,
             Change::Sync(_) => store.sync().await,
-        };
-        replicas.recent.note(&spans);
-        done.map_err(|e| failure::of_store(&e))
+        })
     }
 
     pub(in crate::io) async fn replica_files(
@@ -172,14 +210,25 @@ impl IoService {
         let (parts, next) = parts(&self.store, &key, checkpoint, numbers)
             .await
             .map_err(|e| failure::of_store(&e))?;
-        let parts = parts.into_iter().map(|(number, hash)| ReplicaPart {
-            number,
-            hash: hash.map_or_else(Bytes::new, |hash| Bytes::copy_from_slice(hash.as_bytes())),
-        });
-        Ok(ReplicaPartsReply {
-            parts: parts.collect(),
-            next,
-        })
+        let coded = self.store.may_have_coded(key.file);
+        let mut found = Vec::with_capacity(parts.len());
+        for (number, hash) in parts {
+            let coded = coded && hash.is_none();
+            let hash = match hash {
+                // Damage, or bytes that are only in parity.
+                None if coded => {
+                    let sums = hash_of_sums(&self.store, &key, checkpoint, number);
+                    sums.map_err(|e| failure::of_store(&e))?
+                }
+                hash => hash,
+            };
+            found.push(ReplicaPart {
+                number,
+                hash: hash.map_or_else(Bytes::new, |hash| Bytes::copy_from_slice(hash.as_bytes())),
+                coded,
+            });
+        }
+        Ok(ReplicaPartsReply { parts: found, next })
     }
 }
 
@@ -188,13 +237,25 @@ impl IoService {
         &self,
         request: ReplicaReadRequest,
     ) -> Result<ReplicaReadReply, Failure> {
-        self.own_replicas()?.heard_if_known(request.term)?;
+        let replicas = self.own_replicas()?;
+        // A backup asks its primary for bytes around a change, and a primary its backups for what
+        // it cannot read.
+        let as_primary = replicas
+            .term_as_primary()
+            .is_ok_and(|term| term == request.term);
+        if !as_primary {
+            replicas.heard_if_known(request.term)?;
+        }
         let key = wire::fork_key(&request.fork)?;
         if request.length > REPLICA_READ_MAX {
             return Err(failure::invalid("it asks for too many bytes"));
         }
-        let at = CellOffset(request.offset);
-        let read = Store::read(&self.store, &key, at, request.length).await;
+        let (store, at): (&Store, _) = (&self.store, CellOffset(request.offset));
+        let read = if as_primary {
+            read_restored(store, replicas, &key, at, request.length).await
+        } else {
+            store.read(&key, at, request.length).await
+        };
         let data = wire::joined(&read.map_err(|e| failure::of_store(&e))?);
         Ok(ReplicaReadReply { data })
     }
@@ -293,6 +354,7 @@ async fn operate(
                 store.delete_file(file).await?;
             }
         }
+        FileAction::Code => {}
         FileAction::Empty => {
             for file in files {
                 store.empty_file(file).await?;

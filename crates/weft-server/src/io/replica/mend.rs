@@ -110,7 +110,7 @@ pub(super) async fn mend_in_turn(
 }
 
 /// Bytes of a fork, from any replica in sync.
-async fn elsewhere(
+pub(super) async fn elsewhere(
     replicas: &Replicas,
     key: &ForkKey,
     range: Range<u64>,
@@ -156,7 +156,7 @@ pub(in crate::io) async fn damaged_range(store: &Store, finding: &Finding) -> Op
     }
 }
 
-async fn bytes_of(
+pub(super) async fn bytes_of(
     link: &Link,
     term: u64,
     key: &ForkKey,

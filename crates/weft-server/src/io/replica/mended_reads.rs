@@ -7,6 +7,7 @@ use weft_layout::CellOffset;
 use weft_store::{ForkKey, ReadSlice, Store, StoreError};
 
 use super::mend::{Mending, may_be_elsewhere, mend};
+use super::restore::{read_restored, read_slices_restored};
 use super::store::ReplicatedStore;
 
 impl ReplicatedStore {
@@ -17,10 +18,10 @@ impl ReplicatedStore {
         offset: CellOffset,
         length: u64,
     ) -> Result<Vec<Bytes>, StoreError> {
-        let store: &Store = self;
-        match store.read(key, offset, length).await {
+        let (store, replicas): (&Store, _) = (self, self.all_replicas());
+        match read_restored(store, replicas, key, offset, length).await {
             Err(error) if self.mends(&error, key, offset, length).await => {
-                store.read(key, offset, length).await
+                read_restored(store, replicas, key, offset, length).await
             }
             done => done,
         }
@@ -35,10 +36,13 @@ impl ReplicatedStore {
         offset: CellOffset,
         length: u64,
     ) -> Result<Vec<ReadSlice>, StoreError> {
-        let store: &Store = self;
-        match store.read_slices(key, checkpoint, offset, length).await {
-            Err(error) if checkpoint.is_none() && self.mends(&error, key, offset, length).await => {
-                store.read_slices(key, checkpoint, offset, length).await
+        let (store, replicas): (&Store, _) = (self, self.all_replicas());
+        if checkpoint.is_some() {
+            return store.read_slices(key, checkpoint, offset, length).await;
+        }
+        match read_slices_restored(store, replicas, key, offset, length).await {
+            Err(error) if self.mends(&error, key, offset, length).await => {
+                read_slices_restored(store, replicas, key, offset, length).await
             }
             done => done,
         }

@@ -21,6 +21,7 @@ mod parts;
 mod pass;
 mod reads;
 mod recent;
+mod restore;
 mod state;
 mod store;
 mod turns;

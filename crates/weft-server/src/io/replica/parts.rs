@@ -67,8 +67,23 @@ pub(super) async fn parts_with_data(
     }
 }
 
+/// The hash of the checksums of a part's blocks, coded ones included.
+pub(super) fn hash_of_sums(
+    store: &Store,
+    key: &ForkKey,
+    checkpoint: Option<u64>,
+    number: u64,
+) -> Result<Option<ChunkName>, StoreError> {
+    let start = number * REPLICA_PART_BYTES;
+    let sums = store.block_sums(key, checkpoint, start..start + REPLICA_PART_BYTES)?;
+    // A number more than there are sums: the name does not depend on zeros at the end.
+    let mut bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+    bytes.push(1);
+    Ok(ChunkName::of_slices([&bytes[..]].into_iter()))
+}
+
 /// The hash of one part; `None`: it is zeros alone, or beyond the fork's end.
-async fn hash(
+pub(super) async fn hash(
     store: &Store,
     key: &ForkKey,
     checkpoint: Option<u64>,

@@ -12,7 +12,7 @@ use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use weft_layout::{CellIndex, FileId};
+use weft_layout::{CellIndex, CellOffset, FileId};
 use weft_net::{CallError, Link};
 use weft_proto::replica::{
     ApplyRequest, Change, ClearRanges, FileAction, FileOperation, ReplicaFile, ReplicaFilesRequest,
@@ -23,8 +23,9 @@ use weft_store::{ForkKey, ForkName, ForkStatus, Store, StoreError, StoredFile, T
 use weft_sum::ChunkName;
 
 use super::mend::{Mending, may_be_elsewhere, mend_in_turn};
-use super::parts::{part, parts, parts_with_data};
+use super::parts::{hash, hash_of_sums, part, parts, parts_with_data};
 use super::recent::Changed;
+use super::restore::read_restored;
 use super::state::{Part, Replicas};
 use super::turns::{Span, Turn};
 use super::wire;
@@ -692,11 +693,23 @@ impl<'a> Pass<'a> {
                     end,
                 };
                 let reply = self.call(&request).await?;
-                let found = reply.parts.into_iter().map(|part| {
-                    let hash = <[u8; 32]>::try_from(&part.hash[..]).ok();
-                    (part.number, hash.map(ChunkName::from_bytes))
-                });
-                Ok((found.collect(), reply.next))
+                let mut found = Vec::with_capacity(reply.parts.len());
+                for part in reply.parts {
+                    let named = <[u8; 32]>::try_from(&part.hash[..]).ok();
+                    let mut named = named.map(ChunkName::from_bytes);
+                    if part.coded {
+                        // Equal checksums of all blocks: it has what this store has.
+                        let sums = hash_of_sums(self.store, key, of, part.number);
+                        let same = sums.map_err(|e| own(&e))? == named;
+                        named = if same {
+                            hash(self.store, key, of, part.number).await.ok().flatten()
+                        } else {
+                            None
+                        };
+                    }
+                    found.push((part.number, named));
+                }
+                Ok((found, reply.next))
             }
         }
     }
@@ -735,7 +748,14 @@ impl<'a> Pass<'a> {
         if start >= end {
             return Ok(0);
         }
-        let data = match part(self.store, key, checkpoint, number).await {
+        let data = match checkpoint {
+            None => {
+                let at = CellOffset(start);
+                read_restored(self.store, self.replicas, key, at, REPLICA_PART_BYTES).await
+            }
+            Some(_) => part(self.store, key, checkpoint, number).await,
+        };
+        let data = match data {
             Err(error) if checkpoint.is_none() && may_be_elsewhere(&error) => {
                 let mended = mend_in_turn(
                     self.store,

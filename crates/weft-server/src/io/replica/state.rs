@@ -22,6 +22,7 @@ use weft_store::StoreError;
 use super::pace::Pace;
 use super::recent::Recent;
 use super::turns::{Span, Turn, Turns};
+use crate::io::Rows;
 use crate::limits::{INHERITED_MAX, REPLICA_LEASE, REPLICA_MARGIN, REPLICA_WAIT};
 use crate::metrics::GaugeValue;
 
@@ -194,6 +195,10 @@ pub(crate) struct Replicas {
     changed: watch::Sender<u64>,
     pub(super) turns: Turns,
     pub(super) recent: Recent,
+    /// Where bytes come from that are only in parity.
+    pub(super) rows: Rows,
+    /// Held while this backup drops coded blocks of a file.
+    pub(super) coding: tokio::sync::Mutex<()>,
     pub(super) pace: Pace,
     /// The process ends: nobody else is to be taken for lost.
     stopping: AtomicBool,
@@ -205,7 +210,7 @@ pub(crate) struct Replicas {
 
 impl Replicas {
     /// `rate`: bytes per second at which others are made equal; 0: no limit.
-    pub(crate) fn new(me: ReplicaIdentity, rate: u64) -> Replicas {
+    pub(crate) fn new(me: ReplicaIdentity, rate: u64, rows: Rows) -> Replicas {
         let (now, pace) = (Instant::now(), Pace::new(rate));
         Replicas {
             me,
@@ -226,6 +231,8 @@ impl Replicas {
             changed: watch::Sender::new(0),
             turns: Turns::default(),
             recent: Recent::new(),
+            rows,
+            coding: tokio::sync::Mutex::new(()),
             pace,
             applying: tokio::sync::RwLock::new(()),
             changing: tokio::sync::Mutex::new(()),
@@ -615,6 +622,11 @@ impl Replicas {
         let state = self.state();
         let primary = state.set.as_ref()?.primary;
         Some(state.peers.get(&primary)?.link.clone())
+    }
+
+    /// Whether this replica serves as primary.
+    pub(in crate::io) fn serves(&self) -> bool {
+        self.may_show() == Ok(true)
     }
 
     /// The other replicas, and how each takes part.

@@ -112,6 +112,12 @@ impl ReplicatedStore {
             pool,
             counters.clone(),
         );
+        let peers = crate::io::Peers::new(
+            env.clone(),
+            identity.clone(),
+            meta.clone(),
+            counters.clone(),
+        );
         let me = super::ReplicaIdentity {
             server: 0,
             number: 0,
@@ -120,7 +126,10 @@ impl ReplicatedStore {
             identity,
             counters,
         };
-        ReplicatedStore::new(store, Replicas::new(me, 0))
+        ReplicatedStore::new(
+            store,
+            Replicas::new(me, 0, crate::io::Rows::new(Arc::new(peers))),
+        )
     }
 
     /// The replicas; `None`: the server has one store, as far as this process knows.
@@ -151,6 +160,11 @@ impl ReplicatedStore {
         begin(replicas);
         self.membership.several.store(true, Ordering::Release);
         true
+    }
+
+    /// The replicas, also while this store is the only one.
+    pub(super) fn all_replicas(&self) -> &Arc<Replicas> {
+        &self.membership.replicas
     }
 
     /// Held during a change of a store that is the only one; `None`: it is one of several.
@@ -221,6 +235,7 @@ impl ReplicatedStore {
         sums: Option<Sums>,
         modified: Timestamp,
     ) -> Result<(), StoreError> {
+        self.restore_around(&writes).await?;
         match self
             .write_once(writes.clone(), sums.clone(), modified)
             .await
@@ -279,6 +294,7 @@ impl ReplicatedStore {
         sums: impl Into<Sums>,
         now: Timestamp,
     ) -> Result<Prepared, StoreError> {
+        self.restore_around(&writes).await?;
         let kept = self.replicas().map(|_| writes.clone());
         let sums = sums.into();
         let batch = match self.store.prepare(writes, sums.clone(), now).await {
@@ -344,6 +360,7 @@ impl ReplicatedStore {
             return self.store.clear(ranges, modified).await;
         }
         let ranges = ranges.to_vec();
+        self.restore_edges(ranges.clone()).await?;
         let spans = ranges
             .iter()
             .map(|(key, range)| Span::Bytes(key.clone(), range.clone()));
@@ -373,6 +390,10 @@ impl ReplicatedStore {
                 op,
             })
         };
+        let ends = lengths
+            .iter()
+            .map(|(key, length)| (key.clone(), *length..*length));
+        self.restore_edges(ends.collect()).await?;
         let again = lengths.clone();
         let own = async move |store: Store| store.truncate(file, again, op, modified).await;
         self.change(vec![Span::File(file)], message, modified, own)

@@ -13,6 +13,7 @@ use weft_proto::checkpoint::{
     RollBackRequest,
 };
 use weft_proto::meta::{Credentials, StatRequest, Target};
+use weft_proto::parity::BeginCodingRequest;
 use weft_proto::{Call, Code, Failure};
 
 use crate::failure;
@@ -41,6 +42,12 @@ impl MetaService {
         let begin =
             |n: &Namespace, _, request: &RemoveCheckpointRequest| n.remove_checkpoint(request);
         self.run_and_answer(call, begin, |_, _| Ok(RemoveCheckpointReply {}))
+            .await;
+    }
+
+    pub(in crate::meta) async fn begin_coding(self: Arc<Self>, call: Served) {
+        let begin = |n: &Namespace, now, request: &BeginCodingRequest| n.begin_coding(now, request);
+        self.run_and_answer(call, begin, |n, intent| n.coding_begun(intent.file().0))
             .await;
     }
 

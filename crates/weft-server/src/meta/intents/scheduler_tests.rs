@@ -16,6 +16,7 @@ fn truncate(number: u64, file: u64, server: ServerId) -> Intent {
         chunk: 65_536,
         servers: vec![server.0],
         storage: 0,
+        parity: 0,
     };
     Intent::Truncate {
         number,

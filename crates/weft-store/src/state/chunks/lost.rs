@@ -37,6 +37,8 @@ impl StoreState {
         if !coded {
             return;
         }
+        let file = fork.key().file;
+        self.note_coded(file);
         if let Some(place) = own.filter(|place| !place.is_absent()) {
             self.space.free_after(freed, extent(place));
         }

@@ -21,6 +21,7 @@ pub(crate) fn layout(file: &File, grid: Option<(u32, u64)>) -> NewLayout {
         servers: layout.servers().iter().map(|server| server.0).collect(),
         base: None,
         replicas: None,
+        parity: None,
         storage: Some(layout.storage()),
     }
 }

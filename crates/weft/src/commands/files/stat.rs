@@ -4,7 +4,9 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use weft_client::{FileKind, ServerMapReply, Volume};
+use weft_layout::FileId;
 use weft_proto::meta::Layout;
+use weft_proto::parity_from_wire;
 
 use crate::args::owner::Names;
 use crate::args::{Global, mode};
@@ -73,6 +75,9 @@ struct LayoutRow {
     chunk: u32,
     servers: Vec<u32>,
     storage: &'static str,
+    /// K+M.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parity: Option<String>,
 }
 
 /// How often the bytes of a file are kept, for programs.
@@ -82,6 +87,9 @@ struct RedundancyRow {
     replicas: usize,
     /// Those in sync, of the server that has the fewest.
     in_sync: usize,
+    /// Whether the file is coded: replicas hold what was written since. Absent: it has no parity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coded: Option<bool>,
 }
 
 impl Stat {
@@ -125,12 +133,17 @@ impl Stat {
             None
         };
         let forks = forks(volume, path, &a).await?;
-        let redundancy = match &a.layout {
+        let mut redundancy = match &a.layout {
             Some(layout) if kind == FileKind::Regular => {
                 redundancy(&volume.server_map().await?, &layout.servers)
             }
             _ => None,
         };
+        if let Some(redundancy) = &mut redundancy
+            && let Some(parity) = volume.parity_of(FileId(a.id)).await?
+        {
+            redundancy.coded = Some(parity.coded.is_some());
+        }
         Ok(FileRow {
             path: path.to_string(),
             id: a.id,
@@ -169,6 +182,7 @@ fn redundancy(map: &ServerMapReply, servers: &[u32]) -> Option<RedundancyRow> {
     Some(RedundancyRow {
         replicas: counts.clone().map(|(all, _)| all).min()?,
         in_sync: counts.map(|(_, in_sync)| in_sync).min()?,
+        coded: None,
     })
 }
 
@@ -184,6 +198,10 @@ impl From<Layout> for LayoutRow {
             } else {
                 "addressed"
             },
+            parity: parity_from_wire(layout.parity)
+                .ok()
+                .flatten()
+                .map(|shape| shape.to_string()),
         }
     }
 }
@@ -233,11 +251,17 @@ impl FileRow {
 
 impl RedundancyRow {
     fn to_text(&self) -> String {
-        match (self.replicas, self.in_sync) {
+        let written = match self.coded {
+            Some(true) => "parity; what was written since it was coded: ",
+            Some(false) => "not coded yet: ",
+            None => "",
+        };
+        let kept = match (self.replicas, self.in_sync) {
             (1, _) => "none: each byte is kept once".to_owned(),
             (all, in_sync) if in_sync == all => format!("{all} replicas, all in sync"),
             (all, in_sync) => format!("{all} replicas, {in_sync} in sync on some server"),
-        }
+        };
+        format!("{written}{kept}")
     }
 }
 
@@ -256,7 +280,10 @@ impl LayoutRow {
             open(self.cells.into(), output::count(self.cells, "cell")),
             open(self.bsu, output::bytes(self.bsu)),
             open(self.chunk.into(), output::bytes(self.chunk.into())),
-            self.storage
+            match &self.parity {
+                Some(shape) => format!("parity {shape}"),
+                None => self.storage.to_owned(),
+            }
         )
     }
 }

@@ -19,9 +19,9 @@ use crate::process::private_files::write_durably;
 use crate::remote::connect;
 use crate::remote::servers::{NodeState, state_of};
 use crate::volume_config::{
-    ADDRESS, Config, FILE, FreeAddresses, JOINING, Marker, MetaSection, NodeName, RebuildAfter,
-    ServerName, ServerSection, Size, VolumeSection, WireSetting, add_section, check_new_disk,
-    free_addresses, hex, label_disks, volume_id,
+    ADDRESS, CodeAfter, Config, FILE, FreeAddresses, JOINING, Marker, MetaSection, NodeName,
+    RebuildAfter, ServerName, ServerSection, Size, VolumeSection, WireSetting, add_section,
+    check_new_disk, free_addresses, hex, label_disks, volume_id,
 };
 
 /// How the new node is set up.
@@ -329,6 +329,7 @@ fn new_config(
             shallow_idle: true,
             rebuild_rate: None,
             rebuild_after: RebuildAfter::default(),
+            code_after: CodeAfter::default(),
             wire: WireSetting(options.wire),
         },
         meta: MetaSection {

@@ -14,9 +14,9 @@ use crate::process::private_files::make_folder;
 use crate::remote::servers;
 use crate::terminal::output;
 use crate::volume_config::{
-    ADDRESS, Config, FILE, FreeAddresses, Marker, MetaSection, NodeName, RebuildAfter, ServerName,
-    ServerSection, Size, StartLock, VolumeSection, WIRE, WireSetting, changed, check_new_disk,
-    free_addresses, is_start_lock, lock_of,
+    ADDRESS, CodeAfter, Config, FILE, FreeAddresses, Marker, MetaSection, NodeName, RebuildAfter,
+    ServerName, ServerSection, Size, StartLock, VolumeSection, WIRE, WireSetting, changed,
+    check_new_disk, free_addresses, is_start_lock, lock_of,
 };
 
 /// Start a volume on this machine in the background, creating it if there is none
@@ -324,6 +324,7 @@ impl Up {
                 shallow_idle: true,
                 rebuild_rate: None,
                 rebuild_after: RebuildAfter::default(),
+                code_after: CodeAfter::default(),
                 wire: wire.map_or_else(WireSetting::default, WireSetting),
             },
             meta: MetaSection {

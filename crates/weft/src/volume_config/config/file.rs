@@ -8,6 +8,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::code_after::CodeAfter;
 use super::rebuild_after::RebuildAfter;
 use super::size::Size;
 use super::wire::WireSetting;
@@ -59,6 +60,10 @@ pub(crate) struct VolumeSection {
     /// How long a replica is away before a node of this file takes its place.
     #[serde(default, skip_serializing_if = "RebuildAfter::is_default")]
     pub(crate) rebuild_after: RebuildAfter,
+    /// How long a file with parity is left as it was written before parity takes the place of its
+    /// copies.
+    #[serde(default, skip_serializing_if = "CodeAfter::is_default")]
+    pub(crate) code_after: CodeAfter,
     /// The least protection of the frames of every connection.
     #[serde(default, skip_serializing_if = "WireSetting::is_default")]
     pub(crate) wire: WireSetting,

@@ -3,6 +3,7 @@
 //! [`Config::read`](file::Config::read) refuses a configuration that no volume can have. Nothing
 //! here reads the folders of nodes.
 
+pub(super) mod code_after;
 pub(super) mod edit;
 pub(super) mod file;
 pub(super) mod identity;

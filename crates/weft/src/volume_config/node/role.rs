@@ -21,6 +21,7 @@ pub(crate) fn io_role(
         store: store_config(config, section, folder, false)?,
         store_id: store_id.into_bytes(),
         rebuild_rate: config.volume.rebuild_rate.map_or(0, |rate| rate.0),
+        code_after: config.volume.code_after.0,
         meta_address: config.meta.address.clone(),
         metrics_address: section.metrics.clone().unwrap_or_default(),
     })

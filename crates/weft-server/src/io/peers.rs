@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_layout::ServerId;
 use weft_net::{BufferPool, CallError, Connection, Counters, Env, Identity, Link, Links};
 use weft_proto::meta::{ServerMapReply, ServerMapRequest};
-use weft_proto::{Code, Failure};
+use weft_proto::{Call, Code, Failure};
 
 /// Links to them by the server map, so that no client chooses their addresses.
 pub(crate) struct Peers {
@@ -22,8 +22,16 @@ impl Peers {
 
     /// The server map, as the metadata service has it now.
     pub(crate) async fn server_map(&self) -> Result<ServerMapReply, CallError> {
+        self.ask_meta(&ServerMapRequest {}).await
+    }
+
+    /// One call to the metadata service.
+    pub(in crate::io) async fn ask_meta<C: Call>(
+        &self,
+        request: &C,
+    ) -> Result<C::Reply, CallError> {
         let (connection, _) = self.meta.connection().await?;
-        connection.call(&ServerMapRequest {}).await
+        connection.call(request).await
     }
 
     /// A connection to a server.
@@ -47,7 +55,7 @@ impl Peers {
 }
 
 /// What a failed call to another server is to the caller.
-pub(super) fn failure(server: ServerId, error: &CallError) -> Failure {
+pub(in crate::io) fn failure(server: ServerId, error: &CallError) -> Failure {
     match error {
         CallError::Failed(failure) => failure.clone(),
         error => {
