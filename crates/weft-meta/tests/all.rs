@@ -19,6 +19,7 @@ mod inline;
 mod intents;
 mod locks;
 mod open_files;
+mod parity;
 mod posix;
 mod rename;
 mod trees;

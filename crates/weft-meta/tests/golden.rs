@@ -99,11 +99,51 @@ fn inode_records_keep_their_bytes() {
         fork_bytes: 300,
         forks_changed: true,
         policy: String::new(),
+        codings: None,
     };
     fixed(
         &record,
         "080110ed1b18e80720642802308080808080203801400148feffffffffffffffff01500358046005680670077a120804108080041880801022040301ac02280182010088010892010474657874980109a0010aa80101b00101ba011208061004180120072a03e807063203ac0200c20100d801ac02e00101",
     );
+}
+
+fn codings() -> CodingsRecord {
+    CodingsRecord {
+        done: Some(CodingRecord {
+            checkpoint: 300,
+            parity_file: 301,
+            shape: 4 << 8 | 1,
+            primaries: vec![1, 300, 2],
+            written: 6,
+            modified: -2,
+            size: 12,
+        }),
+        begun: None,
+    }
+}
+
+#[test]
+fn records_of_parity_keep_their_bytes() {
+    let with_parity = LayoutRecord {
+        parity: 4 << 8 | 1,
+        ..LayoutRecord::default()
+    };
+    fixed(&with_parity, "308108");
+    let chosen = DefaultLayoutRecord {
+        parity: Some(0),
+        ..DefaultLayoutRecord::default()
+    };
+    fixed(&chosen, "4000");
+    let begun = CodingsRecord {
+        begun: Some(CodingRecord::default()),
+        ..CodingsRecord::default()
+    };
+    let inode = InodeRecord {
+        codings: Some(begun),
+        ..InodeRecord::default()
+    };
+    fixed(&inode, "f201021200");
+    fixed(&ParityRecord { file: 300 }, "08ac02");
 }
 
 #[test]
@@ -257,8 +297,19 @@ fn tree_records_keep_their_bytes() {
     let held = HoldRecord {
         checkpoints: 2,
         deleted: true,
+        codings: None,
+        layout: None,
     };
     fixed(&held, "08021001");
+    let coded = HoldRecord {
+        codings: Some(codings()),
+        layout: Some(LayoutRecord::default()),
+        ..held
+    };
+    fixed(
+        &coded,
+        "080210011a1d0a1b08ac0210ad02188108220401ac0202280630feffffffffffffffff01380c2200",
+    );
     let frozen = FrozenRecord {
         checkpoint: 5,
         source: 300,

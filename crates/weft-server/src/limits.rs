@@ -407,3 +407,13 @@ pub(crate) const CODED_TRIES: u32 = 1 << 14;
 
 /// As [`CODED_RUN`], on a backup, for parts of blocks that are written.
 pub(crate) const CODED_RUN_OF_BACKUP: u64 = 64 << 10;
+
+/// The longest time until a file that could not be coded is tried again.
+pub(crate) const CODING_RETRY_MAX: Duration = Duration::from_mins(10);
+
+/// Until a server is asked for the forks of a coded file again.
+pub(crate) const FORKS_RETRY: Duration = Duration::from_millis(200);
+
+/// After this time a backup drops coded blocks again: those that an earlier checkpoint kept until it
+/// was merged.
+pub(crate) const CODE_AGAIN: Duration = Duration::from_secs(10);

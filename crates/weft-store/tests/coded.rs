@@ -61,6 +61,16 @@ fn coded_blocks_take_no_space_are_never_shown_and_come_back_as_they_were() {
         store.sync().await.unwrap();
         assert_eq!(store.usage().used, 0);
         is_coded(read_all(&store).await);
+        let all = std::iter::once(0..LENGTH as u64).collect::<Vec<_>>();
+        for checkpoint in [None, Some(1)] {
+            for _ in 0..2 {
+                let fork = key(1, 0);
+                let found = store.data_runs(&fork, checkpoint, CellOffset(0), 64).await;
+                assert_eq!(found.unwrap().runs, all, "coded bytes are data");
+                store.apply().await.unwrap();
+                store.drop_cache();
+            }
+        }
         let fork = key(1, 0);
         let kept = store.read_checkpoint(&fork, 1, CellOffset(0), 100);
         is_coded(kept.await);

@@ -6,14 +6,18 @@ use std::time::{Duration, Instant};
 
 use replicas_support::{Replicated, Which, content, expect, text, weft, write};
 use rustix::process::Signal;
-use weft_client::{Access, File, NewLayout, Volume};
-use weft_layout::{FileId, ViewOffset};
+use weft_client::{Access, Changes, File, NewLayout, Volume};
+use weft_layout::{CellIndex, FileId, FileOffset, View, ViewOffset};
 
 const LENGTH: usize = 7_654_321;
 
 /// A volume of three servers with two replicas each, where files are coded after a second.
 fn up() -> Replicated {
-    let up = Replicated::of(3, 2);
+    up_with(3, 2)
+}
+
+fn up_with(servers: u32, replicas: u32) -> Replicated {
+    let up = Replicated::of(servers, replicas);
     let out = weft(&["down", up.path()]);
     assert!(out.status.success(), "{}", text(&out));
     let config = up.folder().join("weft.toml");
@@ -27,9 +31,13 @@ fn up() -> Replicated {
 }
 
 async fn create(volume: &Volume, path: &str) -> File {
+    create_with(volume, path, "2+1").await
+}
+
+async fn create_with(volume: &Volume, path: &str, shape: &str) -> File {
     let layout = NewLayout {
         bsu: Some(100_000),
-        parity: Some(Some("2+1".parse().unwrap())),
+        parity: Some(Some(shape.parse().unwrap())),
         ..NewLayout::default()
     };
     let access = Access::read_write().create_new(0o644).layout(&layout);
@@ -42,8 +50,15 @@ async fn coded(volume: &Volume, path: &str) -> u64 {
     let began = Instant::now();
     loop {
         let state = volume.parity_of(id).await.unwrap().unwrap();
+        let map = volume.server_map().await.unwrap();
+        let primary_of = |id: &u32| {
+            let server = map.servers.iter().find(|server| server.id == *id).unwrap();
+            server.replicas.iter().find(|r| r.primary).unwrap().number
+        };
+        let primaries: Vec<u32> = state.layout.servers.iter().map(primary_of).collect();
         if let Some(coded) = &state.coded
             && state.same
+            && coded.primaries == primaries
         {
             return coded.checkpoint;
         }
@@ -51,6 +66,19 @@ async fn coded(volume: &Volume, path: &str) -> u64 {
         assert!(waited < Duration::from_mins(1), "not coded: {state:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// What the nodes have warned of.
+fn warnings(up: &Replicated) -> String {
+    let logs = std::fs::read_dir(up.folder().join("log")).unwrap();
+    let logs = logs.map(|log| std::fs::read_to_string(log.unwrap().path()).unwrap());
+    let lines: Vec<String> = logs
+        .flat_map(|log| log.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let told = lines
+        .iter()
+        .filter(|line| line.contains("WARN") || line.contains("ERROR"));
+    told.cloned().collect::<Vec<_>>().join("\n")
 }
 
 /// Bytes in use on all replicas of all servers.
@@ -90,8 +118,13 @@ async fn a_quiet_file_is_kept_once_with_parity_and_survives_each_server() {
     for server in 0..3 {
         let file = volume.attach("/f", Access::read()).await.unwrap();
         up.signal(server, Which::Primary, Signal::KILL);
+        // What is not a hole is data, wherever it is.
+        let (mut ranges, mut data) = (file.data_ranges(FileOffset(0), 1), 0);
+        while let Some(range) = ranges.next().await.unwrap() {
+            data += range.end - range.start;
+        }
+        assert_eq!(data, LENGTH as u64);
         expect(&file, 1, 0, LENGTH).await;
-        expect(&file, 1, 1_234_567, 1000).await;
         drop(file);
         up.start();
         up.in_sync().await;
@@ -146,4 +179,195 @@ async fn what_is_written_over_coded_bytes_survives_too() {
     up.signal(2, Which::Primary, Signal::KILL);
     let file = volume.attach("/f", Access::read()).await.unwrap();
     check(&file).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoints_rollbacks_scrubs_and_removal_work_on_coded_files() {
+    let up = up();
+    let volume = up.client().await;
+    let file = create(&volume, "/f").await;
+    write(&file, 1, 0, LENGTH).await;
+    volume.make_checkpoint("/f", "before").await.unwrap();
+    write(&file, 2, 0, 3_000_000).await;
+    for cell in 0..3 {
+        let fork = CellIndex(cell);
+        file.create_fork(fork, "notes").await.unwrap();
+        let view = file.view_of_fork(View::Cell(fork), "notes").unwrap();
+        let notes = content(9, cell.into(), 5000);
+        view.write_at(ViewOffset(77), notes).await.unwrap();
+    }
+    file.close().await.unwrap();
+    let first = coded(&volume, "/f").await;
+    uses_at_most(&up, LENGTH * 2 + LENGTH * 3).await;
+    let names = |list: Vec<weft_client::CheckpointInfo>| -> Vec<String> {
+        list.into_iter().map(|checkpoint| checkpoint.name).collect()
+    };
+    let listed = volume.checkpoints("/f").await.unwrap();
+    assert_eq!(
+        names(listed),
+        ["before"],
+        "that of the coding is not listed"
+    );
+
+    // One that shares what is coded: it pins that.
+    volume.make_checkpoint("/f", "after").await.unwrap();
+    let file = volume.attach("/f", Access::read_write()).await.unwrap();
+    write(&file, 3, 1_000_000, 2_000_000).await;
+    file.close().await.unwrap();
+    let fsck = weft(&["fsck", up.path(), "--data"]);
+    assert!(fsck.status.success(), "{}", text(&fsck));
+    let scrub = weft(&["scrub", up.path()]);
+    let (said, warned) = (text(&scrub), warnings(&up));
+    assert!(scrub.status.success(), "{said}{warned}");
+    assert!(!said.contains("mended"), "{said}{warned}");
+
+    up.signal(0, Which::Primary, Signal::KILL);
+    let file = volume.attach("/f", Access::read_write()).await.unwrap();
+    expect(&file, 3, 1_000_000, 2_000_000).await;
+    expect(&file, 2, 0, 1_000_000).await;
+    file.close().await.unwrap();
+    volume.roll_back("/f", "after").await.unwrap();
+    let file = volume.attach("/f", Access::read()).await.unwrap();
+    expect(&file, 2, 0, 3_000_000).await;
+    for cell in 0..3 {
+        let view = file
+            .view_of_fork(View::Cell(CellIndex(cell)), "notes")
+            .unwrap();
+        let mut notes = vec![0; 5000];
+        view.read_at(ViewOffset(77), &mut notes).await.unwrap();
+        assert!(notes == content(9, cell.into(), 5000), "cell {cell}");
+    }
+    file.close().await.unwrap();
+    volume.roll_back("/f", "before").await.unwrap();
+    let file = volume.attach("/f", Access::read()).await.unwrap();
+    expect(&file, 1, 0, LENGTH).await;
+    file.close().await.unwrap();
+    up.start();
+    up.in_sync().await;
+    let state = volume.parity_of(FileId(volume.stat("/f").await.unwrap().id));
+    let state = state.await.unwrap().unwrap();
+    assert!(state.pinned && state.coded.unwrap().checkpoint == first);
+    volume.remove_checkpoint("/f", "after").await.unwrap();
+    assert_ne!(coded(&volume, "/f").await, first);
+
+    volume.unlink("/f").await.unwrap();
+    uses_at_most(&up, 0).await;
+    let fsck = weft(&["fsck", up.path(), "--data"]);
+    assert!(fsck.status.success(), "{}", text(&fsck));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_four_servers_may_be_lost_with_two_pieces_of_parity() {
+    let up = up_with(4, 3);
+    let volume = up.client().await;
+    let file = create_with(&volume, "/f", "2+2").await;
+    write(&file, 1, 0, LENGTH).await;
+    file.close().await.unwrap();
+    coded(&volume, "/f").await;
+    uses_at_most(&up, LENGTH * 2 + LENGTH / 2).await;
+    let file = volume.attach("/f", Access::read_write()).await.unwrap();
+    for server in [1, 2] {
+        up.signal(server, Which::Primary, Signal::KILL);
+    }
+    expect(&file, 1, 0, LENGTH).await;
+    write(&file, 2, 3_000_001, 10_001).await;
+    expect(&file, 2, 3_000_001, 10_001).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parity_is_refused_where_servers_are_few_and_given_to_files_that_exist() {
+    let up = up();
+    let volume = up.client().await;
+    let refused = |shape: &str| {
+        let out = weft(&["create", "--volume", up.path(), "--parity", shape, "/g"]);
+        assert!(!out.status.success(), "{shape}");
+        text(&out)
+    };
+    assert!(refused("3+1").contains("k + m servers"));
+    assert!(refused("1+2").contains("replicas"));
+    assert!(refused("0+1").contains("K is 1 to 64"));
+    assert!(refused("4-1").contains("K+M"));
+
+    let layout = NewLayout {
+        cells: Some(3),
+        ..NewLayout::default()
+    };
+    let access = Access::read_write().create_new(0o644).layout(&layout);
+    let file = volume.attach("/g", access).await.unwrap();
+    write(&file, 1, 0, LENGTH).await;
+    file.close().await.unwrap();
+    let changes = Changes {
+        layout: Some(NewLayout {
+            parity: Some(Some("2+1".parse().unwrap())),
+            ..NewLayout::default()
+        }),
+        ..Changes::default()
+    };
+    volume.set_attributes("/g", &changes).await.unwrap();
+    coded(&volume, "/g").await;
+    uses_at_most(&up, LENGTH * 3 / 2 + LENGTH / 4).await;
+    let stat = weft(&["stat", "--volume", up.path(), "/g"]);
+    assert!(text(&stat).contains("parity 2+1"), "{}", text(&stat));
+    assert!(
+        text(&stat).contains("parity; what was written"),
+        "{}",
+        text(&stat)
+    );
+    up.signal(0, Which::Primary, Signal::KILL);
+    let file = volume.attach("/g", Access::read()).await.unwrap();
+    expect(&file, 1, 0, LENGTH).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_block_of_a_coded_file_is_computed_and_mended() {
+    let up = up();
+    let volume = up.client().await;
+    let file = create(&volume, "/f").await;
+    write(&file, 1, 0, LENGTH).await;
+    file.close().await.unwrap();
+    coded(&volume, "/f").await;
+    uses_at_most(&up, LENGTH * 3 / 2 + LENGTH / 4).await;
+    let file = volume.attach("/f", Access::read()).await.unwrap();
+    let servers: Vec<u32> = file.layout().servers().iter().map(|s| s.0).collect();
+    drop((file, volume));
+    let (primary, _) = up.replica(servers[0] as usize, Which::Primary);
+    // What is in memory would not be read from the disk.
+    let out = weft(&["down", up.path()]);
+    assert!(out.status.success(), "{}", text(&out));
+    up.damage(&primary, &content(1, 0, 64));
+    up.start();
+    up.in_sync().await;
+    let volume = up.client().await;
+    let file = volume.attach("/f", Access::read()).await.unwrap();
+    expect(&file, 1, 0, LENGTH).await;
+    let log = up.log(&primary);
+    assert!(log.contains("damaged data was mended"), "{log}");
+}
+
+#[test]
+fn a_new_volume_gives_its_files_parity() {
+    let folder = tempfile::Builder::new()
+        .prefix("weft-parity-")
+        .tempdir()
+        .unwrap();
+    let dir = folder.path().join("volume");
+    let dir = dir.to_str().unwrap();
+    for more in [["--servers", "2"], ["--replicas", "1"]] {
+        let out = weft(&[&["up", dir, "--parity", "2+1"], &more[..]].concat());
+        assert!(
+            text(&out).contains("needs 3 servers with 2 replicas"),
+            "{}",
+            text(&out)
+        );
+    }
+    let out = weft(&["up", dir, "--parity", "2+1", "--servers", "3"]);
+    assert!(out.status.success(), "{}", text(&out));
+    let out = weft(&["create", "--volume", dir, "/f"]);
+    assert!(out.status.success(), "{}", text(&out));
+    let stat = text(&weft(&["stat", "--volume", dir, "/f"]));
+    let again = text(&weft(&["up", dir, "--parity", "2+1"]));
+    let down = weft(&["down", dir]);
+    assert!(down.status.success(), "{}", text(&down));
+    assert!(stat.contains("parity 2+1"), "{stat}");
+    assert!(again.contains("each directory"), "{again}");
 }

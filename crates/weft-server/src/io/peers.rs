@@ -22,7 +22,29 @@ impl Peers {
 
     /// The server map, as the metadata service has it now.
     pub(crate) async fn server_map(&self) -> Result<ServerMapReply, CallError> {
-        self.ask_meta(&ServerMapRequest {}).await
+        let map = self.ask_meta(&ServerMapRequest {}).await?;
+        self.links.learn(&map);
+        Ok(map)
+    }
+
+    /// One call to a server; once more if another process has taken its place.
+    pub(in crate::io) async fn call<C: Call>(
+        &self,
+        server: ServerId,
+        request: &C,
+    ) -> Result<C::Reply, String> {
+        let connection = self.connection(server).await;
+        let connection = connection.map_err(|failure| failure.message)?;
+        match connection.call(request).await {
+            Err(error) if error.code() == Code::StaleMap => {
+                self.server_map().await.map_err(|e| e.to_string())?;
+                let connection = self.connection(server).await;
+                let connection = connection.map_err(|failure| failure.message)?;
+                let reply = connection.call(request).await;
+                reply.map_err(|e| e.to_string())
+            }
+            done => done.map_err(|e| e.to_string()),
+        }
     }
 
     /// One call to the metadata service.
@@ -42,8 +64,7 @@ impl Peers {
             return Ok(connection);
         }
         // It may have another address by now.
-        let map = self.server_map().await.map_err(|e| failure(server, &e))?;
-        self.links.learn(&map);
+        self.server_map().await.map_err(|e| failure(server, &e))?;
         let Some(link) = self.links.get(server) else {
             let what = format!("server {server} is not in the server map");
             return Err(Failure::new(Code::Unavailable, what));

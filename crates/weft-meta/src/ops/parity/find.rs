@@ -6,7 +6,7 @@ use weft_proto::parity::{FindCodingReply, FindCodingRequest, ListParityReply, Li
 
 use super::state::state;
 use crate::error::MetaError;
-use crate::limits::FILES_PAGE;
+use crate::limits::{FILES_PAGE, FILES_PAGE_BYTES};
 use crate::records::Node;
 use crate::records::keys::{self, PARITY, WITH_PARITY, readable};
 use crate::records::record::{InodeRecord, ParityRecord};
@@ -33,10 +33,19 @@ pub(crate) fn list_parity(
             files: Vec::new(),
             next,
         };
+        let mut bytes = 0;
         for id in found {
             // A check reports unreadable records.
-            if let Some(inode) = readable(reader, id)? {
-                reply.files.extend(state(reader, &Node { id, inode })?);
+            let Some(inode) = readable(reader, id)? else {
+                continue;
+            };
+            if let Some(state) = state(reader, &Node { id, inode })? {
+                bytes += prost::Message::encoded_len(&state);
+                reply.files.push(state);
+            }
+            if bytes > FILES_PAGE_BYTES {
+                reply.next = id;
+                break;
             }
         }
         Ok(reply)

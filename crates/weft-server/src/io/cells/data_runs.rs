@@ -78,13 +78,16 @@ impl IoService {
                 proven.map_err(|e| failure::of_store(&e))?;
             }
         }
+        // Coded blocks are data, and take no space.
+        let may_be_coded = self.store.may_have_coded(file);
         let wanted = forks.into_iter().filter_map(|(key, status)| {
+            let has_data = status.stored > 0 || may_be_coded;
             let here = key.cell.0 < grid.cells()
                 && grid.slot_of(key.cell) == ServerSlot(request.slot)
                 && key.fork.as_str() == request.fork;
             let from = CellOffset(grid.cell_length(request.from, key.cell));
             let place = grid.canonical(key.cell, from).ok()?;
-            (here && status.stored > 0 && status.length > from.0).then_some((place, from, key))
+            (here && has_data && status.length > from.0).then_some((place, from, key))
         });
         Ok(wanted.collect())
     }

@@ -55,7 +55,7 @@ pub(super) async fn code(peers: &Peers, file: &ParityState) -> Result<(), Failed
     let rows = FileRows::load(peers, &state, &coding).await?;
     let written = Written::default();
     stream::iter(0..rows.count())
-        .map(|row| code_row(peers, &state, &coding, &rows, row, &written))
+        .map(|row| code_row(peers, &state, &rows, row, &written))
         .buffer_unordered(CODING_ROWS)
         .try_collect::<()>()
         .await?;
@@ -89,9 +89,7 @@ pub(super) async fn tell(peers: &Peers, file: &ParityState, coded: &Coding) -> R
         };
         let calls = [Some(of_file).filter(|_| has_cells), Some(of_parity)];
         for call in calls.into_iter().flatten() {
-            let connection = peers.connection(ServerId(*server)).await;
-            let connection = connection.map_err(|failure| failure.message)?;
-            connection.call(&call).await.map_err(|e| e.to_string())?;
+            peers.call(ServerId(*server), &call).await?;
         }
     }
     Ok(())
@@ -138,7 +136,6 @@ async fn restore(
 async fn code_row(
     peers: &Peers,
     file: &ParityState,
-    coding: &Coding,
     rows: &FileRows,
     row: u64,
     written: &Written,
@@ -166,12 +163,6 @@ async fn code_row(
     let writes = parity.iter().flatten().zip(computed);
     let writes = writes.map(|(piece, bytes)| write_piece(peers, file, piece, bytes, written));
     futures_util::future::try_join_all(writes).await?;
-    debug_assert!(
-        parity
-            .iter()
-            .flatten()
-            .all(|piece| piece.file == coding.parity_file)
-    );
     Ok(())
 }
 
@@ -251,9 +242,7 @@ impl Written {
                     .collect(),
                 check_only: false,
             };
-            let connection = peers.connection(server).await;
-            let connection = connection.map_err(|failure| failure.message)?;
-            let synced = connection.call(&request).await;
+            let synced = peers.call(server, &request).await;
             synced.map_err(|e| format!("server {server}: {e}"))?;
         }
         Ok(())

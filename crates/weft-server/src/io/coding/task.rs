@@ -4,18 +4,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use weft_proto::meta::ServerMapReply;
+use tokio::time::Instant;
+use weft_proto::meta::{ServerMapReply, ServerState};
 use weft_proto::parity::{ListParityRequest, ParityState};
 
 use super::file::{Failed, code, primaries, tell};
 use crate::io::IoService;
-use crate::limits::CODING_INTERVAL;
+use crate::limits::{CODING_INTERVAL, CODING_RETRY_MAX};
 
 /// Codes the files whose first server this is, when they have not been changed for so long.
 pub(crate) async fn code_quiet_files(service: Weak<IoService>, quiet: Duration) {
     let mut coder = Coder {
         quiet,
         told: HashMap::new(),
+        failed: HashMap::new(),
     };
     loop {
         tokio::time::sleep(CODING_INTERVAL.min(quiet.max(Duration::from_millis(200)))).await;
@@ -38,6 +40,8 @@ struct Coder {
     /// The checkpoint of each coded file, and the replicas in sync at the time when the servers
     /// were told of it.
     told: HashMap<u64, (u64, Vec<Vec<u32>>)>,
+    /// Files that could not be coded: how often, and when to try again.
+    failed: HashMap<u64, (u32, Instant)>,
 }
 
 impl Coder {
@@ -55,19 +59,36 @@ impl Coder {
                     map = Some(peers.server_map().await.map_err(|e| e.to_string())?);
                 }
                 let Some(map) = &map else { continue };
-                if let Err(reason) = self.care_for(io, file, map).await {
-                    tracing::warn!(
-                        file = file.file,
-                        reason,
-                        "a file was not coded; it will be tried again"
-                    );
-                }
+                self.try_to_care_for(io, file, map).await;
             }
             if page.next == 0 {
                 return Ok(());
             }
             after = page.next;
         }
+    }
+
+    /// As [`Coder::care_for`]; after a failure not again for a while.
+    async fn try_to_care_for(
+        &mut self,
+        io: &Arc<IoService>,
+        file: &ParityState,
+        map: &ServerMapReply,
+    ) {
+        let failed = self.failed.get(&file.file).copied();
+        if failed.is_some_and(|(_, again)| Instant::now() < again) {
+            return;
+        }
+        let Err(reason) = self.care_for(io, file, map).await else {
+            self.failed.remove(&file.file);
+            return;
+        };
+        let times = failed.map_or(0, |(times, _)| times);
+        let wait = (CODING_INTERVAL * (1 << times.min(10))).min(CODING_RETRY_MAX);
+        self.failed
+            .insert(file.file, (times + 1, Instant::now() + wait));
+        let file = file.file;
+        tracing::warn!(file, reason, "a file was not coded; it will be tried again");
     }
 
     async fn care_for(
@@ -93,10 +114,22 @@ impl Coder {
         if file.busy || file.pinned || !is_quiet || file.layout.parity == 0 {
             return Ok(());
         }
+        if let Some(down) = first_down(map, &file.layout.servers) {
+            return Err(format!("server {down} is not up"));
+        }
         code(&io.peers, file).await?;
         tracing::info!(file = file.file, "a file is coded");
         Ok(())
     }
+}
+
+/// The first server of a file that is not up.
+fn first_down(map: &ServerMapReply, servers: &[u32]) -> Option<u32> {
+    let is_up = |id: &u32| {
+        let server = map.servers.iter().find(|server| server.id == *id);
+        server.is_some_and(|server| server.state() == ServerState::Up)
+    };
+    servers.iter().copied().find(|id| !is_up(id))
 }
 
 /// The replicas in sync of each server of a file.

@@ -206,7 +206,13 @@ impl IoService {
         backup: Option<BackupTerm>,
     ) -> Result<FetchedBatch, ReadEnd> {
         let fetched = self.fetch(job, batch, budget).await;
-        let fetched = fetched.map_err(|e| ReadEnd::Failed(failure::of_store(&e)))?;
+        let fetched = fetched.map_err(|error| match (backup, &error) {
+            (Some(_), StoreError::Coded { .. }) => {
+                let what = "this backup has bytes of the file only as parity: ask the primary";
+                ReadEnd::Failed(Failure::new(Code::StaleMap, what))
+            }
+            _ => ReadEnd::Failed(failure::of_store(&error)),
+        })?;
         self.confirm(backup, job).await?;
         Ok(fetched)
     }

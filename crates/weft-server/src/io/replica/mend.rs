@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use tokio::time::timeout;
-use weft_layout::of_chunk_code;
+use weft_layout::{CellOffset, of_chunk_code};
 use weft_net::Link;
 use weft_proto::replica::ReplicaReadRequest;
-use weft_store::{ADDRESSED, Fault, Finding, ForkKey, Store, StoreError};
+use weft_store::{ADDRESSED, BLOCK, Fault, Finding, ForkKey, Store, StoreError};
 
 use super::parts::part;
 use super::state::{Part, Replicas};
@@ -94,9 +94,13 @@ pub(super) async fn mend_in_turn(
         Ok(own) => wire::joined(&own),
         Err(damage) => {
             let range = start..status.length.min(start + REPLICA_PART_BYTES);
-            elsewhere(replicas, key, range, without)
-                .await
-                .map_err(|reason| format!("{damage}; {reason}"))?
+            match elsewhere(replicas, key, range.clone(), without).await {
+                Ok(data) => data,
+                Err(reason) => {
+                    let computed = from_rows(store, replicas, key, range).await;
+                    computed.map_err(|rows| format!("{damage}; {reason}; parity: {rows}"))?
+                }
+            }
         }
     };
     let write = wire::whole_part(key, status.chunk, start, data);
@@ -128,6 +132,38 @@ pub(super) async fn elsewhere(
         }
     }
     Err(reason)
+}
+
+/// Bytes of a fork of which some cannot be read here, with those of their rows in their place where
+/// these have the checksums of what was written.
+async fn from_rows(
+    store: &Store,
+    replicas: &Replicas,
+    key: &ForkKey,
+    range: Range<u64>,
+) -> Result<Bytes, String> {
+    let status = store.status(key).await.map_err(|e| e.to_string())?;
+    let (chunk, _) = of_chunk_code(status.ok_or("the fork is gone")?.chunk);
+    let block = BLOCK as u64;
+    if !u64::from(chunk).is_multiple_of(block) || !range.start.is_multiple_of(block) {
+        return Err("its chunks are no whole blocks".into());
+    }
+    let mut data = replicas.rows.read(key, range.clone()).await?;
+    let sums = store.block_sums(key, None, range.clone());
+    let sums = sums.map_err(|e| e.to_string())?;
+    for (n, part) in data.chunks_mut(BLOCK).enumerate() {
+        let at = CellOffset(range.start + n as u64 * block);
+        if let Ok(own) = store.read(key, at, part.len() as u64).await {
+            part.copy_from_slice(&own.concat());
+            continue;
+        }
+        let mut whole = [0; BLOCK];
+        whole[..part.len()].copy_from_slice(part);
+        if sums.get(n) != Some(&weft_sum::of(&whole)) {
+            return Err("its row has other bytes than what was written last".into());
+        }
+    }
+    Ok(data.into())
 }
 
 /// The bytes that a finding of a scrub is about, if they are of a live fork and of no addressed

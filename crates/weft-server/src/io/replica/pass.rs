@@ -701,10 +701,11 @@ impl<'a> Pass<'a> {
                         // Equal checksums of all blocks: it has what this store has.
                         let sums = hash_of_sums(self.store, key, of, part.number);
                         let same = sums.map_err(|e| own(&e))? == named;
-                        named = if same {
-                            hash(self.store, key, of, part.number).await.ok().flatten()
-                        } else {
-                            None
+                        named = match hash(self.store, key, of, part.number).await {
+                            // Zeros, which are not listed.
+                            Ok(None) if same => continue,
+                            Ok(name) if same => name,
+                            _ => None,
                         };
                     }
                     found.push((part.number, named));

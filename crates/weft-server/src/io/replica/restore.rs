@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use tokio::time::sleep;
 use weft_layout::{CellOffset, FileId};
 use weft_proto::replica::{Change, FileAction, FileOperation};
 use weft_store::{BLOCK, ForkKey, ReadSlice, Scattered, Store, StoreError, Timestamp};
@@ -15,7 +16,7 @@ use super::mend::{bytes_of, elsewhere};
 use super::state::{Replicas, Role};
 use super::store::ReplicatedStore;
 use super::turns::Span;
-use crate::limits::{CODED_RUN, CODED_RUN_OF_BACKUP, CODED_TRIES};
+use crate::limits::{CODE_AGAIN, CODED_RUN, CODED_RUN_OF_BACKUP, CODED_TRIES};
 
 /// The coded bytes that an error is about, in whole blocks and up to a bound.
 fn coded_range(error: &StoreError, most: u64) -> Option<(ForkKey, Range<u64>)> {
@@ -75,6 +76,10 @@ async fn restored(store: &Store, replicas: &Replicas, error: &StoreError) -> boo
     let Some((key, range)) = coded_range(error, CODED_RUN) else {
         return false;
     };
+    // A backup's blocks are to stay as they are.
+    if matches!(replicas.role(), Role::Backup { .. }) {
+        return false;
+    }
     let (start, end) = (range.start, range.end);
     let restored = restore(store, replicas, &key, range).await;
     if let Err(reason) = &restored {
@@ -211,7 +216,8 @@ impl ReplicatedStore {
 }
 
 /// Drops coded blocks of files on this backup, one file after the other, without keeping the
-/// primary waiting. What a crash leaves is dropped when the primary says so again.
+/// primary waiting; and once more when checkpoints that were dropped just now are merged. What a
+/// crash leaves is dropped when the primary says so again.
 pub(super) fn code_later(
     store: Store,
     replicas: std::sync::Arc<Replicas>,
@@ -219,18 +225,26 @@ pub(super) fn code_later(
     checkpoint: u64,
 ) {
     tokio::spawn(async move {
-        let _alone = replicas.coding.lock().await;
-        for file in files {
-            if !matches!(replicas.role(), Role::Backup { .. }) {
-                return;
-            }
-            let number = (checkpoint != 0).then_some(checkpoint);
-            match store.code_blocks(file, number).await {
-                Ok(bytes) => tracing::debug!(%file, bytes, "blocks are only in parity now"),
-                // It was coded again, or deleted.
-                Err(StoreError::NoCheckpoint { .. } | StoreError::Stale { .. }) => {}
-                Err(error) => tracing::warn!(%file, %error, "cannot drop coded blocks"),
-            }
+        code_here(&store, &replicas, &files, checkpoint).await;
+        sleep(CODE_AGAIN).await;
+        if store.reclaim().await.is_ok() {
+            code_here(&store, &replicas, &files, checkpoint).await;
         }
     });
+}
+
+async fn code_here(store: &Store, replicas: &Replicas, files: &[FileId], checkpoint: u64) {
+    let _alone = replicas.coding.lock().await;
+    for file in files {
+        if !matches!(replicas.role(), Role::Backup { .. }) {
+            return;
+        }
+        let number = (checkpoint != 0).then_some(checkpoint);
+        match store.code_blocks(*file, number).await {
+            Ok(bytes) => tracing::debug!(%file, bytes, "blocks are only in parity now"),
+            // It was coded again, or deleted.
+            Err(StoreError::NoCheckpoint { .. } | StoreError::Stale { .. }) => {}
+            Err(error) => tracing::warn!(%file, %error, "cannot drop coded blocks"),
+        }
+    }
 }

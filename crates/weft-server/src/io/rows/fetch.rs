@@ -46,12 +46,7 @@ pub(in crate::io) async fn read_fork(
             length,
             restore,
         };
-        let asked = async {
-            let connection = peers.connection(server).await;
-            let connection = connection.map_err(|failure| failure.message)?;
-            connection.call(&request).await.map_err(|e| e.to_string())
-        };
-        let reply = timeout(PIECE_TIMEOUT, asked).await;
+        let reply = timeout(PIECE_TIMEOUT, peers.call(server, &request)).await;
         let reply = reply.map_err(|_| "it has not answered in time".to_owned());
         let found: Bytes = match reply.and_then(|reply| reply) {
             Ok(reply) => reply.data,

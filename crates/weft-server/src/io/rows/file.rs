@@ -8,7 +8,10 @@ use weft_proto::io::{CellStatusRequest, ForkPlace};
 use weft_proto::parity::{Coding, ParityState};
 use weft_proto::parity_from_wire;
 
+use tokio::time::{Instant, sleep, timeout};
+
 use crate::io::Peers;
+use crate::limits::{FORKS_RETRY, PIECE_TIMEOUT, REPLICA_WAIT};
 
 /// The cell and the name of a fork.
 type Place = (u32, String);
@@ -55,7 +58,7 @@ impl FileRows {
         let mut parts = Vec::with_capacity(servers.len());
         for (slot, server) in servers.iter().enumerate() {
             let forks = if slot < in_use {
-                forks(peers, *server, state.file, coding.checkpoint).await?
+                forks_in_time(peers, *server, state.file, coding.checkpoint).await?
             } else {
                 Vec::new()
             };
@@ -141,6 +144,28 @@ fn shape_of(coding: &Coding) -> Result<Shape, String> {
     shape.ok_or_else(|| "the file has no parity".to_owned())
 }
 
+/// As [`forks`]; waits while a backup takes the place of a lost primary.
+async fn forks_in_time(
+    peers: &Peers,
+    server: ServerId,
+    file: u64,
+    checkpoint: u64,
+) -> Result<Vec<(Place, u64)>, String> {
+    let deadline = Instant::now() + REPLICA_WAIT;
+    loop {
+        let asked = timeout(PIECE_TIMEOUT, forks(peers, server, file, checkpoint)).await;
+        let reason = match asked {
+            Ok(Ok(forks)) => return Ok(forks),
+            Ok(Err(reason)) => reason,
+            Err(_) => "it has not answered in time".to_owned(),
+        };
+        if Instant::now() > deadline {
+            return Err(format!("the forks on server {server}: {reason}"));
+        }
+        sleep(FORKS_RETRY).await;
+    }
+}
+
 /// The forks of a file on a server, or of a checkpoint of it, with their lengths.
 pub(in crate::io) async fn forks(
     peers: &Peers,
@@ -156,9 +181,7 @@ pub(in crate::io) async fn forks(
             fork: String::new(),
             checkpoint,
         };
-        let connection = peers.connection(server).await;
-        let connection = connection.map_err(|failure| failure.message)?;
-        let reply = connection.call(&request).await.map_err(|e| e.to_string())?;
+        let reply = peers.call(server, &request).await?;
         if reply.doubted {
             return Err(format!("data of server {server} is in doubt"));
         }

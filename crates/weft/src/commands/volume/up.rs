@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use weft_client::{Changes, ConnectOptions, NewLayout, Volume};
 use weft_net::Wire;
+use weft_parity::Shape;
 
 use super::nodes::StartedNodes;
 use super::{format, mount};
 use crate::limits::{REPLICAS_MAX, SERVERS_DEFAULT};
 use crate::process::private_files::make_folder;
-use crate::remote::servers;
+use crate::remote::{connect, servers};
 use crate::terminal::output;
 use crate::volume_config::{
     ADDRESS, CodeAfter, Config, FILE, FreeAddresses, Marker, MetaSection, NodeName, RebuildAfter,
@@ -27,6 +29,7 @@ Examples:
   weft up /tmp/volume                    start an existing volume
   weft --volume /tmp/volume ls -l        list its root directory
   weft up /tmp/volume --servers 2 --disks /dev/sdb,/dev/sdc,/mnt/d,/mnt/e      two disks for each server
+  weft up /tmp/volume --parity 4+1       five servers with two replicas each, whose files have parity
   weft up /tmp/volume --mount /mnt       start it and mount it
   weft down /tmp/volume                  stop it
 
@@ -41,6 +44,10 @@ pub(crate) struct Up {
     /// but one can be lost [default: 1]
     #[arg(long, value_name = "N")]
     replicas: Option<u32>,
+    /// Parity of the files of a new volume when they are quiet: M pieces for each K, of which any M
+    /// can be lost. K + M servers at least, with M + 1 replicas each [default: none]
+    #[arg(long, value_name = "K+M")]
+    parity: Option<Shape>,
     /// Cache memory of each server of a new volume [default: a share of the memory of the machine
     /// or container]
     #[arg(long, value_name = "SIZE")]
@@ -101,6 +108,9 @@ impl Up {
         let mut refused = servers::wait_for_servers(&config, &nodes, deadline)?;
         refused.extend(lost);
         started.keep();
+        if let Some(parity) = self.parity.filter(|_| fresh) {
+            self.give_parity(parity)?;
+        }
         let dir = self.dir.display();
         let state = if all_run {
             "is already running"
@@ -141,6 +151,23 @@ impl Up {
         })
     }
 
+    /// Gives the files of a new volume parity, unless they or their directories have another.
+    fn give_parity(&self, parity: Shape) -> Result<()> {
+        let options = ConnectOptions::from_folder(&self.dir)?;
+        connect::block_on(async {
+            let volume = Volume::connect(options).await?;
+            let changes = Changes {
+                layout: Some(NewLayout {
+                    parity: Some(Some(parity)),
+                    ..NewLayout::default()
+                }),
+                ..Changes::default()
+            };
+            volume.set_attributes("/", &changes).await?;
+            Ok(())
+        })
+    }
+
     /// Whether this volume is already mounted there.
     fn is_mounted(&self) -> Result<bool> {
         let Some(path) = &self.mount else {
@@ -161,6 +188,11 @@ impl Up {
             other.push(format!(
                 "--servers {asked}, and it has {}",
                 output::count(count, "server")
+            ));
+        }
+        if let Some(parity) = self.parity {
+            other.push(format!(
+                "--parity {parity}, which each directory has for itself (attribute user.weft.layout)"
             ));
         }
         let replicas = servers.iter().map(|s| config.replicas(s.id));
@@ -223,17 +255,29 @@ impl Up {
     }
 
     fn count(&self) -> u32 {
-        self.servers.unwrap_or(SERVERS_DEFAULT)
+        let needed = self.parity.map_or(0, Shape::pieces);
+        self.servers.unwrap_or(SERVERS_DEFAULT.max(needed))
+    }
+
+    fn replica_count(&self) -> u32 {
+        let needed = self.parity.map_or(1, |parity| parity.parity() + 1);
+        self.replicas.unwrap_or(needed)
     }
 
     /// The processes of the servers of a new volume.
     fn processes(&self) -> usize {
-        (self.count() * self.replicas.unwrap_or(1)) as usize
+        (self.count() * self.replica_count()) as usize
     }
 
     /// The addresses of a new volume, for its nodes and their metrics.
     fn addresses(&self) -> Result<FreeAddresses> {
-        let (count, replicas) = (self.count(), self.replicas.unwrap_or(1));
+        let (count, replicas) = (self.count(), self.replica_count());
+        if let Some(parity) = self.parity
+            && (count < parity.pieces() || replicas <= parity.parity())
+        {
+            let (servers, copies) = (parity.pieces(), parity.parity() + 1);
+            bail!("--parity {parity} needs {servers} servers with {copies} replicas each");
+        }
         if count == 0 || count > 256 {
             bail!("--servers {count} is outside 1 to 256 (more: `weft format` and `weft serve`)");
         }
