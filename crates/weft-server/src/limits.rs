@@ -414,6 +414,6 @@ pub(crate) const CODING_RETRY_MAX: Duration = Duration::from_mins(10);
 /// Until a server is asked for the forks of a coded file again.
 pub(crate) const FORKS_RETRY: Duration = Duration::from_millis(200);
 
-/// After this time a backup drops coded blocks again: those that an earlier checkpoint kept until it
-/// was merged.
+/// After this time a backup drops coded blocks again: those that an earlier checkpoint kept until
+/// it was merged.
 pub(crate) const CODE_AGAIN: Duration = Duration::from_secs(10);

@@ -44,8 +44,8 @@ pub struct NewLayout {
     pub storage: Option<Storage>,
     /// Only servers with at least so many replicas.
     pub replicas: Option<u32>,
-    /// Parity of the file when it is quiet, on so many servers; `Some(None)`: none. Each of them has
-    /// one replica more than the file has pieces of parity in a row.
+    /// Parity of the file when it is quiet; `Some(None)`: none. Each of its servers has one replica
+    /// more than a row has pieces of parity.
     pub parity: Option<Option<Shape>>,
 }
 

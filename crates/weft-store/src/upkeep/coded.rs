@@ -246,9 +246,9 @@ impl Store {
         Ok(coded * BLOCK as u64)
     }
 
-    /// Gives coded blocks of a live fork their bytes again. `data` lies at `offset` of the fork;
-    /// blocks of which it has not all bytes, and blocks that are not coded, are left as they are. Bytes
-    /// that do not have a block's checksum are refused.
+    /// Gives coded blocks of a live fork their bytes again. `data` lies at `offset` of the fork.
+    /// Blocks of which it has not all bytes, and blocks that are not coded, are left as they are.
+    /// Bytes that do not have a block's checksum are refused.
     ///
     /// # Durability
     /// As [`Store::write`].

@@ -143,8 +143,8 @@ pub struct LayoutOptions {
     /// any.
     #[prost(uint32, optional, tag = "7")]
     pub replicas: Option<u32>,
-    /// Parity, 256 k + m for k+m: k + m servers at least, with m + 1 replicas each; 0: none; absent:
-    /// inherited from the directory, else none.
+    /// Parity, 256 k + m for k+m: k + m servers at least, with m + 1 replicas each; 0: none;
+    /// absent: inherited from the directory, else none.
     #[prost(uint32, optional, tag = "8")]
     pub parity: Option<u32>,
 }

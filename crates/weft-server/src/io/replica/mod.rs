@@ -7,10 +7,12 @@
 //! service for changes of the set, takes a silent primary's place and hands its own over
 //! (`hand_over`); `catch_up` makes another replica equal to this one by a `pass` over files, or
 //! over what `recent` says; `mend` reads from another replica what is damaged here; `inherited`
-//! knows positions of earlier primaries.
+//! knows positions of earlier primaries; `restore` and `edges` bring bytes back that are only in
+//! parity.
 
 mod apply;
 mod catch_up;
+mod edges;
 mod forward;
 mod hand_over;
 mod inherited;
