@@ -18,7 +18,9 @@ async fn coded(store: &Store) -> Vec<u8> {
     let whole = write(&key(1, 0), CHUNK, 0, bytes.clone());
     store.write(vec![whole], now()).await.unwrap();
     store.checkpoint(FILE, 1, now()).await.unwrap();
-    let coded = store.code_blocks(FILE, Some(1)).await.unwrap();
+    let refused = store.code_blocks(FILE, Some(1), &|| false).await.unwrap();
+    assert_eq!(refused, 0, "its server may have become primary");
+    let coded = store.code_blocks(FILE, Some(1), &|| true).await.unwrap();
     assert_eq!(coded, LENGTH.next_multiple_of(4096) as u64);
     bytes
 }
@@ -183,12 +185,15 @@ fn blocks_that_were_written_since_the_checkpoint_stay() {
         let new = pattern(9, 4096);
         let fresh = write(&key(1, 0), CHUNK, 4096, new.clone());
         store.write(vec![fresh], now()).await.unwrap();
-        store.code_blocks(FILE, Some(1)).await.unwrap();
+        store.code_blocks(FILE, Some(1), &|| true).await.unwrap();
         assert!(read(&store, &key(1, 0), 4096, 4096).await.unwrap() == new);
         is_coded(read(&store, &key(1, 0), 0, 4097).await);
         // A second checkpoint keeps what the first has not, and then has all of it.
         store.checkpoint(FILE, 2, now()).await.unwrap();
-        assert_eq!(store.code_blocks(FILE, Some(2)).await.unwrap(), 4096);
+        assert_eq!(
+            store.code_blocks(FILE, Some(2), &|| true).await.unwrap(),
+            4096
+        );
         store.drop_checkpoint(FILE, 1, 3).await.unwrap();
         store.reclaim().await.unwrap();
         let mut now = bytes;
@@ -199,7 +204,7 @@ fn blocks_that_were_written_since_the_checkpoint_stay() {
         // The live forks of a file without checkpoints.
         store.drop_checkpoint(FILE, 2, 4).await.unwrap();
         store.reclaim().await.unwrap();
-        store.code_blocks(FILE, None).await.unwrap();
+        store.code_blocks(FILE, None, &|| true).await.unwrap();
         store.sync().await.unwrap();
         assert_eq!(store.usage().used, 0);
         restore(&store, &now).await;

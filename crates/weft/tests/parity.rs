@@ -226,6 +226,14 @@ async fn checkpoints_rollbacks_scrubs_and_removal_work_on_coded_files() {
     expect(&file, 3, 1_000_000, 2_000_000).await;
     expect(&file, 2, 0, 1_000_000).await;
     file.close().await.unwrap();
+    let read = weft(&["checkpoint", "read", "--volume", up.path(), "/f", "after"]);
+    let mut kept = content(1, 0, LENGTH).to_vec();
+    kept[..3_000_000].copy_from_slice(&content(2, 0, 3_000_000));
+    assert!(
+        read.stdout == kept,
+        "{}",
+        String::from_utf8_lossy(&read.stderr)
+    );
     volume.roll_back("/f", "after").await.unwrap();
     let file = volume.attach("/f", Access::read()).await.unwrap();
     expect(&file, 2, 0, 3_000_000).await;

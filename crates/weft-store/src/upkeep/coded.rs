@@ -77,7 +77,12 @@ impl StoreState {
 impl Inner {
     /// Marks the blocks of a chunk that a fork owns as coded, also in forks that derive from it;
     /// returns how many.
-    fn code_chunk(&self, id: ForkId, n: u64) -> Result<u64, StoreError> {
+    fn code_chunk(
+        &self,
+        id: ForkId,
+        n: u64,
+        may: &(dyn Fn() -> bool + Sync),
+    ) -> Result<u64, StoreError> {
         loop {
             let (related, evictions) = {
                 let state = self.lock();
@@ -91,7 +96,7 @@ impl Inner {
             }
             let mut state = self.lock();
             state.check_writable()?;
-            let Some(fork) = state.forks().get(id) else {
+            let Some(fork) = state.forks().get(id).filter(|_| may()) else {
                 return Ok(0);
             };
             let same = state.forks().all_of(fork.key()) == related;
@@ -198,7 +203,8 @@ impl Store {
 
     /// Frees the blocks that the forks of a checkpoint own, or the live forks of a file: their
     /// bytes can be computed elsewhere. Forks that share these blocks have them as coded, too.
-    /// Blocks that are being written stay. Returns the bytes of the blocks that were freed.
+    /// Blocks that are being written stay. `may` is asked before each chunk, under the lock of the
+    /// state. Returns the bytes of the blocks that were freed.
     ///
     /// Cost: each entry of the forks is read and written.
     /// # Durability
@@ -209,6 +215,7 @@ impl Store {
         &self,
         file: FileId,
         checkpoint: Option<u64>,
+        may: &(dyn Fn() -> bool + Sync),
     ) -> Result<u64, StoreError> {
         let inner = &self.0;
         inner.admit_freeing().await?;
@@ -237,7 +244,7 @@ impl Store {
                 };
                 for n in chunks {
                     at = n + 1;
-                    coded += inner.code_chunk(id, n)?;
+                    coded += inner.code_chunk(id, n, may)?;
                 }
                 let mut state = inner.lock();
                 state.evict(inner.bounds().cache);

@@ -149,6 +149,9 @@ fn relayout(
     if let Some(parity) = asks_parity_alone(layout_options) {
         return change_parity(volume, inode, parity, path, now);
     }
+    if inode.codings.is_some() {
+        return Err(MetaError::LayoutHasData { path: text(path) });
+    }
     let open = tx.open_files().is_open(id);
     if open || inode.truncate != 0 {
         return Err(MetaError::LayoutInUse { path: text(path) });

@@ -180,6 +180,11 @@ fn restore(
             changed: now,
             ..node.inode.clone()
         };
+        // Parity is of the cells, which the servers roll back: it stays as it is.
+        inode.codings = match &target.current {
+            Some(current) => current.codings.clone(),
+            None => keys::hold(tx.reader(), id)?.and_then(|held| held.codings),
+        };
         let outer = trees.get(directories[place]).copied();
         inode.tree = tree_again(tx, target, outer)?;
         trees.push(inode.tree);
@@ -258,6 +263,7 @@ fn restore_beside(tx: &mut Tx<'_, '_>, image: &Node, id: u64) -> Result<(), Meta
         && held.deleted
     {
         held.deleted = false;
+        (held.codings, held.layout) = (None, None);
         tx.put(HOLDS, &id.to_be_bytes(), &held);
     }
     Ok(())

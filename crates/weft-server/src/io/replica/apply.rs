@@ -14,7 +14,7 @@ use weft_store::{ForkKey, Scattered, ScrubPosition, Store, StoreError, StoredFil
 use weft_sum::Sums;
 
 use super::mend::damaged_range;
-use super::parts::{hash_of_sums, parts};
+use super::parts::{hash_of_sums, only_coded, parts};
 use super::restore::{code_later, got_from_primary, read_restored};
 use super::state::{Replicas, Role};
 use super::turns::Span;
@@ -213,7 +213,8 @@ impl IoService {
         let coded = self.store.may_have_coded(key.file);
         let mut found = Vec::with_capacity(parts.len());
         for (number, hash) in parts {
-            let coded = coded && hash.is_none();
+            let coded =
+                coded && hash.is_none() && only_coded(&self.store, &key, checkpoint, number).await;
             let hash = match hash {
                 // Damage, or bytes that are only in parity.
                 None if coded => {

@@ -94,10 +94,11 @@ pub(super) async fn mend_in_turn(
         Ok(own) => wire::joined(&own),
         Err(damage) => {
             let range = start..status.length.min(start + REPLICA_PART_BYTES);
-            match elsewhere(replicas, key, range.clone(), without).await {
+            let asked = without.map_or(Asked::InSync, Asked::InSyncBut);
+            match elsewhere(replicas, key, range.clone(), asked).await {
                 Ok(data) => data,
                 Err(reason) => {
-                    let computed = from_rows(store, replicas, key, range).await;
+                    let computed = by_blocks(store, replicas, (key, None), range, asked).await;
                     computed.map_err(|rows| format!("{damage}; {reason}; parity: {rows}"))?
                 }
             }
@@ -113,18 +114,32 @@ pub(super) async fn mend_in_turn(
     Ok(())
 }
 
-/// Bytes of a fork, from any replica in sync.
+/// Which replicas are asked for bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Asked {
+    /// Those in sync.
+    InSync,
+    /// Those in sync but for one.
+    InSyncBut(u32),
+    /// Also those that catch up: what they say is compared with checksums.
+    AllWithChanges,
+}
+
+/// Bytes of a fork, from any of these replicas.
 pub(super) async fn elsewhere(
     replicas: &Replicas,
     key: &ForkKey,
     range: Range<u64>,
-    without: Option<u32>,
+    asked: Asked,
 ) -> Result<Bytes, String> {
     let term = replicas.targets().map_err(|e| e.to_string())?.0;
     let mut reason = "no other replica is in sync".to_owned();
     let peers = replicas.peers().into_iter();
-    let may_have =
-        |(number, _, part): &(u32, Link, Part)| *part == Part::InSync && Some(*number) != without;
+    let may_have = |(number, _, part): &(u32, Link, Part)| match asked {
+        Asked::InSync => *part == Part::InSync,
+        Asked::InSyncBut(other) => *part == Part::InSync && *number != other,
+        Asked::AllWithChanges => *part != Part::Away,
+    };
     for (number, link, _) in peers.filter(may_have) {
         match bytes_of(&link, term, key, range.clone()).await {
             Ok(data) => return Ok(data),
@@ -134,34 +149,57 @@ pub(super) async fn elsewhere(
     Err(reason)
 }
 
-/// Bytes of a fork of which some cannot be read here, with those of their rows in their place where
-/// these have the checksums of what was written.
-async fn from_rows(
+/// Bytes of a fork of which some cannot be read here: block by block from here, from another
+/// replica, or from rows where these have the checksums of what was written.
+pub(super) async fn by_blocks(
     store: &Store,
     replicas: &Replicas,
-    key: &ForkKey,
+    (key, checkpoint): (&ForkKey, Option<u64>),
     range: Range<u64>,
+    asked: Asked,
 ) -> Result<Bytes, String> {
     let status = store.status(key).await.map_err(|e| e.to_string())?;
-    let (chunk, _) = of_chunk_code(status.ok_or("the fork is gone")?.chunk);
-    let block = BLOCK as u64;
+    let (chunk, block) = (status.ok_or("the fork is gone")?.chunk, BLOCK as u64);
+    let (chunk, _) = of_chunk_code(chunk);
     if !u64::from(chunk).is_multiple_of(block) || !range.start.is_multiple_of(block) {
         return Err("its chunks are no whole blocks".into());
     }
-    let mut data = replicas.rows.read(key, range.clone()).await?;
-    let sums = store.block_sums(key, None, range.clone());
+    let sums = store.block_sums(key, checkpoint, range.clone());
     let sums = sums.map_err(|e| e.to_string())?;
+    let rows = replicas.rows.read(key, range.clone()).await;
+    let mut data = vec![0; (range.end - range.start) as usize];
     for (n, part) in data.chunks_mut(BLOCK).enumerate() {
-        let at = CellOffset(range.start + n as u64 * block);
-        if let Ok(own) = store.read(key, at, part.len() as u64).await {
-            part.copy_from_slice(&own.concat());
+        let (at, length) = (range.start + n as u64 * block, part.len() as u64);
+        let own = match checkpoint {
+            None => store.read(key, CellOffset(at), length).await,
+            Some(of) => store.read_checkpoint(key, of, CellOffset(at), length).await,
+        };
+        if let Ok(own) = own {
+            let own = own.concat();
+            part[..own.len()].copy_from_slice(&own);
             continue;
         }
-        let mut whole = [0; BLOCK];
-        whole[..part.len()].copy_from_slice(part);
-        if sums.get(n) != Some(&weft_sum::of(&whole)) {
-            return Err("its row has other bytes than what was written last".into());
+        let is_right = |bytes: &[u8]| {
+            let mut whole = [0; BLOCK];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            sums.get(n) == Some(&weft_sum::of(&whole))
+        };
+        let place = n * BLOCK..n * BLOCK + part.len();
+        let row = rows.as_ref().map(|rows| &rows[place]);
+        if let Ok(row) = row
+            && is_right(row)
+        {
+            part.copy_from_slice(row);
+            continue;
         }
+        if checkpoint.is_some() {
+            return Err(row
+                .err()
+                .cloned()
+                .unwrap_or_else(|| "its row has other bytes".into()));
+        }
+        let other = elsewhere(replicas, key, at..at + length, asked).await?;
+        part.copy_from_slice(&other);
     }
     Ok(data.into())
 }

@@ -7,7 +7,7 @@ use weft_layout::CellOffset;
 use weft_store::{ForkKey, ReadSlice, Store, StoreError};
 
 use super::mend::{Mending, may_be_elsewhere, mend};
-use super::restore::{read_restored, read_slices_restored};
+use super::restore::{read_of_checkpoint, read_restored, read_slices_restored};
 use super::store::ReplicatedStore;
 
 impl ReplicatedStore {
@@ -38,7 +38,12 @@ impl ReplicatedStore {
     ) -> Result<Vec<ReadSlice>, StoreError> {
         let (store, replicas): (&Store, _) = (self, self.all_replicas());
         if checkpoint.is_some() {
-            return store.read_slices(key, checkpoint, offset, length).await;
+            let read = store.read_slices(key, checkpoint, offset, length).await;
+            let Err(error @ StoreError::Coded { .. }) = read else {
+                return read;
+            };
+            let found = read_of_checkpoint(store, replicas, (key, checkpoint), offset, length);
+            return found.await.map_or(Err(error), Ok);
         }
         match read_slices_restored(store, replicas, key, offset, length).await {
             Err(error) if self.mends(&error, key, offset, length).await => {

@@ -67,6 +67,37 @@ pub(super) async fn parts_with_data(
     }
 }
 
+/// Whether everything of a part that cannot be read is coded.
+pub(super) async fn only_coded(
+    store: &Store,
+    key: &ForkKey,
+    checkpoint: Option<u64>,
+    number: u64,
+) -> bool {
+    let start = number * REPLICA_PART_BYTES;
+    let mut left = vec![start..start + REPLICA_PART_BYTES];
+    while let Some(range) = left.pop() {
+        if range.is_empty() {
+            continue;
+        }
+        let (at, length) = (CellOffset(range.start), range.end - range.start);
+        let read = match checkpoint {
+            None => store.read(key, at, length).await,
+            Some(of) => store.read_checkpoint(key, of, at, length).await,
+        };
+        match read {
+            Ok(_) => {}
+            Err(StoreError::Coded { range: coded, .. }) => {
+                let whole = coded.end.next_multiple_of(weft_store::BLOCK as u64);
+                left.push(range.start..coded.start.clamp(range.start, range.end));
+                left.push(whole.clamp(range.start, range.end)..range.end);
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
 /// The hash of the checksums of a part's blocks, coded ones included.
 pub(super) fn hash_of_sums(
     store: &Store,

@@ -22,8 +22,8 @@ use weft_proto::{Call, Kind};
 use weft_store::{ForkKey, ForkName, ForkStatus, Store, StoreError, StoredFile, Timestamp};
 use weft_sum::ChunkName;
 
-use super::mend::{Mending, may_be_elsewhere, mend_in_turn};
-use super::parts::{hash, hash_of_sums, part, parts, parts_with_data};
+use super::mend::{Asked, Mending, by_blocks, may_be_elsewhere, mend_in_turn};
+use super::parts::{hash, hash_of_sums, only_coded, part, parts, parts_with_data};
 use super::recent::Changed;
 use super::restore::read_restored;
 use super::state::{Part, Replicas};
@@ -438,7 +438,10 @@ impl<'a> Pass<'a> {
         // What cannot be read here must not go there.
         for (checkpoint, key, _) in &ours.forks {
             let parts = self.parts_of(key, Side::Here(*checkpoint), None).await?;
-            if parts.values().any(Option::is_none) {
+            for (number, _) in parts.iter().filter(|(_, hash)| hash.is_none()) {
+                if only_coded(self.store, key, *checkpoint, *number).await {
+                    continue;
+                }
                 self.found
                     .note_damage(format!("{key} is damaged here, and cannot be sent"));
                 return Ok(0);
@@ -754,7 +757,15 @@ impl<'a> Pass<'a> {
                 let at = CellOffset(start);
                 read_restored(self.store, self.replicas, key, at, REPLICA_PART_BYTES).await
             }
-            Some(_) => part(self.store, key, checkpoint, number).await,
+            Some(_) => match part(self.store, key, checkpoint, number).await {
+                Err(StoreError::Coded { .. }) => {
+                    let of = (key, checkpoint);
+                    let asked = Asked::InSync;
+                    let found = by_blocks(self.store, self.replicas, of, start..end, asked).await;
+                    Ok(vec![found?])
+                }
+                read => read,
+            },
         };
         let data = match data {
             Err(error) if checkpoint.is_none() && may_be_elsewhere(&error) => {

@@ -9,10 +9,11 @@ use std::ops::Range;
 use bytes::Bytes;
 use tokio::time::sleep;
 use weft_layout::{CellOffset, FileId};
-use weft_store::{ForkKey, ReadSlice, Store, StoreError};
+use weft_store::{BLOCK, ForkKey, ReadSlice, Store, StoreError};
 
-use super::mend::{bytes_of, elsewhere};
+use super::mend::{Asked, by_blocks, bytes_of, elsewhere};
 use super::state::{Replicas, Role};
+use super::wire;
 use crate::limits::{CODE_AGAIN, CODED_RUN, CODED_RUN_OF_BACKUP, CODED_TRIES};
 
 /// The coded bytes that an error is about, in whole blocks and up to a bound.
@@ -68,6 +69,36 @@ pub(super) async fn read_slices_restored(
     }
 }
 
+/// Bytes of a checkpoint of which some are coded: they are computed for each read.
+///
+/// # Errors
+/// Nothing but that they cannot be computed: the log says why.
+pub(super) async fn read_of_checkpoint(
+    store: &Store,
+    replicas: &Replicas,
+    (key, checkpoint): (&ForkKey, Option<u64>),
+    at: CellOffset,
+    length: u64,
+) -> Result<Vec<ReadSlice>, ()> {
+    let all = checkpoint.and_then(|number| store.checkpoint_forks(key.file, number).ok());
+    let end = all.into_iter().flatten().find(|(of, _)| of == key);
+    let end = end
+        .map_or(0, |(_, status)| status.length)
+        .min(at.0.saturating_add(length));
+    if at.0 >= end {
+        return Ok(Vec::new());
+    }
+    let start = at.0 / BLOCK as u64 * BLOCK as u64;
+    let of = (key, checkpoint);
+    match by_blocks(store, replicas, of, start..end, Asked::InSync).await {
+        Ok(data) => Ok(vec![data.slice((at.0 - start) as usize..).into()]),
+        Err(reason) => {
+            tracing::error!(%key, checkpoint, reason, "cannot compute a checkpoint's bytes from parity");
+            Err(())
+        }
+    }
+}
+
 /// Whether an error is about coded bytes that were brought back.
 async fn restored(store: &Store, replicas: &Replicas, error: &StoreError) -> bool {
     let Some((key, range)) = coded_range(error, CODED_RUN) else {
@@ -93,7 +124,7 @@ async fn restore(
     range: Range<u64>,
 ) -> Result<(), String> {
     let offset = CellOffset(range.start);
-    let other = match elsewhere(replicas, key, range.clone(), None).await {
+    let other = match elsewhere(replicas, key, range.clone(), Asked::AllWithChanges).await {
         Ok(data) => put(store, key, offset, &data).await,
         Err(reason) => Err(reason),
     };
@@ -127,15 +158,38 @@ pub(super) async fn got_from_primary(
     let Some(((key, range), primary)) = coded.zip(replicas.primary_link()) else {
         return false;
     };
-    let at = CellOffset(range.start);
-    let got = match bytes_of(&primary, term, &key, range).await {
-        Ok(data) => put(store, &key, at, &data).await,
+    let got = match bytes_of(&primary, term, &key, range.clone()).await {
+        Ok(data) => put_on_backup(store, replicas, &key, range.start, data).await,
         Err(reason) => Err(reason),
     };
     if let Err(reason) = &got {
         tracing::warn!(%key, reason, "the primary's bytes cannot be put around a change");
     }
     got.is_ok()
+}
+
+/// Gives coded blocks of a backup the primary's bytes. If it has missed changes of them, they are
+/// written over: the primary compares and sends what differs before the backup is in sync.
+async fn put_on_backup(
+    store: &Store,
+    replicas: &Replicas,
+    key: &ForkKey,
+    at: u64,
+    data: Bytes,
+) -> Result<(), String> {
+    let restored = store.restore_coded(key, CellOffset(at), &data).await;
+    let restored = restored.map_err(|error| error.to_string())?;
+    if restored.blocks > 0 || restored.refused == 0 {
+        return Ok(());
+    }
+    if replicas.role() == (Role::Backup { in_sync: true }) {
+        return Err("blocks have other checksums than what was written".into());
+    }
+    let status = store.status(key).await.map_err(|e| e.to_string())?;
+    let status = status.ok_or("the fork is gone")?;
+    let write = wire::whole_part(key, status.chunk, at, data);
+    let written = store.write_scattered(vec![write], status.modified).await;
+    written.map_err(|e| e.to_string())
 }
 
 /// Drops coded blocks of files on this backup, one file after the other, without keeping the
@@ -159,11 +213,9 @@ pub(super) fn code_later(
 async fn code_here(store: &Store, replicas: &Replicas, files: &[FileId], checkpoint: u64) {
     let _alone = replicas.coding.lock().await;
     for file in files {
-        if !matches!(replicas.role(), Role::Backup { .. }) {
-            return;
-        }
         let number = (checkpoint != 0).then_some(checkpoint);
-        match store.code_blocks(*file, number).await {
+        let is_backup = || matches!(replicas.role(), Role::Backup { .. });
+        match store.code_blocks(*file, number, &is_backup).await {
             Ok(bytes) => tracing::debug!(%file, bytes, "blocks are only in parity now"),
             // It was coded again, or deleted.
             Err(StoreError::NoCheckpoint { .. } | StoreError::Stale { .. }) => {}
