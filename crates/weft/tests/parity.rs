@@ -108,6 +108,7 @@ async fn uses_at_most(up: &Replicated, most: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quiet_file_is_kept_once_with_parity_and_survives_each_server() {
     let up = up();
+    up.in_sync().await;
     let volume = up.client().await;
     let file = create(&volume, "/f").await;
     write(&file, 1, 0, LENGTH).await;
@@ -137,6 +138,7 @@ async fn a_quiet_file_is_kept_once_with_parity_and_survives_each_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_over_coded_bytes_survives_too() {
     let up = up();
+    up.in_sync().await;
     let volume = up.client().await;
     let file = create(&volume, "/f").await;
     write(&file, 1, 0, LENGTH).await;
@@ -184,6 +186,7 @@ async fn what_is_written_over_coded_bytes_survives_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn checkpoints_rollbacks_scrubs_and_removal_work_on_coded_files() {
     let up = up();
+    up.in_sync().await;
     let volume = up.client().await;
     let file = create(&volume, "/f").await;
     write(&file, 1, 0, LENGTH).await;
@@ -256,7 +259,31 @@ async fn checkpoints_rollbacks_scrubs_and_removal_work_on_coded_files() {
     let state = state.await.unwrap().unwrap();
     assert!(state.pinned && state.coded.unwrap().checkpoint == first);
     volume.remove_checkpoint("/f", "after").await.unwrap();
-    assert_ne!(coded(&volume, "/f").await, first);
+    let again = coded(&volume, "/f").await;
+    assert_ne!(again, first);
+
+    // A tree that is rolled back keeps the parity of its files.
+    let tree = |what: &str| {
+        let out = weft(&["checkpoint", what, "--volume", up.path(), "/", "tree"]);
+        assert!(out.status.success(), "{}", text(&out));
+    };
+    tree("create");
+    let file = volume.attach("/f", Access::read_write()).await.unwrap();
+    write(&file, 5, 10, 1000).await;
+    file.close().await.unwrap();
+    tree("rollback");
+    let state = volume.parity_of(FileId(volume.stat("/f").await.unwrap().id));
+    assert_eq!(
+        state.await.unwrap().unwrap().coded.unwrap().checkpoint,
+        again
+    );
+    up.signal(1, Which::Primary, Signal::KILL);
+    let file = volume.attach("/f", Access::read()).await.unwrap();
+    expect(&file, 1, 0, LENGTH).await;
+    file.close().await.unwrap();
+    tree("delete");
+    up.start();
+    up.in_sync().await;
 
     volume.unlink("/f").await.unwrap();
     uses_at_most(&up, 0).await;
@@ -267,6 +294,7 @@ async fn checkpoints_rollbacks_scrubs_and_removal_work_on_coded_files() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_of_four_servers_may_be_lost_with_two_pieces_of_parity() {
     let up = up_with(4, 3);
+    up.in_sync().await;
     let volume = up.client().await;
     let file = create_with(&volume, "/f", "2+2").await;
     write(&file, 1, 0, LENGTH).await;
@@ -285,6 +313,7 @@ async fn two_of_four_servers_may_be_lost_with_two_pieces_of_parity() {
 #[tokio::test(flavor = "multi_thread")]
 async fn parity_is_refused_where_servers_are_few_and_given_to_files_that_exist() {
     let up = up();
+    up.in_sync().await;
     let volume = up.client().await;
     let refused = |shape: &str| {
         let out = weft(&["create", "--volume", up.path(), "--parity", shape, "/g"]);
@@ -329,6 +358,7 @@ async fn parity_is_refused_where_servers_are_few_and_given_to_files_that_exist()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_block_of_a_coded_file_is_computed_and_mended() {
     let up = up();
+    up.in_sync().await;
     let volume = up.client().await;
     let file = create(&volume, "/f").await;
     write(&file, 1, 0, LENGTH).await;
