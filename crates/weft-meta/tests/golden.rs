@@ -308,7 +308,7 @@ fn tree_records_keep_their_bytes() {
     };
     fixed(
         &coded,
-        "080210011a1d0a1b08ac0210ad02188108220401ac0202280630feffffffffffffffff01380c2200",
+        "080210011a200a1e08ac0210ad02188108220401ac0202280630feffffffffffffffff01380c2200",
     );
     let frozen = FrozenRecord {
         checkpoint: 5,

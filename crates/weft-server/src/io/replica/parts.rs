@@ -75,7 +75,8 @@ pub(super) async fn only_coded(
     number: u64,
 ) -> bool {
     let start = number * REPLICA_PART_BYTES;
-    let mut left = vec![start..start + REPLICA_PART_BYTES];
+    let whole = start..start + REPLICA_PART_BYTES;
+    let mut left: Vec<Range<u64>> = std::iter::once(whole).collect();
     while let Some(range) = left.pop() {
         if range.is_empty() {
             continue;
